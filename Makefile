@@ -1,0 +1,35 @@
+# On a fresh machine with Python 3.11+, `make test` is all it takes: it makes its own .venv first.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help install test fast check format clean
+
+help:  ## what there is to run
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+install: .venv/.installed  ## the environment, once; quick the second time
+
+.venv/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev,ann,hf]"
+	touch $@
+
+test: install  ## every test, the slow ones on real images too
+	$(BIN)/python -m pytest
+
+fast: install  ## the unit tests alone: what to run while changing code
+	$(BIN)/python -m pytest -m "not slow"
+
+check: install  ## format, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install  ## put the code into shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## remove what was built
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache dist site

@@ -1,0 +1,1 @@
+"""Random views of images: batched, on tensors, on any device."""

@@ -1,0 +1,37 @@
+"""The command `spice`, one file per command. Torch is imported inside commands, so that `--help` is instant."""
+
+import sys
+
+import typer
+
+from spice import __version__
+from spice.errors import UserError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="Group images by meaning, without labels, and see which answers can be trusted.",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"spice {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def spice(
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Group images by meaning, without labels, and see which answers can be trusted."""
+
+
+def main() -> None:
+    """Run the command; a user's mistake is one line and an exit code, not a traceback."""
+    try:
+        app()
+    except UserError as error:
+        print(f"spice: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

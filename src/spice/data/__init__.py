@@ -1,0 +1,1 @@
+"""Images in, batches out. No label anywhere."""

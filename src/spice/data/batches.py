@@ -1,0 +1,40 @@
+"""Order and randomness as functions of (seed, purpose, epoch, batch), never of history.
+
+So a resumed run sees exactly what it would have seen, and several processes agree without talking.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Batch(NamedTuple):
+    """One process's share of a batch."""
+
+    number: int
+    images: Tensor  # (B,) positions in the collection
+
+
+def generator(seed: int, *purpose: str | int) -> torch.Generator:
+    """A generator whose stream depends on `seed` and `purpose` alone: generator(0, "views", epoch, batch)."""
+    key = hashlib.blake2b(repr((seed, *purpose)).encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(key, "little") >> 1)  # manual_seed takes 63 bits
+
+
+def batches(
+    count: int, size: int, *, seed: int, stage: str, epoch: int, rank: int = 0, processes: int = 1, whole: bool = True
+) -> Iterator[Batch]:
+    """One pass over `count` images in random order, `size` images a batch over all processes together.
+
+    Process `rank` gets every `processes`-th image of each batch. With `whole`, a last batch that is not full is left
+    out, as in Algorithm 1 (floor(N / M) batches); without it, every image comes exactly once.
+    """
+    order = torch.randperm(count, generator=generator(seed, stage, "order", epoch))
+    for number, start in enumerate(range(0, count, size)):
+        batch = order[start : start + size]
+        if whole and len(batch) < size:
+            return
+        yield Batch(number, batch[rank::processes])

@@ -1,0 +1,1 @@
+"""How to run, not what to learn: devices, processes, schedules, checkpoints."""

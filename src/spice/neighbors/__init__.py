@@ -1,0 +1,1 @@
+"""The nearest images of every image, by cosine similarity."""

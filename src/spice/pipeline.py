@@ -1,0 +1,1 @@
+"""The stages in order; skips what is done."""

@@ -1,0 +1,55 @@
+"""How long-running work tells how far it is: one call per step, shown by whoever listens."""
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Protocol
+
+log = logging.getLogger("spice")
+
+
+class Progress(Protocol):
+    """Told after every piece of work: how much of `total` is done, and figures worth seeing (loss, ...)."""
+
+    def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None: ...
+
+
+def silent(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
+    """Tell nobody."""
+
+
+class Logged:
+    """A line in the log every few seconds: done, rate, time left."""
+
+    def __init__(self, *, every_seconds: float = 10.0) -> None:
+        self.every_seconds = every_seconds
+        self._started: dict[str, tuple[float, int]] = {}
+        self._told = 0.0
+
+    def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
+        """Log one line if the last one is old enough, or the task is done."""
+        now = time.monotonic()
+        # A resumed task starts with work already done: the rate counts from there.
+        since, already = self._started.setdefault(task, (now, done))
+        if done < total and now - self._told < self.every_seconds:
+            return
+        self._told = now
+        rate = (done - already) / max(now - since, 1e-9)
+        parts = [f"{task}: {done:,} of {total:,}"]
+        if done > already:
+            parts.append(f"{rate:,.1f}/s")
+        if 0 < done < total and rate > 0:
+            parts.append(f"{duration((total - done) / rate)} left")
+        parts += [f"{name} {value:.4g}" for name, value in (figures or {}).items()]
+        log.info(", ".join(parts))
+
+
+def duration(seconds: float) -> str:
+    """`75` -> `1 min 15 s`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"

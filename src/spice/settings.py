@@ -1,0 +1,100 @@
+"""Every number a stage can be told, one frozen model per stage.
+
+Defaults are the paper's. A value the paper does not give comes from the authors' published configuration, and says
+so; a value of our own carries its reason. `presets` returns these models filled in for a purpose.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+
+
+class Settings(BaseModel):
+    """Frozen, and with no room for a misspelled name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Normalization(Settings):
+    """(image - mean) / std per channel, for images in [0, 1]."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+IMAGENET = Normalization(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+
+
+class AugmentSettings(Settings):
+    """What the random views may do. Digits, scans and text must not be mirrored; a flower may be turned."""
+
+    flip: bool = True
+    color: bool = True
+    rotation: bool = True
+    # Contrastive views: MoCo-v2, read off the authors' configuration.
+    crop_scale: tuple[float, float] = (0.2, 1.0)
+    # Weak views: random crop after zero padding by this many pixels at 32 px (authors' code).
+    shift: PositiveInt = 4
+    # Strong views: operations drawn per image (paper: four; stage 3 of the authors' code: three).
+    operations: PositiveInt = 4
+    # Cutout: the hole's longest side as a share of the image's (16 of 32 px, 32 of 96 px in the authors' code).
+    cutout: float = Field(default=0.5, ge=0.0, le=1.0)
+
+
+class FeatureSettings(Settings):
+    """Stage 1: the feature model (paper III-A; optimizer, queue and epochs from the authors' configuration)."""
+
+    method: Literal["moco", "simclr", "byol"] = "moco"
+    network: str = "resnet34"
+    epochs: PositiveInt = 1000
+    batch: PositiveInt = 128
+    learning_rate: PositiveFloat = 0.015
+    weight_decay: float = 1e-4
+    sgd_momentum: float = 0.9
+    temperature: PositiveFloat = 0.2
+    # None: 0.999 as in the paper, less on a schedule too short for so slow an average.
+    momentum: float | None = 0.999
+    # None: as long as the collection allows.
+    queue: PositiveInt | None = None
+    projection: PositiveInt = 128
+    augment: AugmentSettings = AugmentSettings()
+
+
+class ViewSettings(Settings):
+    """How many random views of each image the frozen encoder is asked for, once."""
+
+    weak: PositiveInt = 2
+    strong: PositiveInt = 2
+    augment: AugmentSettings = AugmentSettings()
+
+
+class HeadSettings(Settings):
+    """Stage 2: the clustering heads (paper III-B, Algorithm 1)."""
+
+    clusters: PositiveInt
+    heads: PositiveInt = 10
+    epochs: PositiveInt = 100
+    batch: PositiveInt = 1000
+    learning_rate: PositiveFloat = 0.005
+
+
+class ReliabilitySettings(Settings):
+    """Which labels are kept for stage 3 (paper III-C)."""
+
+    # N_s. None: 100 as in the paper, fewer where clusters are expected to be small.
+    neighbors: PositiveInt | None = None
+    threshold: float = Field(default=0.95, ge=0.0, lt=1.0)
+
+
+class JointSettings(Settings):
+    """Stage 3: joint training (paper III-C; optimizer and schedule are FixMatch's)."""
+
+    algorithm: Literal["fixmatch", "freematch"] = "fixmatch"
+    init: Literal["stages", "scratch"] = "stages"
+    steps: PositiveInt = 2**20
+    labeled: PositiveInt = 64
+    unlabeled: PositiveInt = 448
+    threshold: float = Field(default=0.95, ge=0.0, le=1.0)
+    learning_rate: PositiveFloat = 0.03
+    weight_decay: float = 5e-4
+    ema: float = Field(default=0.999, ge=0.0, lt=1.0)

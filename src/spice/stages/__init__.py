@@ -1,0 +1,1 @@
+"""THE PAPER'S THREE STAGES, one file each."""
