@@ -1,0 +1,27 @@
+"""What every feature model F of the paper is: images in, one feature vector each out (paper III-A).
+
+Shapes: B images, C channels, S pixels on a side, D feature width, h x w places of the last feature map.
+"""
+
+from torch import Tensor, nn
+
+
+class Backbone(nn.Module):
+    """A network whose pooled features are the mean of its last feature map, unless a subclass pools otherwise."""
+
+    features: int  # D
+
+    def feature_map(self, images: Tensor) -> Tensor:
+        """(B, C, S, S) -> (B, D, h, w)."""
+        raise NotImplementedError
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, C, S, S) -> (B, D)."""
+        return self.feature_map(images).mean(dim=(2, 3))
+
+
+def initialize_convolutions_(network: nn.Module) -> None:
+    """He's initialization by fan-out, as both ResNet and WideResNet were published."""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

