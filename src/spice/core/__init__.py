@@ -1,1 +1,34 @@
 """THE PAPER'S EQUATIONS: pure functions, tensors in, tensors out. Torch and nothing else."""
+
+from spice.core.labels import IGNORE, consistency_labels
+from spice.core.losses import (
+    cross_entropy,
+    double_softmax_cross_entropy,
+    double_softmax_ratio,
+    info_nce,
+    joint_loss,
+    negative_entropy,
+    temperature_cross_entropy,
+)
+from spice.core.momentum import ema_update_, enqueue_
+from spice.core.prototypes import PseudoLabels, prototype_labels, prototypes
+from spice.core.reliability import consistency_ratio, reliable
+
+__all__ = [
+    "IGNORE",
+    "PseudoLabels",
+    "consistency_labels",
+    "consistency_ratio",
+    "cross_entropy",
+    "double_softmax_cross_entropy",
+    "double_softmax_ratio",
+    "ema_update_",
+    "enqueue_",
+    "info_nce",
+    "joint_loss",
+    "negative_entropy",
+    "prototype_labels",
+    "prototypes",
+    "reliable",
+    "temperature_cross_entropy",
+]

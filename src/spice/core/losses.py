@@ -1,0 +1,117 @@
+"""The losses of the three stages (paper III-A to III-C, Appendix A and the ablation of the loss).
+
+Shapes: B images, D projection width, Q keys in the queue, M pseudo-labeled images, K clusters, H heads,
+L labeled and U unlabeled images. The stage-2 losses take one head, (M, K), or all, (H, M, K): one loss per head.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from spice.core.checks import check_integers, check_probs, check_temperature, shape
+from spice.core.labels import IGNORE
+
+
+def info_nce(query: Tensor, key: Tensor, queue: Tensor, *, temperature: float = 0.2) -> Tensor:
+    """-ln(exp(z·z+ / t) / (sum_i exp(z·z-_i / t) + exp(z·z+ / t))), the mean over the batch.
+
+    Args:
+        query: (B, D) z, of unit length as the projection leaves it.
+        key: (B, D) z+, the moving average's projection of the other view.
+        queue: (Q, D) z-, keys of earlier batches.
+        temperature: t.
+    """
+    check_temperature(temperature)
+    if query.ndim != 2 or query.shape != key.shape or len(query) == 0:
+        raise ValueError(f"query and key must be the same (B, D), got {shape(query)} and {shape(key)}")
+    if queue.ndim != 2 or len(queue) == 0:
+        raise ValueError(f"the queue is empty: it must hold at least one key, got shape {shape(queue)}")
+    if queue.shape[1] != query.shape[1]:
+        raise ValueError(f"the queue's width {queue.shape[1]} does not match the query's {query.shape[1]}")
+    positive = (query * key).sum(dim=1, keepdim=True)  # (B, 1)
+    negative = query @ queue.T  # (B, Q)
+    logits = torch.cat([positive, negative], dim=1) / temperature
+    return F.cross_entropy(logits, torch.zeros(len(query), dtype=torch.long, device=query.device))
+
+
+def double_softmax_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropy after two softmaxes, the loss of the second stage: (M, K) -> scalar, (H, M, K) -> (H,).
+
+    Not a slip: the second softmax, inside the cross-entropy, damps the gradient where the head is unsure, since
+    pseudo-labels are often wrong there (Appendix A). A perfect head's loss is ln(e + K - 1) - 1, not zero.
+    """
+    return cross_entropy(logits.softmax(dim=-1), labels)
+
+
+def temperature_cross_entropy(logits: Tensor, labels: Tensor, *, temperature: float) -> Tensor:
+    """Cross-entropy of softmax(logits / temperature), TCE in the ablation (best there: 0.2)."""
+    check_temperature(temperature)
+    return cross_entropy(logits / temperature, labels)
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Plain cross-entropy, the mean over the labels that are not IGNORE: (M, K) -> scalar, (H, M, K) -> (H,).
+
+    A head whose labels are all IGNORE while another's are not has nothing to learn here: its loss is 0.
+    """
+    each = _cross_entropies(logits, labels)
+    kept = (labels != IGNORE).sum(dim=-1)
+    if not kept.any():
+        raise ValueError(f"there is nothing to learn from: all {labels.numel()} labels are IGNORE ({IGNORE})")
+    return each.sum(dim=-1) / kept.clamp(min=1)
+
+
+def negative_entropy(probs: Tensor) -> Tensor:
+    """sum_k m_k ln m_k, where m is the mean probability over the batch: least, -ln K, when clusters are equally full.
+
+    (M, K) -> scalar, (H, M, K) -> (H,). The paper needed this term for 200 clusters only.
+    """
+    check_probs(probs)
+    mean = probs.mean(dim=-2)  # (..., K)
+    # 0 ln 0 = 0, and without the clamp its gradient would be infinite.
+    return (mean * mean.clamp(min=torch.finfo(mean.dtype).tiny).log()).sum(dim=-1)
+
+
+def joint_loss(labeled_logits: Tensor, labels: Tensor, unlabeled_logits: Tensor, consistency: Tensor) -> Tensor:
+    """Cross-entropy of the reliable labels over L, plus that of the consistency labels over U.
+
+    The second mean is over all U unlabeled images, not over those whose consistency label is not IGNORE, so that few
+    sure predictions weigh little.
+
+    Args:
+        labeled_logits: (L, K) of weak views of reliable images.
+        labels: (L,) their labels, none of them IGNORE.
+        unlabeled_logits: (U, K) of strong views of any images.
+        consistency: (U,) from `consistency_labels` of the same images' weak views.
+    """
+    check_integers("labels", labels, lowest=0, count=labeled_logits.shape[-1])
+    reliable_term = _cross_entropies(labeled_logits, labels).mean()
+    return reliable_term + _cross_entropies(unlabeled_logits, consistency).mean()
+
+
+def double_softmax_ratio(logits: Tensor, label: int) -> Tensor:
+    """Gradient of the double softmax's loss by that of the single one's, for each logit of one image: (K,) -> (K,).
+
+    With p = softmax(a), p' = softmax(p), c the label: r_c = p_c (1 - p'_c + sum_{j != c} p_j p'_j / (1 - p_c)), and
+    r_k = p'_k - sum_j p_j p'_j + p_c for k != c, which can be negative. The paper's closed forms (Appendix A) drop the
+    one-hot term; its derivative, the sum over j, is right and is what this is.
+    """
+    if logits.ndim != 1 or not 0 <= label < len(logits):
+        raise ValueError(f"logits must be (K,) and the label in 0..K-1, got {shape(logits)} and {label}")
+    first = logits.softmax(dim=0)
+    second = first.softmax(dim=0)
+    ratio = second - (first * second).sum() + first[label]
+    others = logits.masked_fill(torch.arange(len(logits), device=logits.device) == label, -torch.inf)
+    # p_j / (1 - p_c) as a softmax over the others: a quotient would be 0 / 0 for a sure prediction.
+    ratio[label] = first[label] * (1 - second[label] + others.softmax(dim=0) @ second)
+    return ratio
+
+
+def _cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
+    """Each image's cross-entropy, 0 where its label is IGNORE: (..., M, K) and (..., M) -> (..., M)."""
+    if logits.ndim not in (2, 3) or logits.shape[:-1] != labels.shape:
+        raise ValueError(f"logits (M, K) or (H, M, K) need labels (M,) or (H, M), got {shape(logits)}, {shape(labels)}")
+    clusters = logits.shape[-1]
+    check_integers("labels", labels, lowest=IGNORE, count=clusters)
+    flat = F.cross_entropy(logits.reshape(-1, clusters), labels.flatten().long(), ignore_index=IGNORE, reduction="none")
+    return flat.view(labels.shape)

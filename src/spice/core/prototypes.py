@@ -1,0 +1,101 @@
+"""Prototype pseudo-labeling: the E-step of the second stage (paper III-B).
+
+Shapes: M images in a batch, D feature width, K clusters, H heads, T = M // K images labeled per cluster.
+Whatever takes probabilities (M, K) also takes those of all heads, (H, M, K), and answers with a leading H.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from spice.core.checks import check_finite, check_probs, shape
+from spice.core.labels import IGNORE
+
+
+class PseudoLabels(NamedTuple):
+    """Which images of a batch to train on, and as which cluster.
+
+    An image may be listed under several clusters ("overlap assignment"), so this is a list of pairs: first the T images
+    of cluster 0, nearest to its prototype first, then those of cluster 1, and so on.
+    """
+
+    image: Tensor  # (K * T,) or (H, K * T), position in the batch
+    cluster: Tensor  # the same shape; IGNORE where another cluster keeps the image
+
+
+def prototypes(features: Tensor, probs: Tensor, *, per_cluster: int) -> Tensor:
+    """Mean feature of the `per_cluster` most confident images of each cluster: (K, D) or (H, K, D).
+
+    Of equally confident images the first in the batch are taken.
+    """
+    _check_batch(features, probs)
+    images = len(features)
+    if not 1 <= per_cluster <= images:
+        raise ValueError(f"a prototype is the mean of 1 to {images} images of this batch, not of {per_cluster}")
+    return _prototypes(features, probs, per_cluster)
+
+
+def prototype_labels(
+    features: Tensor, probs: Tensor, *, center_ratio: float = 1.0, overlap: bool = True
+) -> PseudoLabels:
+    """Label the M // K images nearest, by cosine, to each cluster's prototype with that cluster.
+
+    Args:
+        features: (M, D) of the plain images. The authors' code normalizes them to unit length before they are averaged,
+            the paper does not say so: normalize them first if that is wanted.
+        probs: (M, K) or (H, M, K) of the weakly transformed images.
+        center_ratio: The prototype is the mean of the top center_ratio * M / K confident images, at least of one. The
+            paper says 1, the authors' code 0.5; both label the M // K nearest.
+        overlap: Whether an image may carry several labels. If not, it stays with the nearest of the prototypes that
+            claim it, and its other places are labeled IGNORE.
+    """
+    _check_batch(features, probs)
+    images, clusters = probs.shape[-2:]
+    if images < clusters:
+        raise ValueError(f"{images} images cannot label {clusters} clusters: take a batch of at least {clusters}")
+    if not 0 < center_ratio <= 1:
+        raise ValueError(f"the center ratio must be above 0 and at most 1, got {center_ratio}")
+
+    centers = _prototypes(features, probs, max(1, int(center_ratio * images / clusters)))  # (..., K, D)
+    similarity = F.normalize(centers, dim=-1) @ F.normalize(features, dim=1).T  # (..., K, M)
+    claimed = _top(similarity, images // clusters)  # (..., K, M)
+    image = _nearest_first(similarity, claimed)  # (..., K, T)
+    cluster = torch.arange(clusters, device=probs.device).unsqueeze(dim=1).expand_as(image)
+    if not overlap:
+        keeper = similarity.masked_fill(~claimed, -torch.inf).argmax(dim=-2, keepdim=True)  # (..., 1, M)
+        cluster = cluster.where(keeper.expand_as(claimed).gather(-1, image) == cluster, IGNORE)
+    return PseudoLabels(image.flatten(start_dim=-2), cluster.flatten(start_dim=-2))
+
+
+def _prototypes(features: Tensor, probs: Tensor, per_cluster: int) -> Tensor:
+    confident = _top(probs.transpose(-2, -1).contiguous(), per_cluster)  # (..., K, M)
+    # A product with zeros and 1/T beats gathering (H, K, T, D) rows four to nine times, and needs no such memory.
+    return (confident.to(features.dtype) / per_cluster) @ features  # (..., K, D)
+
+
+def _top(values: Tensor, count: int) -> Tensor:
+    """Mark the `count` largest values of each row; of equal ones the first, on every device: (..., M) -> (..., M)."""
+    # topk alone leaves open which of several equal values it takes, and a stable sort costs five times as much.
+    smallest = values.topk(count, dim=-1).values[..., -1:]
+    above = values > smallest
+    level = values == smallest
+    room = count - above.sum(dim=-1, keepdim=True)
+    return above | (level & (level.cumsum(dim=-1, dtype=torch.int32) <= room))
+
+
+def _nearest_first(similarity: Tensor, claimed: Tensor) -> Tensor:
+    """The positions of each row's claimed images, by falling similarity: (..., K, M) -> (..., K, T)."""
+    position = claimed.nonzero()[:, -1].view(*claimed.shape[:-1], -1)  # every row claims equally many
+    order = similarity.gather(-1, position).argsort(dim=-1, descending=True, stable=True)
+    return position.gather(-1, order)
+
+
+def _check_batch(features: Tensor, probs: Tensor) -> None:
+    check_finite("features", features)
+    check_probs(probs)
+    if probs.ndim > 3:
+        raise ValueError(f"probabilities must be (M, K) or (H, M, K), got {shape(probs)}")
+    if len(features) != probs.shape[-2]:
+        raise ValueError(f"features of {len(features)} images do not match probabilities of {probs.shape[-2]}")
