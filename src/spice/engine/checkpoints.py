@@ -1,0 +1,187 @@
+"""What a killed run goes on from: any nested state, bit for bit, in one safetensors file with JSON in its header.
+
+No pickle. A file appears whole or not at all; the last two are kept, so a damaged one costs one interval.
+"""
+
+import json
+import time
+import warnings
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from spice.errors import SpiceWarning, UserError
+from spice.files import written_atomically
+
+Json = bool | int | float | str | None | list["Json"] | dict[str, "Json"]
+
+
+class DamagedCheckpointWarning(SpiceWarning):
+    """A checkpoint could not be read; an older one was used."""
+
+
+class Saved(NamedTuple):
+    """A state, and the number of steps that led to it."""
+
+    step: int
+    state: dict[str, Any]  # Any as in torch's own state_dict()
+
+
+class Checkpoints:
+    """The checkpoints of one piece of work, in a folder of their own; without a folder, nothing is kept.
+
+    Args:
+        identity: what the work depends on (settings, seed, number of images): a checkpoint made under another one is
+            refused, because going on from it would give a result that no settings explain.
+        every_seconds: how much work a kill may cost. The pause grows where saving is slow, so that it takes < 5 %.
+    """
+
+    def __init__(
+        self, folder: Path | None, *, identity: Mapping[str, object] | None = None, every_seconds: float = 60.0
+    ) -> None:
+        self.folder = folder
+        # Through JSON once, so that a tuple here equals the list that comes back.
+        self.identity: Json = json.loads(json.dumps(dict(identity or {})))
+        self.every_seconds = every_seconds
+        self._saved_at = time.monotonic()
+        self._cost = 0.0
+
+    def due(self) -> bool:
+        """Whether the last save (or the start) is long enough ago."""
+        pause = max(self.every_seconds, 20.0 * self._cost)
+        return self.folder is not None and time.monotonic() - self._saved_at >= pause
+
+    def save(self, step: int, state: Mapping[str, object]) -> None:
+        """Write the state after `step` steps, then forget all but the last two.
+
+        A state is made of what state_dict() of modules and optimizers holds: tensors, numbers, texts, None, and lists,
+        tuples and dictionaries of these.
+        """
+        if self.folder is None:
+            return
+        started = time.monotonic()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        tensors: dict[str, Tensor] = {}
+        header = json.dumps({"step": step, "identity": self.identity, "state": _flatten(state, tensors)})
+        metadata = {"spice": header, "checksum": _checksum(header, tensors)}
+        with written_atomically(self.folder / f"step-{step:012d}.safetensors") as path:
+            save_file(tensors, path, metadata)
+        for old in self._files()[2:]:
+            old.unlink(missing_ok=True)
+        self._saved_at = time.monotonic()
+        self._cost = self._saved_at - started
+
+    def load(self) -> Saved | None:
+        """The newest state that can be read; None if there is none at all."""
+        unreadable = []
+        for path in self._files():
+            try:
+                header, state = _read(path)
+            except _DamagedError as error:
+                unreadable.append(f"{path} ({error})")
+                continue
+            self._check_identity(path, header["identity"])
+            if unreadable:
+                warnings.warn(
+                    f"damaged checkpoint {', '.join(unreadable)}: going on from step {header['step']} instead",
+                    DamagedCheckpointWarning,
+                    stacklevel=2,
+                )
+            return Saved(int(str(header["step"])), state)
+        if unreadable:
+            raise UserError(f"no checkpoint can be read: {', '.join(unreadable)}; delete {self.folder} to start again")
+        return None
+
+    def clear(self) -> None:
+        """Delete all checkpoints: the work is done."""
+        for path in self._files():
+            path.unlink(missing_ok=True)
+
+    def _files(self) -> list[Path]:
+        """Newest first."""
+        return sorted(self.folder.glob("step-*.safetensors"), reverse=True) if self.folder is not None else []
+
+    def _check_identity(self, path: Path, found: Json) -> None:
+        if found == self.identity:
+            return
+        assert isinstance(found, dict)
+        assert isinstance(self.identity, dict)
+        names = sorted(
+            name
+            for name in {*found, *self.identity}
+            if (name in found, found.get(name)) != (name in self.identity, self.identity.get(name))
+        )
+        changes = ", ".join(f"{name} was {found.get(name)!r}, is {self.identity.get(name)!r}" for name in names)
+        raise UserError(
+            f"the checkpoint {path} was made under other settings ({changes}): "
+            f"use those again, or delete {path.parent} to start anew"
+        )
+
+
+class _DamagedError(Exception):
+    """The file is not what was written."""
+
+
+def _read(path: Path) -> tuple[dict[str, Json], dict[str, Any]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            # A copy: the file stays mapped otherwise, and could change under the run.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise _DamagedError(str(error)) from error
+    if "spice" not in metadata or metadata.get("checksum") != _checksum(metadata["spice"], tensors):
+        raise _DamagedError("its checksum does not fit")
+    header = json.loads(metadata["spice"])
+    state = _unflatten(header.pop("state"), tensors)
+    assert isinstance(state, dict)
+    return header, state
+
+
+def _checksum(header: str, tensors: Mapping[str, Tensor]) -> str:
+    checksum = zlib.crc32(header.encode())
+    for name, tensor in sorted(tensors.items()):
+        checksum = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), checksum)
+        checksum = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, checksum)
+    return f"{checksum:08x}"
+
+
+def _flatten(state: object, tensors: dict[str, Tensor]) -> Json:
+    """The state as JSON; its tensors go to `tensors`, and only their names stay."""
+    if isinstance(state, Tensor):
+        name = str(len(tensors))
+        # The layout is kept too: sums over another layout may round differently.
+        channels_last = state.dim() == 4 and state.is_contiguous(memory_format=torch.channels_last)
+        tensors[name] = state.detach().cpu().clone(memory_format=torch.contiguous_format)
+        return {"tensor": name, "channels_last": channels_last and not state.is_contiguous()}
+    if isinstance(state, Mapping):
+        return {"items": [[key, _flatten(value, tensors)] for key, value in state.items()]}
+    if isinstance(state, tuple):
+        return {"tuple": [_flatten(value, tensors) for value in state]}
+    if isinstance(state, list):
+        return [_flatten(value, tensors) for value in state]
+    if state is None or isinstance(state, bool | int | float | str):
+        return state
+    raise TypeError(f"a checkpoint cannot hold a {type(state).__name__}")
+
+
+def _unflatten(state: Json, tensors: Mapping[str, Tensor]) -> object:
+    if isinstance(state, list):
+        return [_unflatten(value, tensors) for value in state]
+    if not isinstance(state, dict):
+        return state
+    match state:
+        case {"tensor": str(name), "channels_last": channels_last}:
+            tensor = tensors[name]
+            return tensor.contiguous(memory_format=torch.channels_last) if channels_last else tensor
+        case {"items": list(items)}:
+            return {key: _unflatten(value, tensors) for key, value in items}  # type: ignore[misc,str-unpack]
+        case {"tuple": list(values)}:
+            return tuple(_unflatten(value, tensors) for value in values)
+    raise AssertionError(f"not a flattened state: {state}")

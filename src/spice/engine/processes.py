@@ -1,0 +1,125 @@
+"""Several processes that train one model: started by torchrun, joined over gloo (CPU) or nccl (GPU).
+
+One process needs none of torch.distributed: every method is then the identity, so a stage is written once.
+"""
+
+import datetime
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+
+from spice.errors import UserError
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process's place among `count` equal ones, and the ways they talk. All must make the same calls."""
+
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes files and tells progress."""
+        return self.rank == 0
+
+    def share(self, batch: int) -> int:
+        """How many images of a batch each process takes."""
+        if batch % self.count:
+            raise UserError(
+                f"a batch of {batch} images cannot be shared equally by {self.count} processes: "
+                f"use {batch - batch % self.count or self.count} or another multiple of {self.count}"
+            )
+        return batch // self.count
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        """The tensors of all processes, one after the other by rank: (B, ...) -> (P * B, ...). No gradient."""
+        if self.count == 1:
+            return tensor.detach()
+        parts = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for _ in range(self.count)]
+        dist.all_gather(parts, tensor.detach().contiguous())
+        return torch.cat(parts)
+
+    def gather_with_gradient(self, tensor: Tensor) -> Tensor:
+        """As `gather`; each process gets back the gradients that all processes have for its part.
+
+        With each process's loss a mean over its own images, and `average_gradients_` after the backward pass, the
+        parameters get the gradient of the mean over all images, as one process would compute it.
+        """
+        if self.count == 1:
+            return tensor
+        gathered: Tensor = _Gather.apply(tensor, self)  # type: ignore[no-untyped-call]
+        return gathered
+
+    def average_gradients_(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Replace every gradient by its mean over the processes: one message for all of them."""
+        if self.count == 1:
+            return
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        dist.all_reduce(flat)
+        flat /= self.count
+        start = 0
+        for gradient in gradients:
+            gradient.copy_(flat[start : start + gradient.numel()].view(gradient.shape))
+            start += gradient.numel()
+
+    def broadcast_(self, module: nn.Module) -> None:
+        """Give every process the first one's parameters and buffers."""
+        if self.count == 1:
+            return
+        for tensor in (*module.parameters(), *module.buffers()):
+            whole = tensor.detach().contiguous()
+            dist.broadcast(whole, src=0)
+            tensor.detach().copy_(whole)
+
+    def agree(self, number: int) -> bool:
+        """Whether all processes hold the same number."""
+        held = self.gather(torch.tensor([number]))
+        return bool((held == number).all())
+
+    def barrier(self) -> None:
+        """Wait until every process is here."""
+        if self.count > 1:
+            dist.barrier()
+
+
+ALONE = Processes()
+
+
+@contextmanager
+def joined(device: torch.device | None = None, *, timeout_minutes: float = 30.0) -> Iterator[Processes]:
+    """The processes torchrun started, joined while inside; `ALONE` where it did not start this one."""
+    count = int(os.environ.get("WORLD_SIZE", "1"))
+    if count == 1:
+        yield ALONE
+        return
+    on_gpu = device is not None and device.type == "cuda"
+    if on_gpu:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=datetime.timedelta(minutes=timeout_minutes))
+    try:
+        yield Processes(dist.get_rank(), dist.get_world_size())
+    finally:
+        dist.destroy_process_group()
+
+
+class _Gather(torch.autograd.Function):
+    """all_gather, whose gradient is the sum over processes, cut to this one's part."""
+
+    @staticmethod
+    def forward(ctx: torch.autograd.function.FunctionCtx, tensor: Tensor, processes: Processes) -> Tensor:
+        ctx.rank, ctx.size = processes.rank, len(tensor)  # type: ignore[attr-defined]
+        return processes.gather(tensor)
+
+    @staticmethod
+    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
+        total = gradient.contiguous()
+        dist.all_reduce(total)
+        start = ctx.rank * ctx.size  # type: ignore[attr-defined]
+        return total[start : start + ctx.size], None  # type: ignore[attr-defined]

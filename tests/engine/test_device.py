@@ -1,0 +1,34 @@
+"""Devices are named as in torch, and a missing one is told in words."""
+
+import pytest
+import torch
+from torch import nn
+
+from spice.engine import device
+from spice.errors import UserError
+
+
+def test_auto_is_the_cpu_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert device.choose() == torch.device("cpu")
+    assert device.choose("cpu") == torch.device("cpu")
+
+
+def test_each_process_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert device.choose() == torch.device("cuda", 3)
+    assert device.choose("cuda:1") == torch.device("cuda", 1)
+
+
+def test_a_missing_or_misspelled_device_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="sees no CUDA GPU"):
+        device.choose("cuda")
+    with pytest.raises(UserError, match="no device called 'gpu'"):
+        device.choose("gpu")
+
+
+def test_convolutions_are_laid_out_channels_last() -> None:
+    module = device.placed(nn.Conv2d(3, 8, 3), torch.device("cpu"))
+    assert module.weight.is_contiguous(memory_format=torch.channels_last)

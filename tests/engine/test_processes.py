@@ -1,0 +1,101 @@
+"""Two real processes, started by torchrun over loopback, compute what one would."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import distributed as dist
+from torch import nn
+
+from spice.engine.processes import ALONE, Processes, joined
+from spice.errors import UserError
+
+
+def test_one_process_needs_no_torch_distributed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with joined() as processes:
+        assert processes is ALONE
+        assert not dist.is_initialized()
+        tensor = torch.ones(2, requires_grad=True)
+        assert processes.gather_with_gradient(tensor) is tensor
+        assert not processes.gather(tensor).requires_grad
+        processes.average_gradients_([nn.Parameter(torch.ones(1))])
+        processes.broadcast_(nn.Linear(1, 1))
+        processes.barrier()
+        assert processes.agree(3)
+        assert processes.first
+
+
+def test_a_batch_that_cannot_be_shared_is_refused_in_words() -> None:
+    assert Processes(0, 2).share(128) == 64
+    with pytest.raises(UserError, match="a batch of 129 images cannot be shared equally by 2 processes: use 128"):
+        Processes(0, 2).share(129)
+    with pytest.raises(UserError, match="use 4 or another multiple of 4"):
+        Processes(0, 4).share(3)
+
+
+def test_two_processes_talk_right(tmp_path: Path) -> None:
+    script = tmp_path / "talk.py"
+    script.write_text(TALK)
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("all right") == 2, done.stdout
+
+
+TALK = """
+import torch
+from torch import nn
+from spice.engine.processes import joined
+
+with joined(torch.device("cpu")) as processes:
+    rank = processes.rank
+    assert processes.count == 2
+    assert processes.first == (rank == 0)
+    assert processes.gather(torch.full((2, 3), float(rank))).mean(dim=1).tolist() == [0, 0, 1, 1]
+    # A tensor that is not contiguous arrives in its own order.
+    odd = torch.arange(6.0).view(2, 3).T + 10 * rank
+    assert torch.equal(processes.gather(odd), torch.cat([torch.arange(6.0).view(2, 3).T + 10 * r for r in range(2)]))
+    assert processes.agree(5)
+    assert not processes.agree(rank)
+
+    # The first process's parameters and buffers, for all.
+    torch.manual_seed(rank)
+    module = nn.Sequential(nn.Conv2d(3, 4, 2), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4, 2)).to(
+        memory_format=torch.channels_last
+    )
+    module[1].running_mean.fill_(rank + 1.0)
+    processes.broadcast_(module)
+    for tensor in (*module.parameters(), *module.buffers()):
+        both = processes.gather(tensor.reshape(1, -1))
+        assert torch.equal(both[0], both[1])
+    assert module[1].running_mean.tolist() == [1.0] * 4
+
+    # A loss in which every image meets every other: the gradient equals one process's over the whole batch.
+    torch.manual_seed(0)
+    images, network = torch.randn(6, 4), nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+
+    def loss_of(own, everyone):
+        return (own @ everyone.T).logsumexp(dim=1).mean()
+
+    whole = network(images)
+    loss_of(whole, whole).backward()
+    expected = [parameter.grad.clone() for parameter in network.parameters()]
+    network.zero_grad()
+    own = network(images[rank * 3 : rank * 3 + 3])
+    loss_of(own, processes.gather_with_gradient(own)).backward()
+    processes.average_gradients_(network.parameters())
+    for parameter, gradient in zip(network.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+    processes.barrier()
+    print("all right", flush=True)
+"""
