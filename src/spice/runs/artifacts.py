@@ -1,0 +1,36 @@
+"""What lies in a run folder: every file by name, with what it holds and the step that writes it.
+
+Shapes: N images, D feature width, K clusters, S neighbors, V views.
+"""
+
+from typing import NamedTuple
+
+
+class Artifact(NamedTuple):
+    """A file or folder of the run folder."""
+
+    name: str
+    step: str
+    holds: str
+
+
+MANIFEST = Artifact(
+    "manifest.json", "all", "settings, seed, versions, hash of the input, what is done and how long it took"
+)
+IMAGES = Artifact("images.parquet", "scan", "one row per image: path, content hash, size, exact copy of which")
+PROBLEMS = Artifact("problems.csv", "scan", "every file that could not be used, with the reason")
+STORE = Artifact("store", "store", "the decoded images at the working size; may be deleted")
+FEATURES = Artifact("features.npy", "views", "(N, D) float32: the frozen encoder's features of the plain images")
+VIEWS = Artifact("views", "views", "features of V weak and V strong views of every image; may be deleted when done")
+NEIGHBORS = Artifact("neighbors.npy", "neighbors", "(N, S) int64: the nearest images of every image, nearest first")
+SIMILARITIES = Artifact("similarities.npy", "neighbors", "(N, S) float32: their cosine similarities")
+KMEANS = Artifact("kmeans.npy", "kmeans", "(N,) int32: k-means on the same features, to compare with")
+HEADS = Artifact("heads.json", "heads", "loss of every head after every epoch, and which one was selected")
+HEAD = Artifact("head.safetensors", "heads", "weights of the selected clustering head")
+PROBABILITIES = Artifact("probabilities.npy", "labels", "(N, K) float32: the selected head's probabilities")
+LABELS = Artifact("labels.parquet", "labels", "the answer: one row per image, see below")
+LABELS_CSV = Artifact("labels.csv", "labels", "the same table as text")
+MODEL = Artifact("model", "model", "what `spice predict` and `spice.load` need: safetensors + json, no pickle")
+SCORES = Artifact("scores.json", "evaluate", "scores against true labels; only `spice evaluate` writes it")
+
+ARTIFACTS: tuple[Artifact, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Artifact))

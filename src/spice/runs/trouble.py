@@ -1,0 +1,51 @@
+"""A disk that is full, an output that may not be written: one clear line instead of a traceback."""
+
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spice.errors import UserError
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# numpy's own words for a write cut short, which carry no error number; pyarrow's and safetensors' carry it as text.
+_FULL_TEXT = re.compile(r"No space left|os error (28|27)\b|requested and \d+ written")
+_FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
+
+
+@contextmanager
+def told_in_words(folder: Path) -> Iterator[None]:
+    """Turn the system's refusal to write into `folder` into a UserError; let every other error pass."""
+    try:
+        yield
+    except OSError as error:
+        words = _words(error, folder)
+        if words is None:
+            raise
+        raise UserError(words) from error
+    except Exception as error:
+        # safetensors has an exception of its own.
+        if not _FULL_TEXT.search(str(error)):
+            raise
+        raise UserError(_full(folder)) from error
+
+
+def _words(error: OSError, folder: Path) -> str | None:
+    if error.errno in _FULL or _FULL_TEXT.search(str(error)):
+        return _full(folder)
+    if error.errno in _FORBIDDEN and _inside(error.filename, folder):
+        return f"cannot write to {folder}: {error.strerror}; give another folder with --out"
+    return None
+
+
+def _full(folder: Path) -> str:
+    return f"the disk of {folder} is full; free some space, then: spice resume {folder} (finished steps are kept)"
+
+
+def _inside(name: object, folder: Path) -> bool:
+    """Whether the refused file belongs to the run folder, or is a parent that would have to hold it."""
+    if not isinstance(name, str | Path):
+        return False
+    refused, home = Path(name).absolute(), folder.absolute()
+    return refused.is_relative_to(home) or home.is_relative_to(refused)

@@ -1,0 +1,45 @@
+"""A small finished run, written by hand: six images, three clusters, one of them empty."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from spice.runs import Labels, RunFolder, write_labels
+
+NAMES = ["cats/a.png", "cats/b.png", "dogs/a.png", 'with "quotes".png', "two\nlines.png", "naïve 中.png"]
+
+
+@pytest.fixture
+def labels() -> Labels:
+    return Labels(
+        path=list(NAMES),
+        cluster=np.array([0, 0, 2, 2, 2, 0], np.int32),
+        probability=np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4], np.float32),
+        margin=np.array([0.8, 0.7, 0.5, 0.4, 0.3, 0.1], np.float32),
+        reliability=np.array([1.0, 0.75, 1.0, 0.5, 1.0, 0.25], np.float32),
+        reliable=np.array([True, False, True, False, True, False]),
+        nearest_other_cluster=np.array([2, 2, 0, 0, 1, 1], np.int32),
+        prototype_rank=np.array([0, 1, 0, 2, 1, 2], np.int32),
+    )
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> list[Path]:
+    paths = [tmp_path / "photos" / name for name in NAMES]
+    for number, path in enumerate(paths):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (4, 4), (number * 40, 0, 0)).save(path)
+    return paths
+
+
+@pytest.fixture
+def finished(tmp_path: Path, labels: Labels) -> RunFolder:
+    path = tmp_path / "run"
+    path.mkdir()
+    run = RunFolder.begin(path, source=str(tmp_path / "photos"), settings={"heads": {"clusters": 3}})
+    write_labels(path, labels)
+    run.finish("scan", "k1", 1.5, {"problems": 2, "warnings": ["a warning"]})
+    run.finish("labels", "k2", 0.5, {})
+    return run

@@ -1,0 +1,112 @@
+import csv
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from spice.errors import UserError
+from spice.runs import Labels
+from spice.runs.export import Place, Shape, export
+
+
+def fingerprint(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("place", ["link", "copy"])
+@pytest.mark.parametrize("shape", ["folders", "imagefolder", "csv", "parquet", "labelstudio", "fiftyone"])
+def test_originals_are_never_moved_or_changed(
+    labels: Labels, photos: list[Path], tmp_path: Path, shape: Shape, place: Place
+) -> None:
+    before = fingerprint(tmp_path / "photos")
+    export(labels, photos, tmp_path / "out", shape=shape, place=place)
+    assert fingerprint(tmp_path / "photos") == before
+
+
+def test_folders_put_typical_images_first_and_doubtful_ones_apart(
+    labels: Labels, photos: list[Path], tmp_path: Path
+) -> None:
+    export(labels, photos, tmp_path / "out", shape="folders")
+    found = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.png"))
+    assert found == [
+        "cluster_00/doubtful/1_b.png",
+        "cluster_00/doubtful/2_naïve 中.png",
+        "cluster_00/reliable/0_a.png",
+        'cluster_02/doubtful/2_with "quotes".png',
+        "cluster_02/reliable/0_a.png",
+        "cluster_02/reliable/1_two\nlines.png",
+    ]
+
+
+def test_links_lead_to_the_originals_and_copies_stand_alone(labels: Labels, photos: list[Path], tmp_path: Path) -> None:
+    export(labels, photos, tmp_path / "links", shape="imagefolder", place="link")
+    export(labels, photos, tmp_path / "copies", shape="imagefolder", place="copy")
+    assert (tmp_path / "links" / "cluster_02" / "a.png").resolve() == photos[2]
+    copy = tmp_path / "copies" / "cluster_02" / "a.png"
+    assert not copy.is_symlink()
+    assert copy.read_bytes() == photos[2].read_bytes()
+
+
+def test_two_images_of_one_name_in_one_cluster_are_both_there(
+    labels: Labels, photos: list[Path], tmp_path: Path
+) -> None:
+    together = labels._replace(cluster=np.zeros(6, np.int32))
+    export(together, photos, tmp_path / "out", shape="imagefolder", place="copy")
+    names = sorted(path.name for path in (tmp_path / "out" / "cluster_00").iterdir())
+    assert len(names) == 6
+    assert "a-2.png" in names
+
+
+def test_tables_hold_every_row(labels: Labels, photos: list[Path], tmp_path: Path) -> None:
+    export(labels, photos, tmp_path / "new" / "out.csv", shape="csv")
+    export(labels, photos, tmp_path / "out.parquet", shape="parquet")
+    with (tmp_path / "new" / "out.csv").open(newline="", encoding="utf-8") as file:
+        assert [row["path"] for row in csv.DictReader(file)] == labels.path
+    assert pq.read_table(tmp_path / "out.parquet")["cluster"].to_pylist() == labels.cluster.tolist()
+
+
+def test_label_studio_gets_predictions_to_confirm(labels: Labels, photos: list[Path], tmp_path: Path) -> None:
+    export(labels, photos, tmp_path / "out", shape="labelstudio")
+    tasks = read(tmp_path / "out" / "tasks.json")
+    assert tasks[0]["data"]["image"] == "/data/local-files/?d=cats/a.png"
+    assert tasks[5]["data"]["image"] == "/data/local-files/?d=na%C3%AFve%20%E4%B8%AD.png"
+    assert tasks[1]["predictions"][0]["score"] == 0.75
+    config = (tmp_path / "out" / "config.xml").read_text()
+    for task in tasks:
+        choice = task["predictions"][0]["result"][0]["value"]["choices"][0]
+        assert f'<Choice value="{choice}"/>' in config
+    assert str(tmp_path / "photos") in (tmp_path / "out" / "README.txt").read_text()
+
+
+def test_fiftyone_finds_every_original(labels: Labels, photos: list[Path], tmp_path: Path) -> None:
+    export(labels, photos, tmp_path / "out", shape="fiftyone")
+    data, found = read(tmp_path / "out" / "data.json"), read(tmp_path / "out" / "labels.json")["labels"]
+    assert {key: Path(path) for key, path in data.items()} == {str(row): path for row, path in enumerate(photos)}
+    assert found["2"]["label"] == "cluster_02"
+    assert found["1"]["attributes"]["reliable"] is False
+
+
+def test_nothing_is_overwritten(labels: Labels, photos: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").touch()
+    with pytest.raises(UserError, match="exists already; nothing is overwritten"):
+        export(labels, photos, tmp_path / "out", shape="folders")
+    with pytest.raises(UserError, match="exists already"):
+        export(labels, photos, tmp_path / "out" / "mine", shape="csv")
+
+
+def test_missing_originals_are_named(labels: Labels, photos: list[Path], tmp_path: Path) -> None:
+    photos[3].unlink()
+    with pytest.raises(UserError, match=r"with \"quotes\".png is no longer there; only --as csv"):
+        export(labels, photos, tmp_path / "out", shape="folders")
+    assert not (tmp_path / "out").exists()
+    export(labels, photos, tmp_path / "out.csv", shape="csv")

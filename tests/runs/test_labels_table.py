@@ -1,0 +1,60 @@
+import csv
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from spice.errors import UserError
+from spice.runs import Labels, read_labels, write_labels
+
+COLUMNS = [
+    "path",
+    "cluster",
+    "probability",
+    "margin",
+    "reliability",
+    "reliable",
+    "nearest_other_cluster",
+    "prototype_rank",
+]
+
+
+def test_labels_are_read_as_they_were_written(tmp_path: Path, labels: Labels) -> None:
+    write_labels(tmp_path, labels)
+    again = read_labels(tmp_path)
+    assert again.path == labels.path
+    for written, read in zip(labels[1:], again[1:], strict=True):
+        np.testing.assert_array_equal(written, read)
+        assert written.dtype == read.dtype
+
+
+def test_both_files_have_the_promised_columns(tmp_path: Path, labels: Labels) -> None:
+    write_labels(tmp_path, labels)
+    assert pq.read_table(tmp_path / "labels.parquet").column_names == COLUMNS
+    with (tmp_path / "labels.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == COLUMNS
+    assert [row["path"] for row in rows] == labels.path  # quotes, line breaks and all
+    assert rows[1]["probability"] == "0.800000"
+    assert [row["reliable"] for row in rows] == ["1", "0", "1", "0", "1", "0"]
+
+
+def test_the_same_labels_are_the_same_bytes(tmp_path: Path, labels: Labels) -> None:
+    (tmp_path / "other").mkdir()
+    write_labels(tmp_path, labels)
+    write_labels(tmp_path / "other", labels)
+    for name in ("labels.csv", "labels.parquet"):
+        assert (tmp_path / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
+
+
+def test_some_rows_keep_all_columns_together(labels: Labels) -> None:
+    chosen = labels.rows(np.array([4, 0]))
+    assert chosen.path == [labels.path[4], labels.path[0]]
+    for part, whole in zip(chosen[1:], labels[1:], strict=True):
+        np.testing.assert_array_equal(part, whole[[4, 0]])
+
+
+def test_a_run_without_labels_says_how_to_finish_it(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no labels yet; finish it with: spice resume"):
+        read_labels(tmp_path)

@@ -1,0 +1,65 @@
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spice.errors import UserError
+from spice.runs import told_in_words
+
+# Files may not grow beyond 64 kB: to the program, a disk that fills up in the middle of a write.
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from safetensors.numpy import save_file
+from spice.errors import UserError
+from spice.files import written_atomically
+from spice.runs import told_in_words
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
+folder = Path(sys.argv[1])
+big = np.random.default_rng(0).random(100_000)
+
+def numpy(path): np.save(path.open("wb"), big)
+def safetensors(path): save_file({"big": big}, path)
+def parquet(path): pq.write_table(pa.table({"big": big}), path)
+def text(path): path.write_text(str(big.tolist()))
+
+try:
+    with told_in_words(folder), written_atomically(folder / "big") as temporary:
+        globals()[sys.argv[2]](temporary)
+except UserError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("kind", ["numpy", "safetensors", "parquet", "text"])
+def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(tmp_path: Path, kind: str) -> None:
+    command = [sys.executable, "-c", FULL, str(tmp_path), kind]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.stderr == ""
+    assert result.stdout == (
+        f"the disk of {tmp_path} is full; free some space, then: spice resume {tmp_path} (finished steps are kept)\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refusal_inside_the_run_folder_is_told_and_names_the_way_out(tmp_path: Path) -> None:
+    read_only = OSError(errno.EROFS, os.strerror(errno.EROFS), str(tmp_path / "run" / "manifest.json"))
+    words = r"cannot write to .*run: Read-only file system; give another folder"
+    with pytest.raises(UserError, match=words), told_in_words(tmp_path / "run"):
+        raise read_only
+    with pytest.raises(UserError, match=r"Permission denied"), told_in_words(tmp_path / "run"):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path))
+
+
+def test_other_errors_pass_as_they_are(tmp_path: Path) -> None:
+    with pytest.raises(PermissionError), told_in_words(tmp_path / "run"):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/photos/a.jpg")
+    with pytest.raises(ZeroDivisionError), told_in_words(tmp_path):
+        raise ZeroDivisionError
