@@ -1,1 +1,5 @@
 """Random views of images: batched, on tensors, on any device."""
+
+from spice.augment.recipes import Contrastive, Plain, Strong, Weak
+
+__all__ = ["Contrastive", "Plain", "Strong", "Weak"]

@@ -1,0 +1,75 @@
+"""The fourteen operations of strong views, with the ranges their magnitudes are drawn from (uniformly)."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from spice.augment import tone
+from spice.augment.geometry import affine
+
+
+class Operation(NamedTuple):
+    """What is done to 8-bit images (B, C, H, W) at magnitudes (B,) between `low` and `high`."""
+
+    name: str
+    apply: Callable[[Tensor, Tensor], Tensor]
+    low: float = 0.0
+    high: float = 0.0
+    tone: bool = False
+
+
+def rotate(images: Tensor, degrees: Tensor) -> Tensor:
+    """Turned counterclockwise about the center."""
+    height, width = images.shape[2:]
+    angle = -torch.deg2rad(degrees)
+    cos, sin = angle.cos(), angle.sin()
+    x, y = width / 2.0, height / 2.0
+    return affine(images, torch.stack([cos, sin, x - x * cos - y * sin, -sin, cos, y + x * sin - y * cos], dim=1))
+
+
+def shear_x(images: Tensor, amount: Tensor) -> Tensor:
+    """Each row moved left by `amount` times its height below the top."""
+    return affine(images, _maps(amount, b=amount))
+
+
+def shear_y(images: Tensor, amount: Tensor) -> Tensor:
+    """Each column moved up by `amount` times its distance from the left."""
+    return affine(images, _maps(amount, d=amount))
+
+
+def translate_x(images: Tensor, share: Tensor) -> Tensor:
+    """Moved left by a share of the width."""
+    return affine(images, _maps(share, c=share * images.shape[3]))
+
+
+def translate_y(images: Tensor, share: Tensor) -> Tensor:
+    """Moved up by a share of the height."""
+    return affine(images, _maps(share, f=share * images.shape[2]))
+
+
+def _maps(
+    like: Tensor, *, b: Tensor | None = None, c: Tensor | None = None, d: Tensor | None = None, f: Tensor | None = None
+) -> Tensor:
+    one, zero = torch.ones_like(like), torch.zeros_like(like)
+    entries = [one, b, c, d, one, f]
+    return torch.stack([zero if entry is None else entry for entry in entries], dim=1)  # (B, 6)
+
+
+OPERATIONS = (
+    Operation("identity", lambda images, _: images),
+    Operation("autocontrast", lambda images, _: tone.autocontrast(images), tone=True),
+    Operation("equalize", lambda images, _: tone.equalize(images), tone=True),
+    Operation("rotate", rotate, -30.0, 30.0),
+    Operation("solarize", tone.solarize, 0.0, 256.0, tone=True),
+    Operation("color", tone.color, 0.05, 0.95, tone=True),
+    Operation("contrast", tone.contrast, 0.05, 0.95, tone=True),
+    Operation("brightness", tone.brightness, 0.05, 0.95, tone=True),
+    Operation("sharpness", tone.sharpness, 0.05, 0.95),
+    Operation("shear x", shear_x, -0.1, 0.1),
+    Operation("shear y", shear_y, -0.1, 0.1),
+    Operation("translate x", translate_x, -0.1, 0.1),
+    Operation("translate y", translate_y, -0.1, 0.1),
+    Operation("posterize", tone.posterize, 4.0, 9.0, tone=True),  # the fraction is dropped: 4 to 8 bits
+)
