@@ -87,14 +87,24 @@ class ReliabilitySettings(Settings):
 
 
 class JointSettings(Settings):
-    """Stage 3: joint training (paper III-C; optimizer and schedule are FixMatch's)."""
+    """Stage 3: joint training (paper III-C; optimizer, schedule and threshold are FixMatch's)."""
 
     algorithm: Literal["fixmatch", "freematch"] = "fixmatch"
+    # The paper goes on from stages 1 and 2; the authors' code starts the network from random weights.
     init: Literal["stages", "scratch"] = "stages"
     steps: PositiveInt = 2**20
+    # Takes the place of `steps`: as many as fit.
+    minutes: PositiveFloat | None = None
     labeled: PositiveInt = 64
     unlabeled: PositiveInt = 448
     threshold: float = Field(default=0.95, ge=0.0, le=1.0)
     learning_rate: PositiveFloat = 0.03
-    weight_decay: float = 5e-4
-    ema: float = Field(default=0.999, ge=0.0, lt=1.0)
+    sgd_momentum: float = Field(default=0.9, ge=0.0, lt=1.0)
+    weight_decay: float = Field(default=5e-4, ge=0.0)
+    # None: 0.999 as published, less on a schedule too short for so slow an average to leave its start.
+    ema: float | None = Field(default=0.999, ge=0.0, lt=1.0)
+    # A cluster is drawn at most this many times as often as the median one. The authors' code cuts every cluster to the
+    # size of the smallest, and so ends with nothing when one is empty.
+    largest_share: PositiveFloat = 2.0
+    # Three operations (authors' code), not the four of stage 2.
+    augment: AugmentSettings = AugmentSettings(operations=3)
