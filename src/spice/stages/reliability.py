@@ -1,0 +1,68 @@
+"""Which answers can be trusted: those that an image's neighbors share (paper III-C).
+
+Shapes: N images, K clusters, S neighbors (the paper's N_s).
+"""
+
+import warnings
+from typing import NamedTuple
+
+from torch import Tensor
+
+from spice.core import consistency_ratio, reliable
+from spice.errors import SpiceWarning
+from spice.settings import ReliabilitySettings
+
+PAPER_NEIGHBORS = 100
+FEWEST_NEIGHBORS = 5
+
+
+class NoReliableImagesWarning(SpiceWarning):
+    """Some clusters have no image whose neighbors agree with it."""
+
+
+class Reliability(NamedTuple):
+    """How far to trust each label."""
+
+    ratio: Tensor  # (N,) float32, r_i
+    reliable: Tensor  # (N,) bool, r_i > threshold
+
+
+def neighbors_to_ask(images: int, clusters: int, settings: ReliabilitySettings) -> int:
+    """N_s: the paper's 100, or half the expected cluster where that is fewer; never more than there are other images.
+
+    r_i is at most (n - 1) / N_s in a cluster of n images, so with N_s = 100 no image of a cluster of 96 could ever be
+    reliable. Half of N / K leaves room for clusters down to half the expected size.
+    """
+    if settings.neighbors is not None:
+        return min(settings.neighbors, images - 1)
+    expected = images // clusters
+    return min(PAPER_NEIGHBORS, max(FEWEST_NEIGHBORS, expected // 2), images - 1)
+
+
+def judge(labels: Tensor, neighbors: Tensor, settings: ReliabilitySettings, *, clusters: int) -> Reliability:
+    """Reliability of every label, from the nearest images' labels: (N,) and (N, >= S) -> (N,).
+
+    `neighbors` may list more than are asked, nearest first. Clusters without a reliable image are named in a warning;
+    the others are judged all the same.
+    """
+    asked = neighbors_to_ask(len(labels), clusters, settings)
+    if neighbors.shape[1] < asked:
+        raise ValueError(f"{asked} neighbors are to be asked, but only {neighbors.shape[1]} are known")
+    ratio = consistency_ratio(labels, neighbors[:, :asked])  # (N,)
+    trusted = reliable(ratio, threshold=settings.threshold)
+    _warn_of_untrusted(labels, trusted, clusters)
+    return Reliability(ratio, trusted)
+
+
+def _warn_of_untrusted(labels: Tensor, trusted: Tensor, clusters: int) -> None:
+    sizes = labels.bincount(minlength=clusters)
+    kept = labels[trusted].bincount(minlength=clusters)
+    without = ((sizes > 0) & (kept == 0)).nonzero().flatten().tolist()
+    if without:
+        names = ", ".join(f"{cluster} ({sizes[cluster]} images)" for cluster in without[:10])
+        more = f" and {len(without) - 10} more" if len(without) > 10 else ""
+        warnings.warn(
+            f"no image is reliable in cluster {names}{more}: look at these before you use them, or try fewer clusters",
+            NoReliableImagesWarning,
+            stacklevel=3,
+        )

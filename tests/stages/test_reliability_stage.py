@@ -1,0 +1,87 @@
+import warnings
+
+import pytest
+import torch
+
+from spice.settings import ReliabilitySettings
+from spice.stages.reliability import NoReliableImagesWarning, judge, neighbors_to_ask
+
+PAPER = ReliabilitySettings()
+
+
+@pytest.mark.parametrize(
+    ("images", "clusters", "asked"),
+    [
+        (60_000, 10, 100),  # the paper's N_s
+        (2_000, 10, 100),
+        (1_990, 10, 99),  # half the expected cluster
+        (400, 20, 10),
+        (60, 10, 5),  # a few at least
+        (4, 2, 3),  # an image is not its own neighbor
+    ],
+)
+def test_as_many_neighbors_are_asked_as_a_cluster_can_give(images: int, clusters: int, asked: int) -> None:
+    assert neighbors_to_ask(images, clusters, PAPER) == asked
+
+
+def test_a_number_of_neighbors_that_was_asked_for_is_used() -> None:
+    assert neighbors_to_ask(100, 2, ReliabilitySettings(neighbors=7)) == 7
+    assert neighbors_to_ask(6, 2, ReliabilitySettings(neighbors=7)) == 5
+
+
+def groups(sizes: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Labels of well separated groups on a line, and all other images from the nearest to the farthest."""
+    labels = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    place = torch.arange(len(labels)) + 1000 * labels
+    distance = (place[:, None] - place[None, :]).abs()
+    return labels, distance.argsort(dim=1, stable=True)[:, 1:]
+
+
+def test_small_clusters_that_are_clean_are_reliable() -> None:
+    # The authors' rule with 100 neighbors could not keep a single one of these.
+    labels, neighbors = groups([20] * 20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = judge(labels, neighbors, PAPER, clusters=20)
+    assert found.reliable.all()
+    assert (found.ratio == 1).all()
+
+
+def test_reliable_is_strictly_above_the_threshold() -> None:
+    labels = torch.tensor([0, 0, 0, 0, 1])
+    neighbors = torch.tensor([[1, 2, 3, 4]]).repeat(5, 1)
+    settings = ReliabilitySettings(neighbors=4, threshold=0.75)
+    with pytest.warns(NoReliableImagesWarning):
+        found = judge(labels, neighbors, settings, clusters=2)
+    assert found.ratio[0] == 0.75
+    assert not found.reliable[0]
+
+
+def test_clusters_without_reliable_images_are_named_and_the_others_go_on() -> None:
+    labels, neighbors = groups([40, 4, 40])
+    with pytest.warns(NoReliableImagesWarning, match=r"no image is reliable in cluster 1 \(4 images\)"):
+        found = judge(labels, neighbors, PAPER, clusters=3)
+    assert found.reliable.sum() == 80
+
+
+def test_an_empty_cluster_is_not_blamed() -> None:
+    labels, neighbors = groups([30, 30])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        judge(labels, neighbors, PAPER, clusters=3)
+
+
+def test_twenty_clusters_on_ten_groups_do_not_empty_everything() -> None:
+    # Ten of the clusters are two images at the end of a true group: never reliable, and no reason to drop the rest.
+    labels, neighbors = groups([100] * 10)
+    minority = torch.arange(len(labels)) % 100 < 2
+    split = torch.where(minority, labels + 10, labels)
+    with pytest.warns(NoReliableImagesWarning, match=r"cluster 10 \(2 images\), 11 .*, 19 \(2 images\): look"):
+        found = judge(split, neighbors, PAPER, clusters=20)
+    assert found.reliable[~minority].float().mean() > 0.8
+
+
+def test_too_few_known_neighbors_are_refused() -> None:
+    labels, neighbors = groups([50, 50])
+    with pytest.raises(ValueError, match="25 neighbors are to be asked, but only 3 are known"):
+        judge(labels, neighbors[:, :3], PAPER, clusters=2)
