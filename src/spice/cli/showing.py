@@ -1,0 +1,145 @@
+"""What a command shows: bars and tables on a terminal, plain lines elsewhere, JSON for scripts."""
+
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from spice.progress import Logged, Progress, duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+    from spice.runs import Account, Cluster
+
+
+@contextmanager
+def shown_progress() -> Iterator[Progress]:
+    """Bars where a person watches, a line every few seconds elsewhere. On stderr: stdout is for the result."""
+    if not sys.stderr.isatty():
+        logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
+        logging.getLogger("spice").setLevel(logging.INFO)
+        yield Logged()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description:<24}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        TextColumn("[dim]{task.fields[figures]}"),
+    )
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        yield _OnBars(bars)
+
+
+class _OnBars:
+    """Progress as one bar per task."""
+
+    def __init__(self, bars: "Bars") -> None:
+        self.bars = bars
+        self.tasks: dict[str, TaskID] = {}
+
+    def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
+        if task not in self.tasks:
+            self.tasks[task] = self.bars.add_task(task, total=total, completed=done, figures="")
+        text = " ".join(f"{name} {value:.4g}" for name, value in (figures or {}).items())
+        self.bars.update(self.tasks[task], completed=done, total=total, figures=text)
+
+
+def show_account(account: "Account", *, as_json: bool) -> None:
+    """Print a finished run: what went in, the clusters and how far to trust them, what was written, what to do next."""
+    if as_json:
+        print(account.model_dump_json(indent=2))
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    for line in _what_went_in(account):
+        console.print(line, markup=False)
+    console.print()
+    _show_clusters(console, account.clusters)
+    console.print()
+    for line in _what_came_out(account):
+        console.print(line, markup=False)
+    for warning in account.warnings:
+        console.print(f"warning: {warning}", style="yellow", markup=False)
+    console.print()
+    for line in _what_next(Path(account.run)):
+        console.print(line, markup=False)
+
+
+def _what_went_in(account: "Account") -> list[str]:
+    scan, views, heads = (account.figures.get(step, {}) for step in ("scan", "views", "heads"))
+    lines = [f"images     {account.images:,}{_also(scan, 'problems', 'could not be used, see problems.csv')}"]
+    lines[0] += _also(scan, "copies", "are exact copies of others")
+    if views:
+        lines.append(f"features   {views.get('encoder')}, {views.get('width')} wide")
+    if heads:
+        lines.append(
+            f"heads      {heads.get('heads')}, the best by its own loss: {_number(heads.get('loss'))} after epoch "
+            f"{heads.get('epoch')}"
+        )
+    return lines
+
+
+def _show_clusters(console: "Console", clusters: "list[Cluster]") -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), width=72)
+    for name in ("cluster", "images", "reliable", "", "confused with"):
+        table.add_column(name, justify="left" if name == "" else "right", no_wrap=True)
+    for cluster in clusters:
+        share = cluster.reliable / cluster.images if cluster.images else 0.0
+        style = "green" if share >= 0.5 else "yellow" if share > 0 else "red"
+        other = "" if cluster.nearest_other_cluster is None else str(cluster.nearest_other_cluster)
+        bar = "#" * round(20 * share)
+        table.add_row(str(cluster.cluster), f"{cluster.images:,}", f"{share:.0%}", f"[{style}]{bar:<20}[/]", other)
+    console.print(table)
+
+
+def _what_came_out(account: "Account") -> list[str]:
+    kmeans = account.figures.get("kmeans", {})
+    lines = [
+        f"reliable   {account.reliable:,} of {account.images:,} images ({_share(account.reliable, account.images)})"
+    ]
+    reliable, agreement = kmeans.get("reliable"), kmeans.get("agreement")
+    if isinstance(reliable, int) and isinstance(agreement, float):
+        lines.append(
+            f"k-means    on the same features: {_share(reliable, account.images)} reliable; "
+            f"agrees with this clustering to {agreement:.2f} (adjusted Rand index, 1 is the same)"
+        )
+    times = ", ".join(f"{step} {duration(seconds)}" for step, seconds in account.seconds.items() if seconds >= 0.5)
+    lines.append(f"time       {duration(sum(account.seconds.values()))}{f' ({times})' if times else ''}")
+    return lines
+
+
+def _what_next(run: Path) -> list[str]:
+    name = quote(str(run))
+    return [
+        f"written    {run / 'labels.csv'}, labels.parquet, model/ and more; see docs/run-folder.md",
+        f"next       spice export {name} groups --as folders     look at the groups",
+        f"           spice why {name} IMAGE                      why an image is where it is",
+        f"           spice predict {name} MORE_IMAGES            the same groups for other images",
+    ]
+
+
+def _also(figures: Mapping[str, object], name: str, words: str) -> str:
+    count = figures.get(name)
+    return f"; {count:,} {words}" if isinstance(count, int) and count else ""
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%}" if whole else "0%"
+
+
+def _number(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,30 @@
+"""Ctrl-C and `kill` end a run in words: what is kept, and how to go on."""
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shlex import quote
+from types import FrameType
+
+import typer
+
+STOPPED = 130  # what shells expect of a command ended by Ctrl-C
+
+
+@contextmanager
+def resumable(run: Path) -> Iterator[None]:
+    """Say how to go on when the user stops the work inside."""
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"\nspice: stopped; finished work is kept. Go on with: spice resume {quote(str(run))}", file=sys.stderr)
+        raise typer.Exit(STOPPED) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the system's signature
+    raise KeyboardInterrupt

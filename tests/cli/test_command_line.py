@@ -1,0 +1,51 @@
+"""Promises of every command: quick help with examples, one-line errors, exit codes."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from spice.cli import app
+
+COMMANDS = [command.name for command in app.registered_commands]
+
+
+def spice(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from spice.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_examples(command: str) -> None:
+    result = spice(command, "--help")
+    assert result.returncode == 0
+    assert "Examples" in result.stdout
+    assert f"spice {command}" in result.stdout.split("Examples")[1]
+
+
+def test_help_takes_less_than_a_second() -> None:
+    def seconds() -> float:
+        started = time.monotonic()
+        spice("--help")
+        return time.monotonic() - started
+
+    assert min(seconds() for _ in range(3)) < 1.0
+
+
+def test_a_command_that_does_not_exist_is_a_usage_error() -> None:
+    result = spice("clutser")
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+
+
+def test_doctor_names_versions_and_ends_well() -> None:
+    result = spice("doctor", "--json")
+    assert result.returncode == 0
+    found = json.loads(result.stdout)
+    assert found["needed"]["torch"][0].isdigit()
+    assert int(found["machine"]["cores"]) >= 1
+    assert found["missing"] == []
+    assert "torch" in spice("doctor").stdout
