@@ -174,16 +174,17 @@ class _Training:
         # One forward for all views, so that batch norm sees one batch, as in FixMatch.
         together = torch.cat([views.weak, views.strong]).contiguous(memory_format=torch.channels_last)
         others = len(views.strong)
-        labeled, weak, strong = self.network(together).split([len(labels), others, others])
+        logits = self.network(together)  # (L + 2U, K)
+        if not logits.isfinite().all():
+            raise UserError(
+                f"the network's output is no longer finite at step {step} of joint training: "
+                f"start the stage again with a learning rate below {self.settings.learning_rate}"
+            )
+        labeled, weak, strong = logits.split([len(labels), others, others])
         # Every process labels all images, for the thresholds may depend on all; then it keeps its own.
         everyone = processes.gather(weak.softmax(dim=1))
         consistency = self.algorithm.label(everyone)[processes.rank * others :][:others]  # (U,)
         loss = joint_loss(labeled, labels, strong, consistency)
-        if not torch.isfinite(loss):
-            raise UserError(
-                f"the loss of joint training became {loss.item()} at step {step}: "
-                f"start the stage again with a learning rate below {self.settings.learning_rate}"
-            )
         set_learning_rate_(self.optimizer, self.settings.learning_rate * seven_sixteenths_cosine(step, steps))
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]

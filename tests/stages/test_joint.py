@@ -1,0 +1,312 @@
+"""The third stage: L_joint step by step, the images it draws, and a run that can be stopped."""
+
+import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from spice.augment import Strong, Weak
+from spice.core import IGNORE
+from spice.engine.checkpoints import Checkpoints
+from spice.errors import UserError
+from spice.settings import AugmentSettings, JointSettings, Normalization
+from spice.stages.fixmatch import FixMatch
+from spice.stages.freematch import FreeMatch
+from spice.stages.joint import Joint, Labeled, View, draw_weights, momentum, train_jointly
+
+AUGMENT = AugmentSettings(flip=False, operations=2)
+GRAY = Normalization(mean=(0.5,), std=(0.5,))
+
+
+class Squares:
+    """Forty images of three kinds: one quarter of each is bright."""
+
+    def __init__(self) -> None:
+        noise = torch.rand(40, 1, 8, 8, generator=torch.Generator().manual_seed(0)) * 60
+        self.kind = torch.arange(40) % 3
+        for image, kind in zip(noise, self.kind.tolist(), strict=True):
+            image[:, 4 * (kind // 2) : 4 * (kind // 2) + 4, 4 * (kind % 2) : 4 * (kind % 2) + 4] += 180
+        self.pixels = noise.to(torch.uint8)
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def take(self, positions: Tensor) -> Tensor:
+        return self.pixels[positions]
+
+
+IMAGES = Squares()
+LABELED = Labeled(torch.arange(9), IMAGES.kind[:9])
+
+
+def small_network(*, norm: bool = True) -> nn.Module:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8) if norm else nn.Identity(), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, 3))
+
+
+def train(settings: JointSettings, network: nn.Module, checkpoints: Checkpoints | None = None) -> Joint:
+    return train_jointly(
+        network,
+        IMAGES,
+        LABELED,
+        settings,
+        clusters=3,
+        weak=Weak(AUGMENT, size=8, normalization=GRAY),
+        strong=Strong(AUGMENT, size=8, normalization=GRAY),
+        seed=0,
+        checkpoints=checkpoints or Checkpoints(None),
+    )
+
+
+SETTINGS = JointSettings(steps=30, labeled=6, unlabeled=14, ema=None, learning_rate=0.1, threshold=0.6)
+
+
+def test_a_step_is_sgd_on_the_papers_loss() -> None:
+    """One step of the stage against the equation written out, image by image."""
+    settings = JointSettings(steps=1, labeled=4, unlabeled=6, threshold=0.37, learning_rate=0.1, ema=0.75)
+    seen: dict[str, Tensor] = {}
+    views: dict[str, View] = {
+        "weak": Weak(AUGMENT, size=8, normalization=GRAY),
+        "strong": Strong(AUGMENT, size=8, normalization=GRAY),
+    }
+
+    class Remembering:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __call__(
+            self, images: Tensor, generator: torch.Generator, *, rows: Tensor | None = None, of: int | None = None
+        ) -> Tensor:
+            seen[f"{self.name} pixels"] = images
+            seen[self.name] = views[self.name](images, generator, rows=rows, of=of)
+            return seen[self.name]
+
+    network = small_network(norm=False)
+    before = copy.deepcopy(network)
+    result = train_jointly(
+        network,
+        IMAGES,
+        LABELED,
+        settings,
+        clusters=3,
+        weak=Remembering("weak"),
+        strong=Remembering("strong"),
+        seed=0,
+        checkpoints=Checkpoints(None),
+    )
+    # The labeled images come first, each with its own label; the strong views are of the others.
+    assert torch.equal(seen["weak pixels"][4:], seen["strong pixels"])
+    labels = []
+    for pixels in seen["weak pixels"][:4]:
+        (place,) = [place for place in range(9) if torch.equal(IMAGES.pixels[place], pixels)]
+        labels.append(int(IMAGES.kind[place]))
+
+    reliable_term = torch.zeros(())
+    for view, label in zip(seen["weak"][:4], labels, strict=True):
+        reliable_term = reliable_term - before(view[None]).log_softmax(dim=1)[0, label] / 4
+    consistency_term, taught = torch.zeros(()), 0
+    for weak, strong in zip(seen["weak"][4:], seen["strong"], strict=True):
+        probs = before(weak[None]).softmax(dim=1)[0]
+        if probs.max() >= 0.37:
+            taught += 1
+            consistency_term = consistency_term - before(strong[None]).log_softmax(dim=1)[0, probs.argmax()] / 6
+    assert 0 < taught < 6, "the example must have both kinds of image"
+    (reliable_term + consistency_term).backward()  # type: ignore[no-untyped-call]
+
+    assert result.history[0].loss == pytest.approx((reliable_term + consistency_term).item(), abs=1e-6)
+    assert result.history[0].taught == pytest.approx(taught / 6)
+    averaged = dict(result.network.named_parameters())
+    for (name, new), old in zip(network.named_parameters(), before.parameters(), strict=True):
+        assert old.grad is not None
+        decay = 5e-4 * old.detach() if old.ndim > 1 else 0.0  # biases are not decayed
+        gradient = old.grad + decay
+        expected = old.detach() - 0.1 * (gradient + 0.9 * gradient)  # Nesterov's first step
+        torch.testing.assert_close(new.detach(), expected)
+        torch.testing.assert_close(averaged[name].detach(), 0.75 * old.detach() + 0.25 * expected)
+
+
+def test_what_is_left_is_the_average_with_the_newest_statistics() -> None:
+    network = small_network()
+    result = train(SETTINGS, network)
+    assert not result.network.training
+    assert not torch.equal(next(result.network.parameters()), next(network.parameters()))
+    for old, new in zip(result.network.buffers(), network.buffers(), strict=True):
+        assert torch.equal(old, new)
+
+
+def test_it_learns_what_a_few_labels_say_and_spreads_it() -> None:
+    result = train(JointSettings(steps=150, labeled=6, unlabeled=14, ema=None, learning_rate=0.1), small_network())
+    plain = Weak(AUGMENT.model_copy(update={"shift": 1}), size=8, normalization=GRAY)
+    with torch.no_grad():
+        predicted = result.network(plain(IMAGES.pixels, torch.Generator().manual_seed(0))).argmax(dim=1)
+    assert (predicted == IMAGES.kind).float().mean() >= 0.95
+    assert result.history[-1].taught > result.history[0].taught
+
+
+@pytest.mark.parametrize("algorithm", ["fixmatch", "freematch"])
+def test_a_stopped_run_goes_on_as_if_never_stopped(tmp_path: Path, algorithm: str) -> None:
+    settings = SETTINGS.model_copy(update={"algorithm": algorithm})
+    whole = train(settings, small_network())
+
+    class StopError(Exception):
+        pass
+
+    def stop(task: str, done: int, total: int, figures: object = None) -> None:
+        if done == 17:
+            raise StopError
+
+    with pytest.raises(StopError):
+        train_jointly(
+            small_network(),
+            IMAGES,
+            LABELED,
+            settings,
+            clusters=3,
+            weak=Weak(AUGMENT, size=8, normalization=GRAY),
+            strong=Strong(AUGMENT, size=8, normalization=GRAY),
+            seed=0,
+            checkpoints=Checkpoints(tmp_path, every_seconds=0.0),
+            progress=stop,
+        )
+    resumed = train(settings, small_network(), Checkpoints(tmp_path, every_seconds=1e9))
+    assert resumed.history == whole.history
+    for name, tensor in whole.network.state_dict().items():
+        assert torch.equal(tensor, resumed.network.state_dict()[name]), name
+
+
+def test_a_budget_in_minutes_is_planned_once_and_kept(tmp_path: Path) -> None:
+    settings = SETTINGS.model_copy(update={"minutes": 0.01})
+    first = train(settings, small_network(), Checkpoints(tmp_path, every_seconds=1e9))
+    steps = len(first.history)
+    assert steps > 1
+    again = train(settings, small_network(), Checkpoints(tmp_path, every_seconds=1e9))
+    assert len(again.history) == steps
+    # The steps that took the pace left no trace.
+    planned = train(SETTINGS.model_copy(update={"steps": steps}), small_network())
+    assert planned.history == first.history
+
+
+def test_every_image_comes_once_before_any_comes_twice() -> None:
+    taken: list[int] = []
+
+    class Watched(Squares):
+        def take(self, positions: Tensor) -> Tensor:
+            taken.extend(positions[6:].tolist())
+            return super().take(positions)
+
+    train_jointly(
+        small_network(),
+        Watched(),
+        LABELED,
+        JointSettings(steps=6, labeled=6, unlabeled=14),
+        clusters=3,
+        weak=Weak(AUGMENT, size=8, normalization=GRAY),
+        strong=Strong(AUGMENT, size=8, normalization=GRAY),
+        seed=0,
+        checkpoints=Checkpoints(None),
+    )
+    assert sorted(taken[:40]) == sorted(taken[40:80]) == list(range(40))
+    assert taken[:40] != taken[40:80]
+
+
+def test_a_collection_smaller_than_a_step_is_no_trouble() -> None:
+    result = train(SETTINGS.model_copy(update={"unlabeled": 96, "steps": 2}), small_network())
+    assert len(result.history) == 2
+
+
+def test_no_cluster_is_drawn_more_than_twice_as_often_as_the_median_one() -> None:
+    clusters = torch.tensor([0] * 1000 + [1] * 10 + [2] * 20 + [4] * 1)
+    weights = draw_weights(clusters, largest_share=2.0)
+    share = torch.zeros(5, dtype=torch.float64).index_add_(0, clusters, weights)
+    # Counts 1000, 10, 20, 1: the (lower) median is 10, so none counts for more than 20.
+    torch.testing.assert_close(share, torch.tensor([20.0, 10, 20, 0, 1], dtype=torch.float64) / 51)
+
+
+def test_the_average_spans_a_twentieth_of_a_short_schedule() -> None:
+    free = JointSettings(ema=None)
+    assert momentum(free, 400) == pytest.approx(0.95)
+    assert momentum(free, 2**20) == 0.999
+    assert momentum(free, 1) == 0.0
+    assert momentum(JointSettings(), 400) == 0.999
+
+
+def test_fixmatch_teaches_from_the_threshold_on() -> None:
+    probs = torch.tensor([[0.75, 0.25], [0.7, 0.3], [0.0, 1.0]])
+    assert FixMatch(threshold=0.75).label(probs).tolist() == [0, IGNORE, 1]
+
+
+def test_freematch_asks_less_of_a_cluster_that_is_predicted_less() -> None:
+    probs = torch.tensor([[0.9, 0.05, 0.05], [0.8, 0.1, 0.1], [0.3, 0.4, 0.3]])
+    algorithm = FreeMatch(clusters=3, momentum=0.5)
+    labels = algorithm.label(probs)
+    confidence = 0.5 / 3 + 0.5 * (0.9 + 0.8 + 0.4) / 3
+    shares = [0.5 / 3 + 0.5 * mean for mean in (2.0 / 3, 0.55 / 3, 0.45 / 3)]
+    expected = [confidence * share / max(shares) for share in shares]
+    torch.testing.assert_close(algorithm.thresholds(), torch.tensor(expected))
+    assert labels.tolist() == [0, 0, 1]
+    assert expected[1] < 0.4 < expected[0], "cluster 1 passes by its own threshold only"
+    fresh = FreeMatch(clusters=3)
+    fresh.restore_(algorithm.state())
+    torch.testing.assert_close(fresh.thresholds(), algorithm.thresholds())
+
+
+@pytest.mark.parametrize(
+    ("labeled", "error", "words"),
+    [
+        (Labeled(torch.empty(0).long(), torch.empty(0).long()), UserError, "no image has a reliable label"),
+        (Labeled(torch.arange(3), torch.arange(2)), ValueError, "3 images do not match 2 labels"),
+        (Labeled(torch.arange(2), torch.tensor([0, 3])), ValueError, r"labels must lie in 0\.\.2, got 0\.\.3"),
+        (Labeled(torch.tensor([0, 40]), torch.tensor([0, 1])), ValueError, r"positions must lie in 0\.\.39"),
+    ],
+)
+def test_bad_labels_are_refused_in_words(labeled: Labeled, error: type[Exception], words: str) -> None:
+    view = Weak(AUGMENT, size=8, normalization=GRAY)
+    with pytest.raises(error, match=words):
+        train_jointly(
+            small_network(), IMAGES, labeled, SETTINGS, clusters=3, weak=view, strong=view, seed=0,
+            checkpoints=Checkpoints(None),
+        )  # fmt: skip
+
+
+def test_an_output_that_is_no_number_stops_with_the_step_and_a_way_out() -> None:
+    network = small_network()
+    with pytest.raises(UserError, match=r"no longer finite at step \d+ .* learning rate below 1e\+30"):
+        train(SETTINGS.model_copy(update={"learning_rate": 1e30}), network)
+
+
+TWO = """
+import sys
+import torch
+sys.path.insert(0, {tests!r})
+from test_joint import *
+from spice.engine.processes import joined
+
+with joined(torch.device("cpu")) as processes:
+    result = train_jointly(
+        small_network(norm=False), IMAGES, LABELED, SETTINGS.model_copy(update=dict(steps=4, algorithm="freematch")),
+        clusters=3, weak=Weak(AUGMENT, size=8, normalization=GRAY), strong=Strong(AUGMENT, size=8, normalization=GRAY),
+        seed=0, checkpoints=Checkpoints(None), processes=processes,
+    )
+    if processes.first:
+        torch.save(result.network.state_dict(), {out!r})
+"""
+
+
+def test_two_processes_train_as_one_where_no_batch_norm_is(tmp_path: Path) -> None:
+    """With batch norm they cannot be equal: each process normalizes by its own half of the batch."""
+    script, out = tmp_path / "two.py", tmp_path / "weights.pt"
+    script.write_text(TWO.format(tests=str(Path(__file__).parent), out=str(out)))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    settings = SETTINGS.model_copy(update={"steps": 4, "algorithm": "freematch"})
+    alone = train(settings, small_network(norm=False)).network.state_dict()
+    for name, tensor in torch.load(out, weights_only=True).items():
+        torch.testing.assert_close(tensor, alone[name], rtol=1e-5, atol=1e-6)
