@@ -1,0 +1,51 @@
+"""The answer for every image: its cluster, how sure the head is, how far its neighbors agree, how typical it is.
+
+Shapes: N images, D feature width, K clusters, S neighbors.
+"""
+
+import numpy as np
+from torch import Tensor
+from torch.nn import functional as F
+
+from spice.core import prototypes
+from spice.runs import Labels
+from spice.settings import ReliabilitySettings
+from spice.stages.reliability import judge
+
+
+def answers(
+    paths: list[str], features: Tensor, probs: Tensor, neighbors: Tensor, settings: ReliabilitySettings
+) -> Labels:
+    """One row per image from features (N, D), the selected head's probabilities (N, K) and neighbors (N, >= S)."""
+    clusters = probs.shape[1]
+    best = probs.topk(2, dim=1)
+    cluster, other = best.indices.unbind(dim=1)  # (N,), (N,)
+    probability, next_probability = best.values.unbind(dim=1)
+    trust = judge(cluster, neighbors, settings, clusters=clusters)
+    return Labels(
+        path=paths,
+        cluster=cluster.int().numpy(),
+        probability=probability.float().numpy(),
+        margin=(probability - next_probability).float().numpy(),
+        reliability=trust.ratio.float().numpy(),
+        reliable=trust.reliable.numpy(),
+        nearest_other_cluster=other.int().numpy(),
+        prototype_rank=prototype_rank(features, probs, cluster).int().numpy(),
+    )
+
+
+def prototype_rank(features: Tensor, probs: Tensor, cluster: Tensor) -> Tensor:
+    """Place of each image among those of its cluster, by cosine to the cluster's prototype, nearest first: (N,).
+
+    The prototype is the E-step's: the mean feature of the N / K most confident images.
+    """
+    centers = F.normalize(prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1])), dim=1)
+    similarity = (F.normalize(features, dim=1) * centers[cluster]).sum(dim=1)  # (N,)
+    # By cluster, then by falling similarity; equal ones (exact copies) keep their order.
+    order = np.lexsort((-similarity.double().numpy(), cluster.numpy()))
+    sizes = cluster.bincount(minlength=probs.shape[1])
+    starts = sizes.cumsum(dim=0) - sizes  # (K,)
+    rank = cluster.new_empty(len(cluster))
+    position = cluster.new_tensor(range(len(cluster)))
+    rank[order] = position - starts[cluster[order]]
+    return rank
