@@ -108,3 +108,15 @@ class JointSettings(Settings):
     largest_share: PositiveFloat = 2.0
     # Three operations (authors' code), not the four of stage 2.
     augment: AugmentSettings = AugmentSettings(operations=3)
+
+
+class RunSettings(Settings):
+    """All that the result of a run depends on, besides the images."""
+
+    encoder: str = "lite0"
+    # Pixels on a side that the encoder is shown. None: the encoder's own choice.
+    size: PositiveInt | None = None
+    views: ViewSettings = ViewSettings()
+    heads: HeadSettings
+    reliability: ReliabilitySettings = ReliabilitySettings()
+    seed: int = Field(default=0, ge=0)

@@ -107,3 +107,18 @@ def test_every_artifact_is_documented() -> None:
     assert LABELS in ARTIFACTS
     missing = [artifact.name for artifact in ARTIFACTS if f"`{artifact.name}" not in page]
     assert not missing
+
+
+def test_the_same_settings_go_on_and_others_are_refused_with_what_changed(tmp_path: Path) -> None:
+    def go_on(clusters: int, *, redo: bool = False) -> RunFolder:
+        settings = {"seed": 0, "heads": {"clusters": clusters}}
+        return RunFolder.begin_or_go_on(tmp_path, source="/photos", settings=dict(settings), redo=redo)
+
+    go_on(10).finish("views", "key", 1.0, {})
+    assert "views" in go_on(10).manifest.steps
+    with pytest.raises(UserError, match=r"other settings \(heads.clusters was 10, is 12\).*--out.*--redo"):
+        go_on(12)
+    taken_over = go_on(12, redo=True)
+    assert taken_over.manifest.settings["heads"] == {"clusters": 12}
+    assert "views" in taken_over.manifest.steps  # its own key tells whether it still holds
+    assert "views" in go_on(12).manifest.steps

@@ -34,6 +34,22 @@ class RunFolder:
         write_manifest(path, run.manifest)
         return run
 
+    @classmethod
+    def begin_or_go_on(cls, path: Path, *, source: str | None, settings: dict[str, JsonValue], redo: bool) -> Self:
+        """The run in `path`, begun if there is none; one of other settings is refused, or taken over with `redo`."""
+        if not is_run(path):
+            return cls.begin(path, source=source, settings=settings)
+        run = cls.open(path)
+        changes = differences(run.manifest.settings, settings)
+        if changes and not redo:
+            raise UserError(
+                f"{path} holds a run with other settings ({', '.join(changes)}); give another folder with --out, or add "
+                "--redo to replace it (steps that the change does not touch are kept)"
+            )
+        if changes or run.manifest.source != source:
+            run.update(settings=settings, source=source)
+        return run
+
     def __truediv__(self, artifact: Artifact) -> Path:
         return self.path / artifact.name
 
@@ -69,6 +85,17 @@ def key_of(*parts: JsonValue) -> str:
     """A short hash of settings, the same in every process."""
     text = json.dumps(parts, sort_keys=True, ensure_ascii=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def differences(before: JsonValue, after: JsonValue, name: str = "") -> list[str]:
+    """What changed from one settings tree to the other, in words: `heads.clusters was 10, is 12`."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        prefix = f"{name}." if name else ""
+        found = []
+        for key in sorted({*before, *after}):
+            found += differences(before.get(key), after.get(key), f"{prefix}{key}")
+        return found
+    return [] if before == after else [f"{name} was {json.dumps(before)}, is {json.dumps(after)}"]
 
 
 def is_run(path: Path) -> bool:
