@@ -1,0 +1,215 @@
+"""Images inside a tar or zip archive, read in place."""
+
+import lzma
+import posixpath
+import tarfile
+import threading
+import zipfile
+import zlib
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from spice.data.decode import Content
+from spice.data.problems import BadImageError, Problem, Reason, printable
+from spice.data.sources import AnyOrder, Entry, read_if_image
+from spice.errors import UserError
+
+_DAMAGE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError)
+
+
+class Tar(AnyOrder):
+    """A plain tar: the place of every member is noted once, then members are read in any order."""
+
+    def __init__(self, path: Path) -> None:
+        self.label = str(path)
+        self.path = path
+        self._places = array("q")  # offset and length of each entry
+        self._file = path.open("rb")
+        self._one_reader = threading.Lock()
+
+    def entries(self) -> Iterator[Entry | Problem]:
+        self._places = array("q")
+        stamp = _stamp(self.path)
+        links: dict[str, str] = {}
+        for member in _members(self.path, "r:"):
+            if isinstance(member, Problem):
+                yield member
+            elif member.issym() or member.islnk():
+                links[member.name] = _target(member)
+            elif (problem := _unusable(member)) is not None:
+                yield problem
+            else:
+                yield self._entry(member.name, stamp, member.offset_data, member.size)
+        if links:
+            yield from self._linked(links, stamp)
+
+    def read(self, entry: Entry) -> Content:
+        offset, length = self._places[2 * entry.number : 2 * entry.number + 2]
+        with self._one_reader:
+            self._file.seek(offset)
+            data = read_if_image(self._file, length, longest=length)
+        if len(data) < length:
+            raise BadImageError(Reason.TRUNCATED, f"the archive ends after {len(data):,} of {length:,} bytes")
+        return data
+
+    def _entry(self, name: str, stamp: str, offset: int, length: int) -> Entry:
+        self._places.extend((offset, length))
+        return Entry(name, f"{stamp}-{offset}", len(self._places) // 2 - 1)
+
+    def _linked(self, links: dict[str, str], stamp: str) -> Iterator[Entry | Problem]:
+        """Entries for links inside the archive, looked up in a second pass, so that names need not be kept."""
+        ends = {name: _follow(name, links) for name in links}
+        wanted = set(ends.values())
+        places: dict[str | None, tuple[int, int]] = {}
+        for member in _members(self.path, "r:"):
+            if not isinstance(member, Problem) and member.isreg() and member.name in wanted:
+                places[member.name] = (member.offset_data, member.size)
+        for name, end in ends.items():
+            if end is None:
+                yield Problem(name, Reason.LOOP_OF_LINKS, f"points to {printable(links[name])}")
+            elif end not in places:
+                yield Problem(name, Reason.BROKEN_LINK, f"points to {printable(links[name])}")
+            else:
+                yield self._entry(name, stamp, *places[end])
+
+
+class TarStream:
+    """A compressed tar: its members can only be read first to last."""
+
+    any_order = False
+
+    def __init__(self, path: Path) -> None:
+        self.label = str(path)
+        self.path = path
+
+    def entries(self) -> Iterator[Entry | Problem]:
+        stamp = _stamp(self.path)
+        number = 0
+        for member in _members(self.path, "r|*"):
+            if isinstance(member, Problem):
+                yield member
+            elif (problem := _unusable(member)) is not None:
+                yield problem
+            else:
+                yield Entry(member.name, f"{stamp}-{number}", number)
+                number += 1
+
+    def read(self, entry: Entry) -> NoReturn:
+        raise UserError(
+            f"{self.label} is compressed and can only be read from start to end, but {printable(entry.name)} is needed "
+            "again: unpack the archive, or allow a larger store"
+        )
+
+    def contents(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, Callable[[], Content]]]:
+        wanted = iter(entries)
+        entry = next(wanted, None)
+        number = 0
+        with tarfile.open(self.path, "r|*") as archive:
+            for member in _read_on(archive):
+                if entry is None:
+                    return
+                if _unusable(member) is not None:
+                    continue
+                if number == entry.number:
+                    yield entry, _read_now(archive, member)
+                    entry = next(wanted, None)
+                number += 1
+
+
+class Zip(AnyOrder):
+    """A zip archive."""
+
+    def __init__(self, path: Path) -> None:
+        self.label = str(path)
+        self.path = path
+        try:
+            self._archive = zipfile.ZipFile(path)
+        except (zipfile.BadZipFile, OSError) as error:
+            raise UserError(f"{path} cannot be read as a zip archive ({error}): is it complete?") from error
+        self._members = [info for info in self._archive.infolist() if not info.is_dir()]
+
+    def entries(self) -> Iterator[Entry | Problem]:
+        stamp = _stamp(self.path)
+        for number, info in enumerate(self._members):
+            yield Entry(info.filename, f"{stamp}-{info.header_offset}", number)
+
+    def read(self, entry: Entry) -> Content:
+        info = self._members[entry.number]
+        try:
+            with self._archive.open(info) as file:
+                return read_if_image(file, info.file_size, longest=info.file_size)
+        except EOFError as error:
+            raise BadImageError(Reason.TRUNCATED, "the archive ends too early") from error
+        except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, NotImplementedError) as error:
+            raise BadImageError(Reason.UNREADABLE, str(error)) from error
+
+
+def _stamp(path: Path) -> str:
+    found = path.stat()
+    return f"{found.st_size}-{found.st_mtime_ns}"
+
+
+def _members(path: Path, mode: str) -> Iterator[tarfile.TarInfo | Problem]:
+    """The members of a tar that are not folders; damage ends the listing with a problem in the archive's own name."""
+    first = True
+    try:
+        with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]  # the mode is one of two
+            for member in _read_on(archive):
+                first = False
+                yield member
+    except _DAMAGE as error:
+        if first:
+            raise UserError(f"{path} cannot be read as a tar archive ({error}): is it complete?") from error
+        yield Problem(str(path), Reason.TRUNCATED, f"the archive is damaged from here on: {error}")
+
+
+def _read_on(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    while (member := archive.next()) is not None:
+        if not member.isdir():
+            yield member
+        archive.members.clear()  # type: ignore[attr-defined]  # tarfile would keep a kilobyte per member
+
+
+def _unusable(member: tarfile.TarInfo) -> Problem | None:
+    if member.issym() or member.islnk():
+        return Problem(member.name, Reason.UNREADABLE, "a link inside a compressed archive")
+    if not member.isreg() or member.issparse():
+        return Problem(member.name, Reason.UNREADABLE, "not a regular file")
+    return None
+
+
+def _target(member: tarfile.TarInfo) -> str:
+    """The name a link inside the archive points to: of a hard link as it is, of a symbolic one from where it lies."""
+    if member.islnk():
+        return member.linkname
+    return posixpath.normpath(posixpath.join(posixpath.dirname(member.name), member.linkname))
+
+
+def _follow(name: str, links: dict[str, str]) -> str | None:
+    """Where a chain of links ends, or None if it never does."""
+    for _ in range(40):  # as many as Linux follows
+        name = links[name]
+        if name not in links:
+            return name
+    return None
+
+
+def _read_now(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Callable[[], Content]:
+    """The stream moves on, so the bytes are taken here; what goes wrong is told when they are asked for."""
+    try:
+        file = archive.extractfile(member)
+        assert file is not None
+        data = read_if_image(file, member.size, longest=member.size)
+    except BadImageError as error:
+        bad = error
+    except _DAMAGE as error:
+        bad = BadImageError(Reason.TRUNCATED, f"the archive is damaged here: {error}")
+    else:
+        return lambda: data
+
+    def fail() -> NoReturn:
+        raise bad
+
+    return fail

@@ -1,0 +1,105 @@
+"""The image table: every usable image, in an order that depends on what the images show and on nothing else.
+
+Images are sorted by content hash, so names, folders (which may be classes) and the order of a listing cannot leak
+into any result. Exact copies keep their own lines, side by side, and point to the first of them.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from spice.data.problems import Problem, read_problems, write_problems
+from spice.files import written_atomically
+
+# The lines of images.parquet. A position in the collection is a line here.
+SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),  # as the source names it; bytes that are not UTF-8 are escaped
+        ("hash", pa.string()),  # of the file's bytes, or of the pixels where there is no file
+        ("width", pa.int32()),  # as shown, after EXIF orientation
+        ("height", pa.int32()),
+        ("gray", pa.bool_()),  # at the working size
+        ("copy_of", pa.int64()),  # the line of the first image with the same content; null in that line itself
+        ("number", pa.int64()),  # place in the source's own listing: row of an array, place in a list
+        ("row", pa.int64()),  # place in the store's file of gray or of color images; -1: decoded when asked for
+    ]
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Collection:
+    """The usable images of a source, in order of content, and its problems."""
+
+    table: pa.Table
+    problems: tuple[Problem, ...]
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @property
+    def paths(self) -> list[str]:
+        found: list[str] = self.table.column("path").to_pylist()
+        return found
+
+    @property
+    def gray(self) -> NDArray[np.bool_]:  # (N,)
+        return self._column("gray").astype(np.bool_)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:  # (N,)
+        return self._column("row").astype(np.int64)
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:  # (N,)
+        """Place of each image in the source's listing: `answer[numbers] = labels` restores the user's order."""
+        return self._column("number").astype(np.int64)
+
+    @property
+    def copy_of(self) -> NDArray[np.int64]:  # (N,)
+        """Position of the first image with the same content, -1 for an image that is itself the first."""
+        return np.asarray(pc.fill_null(self.table.column("copy_of"), -1), dtype=np.int64)
+
+    @property
+    def identity(self) -> str:
+        """A hash of all contents: the same images have the same identity, whatever their names."""
+        key = hashlib.blake2b(digest_size=16)
+        for chunk in self.table.column("hash").to_pylist():
+            key.update(chunk.encode())
+        return key.hexdigest()
+
+    def save(self, folder: Path) -> None:
+        """Write `images.parquet` and `problems.csv`."""
+        write_problems(folder / "problems.csv", self.problems)
+        with written_atomically(folder / "images.parquet") as temporary:
+            pq.write_table(self.table, temporary)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read what `save` wrote."""
+        return cls(pq.read_table(folder / "images.parquet"), tuple(read_problems(folder / "problems.csv")))
+
+    def _column(self, name: str) -> NDArray[np.generic]:
+        return np.asarray(self.table.column(name))
+
+
+def in_order(found: pa.Table, problems: list[Problem]) -> Collection:
+    """The collection of all `found` lines (SCHEMA without `copy_of`): sorted by content, copies marked."""
+    order = pc.sort_indices(found, sort_keys=[(name, "ascending") for name in ("hash", "path", "number")])
+    found = found.take(order)
+    hashes = found.column("hash").combine_chunks()
+    lines = np.arange(len(hashes), dtype=np.int64)
+    is_copy = np.zeros(len(hashes), dtype=np.bool_)
+    if len(hashes) > 1:
+        is_copy[1:] = np.asarray(pc.equal(hashes[1:], hashes[:-1]))
+    first = np.maximum.accumulate(np.where(is_copy, 0, lines))  # (N,) the line that opens each run of equal hashes
+    copy_of = pa.array(first, mask=~is_copy)
+    return Collection(
+        found.append_column("copy_of", copy_of).select(SCHEMA.names).cast(SCHEMA), tuple(sorted(problems))
+    )

@@ -1,0 +1,236 @@
+"""From what a source holds (bytes, a PIL image, an array) to pixels at the working size, or the reason why not.
+
+The working size is what networks are evaluated on: the largest centered square, resized to S x S with antialiased
+bicubic interpolation. EXIF orientation is respected, transparency is laid on white (the page most images with
+transparency were made for), 16-bit values are scaled, not clipped, and of an animation the first frame counts.
+"""
+
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from io import BytesIO
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import ExifTags, Image
+
+from spice.data.problems import BadImageError, Reason
+
+Content = bytes | Image.Image | NDArray[np.generic]
+
+# Pillow itself refuses larger images; anyone who needs them raises PIL.Image.MAX_IMAGE_PIXELS as well.
+MAX_PIXELS = 178_956_970
+# A file longer than this holds no image that we want to hold in memory twice.
+MAX_BYTES = 1 << 30
+# Images from this size on are decoded one at a time, so that many threads do not multiply the largest image.
+LARGE_PIXELS = 16_000_000
+# No camera or tool writes a progressive JPEG with so many scans; each scan costs a pass over all pixels.
+MAX_SCANS = 500
+
+_one_large_image = threading.Lock()
+
+Image.init()  # Registers all formats now: Pillow's own lazy way is not made for threads.
+with suppress(ImportError):  # HEIC is read where this package is installed.
+    import_module("pillow_heif").register_heif_opener()
+
+
+class Decoded(NamedTuple):
+    """An image at the working size, and what it was before."""
+
+    pixels: NDArray[np.uint8]  # (1, S, S) where every pixel is gray, else (3, S, S)
+    width: int  # as shown, after EXIF orientation
+    height: int
+
+
+def decode(content: Content, size: int, *, max_pixels: int = MAX_PIXELS) -> Decoded:
+    """The image in `content`, cropped and resized; raises BadImageError, and nothing else, if there is none."""
+    if isinstance(content, bytes):
+        return _decode_bytes(content, size, max_pixels)
+    try:
+        image = content if isinstance(content, Image.Image) else from_array(content)
+        _refuse_large(image, max_pixels)
+        return _finish(image, image.size, size)
+    except (BadImageError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        raise BadImageError(Reason.UNREADABLE, _words(error)) from error
+
+
+def format_of(head: bytes) -> str | None:
+    """The format whose signature the first bytes of a file carry, by Pillow's name, or None if it is not an image.
+
+    Only formats with a signature, decoded in this process: no Ghostscript, nothing that random bytes can pass for.
+    """
+    for name, signature in _SIGNATURES:
+        if head.startswith(signature):
+            return name
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "WEBP"
+    if head[4:8] == b"ftyp":
+        return "AVIF" if b"avi" in head[8:32] else "HEIF" if head[8:11] in _HEIF_BRANDS else None
+    if head[:1] == b"P" and head[1:2] in b"123456" and head[2:3].isspace():
+        return "PPM"
+    return None
+
+
+def from_array(array: NDArray[np.generic]) -> Image.Image:
+    """(H, W) or (H, W, C) with C of 1, 3 or 4; 8-bit as it is, 16-bit scaled."""
+    pixels = array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array
+    return Image.fromarray(np.ascontiguousarray(_scale(pixels)))
+
+
+_SIGNATURES = (
+    ("JPEG", b"\xff\xd8\xff"),
+    ("PNG", b"\x89PNG\r\n\x1a\n"),
+    ("GIF", b"GIF87a"),
+    ("GIF", b"GIF89a"),
+    ("BMP", b"BM"),
+    ("TIFF", b"II*\x00"),
+    ("TIFF", b"MM\x00*"),
+    ("TIFF", b"II+\x00"),
+    ("TIFF", b"MM\x00+"),
+    ("JPEG2000", b"\x00\x00\x00\x0cjP  \r\n\x87\n"),
+    ("JPEG2000", b"\xff\x4f\xff\x51"),
+)
+_HEIF_BRANDS = (b"hei", b"hev", b"mif", b"msf")
+
+
+def _decode_bytes(data: bytes, size: int, max_pixels: int) -> Decoded:
+    if not data:
+        raise BadImageError(Reason.EMPTY)
+    kind = format_of(data[:32])
+    if kind is None:
+        raise BadImageError(Reason.NOT_AN_IMAGE)
+    if kind not in Image.OPEN:
+        raise BadImageError(Reason.UNREADABLE, f"this Pillow cannot read {kind}")
+    if kind == "JPEG" and data.count(b"\xff\xda") > MAX_SCANS:
+        raise BadImageError(Reason.TOO_LARGE, f"more than {MAX_SCANS} scans")
+    try:
+        with Image.open(BytesIO(data), formats=(kind,)) as image:
+            original = image.size
+            _refuse_large(image, max_pixels)
+            with _one_at_a_time(original):
+                if kind == "JPEG":
+                    # Decode at 1/2, 1/4 or 1/8 where that leaves twice the working size. All of the file is still read.
+                    image.draft(None, (2 * size, 2 * size))
+                image.load()
+                return _finish(image, original, size)
+    except BadImageError:
+        raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError) as error:
+        raise BadImageError(Reason.TOO_LARGE, _words(error)) from error
+    except Exception as error:
+        reason = Reason.TRUNCATED if _is_truncated(kind, data, error) else Reason.UNREADABLE
+        raise BadImageError(reason, _words(error)) from error
+
+
+def _refuse_large(image: Image.Image, max_pixels: int) -> None:
+    width, height = image.size
+    if width * height > max_pixels:
+        raise BadImageError(Reason.TOO_LARGE, f"{width} x {height} pixels, more than {max_pixels:,}")
+    if width == 0 or height == 0:
+        raise BadImageError(Reason.UNREADABLE, f"{width} x {height} pixels")
+
+
+@contextmanager
+def _one_at_a_time(shape: tuple[int, int]) -> Iterator[None]:
+    if shape[0] * shape[1] < LARGE_PIXELS:
+        yield
+    else:
+        with _one_large_image:
+            yield
+
+
+def _finish(image: Image.Image, original: tuple[int, int], size: int) -> Decoded:
+    """Turn upright, bring to 8 bits, crop to the centered square, resize, and keep one channel if all is gray."""
+    turn = _orientation(image)
+    image = _to_8_bit(image)
+    if turn is not None:
+        image = image.transpose(turn)
+        original = original if turn in _KEEPS_SIDES else original[::-1]
+    short = min(image.size)
+    left, top = (image.width - short) // 2, (image.height - short) // 2
+    # Cropping in the same step keeps a 1 x 100,000 strip from being blown up to full length.
+    square = image.resize((size, size), Image.Resampling.BICUBIC, box=(left, top, left + short, top + short))
+    pixels = np.asarray(square)
+    if pixels.ndim == 3 and _is_gray(pixels):
+        pixels = pixels[..., 0]
+    planar = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+    return Decoded(np.ascontiguousarray(planar), *original)
+
+
+def _is_gray(pixels: NDArray[np.uint8]) -> bool:
+    red = pixels[..., 0]
+    return bool(np.array_equal(red, pixels[..., 1]) and np.array_equal(red, pixels[..., 2]))
+
+
+_KEEPS_SIDES = (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_180, Image.Transpose.FLIP_TOP_BOTTOM)
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+def _orientation(image: Image.Image) -> Image.Transpose | None:
+    try:
+        return _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:  # noqa: BLE001 - a camera's broken metadata must not cost a whole picture
+        return None
+
+
+def _to_8_bit(image: Image.Image) -> Image.Image:
+    """Mode L or RGB, whatever it was."""
+    if image.mode.startswith("I") or image.mode == "F":
+        return Image.fromarray(_scale(np.asarray(image)))
+    if image.has_transparency_data:
+        white = Image.new("RGBA", image.size, "white")
+        white.alpha_composite(image.convert("RGBA"))
+        return white.convert("RGB")
+    return image.convert("L" if image.mode in ("1", "L") else "RGB")
+
+
+def _scale(values: NDArray[np.generic]) -> NDArray[np.uint8]:
+    """Gray levels of any type to 0..255: 65535 and 1.0 become 255; beyond those, smallest to largest."""
+    if values.dtype == np.uint8:
+        return values.astype(np.uint8, copy=False)
+    if values.dtype == np.bool_:
+        return values.astype(np.uint8) * np.uint8(255)
+    if values.dtype.kind == "u" and values.dtype.itemsize == 2:
+        return ((values.astype(np.uint32) * 255 + 32767) // 65535).astype(np.uint8)
+    numbers = np.nan_to_num(values.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
+    low, high = float(numbers.min()), float(numbers.max())
+    if values.dtype.kind == "f" and low >= 0 and high <= 1:
+        numbers = numbers * 255
+    elif low < 0 or high > 65535:
+        numbers = (numbers - low) * (255 / (high - low))
+    elif high > 255:
+        numbers = numbers * (255 / 65535)
+    return np.rint(numbers).clip(0, 255).astype(np.uint8)
+
+
+def _is_truncated(kind: str, data: bytes, error: Exception) -> bool:
+    """Whether a file that could not be decoded ends too early, as far as its format lets us see."""
+    words = str(error).lower()
+    if isinstance(error, EOFError | struct.error) or "truncated" in words or "not enough" in words:
+        return True
+    if kind == "JPEG":
+        return b"\xff\xd9" not in data[-64:]
+    if kind == "PNG":
+        return b"IEND" not in data[-64:]
+    if kind == "GIF":
+        return not data.rstrip(b"\x00").endswith(b";")
+    if kind == "WEBP":
+        return int.from_bytes(data[4:8], "little") + 8 > len(data)
+    return False
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__

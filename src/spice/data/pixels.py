@@ -1,0 +1,48 @@
+"""One growing file of equally large uint8 images, and its memory map."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class PixelFile:
+    """Images (C, S, S) appended to a file. Written through file handles: a full disk is an error there, not a crash."""
+
+    def __init__(self, path: Path, channels: int, size: int, *, rows: int) -> None:
+        """Go on after the first `rows` images; what a killed run wrote beyond them is dropped."""
+        self.rows = rows
+        self.row_bytes = channels * size * size
+        path.touch()
+        if path.stat().st_size < rows * self.row_bytes:
+            raise ValueError(f"{path} is shorter than the {rows} images it should hold")
+        self._file = path.open("r+b")
+        self._file.truncate(rows * self.row_bytes)
+        self._file.seek(rows * self.row_bytes)
+
+    @property
+    def bytes(self) -> int:
+        return self.rows * self.row_bytes
+
+    def append(self, pixels: NDArray[np.uint8]) -> int:
+        """Add one image; the number of its row."""
+        self._file.write(pixels.data)
+        self.rows += 1
+        return self.rows - 1
+
+    def sync(self) -> None:
+        """Return when all that was appended is on the disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def mapped(path: Path, channels: int, size: int) -> NDArray[np.uint8]:
+    """The file as an array (rows, C, S, S) that is read from disk as it is used."""
+    rows = path.stat().st_size // (channels * size * size)
+    if rows == 0:  # an empty file cannot be mapped
+        return np.empty((0, channels, size, size), dtype=np.uint8)
+    return np.memmap(path, dtype=np.uint8, mode="r", shape=(rows, channels, size, size))

@@ -1,0 +1,77 @@
+"""Why a file could not be used: the reasons, and `problems.csv`, where the user reads them."""
+
+import csv
+import errno
+import os
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from spice.files import written_atomically
+
+
+class Reason(StrEnum):
+    """Every way a file can fail to be an image."""
+
+    UNREADABLE = "unreadable"
+    TRUNCATED = "truncated"
+    EMPTY = "empty"
+    NOT_AN_IMAGE = "not an image"
+    TOO_LARGE = "too large"
+    PERMISSION_DENIED = "permission denied"
+    BROKEN_LINK = "broken link"
+    LOOP_OF_LINKS = "loop of links"
+
+
+class Problem(NamedTuple):
+    """One file that is not used, and why."""
+
+    path: str
+    reason: Reason
+    detail: str = ""
+
+
+class BadImageError(Exception):
+    """Raised where one file turns out to be unusable; the scan notes it and goes on."""
+
+    def __init__(self, reason: Reason, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else str(reason))
+        self.reason = reason
+        self.detail = detail
+
+
+def bad_file(error: OSError, path: str | None = None) -> BadImageError:
+    """What the operating system said about one file, in our words.
+
+    Running out of file handles says nothing about the file: that error is raised again.
+    """
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        raise error
+    detail = error.strerror or str(error)
+    if isinstance(error, PermissionError):
+        return BadImageError(Reason.PERMISSION_DENIED, detail)
+    if error.errno == errno.ELOOP:
+        return BadImageError(Reason.LOOP_OF_LINKS, detail)
+    if isinstance(error, FileNotFoundError) and path is not None and os.path.islink(path):  # noqa: PTH114 - speed
+        return BadImageError(Reason.BROKEN_LINK, f"points to {printable(os.readlink(path))}")  # noqa: PTH115
+    return BadImageError(Reason.UNREADABLE, detail)
+
+
+def printable(name: str) -> str:
+    r"""The name as valid Unicode: bytes of a file name that are not UTF-8 become `\xe9`."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def write_problems(path: Path, problems: Iterable[Problem]) -> None:
+    """Write `problems.csv`: one record per file, sorted by path, in UTF-8, quoted where a name holds a newline."""
+    with written_atomically(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(Problem._fields)
+        writer.writerows((printable(p.path), p.reason, printable(p.detail)) for p in sorted(problems))
+
+
+def read_problems(path: Path) -> list[Problem]:
+    """The records of a `problems.csv`."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return [Problem(row["path"], Reason(row["reason"]), row["detail"]) for row in csv.DictReader(file)]

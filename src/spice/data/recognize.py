@@ -1,0 +1,108 @@
+"""What the user handed over, recognized as one kind of source."""
+
+import csv
+import os
+import tarfile
+import zipfile
+from collections.abc import Iterable, Sequence
+from glob import glob, has_magic
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from PIL import Image
+
+from spice.data.archives import Tar, TarStream, Zip
+from spice.data.arrays import Arrays, Pictures, array_file
+from spice.data.sources import Files, Folder, Source, SourceLike
+from spice.errors import UserError
+
+# Columns that may hold the paths in a table, the likeliest first.
+PATH_COLUMNS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path", "img")
+
+_COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
+
+
+def open_source(source: SourceLike, *, leave_out: Iterable[Path] = ()) -> Source:
+    """The source behind a path, a glob, a list or an array; a UserError if it is none of these.
+
+    `leave_out`: folders not to enter, such as the run's own, should it lie among the images.
+    """
+    if isinstance(source, np.ndarray):
+        return Arrays({"": source}, label="array")
+    if isinstance(source, str | os.PathLike):
+        return _open_path(os.fspath(source), leave_out)
+    items = list(source)
+    if not items:
+        raise UserError("the list of images is empty")
+    pictures = [item for item in items if isinstance(item, Image.Image)]
+    paths = [os.fspath(item) for item in items if isinstance(item, str | os.PathLike)]
+    if len(pictures) == len(items):
+        return Pictures(pictures)
+    if len(paths) == len(items):
+        return Files(paths, label="list of paths")
+    kinds = ", ".join(sorted({type(item).__name__ for item in items}))
+    raise UserError(f"a list of images must hold paths or PIL images, all of one kind, but this one holds: {kinds}")
+
+
+def _open_path(name: str, leave_out: Iterable[Path]) -> Source:
+    path = Path(name)
+    if path.is_dir():
+        return Folder(path, leave_out=leave_out)
+    if path.is_file():
+        return _open_file(path)
+    if has_magic(name):
+        found = glob(name, recursive=True, include_hidden=True)  # noqa: PTH207 - Path.glob wants a relative pattern
+        matches = sorted(match for match in found if not Path(match).is_dir())
+        if not matches:
+            raise UserError(f"nothing matches {name}")
+        return Files(matches, label=name)
+    raise UserError(f"there is no file or folder {name}")
+
+
+def _open_file(path: Path) -> Source:
+    suffix = path.suffix.lower()
+    if suffix in (".npy", ".npz"):
+        return array_file(path)
+    if suffix in (".txt", ".lst", ".csv", ".tsv", ".parquet"):
+        return Files(_listed(path, suffix), label=str(path), base=path.parent)
+    if suffix == ".zip" or zipfile.is_zipfile(path):
+        return Zip(path)
+    if ".tar" in path.suffixes or suffix in (".tgz", ".tbz2", ".txz") or tarfile.is_tarfile(path):
+        with path.open("rb") as file:
+            return TarStream(path) if file.read(6).startswith(_COMPRESSED) else Tar(path)
+    return Files([str(path)], label=str(path))
+
+
+def _listed(path: Path, suffix: str) -> Sequence[str]:
+    """The paths in a list; relative ones start at the list's own folder. Other columns are not looked at."""
+    if suffix == ".parquet":
+        column = _path_column(pq.read_schema(path).names, path)
+        found: list[str | None] = pq.read_table(path, columns=[column]).column(0).to_pylist()
+    elif suffix in (".csv", ".tsv"):
+        found = _column_of_csv(path, "\t" if suffix == ".tsv" else ",")
+    else:
+        text = path.read_text(encoding="utf-8-sig", errors="surrogateescape")
+        found = [line.removesuffix("\r") for line in text.split("\n")]
+    listed = [name for name in found if name]
+    if not listed:
+        raise UserError(f"{path} lists no image")
+    return listed
+
+
+def _column_of_csv(path: Path, separator: str) -> list[str | None]:
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        rows = csv.reader(file, delimiter=separator)
+        header = next(rows, [])
+        if header and (path.parent / header[0]).is_file():  # no header: the first line is an image already
+            return [header[0], *(row[0] for row in rows if row)]
+        place = header.index(_path_column(header, path))
+        return [row[place] for row in rows if len(row) > place]
+
+
+def _path_column(names: Sequence[str], path: Path) -> str:
+    by_lower = {name.strip().lower(): name for name in reversed(names)}
+    for name in PATH_COLUMNS:
+        if name in by_lower:
+            return by_lower[name]
+    raise UserError(f"{path} has no column of paths: name one `path` (found: {', '.join(names) or 'no column'})")

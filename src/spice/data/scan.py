@@ -1,0 +1,125 @@
+"""Looking at every entry of a source once: read, hashed and fully decoded, with one outcome each."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+from spice.data.arrays import digest
+from spice.data.collection import Collection
+from spice.data.decode import MAX_PIXELS, Content, Decoded, decode
+from spice.data.journal import Journal, Outcome
+from spice.data.problems import BadImageError, Problem, bad_file
+from spice.data.recognize import open_source
+from spice.data.sources import Entry, Source, SourceLike
+from spice.errors import NothingReadableError
+from spice.progress import Progress, silent
+
+TASK = "reading images"
+
+_GROUP = 16  # entries a worker takes at once: small images cost less than handing them over
+_T = TypeVar("_T")
+
+
+class Examined(NamedTuple):
+    """The outcome of one entry, and its pixels if it is an image."""
+
+    outcome: Outcome
+    decoded: Decoded | None
+
+
+def scan(
+    source: SourceLike, *, max_pixels: int = MAX_PIXELS, workers: int | None = None, progress: Progress = silent
+) -> Collection:
+    """What is in a source: the usable images, in order of content, and the problems. Nothing is written.
+
+    Every file is read and decoded in full, for nothing less tells a whole image from a broken one. `ingest` does the
+    same and keeps the pixels.
+    """
+    opened = open_source(source)
+    entries, problems = listing(opened)
+    journal = Journal(None)
+    missing = journal.missing(entries)
+    done, outcomes = 0, list[Outcome]()
+    for examined in examine(opened, missing, size=32, max_pixels=max_pixels, workers=workers):
+        outcomes += [item.outcome for item in examined]
+        done += len(examined)
+        progress(TASK, done, len(missing))
+    journal.append(outcomes)
+    return not_empty(journal.collection(entries, problems), opened.label)
+
+
+def listing(source: Source) -> tuple[list[Entry], list[Problem]]:
+    """The entries of a source, and the problems met before any content was read."""
+    entries, problems = list[Entry](), list[Problem]()
+    for item in source.entries():
+        if isinstance(item, Problem):
+            problems.append(item)
+        else:
+            entries.append(item)
+    return entries, problems
+
+
+def examine(
+    source: Source, entries: Sequence[Entry], *, size: int, max_pixels: int = MAX_PIXELS, workers: int | None = None
+) -> Iterator[list[Examined]]:
+    """Read and decode all entries in threads (Pillow decodes outside Python's lock), a few groups ahead, in order."""
+    workers = workers or available_cores()
+    # A compressed tar is read here, not in the workers: small groups keep few files in memory.
+    group = _GROUP if source.any_order else 1
+    waiting: deque[Future[list[Examined]]] = deque()
+    pool = ThreadPoolExecutor(workers)
+    try:
+        for pieces in _groups(source.contents(entries), group):
+            waiting.append(pool.submit(_examine_group, pieces, size, max_pixels))
+            if len(waiting) > 2 * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def not_empty(collection: Collection, label: str) -> Collection:
+    """The collection, unless it holds no image: then an error that says what was there instead."""
+    if len(collection) > 0:
+        return collection
+    if not collection.problems:
+        raise NothingReadableError(f"{label} holds no file at all: is it the right place?")
+    first = collection.problems[0]
+    raise NothingReadableError(
+        f"{label} holds no image that can be read ({len(collection.problems):,} files with problems; "
+        f"the first: {first.path}, {first.reason})"
+    )
+
+
+def available_cores() -> int:
+    """The cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _examine_group(pieces: list[tuple[Entry, Callable[[], Content]]], size: int, max_pixels: int) -> list[Examined]:
+    return [_examine_one(entry, load, size, max_pixels) for entry, load in pieces]
+
+
+def _examine_one(entry: Entry, load: Callable[[], Content], size: int, max_pixels: int) -> Examined:
+    try:
+        content = load()
+        decoded = decode(content, size, max_pixels=max_pixels)
+        gray = len(decoded.pixels) == 1
+        return Examined(Outcome(entry, digest(content), decoded.width, decoded.height, gray), decoded)
+    except BadImageError as error:
+        bad = error
+    except OSError as error:
+        bad = bad_file(error)
+    return Examined(Outcome(entry, reason=bad.reason, detail=bad.detail), None)
+
+
+def _groups(items: Iterable[_T], count: int) -> Iterator[list[_T]]:
+    iterator = iter(items)
+    while group := list(islice(iterator, count)):
+        yield group

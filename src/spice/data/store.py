@@ -1,0 +1,112 @@
+"""Decoded images at the working size, as memory-mapped files of uint8: any image of a million is one copy away.
+
+Gray and color images lie in two files, in the order in which they were read. Images beyond the store's size limit are
+in neither, and are decoded whenever they are asked for.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from spice.data.collection import Collection
+from spice.data.decode import decode
+from spice.data.pixels import mapped
+from spice.data.problems import BadImageError, printable
+from spice.data.recognize import open_source
+from spice.data.scan import available_cores, listing
+from spice.data.sources import Entry, Source, SourceLike
+from spice.errors import UserError
+
+# Files of a store, beside the collection's.
+STORE, GRAY, COLOR, JOURNAL = "store.json", "gray.u8", "color.u8", "journal"
+
+# Images that are not in the store are kept in memory up to this size: enough to take one batch several times.
+_CACHE_BYTES = 64 << 20
+
+
+class ImageStore:
+    """The images of a collection at the working size, by position."""
+
+    def __init__(self, folder: Path, collection: Collection, size: int, streamed: "Streamed | None" = None) -> None:
+        self.collection = collection
+        self.size = size
+        self.channels = 1 if bool(collection.gray.all()) else 3
+        self._gray, self._rows, self._numbers = collection.gray, collection.rows, collection.numbers
+        self._files = {True: mapped(folder / GRAY, 1, size), False: mapped(folder / COLOR, 3, size)}
+        self._streamed = streamed
+
+    def __len__(self) -> int:
+        return len(self.collection)
+
+    def take(self, positions: Tensor | Sequence[int] | NDArray[np.int64]) -> Tensor:
+        """The images at `positions`, uint8 (B, C, S, S). C is 1 where every image of the collection is gray, else 3."""
+        wanted = np.asarray(positions, dtype=np.int64)
+        if wanted.size and not (wanted.min() >= 0 and wanted.max() < len(self)):
+            raise IndexError(f"positions run from {wanted.min()} to {wanted.max()}, but there are {len(self)} images")
+        gray, rows = self._gray[wanted], self._rows[wanted]
+        out = np.empty((len(wanted), self.channels, self.size, self.size), dtype=np.uint8)
+        for is_gray, file in self._files.items():
+            here = np.flatnonzero((gray == is_gray) & (rows >= 0))
+            if len(here):
+                out[here] = file[rows[here]]  # the one channel of a gray image spreads over three
+        if self._streamed is not None:
+            elsewhere = np.flatnonzero(rows < 0)
+            for place, pixels in zip(elsewhere, self._streamed.take(self._numbers[wanted[elsewhere]]), strict=True):
+                out[place] = pixels
+        return torch.from_numpy(out)
+
+
+class Streamed:
+    """Images decoded on demand, with the last few kept."""
+
+    def __init__(self, source: Source, entries: Sequence[Entry], size: int) -> None:
+        self._source, self._size = source, size
+        self._entries = {entry.number: entry for entry in entries}
+        self._pool = ThreadPoolExecutor(available_cores())
+        self._kept: OrderedDict[int, NDArray[np.uint8]] = OrderedDict()
+        self._room = max(1, _CACHE_BYTES // (3 * size * size))
+
+    def take(self, numbers: NDArray[np.int64]) -> list[NDArray[np.uint8]]:
+        """The pixels (C, S, S) of the entries with these numbers."""
+        wanted: list[int] = numbers.tolist()
+        fresh = [number for number in dict.fromkeys(wanted) if number not in self._kept]
+        taken = dict(zip(fresh, self._pool.map(self._decode, fresh), strict=True))
+        for number in wanted:
+            if number not in taken:
+                taken[number] = self._kept.pop(number)
+        self._kept.update(taken)  # the latest last
+        while len(self._kept) > self._room:
+            self._kept.popitem(last=False)
+        return [taken[number] for number in wanted]
+
+    def _decode(self, number: int) -> NDArray[np.uint8]:
+        entry = self._entries[number]
+        try:
+            return decode(self._source.read(entry), self._size).pixels
+        except (BadImageError, OSError) as error:
+            name = printable(entry.name)
+            raise UserError(
+                f"{name} could be read when {self._source.label} was scanned, and now not: {error}"
+            ) from error
+
+
+def open_store(folder: Path, *, source: SourceLike | None = None) -> ImageStore:
+    """A store that `ingest` has finished; `source` is needed only where the store was too small for all images."""
+    if not (folder / "images.parquet").is_file():
+        raise UserError(f"there is no finished store in {folder}")
+    collection = Collection.load(folder)
+    size = int(json.loads((folder / STORE).read_text())["size"])
+    if not bool((collection.rows < 0).any()):
+        return ImageStore(folder, collection, size)
+    if source is None:
+        raise UserError(f"the store in {folder} does not hold all images: open it together with their source")
+    opened = open_source(source, leave_out=[folder])
+    entries, _ = listing(opened)
+    return ImageStore(folder, collection, size, Streamed(opened, entries, size))
