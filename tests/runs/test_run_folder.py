@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
 from spice.errors import UserError
 from spice.runs import RunFolder, key_of
@@ -111,8 +112,8 @@ def test_every_artifact_is_documented() -> None:
 
 def test_the_same_settings_go_on_and_others_are_refused_with_what_changed(tmp_path: Path) -> None:
     def go_on(clusters: int, *, redo: bool = False) -> RunFolder:
-        settings = {"seed": 0, "heads": {"clusters": clusters}}
-        return RunFolder.begin_or_go_on(tmp_path, source="/photos", settings=dict(settings), redo=redo)
+        settings: dict[str, JsonValue] = {"seed": 0, "heads": {"clusters": clusters}}
+        return RunFolder.begin_or_go_on(tmp_path, source="/photos", settings=settings, redo=redo)
 
     go_on(10).finish("views", "key", 1.0, {})
     assert "views" in go_on(10).manifest.steps

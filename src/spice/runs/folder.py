@@ -43,8 +43,8 @@ class RunFolder:
         changes = differences(run.manifest.settings, settings)
         if changes and not redo:
             raise UserError(
-                f"{path} holds a run with other settings ({', '.join(changes)}); give another folder with --out, or add "
-                "--redo to replace it (steps that the change does not touch are kept)"
+                f"{path} holds a run with other settings ({', '.join(changes)}); give another folder with --out, "
+                "or add --redo to replace it (steps that the change does not touch are kept)"
             )
         if changes or run.manifest.source != source:
             run.update(settings=settings, source=source)
