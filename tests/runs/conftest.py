@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -40,6 +42,10 @@ def finished(tmp_path: Path, labels: Labels) -> RunFolder:
     path.mkdir()
     run = RunFolder.begin(path, source=str(tmp_path / "photos"), settings={"heads": {"clusters": 3}})
     write_labels(path, labels)
+    np.save(path / "neighbors.npy", np.array([[1, 5, 2], [0, 5, 2], [3, 4, 0], [2, 4, 0], [2, 3, 1], [0, 2, 3]]))
+    np.save(path / "similarities.npy", np.array([[0.9, 0.8, 0.1]] * 6, np.float32))
+    np.save(path / "probabilities.npy", np.array([[0.9, 0.04, 0.06]] * 6, np.float32))
+    pq.write_table(pa.table({"hash": ["a", "b", "c", "d", "e", "b"]}), path / "images.parquet")
     run.finish("scan", "k1", 1.5, {"problems": 2, "warnings": ["a warning"]})
-    run.finish("labels", "k2", 0.5, {})
+    run.finish("labels", "k2", 0.5, {"neighbors": 2, "threshold": 0.95})
     return run

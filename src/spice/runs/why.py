@@ -1,0 +1,109 @@
+"""Why an image is where it is: from the files of a finished run alone."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict
+
+from spice.errors import UserError
+from spice.runs.artifacts import IMAGES, NEIGHBORS, PROBABILITIES, SIMILARITIES
+from spice.runs.labels import Labels, read_labels
+from spice.runs.manifest import read_manifest
+
+SHOWN_NEIGHBORS = 10
+SHOWN_CLUSTERS = 3
+
+
+class Near(BaseModel):
+    """A neighbor."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: str
+    cluster: int
+    similarity: float
+
+
+class Why(BaseModel):
+    """All that a run knows of one image."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: str
+    cluster: int
+    # The likeliest clusters with their probabilities.
+    probabilities: dict[int, float]
+    reliable: bool
+    reliability: float
+    threshold: float
+    # How many of the neighbors asked lie in the same cluster, and in which the others lie.
+    asked: int
+    agreeing: int
+    others: dict[int, int]
+    # 0 is the most typical image of the cluster.
+    prototype_rank: int
+    cluster_size: int
+    copies: list[str]
+    nearest: list[Near]
+
+
+def why(folder: Path, image: str) -> Why:
+    """Explain `image`: a path as in labels.csv, a path on disk, or a file name that only one image has."""
+    manifest, labels = read_manifest(folder), read_labels(folder)
+    row = find_row(labels, image, source=manifest.source)
+    figures = manifest.steps["labels"].figures
+    asked, threshold = int(str(figures["neighbors"])), float(str(figures["threshold"]))
+    neighbors = np.load(folder / NEIGHBORS.name, mmap_mode="r")[row]  # (S,)
+    similarities = np.load(folder / SIMILARITIES.name, mmap_mode="r")[row]
+    probabilities = np.load(folder / PROBABILITIES.name, mmap_mode="r")[row]  # (K,)
+    cluster = int(labels.cluster[row])
+    found, counts = np.unique(labels.cluster[neighbors[:asked]], return_counts=True)
+    votes = dict(zip(found.tolist(), counts.tolist(), strict=True))
+    return Why(
+        path=labels.path[row],
+        cluster=cluster,
+        probabilities={
+            int(k): float(probabilities[k]) for k in np.argsort(-probabilities, kind="stable")[:SHOWN_CLUSTERS]
+        },
+        reliable=bool(labels.reliable[row]),
+        reliability=float(labels.reliability[row]),
+        threshold=threshold,
+        asked=asked,
+        agreeing=votes.pop(cluster, 0),
+        others=dict(sorted(votes.items(), key=lambda vote: -vote[1])),
+        prototype_rank=int(labels.prototype_rank[row]),
+        cluster_size=int((labels.cluster == cluster).sum()),
+        copies=_copies(folder, labels, row),
+        nearest=[
+            Near(path=labels.path[other], cluster=int(labels.cluster[other]), similarity=float(similarity))
+            for other, similarity in zip(neighbors[:SHOWN_NEIGHBORS], similarities, strict=False)
+        ],
+    )
+
+
+def find_row(labels: Labels, image: str, *, source: str | None) -> int:
+    """The row of an image, by its name in the table, its place on disk, or the end of its path."""
+    for name in (image, _inside(image, source)):
+        if name in labels.path:
+            return labels.path.index(name)
+    ending = "/" + image.removeprefix("./")
+    matches = [row for row, path in enumerate(labels.path) if f"/{path}".endswith(ending)]
+    if not matches:
+        raise UserError(f"{image} is not among the {len(labels.path):,} images of this run; labels.csv lists them")
+    if len(matches) > 1:
+        some = ", ".join(labels.path[row] for row in matches[:3])
+        raise UserError(f"{len(matches)} images end in {image} ({some}, ...); give more of the path")
+    return matches[0]
+
+
+def _inside(image: str, source: str | None) -> str | None:
+    if source is None or not Path(image).exists():
+        return None
+    path, root = Path(image).resolve(), Path(source).resolve()
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+
+def _copies(folder: Path, labels: Labels, row: int) -> list[str]:
+    hashes = pq.read_table(folder / IMAGES.name, columns=["hash"]).column("hash").to_numpy()
+    return [labels.path[other] for other in np.flatnonzero(hashes == hashes[row]) if other != row]
