@@ -6,7 +6,7 @@ from pydantic import JsonValue
 
 from spice.errors import UserError
 from spice.runs import RunFolder, key_of
-from spice.runs.artifacts import ARTIFACTS, FEATURES, LABELS
+from spice.runs.artifacts import ARTIFACTS, FEATURES, LABELS, NEIGHBORS, VIEWS
 from spice.runs.folder import refuse_foreign, sweep
 from spice.runs.manifest import FORMAT
 
@@ -123,3 +123,14 @@ def test_the_same_settings_go_on_and_others_are_refused_with_what_changed(tmp_pa
     assert taken_over.manifest.settings["heads"] == {"clusters": 12}
     assert "views" in taken_over.manifest.steps  # its own key tells whether it still holds
     assert "views" in go_on(12).manifest.steps
+
+
+def test_a_forgotten_step_is_gone_with_all_it_made(run: RunFolder) -> None:
+    run.finish("views", "k", 1.0, {})
+    run.finish("labels", "k", 1.0, {})
+    (run.path / "features.npy").touch()
+    (run.path / "views").mkdir()
+    (run.path / "views" / "weak.npy").touch()
+    run.forget("views", [FEATURES, VIEWS, NEIGHBORS])
+    assert sorted(path.name for path in run.path.iterdir()) == ["manifest.json"]
+    assert list(RunFolder.open(run.path).manifest.steps) == ["labels"]

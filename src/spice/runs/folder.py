@@ -70,6 +70,18 @@ class RunFolder:
         write_manifest(self.path, self.manifest)
         shutil.rmtree(self.path / "work" / step, ignore_errors=True)
 
+    def forget(self, step: str, artifacts: Iterable[Artifact]) -> None:
+        """Remove a finished step and its artifacts."""
+        for artifact in artifacts:
+            path = self / artifact
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        # The manifest last: a kill before this line leaves a step whose artifacts are missing, which is not done.
+        self.manifest = self.manifest.without_step(step)
+        write_manifest(self.path, self.manifest)
+
     def work(self, step: str, key: str) -> Path:
         """A folder for the unfinished work of `step`: what was left by other settings is removed, not picked up."""
         folder = self.path / "work" / step

@@ -51,6 +51,9 @@ class Manifest(BaseModel):
     def with_step(self, name: str, step: Step) -> "Manifest":
         return self.model_copy(update={"steps": {**self.steps, name: step}})
 
+    def without_step(self, name: str) -> "Manifest":
+        return self.model_copy(update={"steps": {key: step for key, step in self.steps.items() if key != name}})
+
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of the run in `folder`; one that this version cannot read is refused in words."""
