@@ -1,0 +1,112 @@
+"""Encoders by name, one protocol: whatever turns images into features can be the feature model (paper III-A)."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from spice.errors import UserError
+from spice.models.backbone import Backbone
+from spice.models.efficientnet import LITE0_NORMALIZATION, pretrained_lite0
+from spice.models.frozen import Session, frozen_session
+from spice.settings import Normalization
+
+# The network was made for 224 px; at 160 it is twice as fast.
+LITE0_SIZE = 160
+
+
+class Encoder(Protocol):
+    """What the stages ask of an encoder."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def size(self) -> int:
+        """Pixels on a side."""
+
+    @property
+    def channels(self) -> int: ...
+    @property
+    def normalization(self) -> Normalization: ...
+    @property
+    def features(self) -> int:
+        """Width of the feature vector."""
+
+    @property
+    def trainable(self) -> bool: ...
+    @property
+    def module(self) -> Backbone | None:
+        """The network, for those who want to train it; None where there is only something to run."""
+
+    def encode(self, images: Tensor) -> Tensor:
+        """Normalized images (B, C, S, S) -> features (B, D), without gradient, in eval mode."""
+
+    def feature_map(self, images: Tensor) -> Tensor:
+        """Normalized images (B, C, S, S) -> features at each place (B, D, h, w)."""
+
+
+def load_encoder(name: str, *, size: int | None = None, device: torch.device | str = "cpu") -> Encoder:
+    """The encoder called `name`, for images of `size` pixels (None: what it was made for)."""
+    if name == "lite0":
+        return TorchEncoder("lite0", pretrained_lite0(), LITE0_NORMALIZATION, size=size or LITE0_SIZE, device=device)
+    raise UserError(f"there is no encoder {name!r}; choose lite0")
+
+
+class TorchEncoder:
+    """A network held by torch; on a CPU its frozen features come from ONNX Runtime."""
+
+    trainable = True
+
+    def __init__(
+        self,
+        name: str,
+        module: Backbone,
+        normalization: Normalization,
+        *,
+        size: int,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.name = name
+        self.size = size
+        self.channels = len(normalization.mean)
+        self.normalization = normalization
+        self.features = module.features
+        self.device = torch.device(device)
+        self.module = module.eval().to(self.device)
+        self._session: Session | None = None
+        self._exported = -1
+
+    def encode(self, images: Tensor) -> Tensor:
+        _check_shape(self, images)
+        session = self._current_session()
+        if session is not None:
+            return session.run(images, "features")
+        self.module.eval()
+        with torch.no_grad():  # not inference_mode: heads are trained on what comes out
+            ready = images.to(self.device, memory_format=torch.channels_last)
+            features: Tensor = self.module(ready)
+        return features
+
+    def feature_map(self, images: Tensor) -> Tensor:
+        _check_shape(self, images)
+        self.module.eval()
+        with torch.no_grad():  # not inference_mode: heads are trained on what comes out
+            return self.module.feature_map(images.to(self.device))
+
+    def _current_session(self) -> Session | None:
+        """The exported network, exported again if its weights have been changed since."""
+        if self.device.type != "cpu":
+            return None
+        changes = sum(value._version for value in self.module.state_dict(keep_vars=True).values())
+        if changes != self._exported:
+            self._session = frozen_session(self.module.eval(), size=self.size, channels=self.channels)
+            self._exported = changes
+        return self._session
+
+
+def _check_shape(encoder: Encoder, images: Tensor) -> None:
+    expected = (encoder.channels, encoder.size, encoder.size)
+    if images.ndim != 4 or tuple(images.shape[1:]) != expected:
+        raise ValueError(
+            f"{encoder.name} takes images of shape (B, {', '.join(map(str, expected))}), not {tuple(images.shape)}"
+        )
