@@ -6,7 +6,7 @@ so; a value of our own carries its reason. `presets` returns these models filled
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 
 class Settings(BaseModel):
@@ -23,6 +23,8 @@ class Normalization(Settings):
 
 
 IMAGENET = Normalization(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+# The same for images of one gray channel: ImageNet's mean and deviation over all three.
+IMAGENET_GRAY = Normalization(mean=(0.449,), std=(0.226,))
 
 
 class AugmentSettings(Settings):
@@ -46,7 +48,14 @@ class FeatureSettings(Settings):
 
     method: Literal["moco", "simclr", "byol"] = "moco"
     network: str = "resnet34"
+    # None: the paper's stem for the images' size, and the published width (64 for a ResNet).
+    stem: Literal["imagenet", "pool", "plain"] | None = None
+    width: PositiveInt | None = None
+    # Side of the views in pixels. None: the images' own.
+    view_size: PositiveInt | None = None
     epochs: PositiveInt = 1000
+    # Epochs over which the learning rate rises; the authors' configuration has none.
+    warmup: NonNegativeFloat = 0.0
     batch: PositiveInt = 128
     learning_rate: PositiveFloat = 0.015
     weight_decay: float = 1e-4
@@ -54,7 +63,7 @@ class FeatureSettings(Settings):
     temperature: PositiveFloat = 0.2
     # None: 0.999 as in the paper, less on a schedule too short for so slow an average.
     momentum: float | None = 0.999
-    # None: as long as the collection allows.
+    # Keys in the queue. None: as long as the collection allows.
     queue: PositiveInt | None = None
     projection: PositiveInt = 128
     augment: AugmentSettings = AugmentSettings()

@@ -38,15 +38,18 @@ class Processes:
         return batch // self.count
 
     def gather(self, tensor: Tensor) -> Tensor:
-        """The tensors of all processes, one after the other by rank: (B, ...) -> (P * B, ...). No gradient."""
+        """The rows of all processes in the order of the batch, of which each holds every P-th: (B, ...) -> (P B, ...).
+
+        So `gather(batch[rank::count])` is `batch`, as `data.batches` shares it out. Gives no gradient.
+        """
         if self.count == 1:
             return tensor.detach()
         parts = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for _ in range(self.count)]
         dist.all_gather(parts, tensor.detach().contiguous())
-        return torch.cat(parts)
+        return torch.stack(parts, dim=1).flatten(0, 1)
 
     def gather_with_gradient(self, tensor: Tensor) -> Tensor:
-        """As `gather`; each process gets back the gradients that all processes have for its part.
+        """As `gather`; each process gets back the gradients that all processes have for its rows.
 
         With each process's loss a mean over its own images, and `average_gradients_` after the backward pass, the
         parameters get the gradient of the mean over all images, as one process would compute it.
@@ -110,16 +113,16 @@ def joined(device: torch.device | None = None, *, timeout_minutes: float = 30.0)
 
 
 class _Gather(torch.autograd.Function):
-    """all_gather, whose gradient is the sum over processes, cut to this one's part."""
+    """all_gather, whose gradient is the sum over processes, at this one's rows."""
 
     @staticmethod
     def forward(ctx: torch.autograd.function.FunctionCtx, tensor: Tensor, processes: Processes) -> Tensor:
-        ctx.rank, ctx.size = processes.rank, len(tensor)  # type: ignore[attr-defined]
+        ctx.processes = processes  # type: ignore[attr-defined]
         return processes.gather(tensor)
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
         total = gradient.contiguous()
         dist.all_reduce(total)
-        start = ctx.rank * ctx.size  # type: ignore[attr-defined]
-        return total[start : start + ctx.size], None  # type: ignore[attr-defined]
+        processes: Processes = ctx.processes  # type: ignore[attr-defined]
+        return total[processes.rank :: processes.count], None

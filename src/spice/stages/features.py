@@ -1,0 +1,258 @@
+"""The first stage: a feature model that maps two views of an image close together (paper III-A).
+
+Read it top to bottom: `train_features` is the whole of it. What a step computes is in `moco`, `simclr` and `byol`.
+"""
+
+import itertools
+import logging
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from spice.augment import Contrastive
+from spice.data.batches import Batch, batches, generator
+from spice.engine.checkpoints import Checkpoints
+from spice.engine.device import placed
+from spice.engine.health import Examination, Health
+from spice.engine.processes import ALONE, Processes
+from spice.engine.schedules import set_learning_rate_, warm_cosine
+from spice.engine.seeds import seeded
+from spice.errors import UserError
+from spice.models.backbone import Backbone
+from spice.models.networks import network
+from spice.models.resnet import Stem, stem_for
+from spice.progress import Progress, silent
+from spice.settings import IMAGENET, IMAGENET_GRAY, FeatureSettings
+from spice.stages.byol import BYOL
+from spice.stages.moco import MoCo
+from spice.stages.pretext import Pretext
+from spice.stages.simclr import SimCLR
+
+log = logging.getLogger("spice")
+
+CPU = torch.device("cpu")
+
+
+class Images(Protocol):
+    """What the stage needs of an image store."""
+
+    size: int
+    channels: int
+
+    def __len__(self) -> int: ...
+    def take(self, positions: Tensor) -> Tensor:
+        """uint8 (B, C, S, S)."""
+
+
+class FeatureModel(NamedTuple):
+    """The trained feature model, and how each epoch went."""
+
+    network: Backbone
+    health: tuple[Health, ...]
+
+
+def train_features(
+    images: Images,
+    settings: FeatureSettings,
+    *,
+    seed: int,
+    folder: Path | None = None,
+    device: torch.device = CPU,
+    processes: Processes = ALONE,
+    progress: Progress = silent,
+) -> FeatureModel:
+    """Train a feature model on `images`; with a `folder`, a run that was stopped goes on bit for bit.
+
+    Under several processes each takes its share of every batch, and all return the same parameters.
+    """
+    schedule = plan(len(images), settings, processes)
+    pretext = placed(build(images, settings, schedule, seed=seed, processes=processes), device)
+    processes.broadcast_(pretext)
+    trained = [parameter for parameter in pretext.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.SGD(
+        trained, lr=settings.learning_rate, momentum=settings.sgd_momentum, weight_decay=settings.weight_decay
+    )
+    identity = settings.model_dump() | {"seed": seed, "images": len(images), "processes": processes.count}
+    checkpoints = Checkpoints(folder, identity=identity)
+    views = Views(images, settings, schedule.batch, seed=seed, device=device, processes=processes)
+    health: list[Health] = []
+
+    start = restore_(pretext, optimizer, health, checkpoints, processes)
+    examination, clock = Examination(), Clock(start, schedule.batch)
+    pretext.train()
+    for step, batch in schedule.batches(start, seed=seed, processes=processes):
+        first, second = views(batch, step)
+        outcome = pretext(first, second, step=step)
+        check(outcome.loss, step, settings)
+
+        set_learning_rate_(optimizer, settings.learning_rate * schedule.rate(step))
+        optimizer.zero_grad(set_to_none=True)
+        outcome.loss.backward()
+        processes.average_gradients_(trained)
+        optimizer.step()
+        pretext.update_(outcome, step=step)
+
+        examination.see(outcome.features, outcome.first, outcome.second)
+        done = step + 1
+        if done % schedule.per_epoch == 0:
+            health.append(examination.result())
+            log.info("features, epoch %d: %s", done // schedule.per_epoch, health[-1])
+        if processes.first:
+            figures = {"loss": outcome.loss.item(), "images/s": clock.images_per_second(done)}
+            progress("features", done, schedule.steps, figures)
+            if checkpoints.due() or done == schedule.steps:
+                checkpoints.save(done, state_of(pretext, optimizer, health))
+    return FeatureModel(pretext.network.eval(), tuple(health))
+
+
+class Plan(NamedTuple):
+    """How long to train."""
+
+    images: int
+    batch: int  # over all processes
+    epochs: int
+    warmup: int  # steps
+
+    @property
+    def per_epoch(self) -> int:
+        """Steps: the last batch is left out where it is not full."""
+        return self.images // self.batch
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole training."""
+        return self.epochs * self.per_epoch
+
+    def rate(self, step: int) -> float:
+        """The learning rate as a share of the highest."""
+        return warm_cosine(step, self.steps, warmup=self.warmup)
+
+    def batches(self, start: int, *, seed: int, processes: Processes) -> Iterator[tuple[int, Batch]]:
+        """Step number and images, from step `start` on."""
+        for epoch in range(start // self.per_epoch, self.epochs):
+            order = batches(
+                self.images,
+                self.batch,
+                seed=seed,
+                stage="features",
+                epoch=epoch,
+                rank=processes.rank,
+                processes=processes.count,
+            )
+            skipped = max(0, start - epoch * self.per_epoch)
+            for batch in itertools.islice(order, skipped, None):
+                yield epoch * self.per_epoch + batch.number, batch
+
+
+def plan(images: int, settings: FeatureSettings, processes: Processes = ALONE) -> Plan:
+    """The schedule for a collection of this size; a collection smaller than a batch is one batch."""
+    if images < 2 * processes.count:
+        raise UserError(f"{images} images are too few to learn from: each process needs at least two in a batch")
+    batch = settings.batch if settings.batch <= images else images - images % processes.count
+    processes.share(batch)
+    schedule = Plan(images, batch, settings.epochs, 0)
+    return schedule._replace(warmup=min(round(settings.warmup * schedule.per_epoch), schedule.steps - 1))
+
+
+def build(images: Images, settings: FeatureSettings, schedule: Plan, *, seed: int, processes: Processes) -> Pretext:
+    """The network and the task it learns from, at their random start."""
+    with seeded(seed, "features", "start"):
+        backbone = network(
+            settings.network, stem=stem_of(settings, images.size), width=settings.width, channels=images.channels
+        )
+        if settings.method == "moco":
+            return MoCo(backbone, settings, images=len(images), steps=schedule.steps, seed=seed, processes=processes)
+        if settings.method == "simclr":
+            return SimCLR(backbone, settings, processes=processes)
+        return BYOL(backbone, settings, steps=schedule.steps)
+
+
+class Views:
+    """Two random views of a batch; which ones depends on (seed, step, place in the batch) alone."""
+
+    def __init__(
+        self,
+        images: Images,
+        settings: FeatureSettings,
+        batch: int,
+        *,
+        seed: int,
+        device: torch.device,
+        processes: Processes,
+    ) -> None:
+        self.images, self.seed, self.device, self.batch = images, seed, device, batch
+        normalization = IMAGENET_GRAY if images.channels == 1 else IMAGENET
+        self.view = Contrastive(settings.augment, settings.view_size or images.size, normalization)
+        self.rows = torch.arange(processes.rank, batch, processes.count)
+
+    def __call__(self, batch: Batch, step: int) -> tuple[Tensor, Tensor]:
+        """(B, C, S, S) twice."""
+        taken = self.images.take(batch.images).to(self.device)
+        first, second = (
+            self.view(taken, generator(self.seed, "features", "view", view, step), rows=self.rows, of=self.batch)
+            for view in range(2)
+        )
+        layout = torch.channels_last
+        return first.contiguous(memory_format=layout), second.contiguous(memory_format=layout)
+
+
+def check(loss: Tensor, step: int, settings: FeatureSettings) -> None:
+    """Stop at a loss that is not a number, before it spoils the weights."""
+    value = loss.item()
+    if not math.isfinite(value):
+        raise UserError(
+            f"the loss of stage 1 became {value} at step {step}: lower the learning rate "
+            f"(now {settings.learning_rate:g}) or add warmup, and start again in a new folder"
+        )
+
+
+class Clock:
+    """Images per second since this process took up the work."""
+
+    def __init__(self, start: int, batch: int) -> None:
+        self._start, self._batch, self._since = start, batch, time.monotonic()
+
+    def images_per_second(self, done: int) -> float:
+        """Over all processes."""
+        return (done - self._start) * self._batch / max(time.monotonic() - self._since, 1e-9)
+
+
+def state_of(pretext: Pretext, optimizer: torch.optim.Optimizer, health: list[Health]) -> dict[str, object]:
+    """All that the next step depends on."""
+    return {
+        "pretext": pretext.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "health": [tuple(line) for line in health],
+    }
+
+
+def restore_(
+    pretext: Pretext,
+    optimizer: torch.optim.Optimizer,
+    health: list[Health],
+    checkpoints: Checkpoints,
+    processes: Processes,
+) -> int:
+    """Go back to where a stopped run was; the number of steps it had done."""
+    saved = checkpoints.load()
+    step = 0 if saved is None else saved.step
+    if not processes.agree(step):
+        raise UserError(f"process {processes.rank} finds step {step} in {checkpoints.folder}, others another one")
+    if saved is not None:
+        pretext.load_state_dict(saved.state["pretext"])
+        optimizer.load_state_dict(saved.state["optimizer"])
+        health.extend(Health(*line) for line in saved.state["health"])
+        log.info("features: going on from step %d", step)
+    return step
+
+
+def stem_of(settings: FeatureSettings, size: int) -> Stem | None:
+    """The stem asked for, or the paper's for this image size where the network has a choice."""
+    if settings.stem is None and settings.network.startswith("resnet"):
+        return stem_for(size)
+    return settings.stem
