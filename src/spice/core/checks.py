@@ -22,6 +22,7 @@ def check_probs(probs: Tensor) -> None:
     """Refuse what is no distribution over clusters along the last dimension."""
     if not probs.is_floating_point() or probs.ndim < 2 or probs.numel() == 0:
         raise ValueError(f"probabilities must be floats (..., images, clusters), got {probs.dtype} {shape(probs)}")
+    probs = probs.detach()  # a check is no part of what is learned
     low, high = (float(edge) for edge in probs.aminmax())
     if not (low >= 0 and high <= 1 + SUM_TOLERANCE):  # so written that NaN fails too
         raise ValueError(f"probabilities must lie in 0..1, got {low:.4g} to {high:.4g} (are these logits?)")

@@ -72,17 +72,19 @@ def prototype_labels(
 def _prototypes(features: Tensor, probs: Tensor, per_cluster: int) -> Tensor:
     confident = _top(probs.transpose(-2, -1).contiguous(), per_cluster)  # (..., K, M)
     # A product with zeros and 1/T beats gathering (H, K, T, D) rows four to nine times, and needs no such memory.
-    return (confident.to(features.dtype) / per_cluster) @ features  # (..., K, D)
+    return (confident * features.new_tensor(1 / per_cluster)) @ features  # (..., K, D)
 
 
 def _top(values: Tensor, count: int) -> Tensor:
     """Mark the `count` largest values of each row; of equal ones the first, on every device: (..., M) -> (..., M)."""
     # topk alone leaves open which of several equal values it takes, and a stable sort costs five times as much.
-    smallest = values.topk(count, dim=-1).values[..., -1:]
-    above = values > smallest
-    level = values == smallest
-    room = count - above.sum(dim=-1, keepdim=True)
-    return above | (level & (level.cumsum(dim=-1, dtype=torch.int32) <= room))
+    smallest = values.topk(count, dim=-1, sorted=False).values.amin(dim=-1, keepdim=True)
+    taken = values >= smallest
+    surplus = taken.sum(dim=-1, keepdim=True) - count
+    if surplus.any():  # several values equal the smallest: the last of them are too many
+        level = values == smallest
+        taken &= ~level | (level.cumsum(dim=-1) <= level.sum(dim=-1, keepdim=True) - surplus)
+    return taken
 
 
 def _nearest_first(similarity: Tensor, claimed: Tensor) -> Tensor:

@@ -1,0 +1,351 @@
+"""The E-step of stage 2 against the paper written out in loops (III-B)."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from spice.core import IGNORE, double_softmax_cross_entropy, prototype_labels, prototypes
+
+
+def random_batch(
+    seed: int, *, images: int = 30, width: int = 4, clusters: int = 3, heads: int | None = None
+) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.randn(images, width, generator=generator, dtype=torch.float64)
+    shape = (images, clusters) if heads is None else (heads, images, clusters)
+    return features, torch.randn(shape, generator=generator, dtype=torch.float64).mul(3).softmax(dim=-1)
+
+
+def most(values: list[float], count: int) -> list[int]:
+    """Positions of the largest values, largest first, the earlier of equals first."""
+    return sorted(range(len(values)), key=lambda i: (-values[i], i))[:count]
+
+
+def mean_of(rows: list[list[float]]) -> list[float]:
+    return [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+
+
+def cosine(a: list[float], b: list[float]) -> float:
+    dot = sum(x * y for x, y in zip(a, b, strict=True))
+    return dot / (math.hypot(*a) * math.hypot(*b))
+
+
+def paper_labels(features: Tensor, probs: Tensor, center_ratio: float) -> tuple[list[list[float]], list[list[int]]]:
+    """Equations for F_k, gamma_k and X^k in plain loops: the centers, and the images of each cluster."""
+    rows, columns = features.tolist(), probs.T.tolist()
+    images, clusters = len(rows), len(columns)
+    confident = max(1, int(center_ratio * images / clusters))
+    centers = [mean_of([rows[i] for i in most(column, confident)]) for column in columns]
+    nearest = [most([cosine(row, center) for row in rows], images // clusters) for center in centers]
+    return centers, nearest
+
+
+def by_cluster(image: Tensor, clusters: int) -> list[list[int]]:
+    rows: list[list[int]] = image.view(clusters, -1).tolist()
+    return rows
+
+
+# The paper's toy example: 10 images on a line of angles, 3 clusters, 3 images each.
+TOY_ANGLES = [0, 10, 20, 40, 50, 60, 90, 100, 110, 30]
+TOY_PROBS = [
+    [0.9, 0.1, 0.0],  # 0, 1, 2: cluster 0 is sure of them
+    [0.8, 0.1, 0.1],
+    [0.7, 0.2, 0.1],
+    [0.2, 0.7, 0.1],  # 3, 4, 5: cluster 1
+    [0.1, 0.8, 0.1],
+    [0.1, 0.6, 0.3],
+    [0.0, 0.1, 0.9],  # 6, 7, 8: cluster 2
+    [0.1, 0.1, 0.8],
+    [0.1, 0.2, 0.7],
+    [0.4, 0.3, 0.3],  # 9: nobody is sure
+]
+
+
+def toy() -> tuple[Tensor, Tensor]:
+    angles = torch.deg2rad(torch.tensor(TOY_ANGLES, dtype=torch.float64))
+    return torch.stack([angles.cos(), angles.sin()], dim=1), torch.tensor(TOY_PROBS, dtype=torch.float64)
+
+
+def test_the_papers_toy_example_labels_three_images_for_each_of_three_clusters() -> None:
+    labels = prototype_labels(*toy())
+    assert labels.cluster.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    # The centers lie at 10, 50 and 100 degrees; the tenth image, at 30, is labeled by none.
+    assert [sorted(images) for images in by_cluster(labels.image, 3)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    assert labels.image[[0, 3, 6]].tolist() == [1, 4, 7]  # nearest first
+
+
+def test_in_the_toy_example_an_image_between_two_prototypes_gets_both_labels_or_the_nearer_one() -> None:
+    features, probs = toy()
+    probs[2], probs[9] = probs[9].clone(), probs[2].clone()  # cluster 0 now trusts the image at 30 degrees, not at 20
+    probs[5], probs[9] = torch.tensor([0.1, 0.3, 0.6]), torch.tensor([0.45, 0.55, 0.0])
+    # cluster 0: images 0, 1, 9 (13.1 degrees); cluster 1: 3, 4, 9 (40.0 degrees)
+    both = prototype_labels(features, probs)
+    assert [sorted(images) for images in by_cluster(both.image, 3)[:2]] == [[0, 1, 2], [3, 4, 9]]
+    probs[1], probs[2] = torch.tensor([0.2, 0.5, 0.3]), torch.tensor([0.5, 0.2, 0.3])
+    # cluster 0: 0, 2, 9 (16.8 degrees) takes 1, 2, 9; cluster 1: 3, 4, 9 (40.0 degrees) takes 3, 4, 9: image 9 twice
+    both = prototype_labels(features, probs)
+    assert [sorted(images) for images in by_cluster(both.image, 3)[:2]] == [[1, 2, 9], [3, 4, 9]]
+    single = prototype_labels(features, probs, overlap=False)
+    assert torch.equal(single.image, both.image)
+    kept = dict(zip(single.image[:6].tolist(), single.cluster[:6].tolist(), strict=True))
+    assert kept == {1: 0, 2: 0, 3: 1, 4: 1, 9: 1}  # 10 degrees from cluster 1, 13 from cluster 0
+    ignored = (single.cluster == IGNORE).nonzero().flatten().tolist()
+    assert single.image[ignored].tolist() == [9]
+
+
+@pytest.mark.parametrize("center_ratio", [1.0, 0.5, 0.1])
+@pytest.mark.parametrize(("images", "clusters"), [(30, 3), (31, 4), (7, 7), (9, 5), (5, 1)])
+def test_labels_equal_the_papers_equations_in_loops(images: int, clusters: int, center_ratio: float) -> None:
+    features, probs = random_batch(images, images=images, clusters=clusters)
+    _, expected = paper_labels(features, probs, center_ratio)
+    labels = prototype_labels(features, probs, center_ratio=center_ratio)
+    assert by_cluster(labels.image, clusters) == expected
+    assert labels.cluster.tolist() == [k for k in range(clusters) for _ in range(images // clusters)]
+
+
+@pytest.mark.parametrize("per_cluster", [1, 4, 30])
+def test_a_prototype_is_the_mean_of_the_most_confident_images(per_cluster: int) -> None:
+    features, probs = random_batch(1)
+    rows = features.tolist()
+    expected = [mean_of([rows[i] for i in most(column, per_cluster)]) for column in probs.T.tolist()]
+    torch.testing.assert_close(prototypes(features, probs, per_cluster=per_cluster), torch.tensor(expected).double())
+
+
+def test_labels_and_prototypes_agree_on_which_images_are_confident() -> None:
+    features, probs = random_batch(2, images=24, clusters=4)
+    centers, _ = paper_labels(features, probs, 0.5)
+    torch.testing.assert_close(prototypes(features, probs, per_cluster=3), torch.tensor(centers).double())
+
+
+def test_all_heads_at_once_equal_the_loop_over_heads() -> None:
+    features, probs = random_batch(3, images=41, clusters=5, heads=6)
+    for overlap in (True, False):
+        for ratio in (1.0, 0.5):
+            batched = prototype_labels(features, probs, center_ratio=ratio, overlap=overlap)
+            looped = [prototype_labels(features, head, center_ratio=ratio, overlap=overlap) for head in probs]
+            assert torch.equal(batched.image, torch.stack([head.image for head in looped]))
+            assert torch.equal(batched.cluster, torch.stack([head.cluster for head in looped]))
+    torch.testing.assert_close(
+        prototypes(features, probs, per_cluster=4),
+        torch.stack([prototypes(features, head, per_cluster=4) for head in probs]),
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**31), clusters=st.integers(1, 6), extra=st.integers(0, 25), heads=st.integers(1, 3))
+def test_every_cluster_labels_m_over_k_distinct_images_nearest_first(
+    seed: int, clusters: int, extra: int, heads: int
+) -> None:
+    images = clusters + extra
+    features, probs = random_batch(seed, images=images, clusters=clusters, heads=heads)
+    labels = prototype_labels(features, probs)
+    share = images // clusters
+    assert labels.image.shape == labels.cluster.shape == (heads, clusters * share)
+    assert labels.image.dtype == labels.cluster.dtype == torch.int64
+    centers = prototypes(features, probs, per_cluster=share)
+    similarity = torch.nn.functional.cosine_similarity(features, centers.unsqueeze(dim=2), dim=3)  # (H, K, M)
+    for head in range(heads):
+        for cluster, chosen in enumerate(by_cluster(labels.image[head], clusters)):
+            assert len(set(chosen)) == share
+            chosen_similarity = similarity[head, cluster, chosen]
+            assert (chosen_similarity.diff() <= 1e-12).all()
+            rest = [i for i in range(images) if i not in chosen]
+            assert not rest or similarity[head, cluster, rest].max() <= chosen_similarity.min() + 1e-12
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**31), clusters=st.integers(2, 6))
+def test_without_overlap_every_claimed_image_stays_with_its_nearest_claimant(seed: int, clusters: int) -> None:
+    features, probs = random_batch(seed, images=5 * clusters, clusters=clusters, width=2)
+    both = prototype_labels(features, probs)
+    single = prototype_labels(features, probs, overlap=False)
+    assert torch.equal(single.image, both.image)
+    centers = prototypes(features, probs, per_cluster=5)
+    claims: dict[int, list[int]] = {}
+    for image, cluster in zip(both.image.tolist(), both.cluster.tolist(), strict=True):
+        claims.setdefault(image, []).append(cluster)
+    rows, center_rows = features.tolist(), centers.tolist()
+    expected = {i: max(who, key=lambda k, i=i: cosine(rows[i], center_rows[k])) for i, who in claims.items()}  # type: ignore[misc]
+    kept = single.cluster != IGNORE
+    pairs = list(zip(single.image[kept].tolist(), single.cluster[kept].tolist(), strict=True))
+    assert len(pairs) == len(claims)  # every claimed image exactly once
+    assert dict(pairs) == expected
+    assert torch.equal(single.cluster[kept], both.cluster[kept])
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**31), overlap=st.booleans())
+def test_renaming_clusters_renames_labels_and_nothing_else(seed: int, overlap: bool) -> None:
+    features, probs = random_batch(seed, clusters=4)
+    names = torch.randperm(4, generator=torch.Generator().manual_seed(seed))
+    labels = prototype_labels(features, probs, overlap=overlap)
+    renamed = prototype_labels(features, probs[:, names], overlap=overlap)
+    for new, old in enumerate(names.tolist()):
+        assert by_cluster(renamed.image, 4)[new] == by_cluster(labels.image, 4)[old]
+        assert [k == new for k in by_cluster(renamed.cluster, 4)[new]] == [
+            k == old for k in by_cluster(labels.cluster, 4)[old]
+        ]
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**31), scale=st.floats(1e-3, 1e3))
+def test_permuting_the_batch_permutes_and_scaling_features_changes_nothing(seed: int, scale: float) -> None:
+    features, probs = random_batch(seed)
+    order = torch.randperm(len(features), generator=torch.Generator().manual_seed(seed))
+    labels = prototype_labels(features, probs)
+    assert torch.equal(order[prototype_labels(features[order], probs[order]).image], labels.image)
+    assert torch.equal(prototype_labels(features * scale, probs).image, labels.image)
+
+
+def test_of_equally_confident_images_the_first_make_the_prototype() -> None:
+    features = torch.arange(8.0).unsqueeze(dim=1)
+    sure = torch.tensor(
+        [[0.5, 0.5], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.5, 0.5], [0.0, 1.0], [0.0, 1.0]]
+    )
+    centers = prototypes(features, sure, per_cluster=3)
+    torch.testing.assert_close(centers, torch.tensor([[(1 + 2 + 3) / 3], [(6 + 7 + 0) / 3]]))
+
+
+def test_of_equally_near_images_the_first_are_labeled_in_order() -> None:
+    features = torch.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 0.0], [0.0, 2.0], [3.0, 0.0], [4.0, 0.0]])
+    probs = torch.tensor([[0.1, 0.9], [0.9, 0.1], [0.5, 0.5], [0.4, 0.6], [0.5, 0.5], [0.5, 0.5]])
+    labels = prototype_labels(features, probs, center_ratio=0.5)
+    assert by_cluster(labels.image, 2) == [
+        [1, 2, 4],
+        [0, 3, 1],
+    ]  # of the four on one ray, and of the four at a right angle
+
+
+def test_identical_images_and_predictions_are_taken_in_batch_order_by_every_cluster() -> None:
+    labels = prototype_labels(torch.ones(9, 2), torch.full((9, 3), 1 / 3))
+    assert by_cluster(labels.image, 3) == [[0, 1, 2]] * 3
+    single = prototype_labels(torch.ones(9, 2), torch.full((9, 3), 1 / 3), overlap=False)
+    assert by_cluster(single.cluster, 3) == [[0, 0, 0], [IGNORE] * 3, [IGNORE] * 3]  # equally near: the first cluster
+
+
+def test_an_image_of_zeros_is_near_to_nothing() -> None:
+    features = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 0.1], [0.0, 1.0]])
+    probs = torch.tensor([[0.5, 0.5], [0.9, 0.1], [0.8, 0.2], [0.1, 0.9]])
+    assert by_cluster(prototype_labels(features, probs, center_ratio=0.5).image, 2) == [[1, 2], [3, 2]]
+
+
+def test_a_batch_of_less_than_two_images_per_cluster_still_has_prototypes_at_half_the_center_ratio() -> None:
+    features, probs = random_batch(5, images=5, clusters=3)
+    _, expected = paper_labels(features, probs, 0.5)
+    assert by_cluster(prototype_labels(features, probs, center_ratio=0.5).image, 3) == expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_coarser_numbers_give_the_same_labels_where_nothing_is_close(dtype: torch.dtype) -> None:
+    features, probs = toy()
+    labels = prototype_labels(features.to(dtype), probs.to(dtype))
+    assert [sorted(images) for images in by_cluster(labels.image, 3)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    assert prototypes(features.to(dtype), probs.to(dtype), per_cluster=3).dtype == dtype
+
+
+def test_half_precision_prototypes_of_large_features_do_not_overflow() -> None:
+    probs = torch.tensor([[1.0, 0.0]]).repeat(3000, 1)
+    centers = prototypes(torch.full((3000, 2), 100.0).half(), probs.half(), per_cluster=3000)
+    torch.testing.assert_close(centers, torch.full((2, 2), 100.0).half(), rtol=2e-3, atol=0)
+
+
+@pytest.mark.parametrize("case", ["small", "medium", "many"])
+@pytest.mark.parametrize(("name", "center_ratio"), [("half", 0.5), ("full", 1.0)])
+def test_labels_and_losses_equal_those_of_the_authors_code(
+    shared_data: Path, case: str, name: str, center_ratio: float
+) -> None:
+    reference = np.load(shared_data / "reference_estep.npz")
+    features, probs = (torch.from_numpy(reference[f"{case}_{what}"]) for what in ("features", "probs"))
+    expected = torch.from_numpy(reference[f"{case}_images_{name}"]).long()  # (H, K, T)
+    labels = prototype_labels(features, probs, center_ratio=center_ratio)
+    # As sets: similarities tie, or nearly so, and the order among equals is nobody's.
+    assert torch.equal(labels.image.view(expected.shape).sort(dim=2).values, expected.sort(dim=2).values)
+    logits = probs.log().gather(1, labels.image.unsqueeze(dim=2).expand(-1, -1, probs.shape[2]))
+    losses = double_softmax_cross_entropy(logits, labels.cluster)
+    torch.testing.assert_close(losses.double(), torch.from_numpy(reference[f"{case}_loss_{name}"]), rtol=0, atol=1e-5)
+
+
+def test_too_small_a_batch_is_refused_in_words() -> None:
+    features, probs = random_batch(0, images=2, clusters=3)
+    with pytest.raises(ValueError, match=r"2 images cannot label 3 clusters: take a batch of at least 3"):
+        prototype_labels(features, probs)
+
+
+def test_a_batch_of_one_image_per_cluster_is_enough() -> None:
+    features, probs = random_batch(0, images=3, clusters=3)
+    assert prototype_labels(features, probs).image.shape == (3,)
+
+
+def test_rows_that_do_not_match_are_refused_in_words() -> None:
+    features, probs = random_batch(0)
+    with pytest.raises(ValueError, match=r"features of 29 images do not match probabilities of 30"):
+        prototype_labels(features[1:], probs)
+    with pytest.raises(ValueError, match=r"features of 30 images do not match probabilities of 29"):
+        prototypes(features, probs[1:], per_cluster=2)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_features_that_are_no_numbers_are_refused_in_words(bad: float) -> None:
+    features, probs = random_batch(0)
+    features[[3, 7], 2] = bad
+    with pytest.raises(ValueError, match=r"features hold NaN or infinite values in 2 of 30 rows"):
+        prototype_labels(features, probs)
+    with pytest.raises(ValueError, match=r"features hold NaN or infinite values in 2 of 30 rows"):
+        prototypes(features, probs, per_cluster=1)
+
+
+def test_features_that_are_no_table_are_refused_in_words() -> None:
+    features, probs = random_batch(0)
+    with pytest.raises(ValueError, match=r"features must be a table .* got shape \(30,\)"):
+        prototype_labels(features[:, 0], probs)
+    with pytest.raises(ValueError, match=r"features must be a table .* got shape \(0, 4\)"):
+        prototype_labels(features[:0], probs)
+    with pytest.raises(ValueError, match=r"features must be floating-point numbers, got torch.int64"):
+        prototype_labels(features.long(), probs)
+
+
+def test_probabilities_that_are_none_are_refused_in_words() -> None:
+    features, probs = random_batch(0)
+    for bad, words in [
+        (torch.randn(30, 3).mul(5), r"must lie in 0..1, got -.* \(are these logits\?\)"),
+        (probs * math.nan, r"must lie in 0..1, got nan to nan"),
+        (probs * 1.5 - 0.5 / 3, r"must lie in 0..1, got -"),
+        (probs * 0.5, r"must sum to 1, one sum is off by 0.5"),
+        (torch.ones(30, 3), r"must sum to 1, one sum is off by 2"),
+        (torch.full((30, 3), 2.0), r"must lie in 0..1, got 2 to 2"),
+        (probs.long(), r"must be floats \(..., images, clusters\), got torch.int64 \(30, 3\)"),
+        (probs[:, 0], r"must be floats \(..., images, clusters\), got torch.float64 \(30,\)"),
+        (probs[:, :0], r"must be floats \(..., images, clusters\), got torch.float64 \(30, 0\)"),
+        (probs.expand(2, 2, 30, 3), r"must be \(M, K\) or \(H, M, K\), got \(2, 2, 30, 3\)"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            prototype_labels(features, bad)
+
+
+def test_probabilities_may_be_off_one_by_what_coarse_numbers_need_and_no_more() -> None:
+    features = torch.ones(2, 1)
+    prototype_labels(features, torch.tensor([[1.0, 0.0078125], [1.0, 0.0]]))  # 2 ** -7, one step of bfloat16
+    prototype_labels(features, torch.tensor([[1.0078125, 0.0], [1.0, 0.0]]))
+    for low in (0.015625, -0.015625):
+        with pytest.raises(ValueError, match=r"off by 0\.01562"):
+            prototype_labels(features, torch.tensor([[0.5, 0.5 + low], [1.0, 0.0]]))
+    many = torch.full((200, 200), 1 / 200).half()
+    prototype_labels(torch.eye(200), many)
+
+
+@pytest.mark.parametrize("ratio", [0.0, -0.5, 1.01, math.nan])
+def test_a_center_ratio_that_is_no_share_is_refused_in_words(ratio: float) -> None:
+    with pytest.raises(ValueError, match=r"center ratio must be above 0 and at most 1, got"):
+        prototype_labels(*random_batch(0), center_ratio=ratio)
+
+
+@pytest.mark.parametrize("per_cluster", [0, 31, -1])
+def test_a_prototype_of_no_image_or_of_too_many_is_refused_in_words(per_cluster: int) -> None:
+    with pytest.raises(ValueError, match=rf"mean of 1 to 30 images of this batch, not of {per_cluster}"):
+        prototypes(*random_batch(0), per_cluster=per_cluster)
