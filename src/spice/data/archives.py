@@ -8,12 +8,13 @@ import zipfile
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 from spice.data.decode import Content
 from spice.data.problems import BadImageError, Problem, Reason, printable
-from spice.data.sources import AnyOrder, Entry, read_if_image
+from spice.data.sources import AnyOrder, Entry, Piece, read_if_image
 from spice.errors import UserError
 
 _DAMAGE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError)
@@ -56,16 +57,17 @@ class Tar(AnyOrder):
 
     def _entry(self, name: str, stamp: str, offset: int, length: int) -> Entry:
         self._places.extend((offset, length))
-        return Entry(name, f"{stamp}-{offset}", len(self._places) // 2 - 1)
+        return Entry(name, f"{stamp}-{offset}", len(self._places) // 2 - 1, length)
 
     def _linked(self, links: dict[str, str], stamp: str) -> Iterator[Entry | Problem]:
         """Entries for links inside the archive, looked up in a second pass, so that names need not be kept."""
-        ends = {name: _follow(name, links) for name in links}
+        plain = {posixpath.normpath(name): target for name, target in links.items()}
+        ends = {name: _follow(posixpath.normpath(name), plain) for name in links}
         wanted = set(ends.values())
         places: dict[str | None, tuple[int, int]] = {}
         for member in _members(self.path, "r:"):
-            if not isinstance(member, Problem) and member.isreg() and member.name in wanted:
-                places[member.name] = (member.offset_data, member.size)
+            if not isinstance(member, Problem) and member.isreg() and posixpath.normpath(member.name) in wanted:
+                places[posixpath.normpath(member.name)] = (member.offset_data, member.size)
         for name, end in ends.items():
             if end is None:
                 yield Problem(name, Reason.LOOP_OF_LINKS, f"points to {printable(links[name])}")
@@ -93,29 +95,24 @@ class TarStream:
             elif (problem := _unusable(member)) is not None:
                 yield problem
             else:
-                yield Entry(member.name, f"{stamp}-{number}", number)
+                yield Entry(member.name, f"{stamp}-{number}", number, member.size)
                 number += 1
 
-    def read(self, entry: Entry) -> NoReturn:
-        raise UserError(
-            f"{self.label} is compressed and can only be read from start to end, but {printable(entry.name)} is needed "
-            "again: unpack the archive, or allow a larger store"
-        )
+    def read(self, entry: Entry) -> NoReturn:  # noqa: ARG002
+        raise BadImageError(Reason.UNREADABLE, "a compressed archive can only be read from start to end")
 
-    def contents(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, Callable[[], Content]]]:
-        wanted = iter(entries)
-        entry = next(wanted, None)
-        number = 0
-        with tarfile.open(self.path, "r|*") as archive:
-            for member in _read_on(archive):
-                if entry is None:
-                    return
-                if _unusable(member) is not None:
-                    continue
-                if number == entry.number:
-                    yield entry, _read_now(archive, member)
-                    entry = next(wanted, None)
-                number += 1
+    def _stream(self) -> Iterator[tuple[int, Callable[[], Content]]]:
+        """Every usable member's number and bytes, in one go through the archive."""
+        with suppress(*_DAMAGE), tarfile.open(self.path, "r|*") as archive:
+            usable = (member for member in _read_on(archive) if _unusable(member) is None)
+            for number, member in enumerate(usable):
+                yield number, _read_now(archive, member)
+
+    def contents(self, entries: Iterable[Entry]) -> Iterator[Piece]:
+        stream = self._stream()
+        for entry in entries:
+            read = next((read for number, read in stream if number == entry.number), None)
+            yield entry, read or _failure(Reason.TRUNCATED, "the archive ends before this image")
 
 
 class Zip(AnyOrder):
@@ -133,7 +130,7 @@ class Zip(AnyOrder):
     def entries(self) -> Iterator[Entry | Problem]:
         stamp = _stamp(self.path)
         for number, info in enumerate(self._members):
-            yield Entry(info.filename, f"{stamp}-{info.header_offset}", number)
+            yield Entry(info.filename, f"{stamp}-{info.header_offset}", number, info.file_size)
 
     def read(self, entry: Entry) -> Content:
         info = self._members[entry.number]
@@ -181,10 +178,9 @@ def _unusable(member: tarfile.TarInfo) -> Problem | None:
 
 
 def _target(member: tarfile.TarInfo) -> str:
-    """The name a link inside the archive points to: of a hard link as it is, of a symbolic one from where it lies."""
-    if member.islnk():
-        return member.linkname
-    return posixpath.normpath(posixpath.join(posixpath.dirname(member.name), member.linkname))
+    """The name a link inside the archive points to: a hard link's from the root, a symbolic one's from its folder."""
+    start = "" if member.islnk() else posixpath.dirname(member.name)
+    return posixpath.normpath(posixpath.join(start, member.linkname))
 
 
 def _follow(name: str, links: dict[str, str]) -> str | None:
@@ -203,13 +199,14 @@ def _read_now(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Callable[[],
         assert file is not None
         data = read_if_image(file, member.size, longest=member.size)
     except BadImageError as error:
-        bad = error
+        return _failure(error.reason, error.detail)
     except _DAMAGE as error:
-        bad = BadImageError(Reason.TRUNCATED, f"the archive is damaged here: {error}")
-    else:
-        return lambda: data
+        return _failure(Reason.TRUNCATED, f"the archive is damaged here: {error}")
+    return lambda: data
 
+
+def _failure(reason: Reason, detail: str) -> Callable[[], Content]:
     def fail() -> NoReturn:
-        raise bad
+        raise BadImageError(reason, detail)
 
     return fail

@@ -31,7 +31,7 @@ class Arrays(AnyOrder):
             for row in range(len(array)):
                 # An array in memory carries no date, so what it holds is the stamp.
                 stamp = self.stamp or digest(array[row])
-                yield Entry(f"{name}/{row}" if name else str(row), stamp, number)
+                yield Entry(f"{name}/{row}" if name else str(row), stamp, number, array[row].nbytes)
                 number += 1
 
     def read(self, entry: Entry) -> Content:
@@ -53,7 +53,7 @@ class Pictures(AnyOrder):
 
     def entries(self) -> Iterator[Entry | Problem]:
         for number in range(len(self.images)):
-            yield Entry(str(number), self.stamp, number)
+            yield Entry(str(number), self.stamp, number, 0)
 
     def read(self, entry: Entry) -> Content:
         return self.images[entry.number]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 from spice.data.problems import BadImageError, Reason
 
@@ -233,4 +233,6 @@ def _is_truncated(kind: str, data: bytes, error: Exception) -> bool:
 
 
 def _words(error: BaseException) -> str:
+    if isinstance(error, UnidentifiedImageError):
+        return "damaged at its beginning"  # Pillow's own words hold an address in memory
     return str(error) or type(error).__name__

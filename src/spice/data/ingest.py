@@ -60,6 +60,11 @@ def ingest(
         progress(TASK, done, len(entries), {"problems": bad})
         for examined in examine(opened, missing, size=size, max_pixels=max_pixels, workers=workers):
             writer.add(examined)
+            if writer.is_full and not opened.any_order:
+                raise UserError(
+                    f"{opened.label} does not fit into a store of {limit_bytes:,} bytes, and being compressed cannot "
+                    "be read again image by image: unpack it, or allow a larger store"
+                )
             done += len(examined)
             bad += sum(item.decoded is None for item in examined)
             progress(TASK, done, len(entries), {"problems": bad})
@@ -74,16 +79,17 @@ class _Writer:
 
     def __init__(self, folder: Path, size: int, limit_bytes: int) -> None:
         self.folder = folder
+        self.is_full = False
         self._limit = limit_bytes
         self._pending: list[Outcome] = []
         self._saved = time.monotonic()
         with _told(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            _start_over_unless(folder, size)
-            self.journal = Journal(folder / JOURNAL)
-            gray, color = self.journal.rows()
-            self._gray = PixelFile(folder / GRAY, 1, size, rows=gray)
-            self._color = PixelFile(folder / COLOR, 3, size, rows=color)
+            try:
+                self._open(size)
+            except ValueError:
+                _clear(folder, size)
+                self._open(size)
         if self._has_room(self._color):
             self.journal.forget_unstored()
 
@@ -109,9 +115,21 @@ class _Writer:
         self._gray.close()
         self._color.close()
 
+    def _open(self, size: int) -> None:
+        """Go on with what is in the folder; a ValueError if that is no store of this size, or a damaged one."""
+        if not (self.folder / STORE).is_file() or json.loads((self.folder / STORE).read_text()) != _description(size):
+            raise ValueError("not a store of this size")
+        self.journal = Journal(self.folder / JOURNAL)
+        gray, color = self.journal.rows()
+        self._gray = PixelFile(self.folder / GRAY, 1, size, rows=gray)
+        self._color = PixelFile(self.folder / COLOR, 3, size, rows=color)
+
     def _keep(self, decoded: Decoded) -> int:
         file = self._gray if len(decoded.pixels) == 1 else self._color
-        return file.append(decoded.pixels) if self._has_room(file) else -1
+        if not self._has_room(file):
+            self.is_full = True
+            return -1
+        return file.append(decoded.pixels)
 
     def _has_room(self, file: PixelFile) -> bool:
         return self._gray.bytes + self._color.bytes + file.row_bytes <= self._limit
@@ -134,14 +152,14 @@ def _told(folder: Path) -> Iterator[None]:
         raise UserError(f"the store in {folder} cannot be written: {error.strerror or error}") from error
 
 
-def _start_over_unless(folder: Path, size: int) -> None:
-    """Remove a store of another working size, or of another version of this program."""
-    description = {"format": _FORMAT, "size": size}
-    path = folder / STORE
-    if path.is_file() and json.loads(path.read_text()) == description:
-        return
-    for name in (GRAY, COLOR, "images.parquet", "problems.csv"):
+def _description(size: int) -> dict[str, int]:
+    return {"format": _FORMAT, "size": size}
+
+
+def _clear(folder: Path, size: int) -> None:
+    """Remove a store of another working size or version, or a damaged one, and begin anew."""
+    for name in (STORE, GRAY, COLOR, "images.parquet", "problems.csv"):
         (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / JOURNAL, ignore_errors=True)
-    with written_atomically(path) as temporary:
-        temporary.write_text(json.dumps(description))
+    with written_atomically(folder / STORE) as temporary:
+        temporary.write_text(json.dumps(_description(size)))

@@ -70,12 +70,11 @@ class Journal:
 
     def append(self, outcomes: Sequence[Outcome]) -> None:
         """Add outcomes; once this returns they survive a kill."""
-        columns = [
-            [_key(outcome.entry) for outcome in outcomes],
-            *(list(c) for c in list(zip(*outcomes, strict=True))[1:]),
-        ]
-        columns[-1] = [printable(detail) for detail in columns[-1]]
-        table = pa.table(columns, schema=_SCHEMA)
+        if not outcomes:
+            return
+        entries, *columns = (list(column) for column in zip(*outcomes, strict=True))
+        keys = [_key(entry) for entry in entries]
+        table = pa.table([keys, *columns], schema=_SCHEMA)
         self._tables.append(table)
         if self._folder is not None:
             with written_atomically(self._folder / f"{self._parts:08d}.parquet") as temporary:

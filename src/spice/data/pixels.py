@@ -1,6 +1,7 @@
 """One growing file of equally large uint8 images, and its memory map."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,8 @@ class PixelFile:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # all that counts was synced before; on a full disk the rest has nowhere to go
+            self._file.close()
 
 
 def mapped(path: Path, channels: int, size: int) -> NDArray[np.uint8]:

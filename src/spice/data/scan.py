@@ -1,26 +1,27 @@
 """Looking at every entry of a source once: read, hashed and fully decoded, with one outcome each."""
 
 import os
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from spice.data.arrays import digest
 from spice.data.collection import Collection
 from spice.data.decode import MAX_PIXELS, Content, Decoded, decode
 from spice.data.journal import Journal, Outcome
-from spice.data.problems import BadImageError, Problem, bad_file
+from spice.data.problems import BadImageError, Problem, bad_file, printable
 from spice.data.recognize import open_source
-from spice.data.sources import Entry, Source, SourceLike
+from spice.data.sources import Entry, Piece, Source, SourceLike
 from spice.errors import NothingReadableError
 from spice.progress import Progress, silent
 
 TASK = "reading images"
 
-_GROUP = 16  # entries a worker takes at once: small images cost less than handing them over
-_T = TypeVar("_T")
+# What a worker takes at once: small images cost less than handing them over one by one, and of large ones few may wait
+# in memory (a compressed tar is read before it is handed over).
+_GROUP_ENTRIES, _GROUP_BYTES = 16, 1 << 20
 
 
 class Examined(NamedTuple):
@@ -67,19 +68,19 @@ def examine(
 ) -> Iterator[list[Examined]]:
     """Read and decode all entries in threads (Pillow decodes outside Python's lock), a few groups ahead, in order."""
     workers = workers or available_cores()
-    # A compressed tar is read here, not in the workers: small groups keep few files in memory.
-    group = _GROUP if source.any_order else 1
     waiting: deque[Future[list[Examined]]] = deque()
     pool = ThreadPoolExecutor(workers)
-    try:
-        for pieces in _groups(source.contents(entries), group):
-            waiting.append(pool.submit(_examine_group, pieces, size, max_pixels))
-            if len(waiting) > 2 * workers:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="PIL")  # it warns of flaws that do not cost a pixel
+        try:
+            for group in _groups(source.contents(entries)):
+                waiting.append(pool.submit(_examine_group, group, size, max_pixels))
+                if len(waiting) > 2 * workers:
+                    yield waiting.popleft().result()
+            while waiting:
                 yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def not_empty(collection: Collection, label: str) -> Collection:
@@ -102,8 +103,20 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _examine_group(pieces: list[tuple[Entry, Callable[[], Content]]], size: int, max_pixels: int) -> list[Examined]:
-    return [_examine_one(entry, load, size, max_pixels) for entry, load in pieces]
+def _groups(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    group, length = list[Piece](), 0
+    for piece in pieces:
+        group.append(piece)
+        length += piece[0].length
+        if len(group) == _GROUP_ENTRIES or length >= _GROUP_BYTES:
+            yield group
+            group, length = [], 0
+    if group:
+        yield group
+
+
+def _examine_group(group: list[Piece], size: int, max_pixels: int) -> list[Examined]:
+    return [_examine_one(entry, load, size, max_pixels) for entry, load in group]
 
 
 def _examine_one(entry: Entry, load: Callable[[], Content], size: int, max_pixels: int) -> Examined:
@@ -116,10 +129,4 @@ def _examine_one(entry: Entry, load: Callable[[], Content], size: int, max_pixel
         bad = error
     except OSError as error:
         bad = bad_file(error)
-    return Examined(Outcome(entry, reason=bad.reason, detail=bad.detail), None)
-
-
-def _groups(items: Iterable[_T], count: int) -> Iterator[list[_T]]:
-    iterator = iter(items)
-    while group := list(islice(iterator, count)):
-        yield group
+    return Examined(Outcome(entry, reason=bad.reason, detail=printable(bad.detail)), None)

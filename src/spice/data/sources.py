@@ -29,6 +29,10 @@ class Entry(NamedTuple):
     name: str  # as the user will see it
     stamp: str  # changes when the content does
     number: int  # place in the listing
+    length: int  # bytes, as far as the listing tells
+
+
+Piece = tuple[Entry, Callable[[], Content]]  # an entry, and the function that reads it
 
 
 class Source(Protocol):
@@ -43,8 +47,8 @@ class Source(Protocol):
     def read(self, entry: Entry) -> Content:
         """The content of one entry; raises BadImageError or OSError. Safe to call from several threads."""
 
-    def contents(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, Callable[[], Content]]]:
-        """The entries, each with a function that reads it, in the order that suits the source."""
+    def contents(self, entries: Iterable[Entry]) -> Iterator[Piece]:
+        """The entries, each with the function that reads it, in their order."""
 
 
 class AnyOrder:
@@ -55,7 +59,7 @@ class AnyOrder:
     def read(self, entry: Entry) -> Content:
         raise NotImplementedError
 
-    def contents(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, Callable[[], Content]]]:
+    def contents(self, entries: Iterable[Entry]) -> Iterator[Piece]:
         for entry in entries:
             yield entry, partial(self.read, entry)
 
@@ -123,7 +127,7 @@ def entry_of_file(path: str, name: str, number: int) -> Entry | Problem:
     if not stat.S_ISREG(found.st_mode):
         kind = "a folder" if stat.S_ISDIR(found.st_mode) else "not a regular file"
         return Problem(name, Reason.UNREADABLE, kind)
-    return Entry(name, f"{found.st_size}-{found.st_mtime_ns}", number)
+    return Entry(name, f"{found.st_size}-{found.st_mtime_ns}", number, found.st_size)
 
 
 def read_file(path: str) -> bytes:
