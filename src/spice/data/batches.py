@@ -29,9 +29,15 @@ def batches(
 ) -> Iterator[Batch]:
     """One pass over `count` images in random order, `size` images a batch over all processes together.
 
-    Process `rank` gets every `processes`-th image of each batch. With `whole`, a last batch that is not full is left
-    out, as in Algorithm 1 (floor(N / M) batches); without it, every image comes exactly once.
+    Process `rank` gets every `processes`-th image of each batch, so all processes see the same number of batches, and
+    their shares of one differ by at most one image (by none if `processes` divides the batch). With `whole`, a last
+    batch that is not full is left out, as in Algorithm 1 (floor(N / M) batches); without it, every image comes
+    exactly once, and of a very short last batch a process may get no image.
     """
+    if size < 1 or not 0 <= rank < processes:
+        raise ValueError(f"process {rank} of {processes} cannot have a share of batches of {size}")
+    if whole and count < size:
+        raise ValueError(f"{count} images do not fill one batch of {size}: choose a smaller batch")
     order = torch.randperm(count, generator=generator(seed, stage, "order", epoch))
     for number, start in enumerate(range(0, count, size)):
         batch = order[start : start + size]

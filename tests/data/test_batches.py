@@ -1,0 +1,66 @@
+"""Every image once an epoch, in an order that only seed, stage and epoch decide, whoever asks and whenever."""
+
+from itertools import chain
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spice.data import batches, generator
+
+
+def drawn(count: int, size: int, **options: int | bool) -> list[list[int]]:
+    arguments = {"seed": 0, "epoch": 0, **options}
+    return [batch.images.tolist() for batch in batches(count, size, stage="heads", **arguments)]  # type: ignore[arg-type]
+
+
+@settings(deadline=None)
+@given(count=st.integers(1, 200), size=st.integers(1, 64), processes=st.integers(1, 5), epoch=st.integers(0, 3))
+def test_no_image_is_lost_or_doubled_over_any_number_of_processes(
+    count: int, size: int, processes: int, epoch: int
+) -> None:
+    alone = drawn(count, size, epoch=epoch, whole=False)
+    assert sorted(chain(*alone)) == list(range(count))
+    shares = [drawn(count, size, epoch=epoch, whole=False, rank=rank, processes=processes) for rank in range(processes)]
+    for number, batch in enumerate(alone):
+        parts = [share[number] for share in shares]  # all processes have as many batches
+        assert sorted(chain(*parts)) == sorted(batch)
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_whole_batches_are_as_many_as_algorithm_1_says() -> None:
+    assert [len(batch) for batch in drawn(1050, 100)] == [100] * 10
+    with pytest.raises(ValueError, match="50 images do not fill one batch of 100"):
+        drawn(50, 100)
+
+
+def test_the_order_depends_on_seed_stage_and_epoch_and_nothing_else() -> None:
+    first = drawn(100, 10)
+    torch.manual_seed(123)
+    torch.rand(7)
+    assert drawn(100, 10) == first
+    others = [drawn(100, 10, seed=1), drawn(100, 10, epoch=1)]
+    others.append([batch.images.tolist() for batch in batches(100, 10, seed=0, stage="joint", epoch=0)])
+    assert all(other != first for other in others)
+
+
+def test_numbers_go_on_after_a_stop() -> None:
+    whole = list(batches(100, 10, seed=3, stage="heads", epoch=2))
+    resumed = [batch for batch in batches(100, 10, seed=3, stage="heads", epoch=2) if batch.number >= 6]
+    assert [batch.number for batch in whole] == list(range(10))
+    assert all(torch.equal(a.images, b.images) for a, b in zip(whole[6:], resumed, strict=True))
+
+
+def test_a_share_that_cannot_be_is_refused() -> None:
+    for options in ({"rank": 2, "processes": 2}, {"rank": -1}, {"processes": 0}):
+        with pytest.raises(ValueError, match="cannot have a share"):
+            drawn(10, 5, **options)
+
+
+def test_generators_of_different_purposes_are_unrelated() -> None:
+    purposes = [("views", 1, 2), ("views", 12), ("views", 1, 2, 0), ("order", 1, 2)]
+    draws = [torch.rand(8, generator=generator(0, *purpose)) for purpose in purposes]
+    again = torch.rand(8, generator=generator(0, "views", 1, 2))
+    assert torch.equal(draws[0], again)
+    assert not any(torch.equal(a, b) for i, a in enumerate(draws) for b in draws[i + 1 :])
