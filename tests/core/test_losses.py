@@ -238,8 +238,9 @@ def test_a_ratio_without_its_label_is_refused_in_words() -> None:
     for label in (-1, 3):
         with pytest.raises(ValueError, match=rf"label in 0..K-1, got \(3,\) and {label}"):
             double_softmax_ratio(torch.zeros(3), label)
-    with pytest.raises(ValueError, match=r"logits must be \(K,\) .* got \(2, 3\) and 0"):
-        double_softmax_ratio(torch.zeros(2, 3), 0)
+    for shape, words in (((2, 3), r"\(2, 3\)"), ((1,), r"\(1,\)")):
+        with pytest.raises(ValueError, match=rf"logits must be \(K,\), K > 1, .* got {words} and 0"):
+            double_softmax_ratio(torch.zeros(shape), 0)
 
 
 # --- entropy ---

@@ -203,6 +203,13 @@ def test_permuting_the_batch_permutes_and_scaling_features_changes_nothing(seed:
     assert torch.equal(prototype_labels(features * scale, probs).image, labels.image)
 
 
+def test_each_head_owns_its_labels() -> None:
+    features, probs = random_batch(0, images=3, clusters=3, heads=2)
+    labels = prototype_labels(features, probs)
+    labels.cluster[0] = IGNORE
+    assert labels.cluster[1].tolist() == [0, 1, 2]
+
+
 def test_of_equally_confident_images_the_first_make_the_prototype() -> None:
     features = torch.arange(8.0).unsqueeze(dim=1)
     sure = torch.tensor(

@@ -96,8 +96,8 @@ def double_softmax_ratio(logits: Tensor, label: int) -> Tensor:
     r_k = p'_k - sum_j p_j p'_j + p_c for k != c, which can be negative. The paper's closed forms (Appendix A) drop the
     one-hot term; its derivative, the sum over j, is right and is what this is.
     """
-    if logits.ndim != 1 or not 0 <= label < len(logits):
-        raise ValueError(f"logits must be (K,) and the label in 0..K-1, got {shape(logits)} and {label}")
+    if logits.ndim != 1 or len(logits) < 2 or not 0 <= label < len(logits):
+        raise ValueError(f"logits must be (K,), K > 1, and the label in 0..K-1, got {shape(logits)} and {label}")
     first = logits.softmax(dim=0)
     second = first.softmax(dim=0)
     ratio = second - (first * second).sum() + first[label]

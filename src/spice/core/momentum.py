@@ -23,7 +23,7 @@ def ema_update_(average: nn.Module, current: nn.Module, *, momentum: float) -> N
     }:
         raise ValueError("the average and the current model must have the same parameters, of the same shapes")
     for name, value in averages.items():
-        value.lerp_(currents[name].to(value.dtype), 1 - momentum)
+        value.lerp_(currents[name].to(value), 1 - momentum)
 
 
 @torch.no_grad()
@@ -41,5 +41,5 @@ def enqueue_(queue: Tensor, keys: Tensor, position: int) -> int:
     if not 0 <= position < size:
         raise ValueError(f"the position must lie in 0..{size - 1}, got {position}")
     places = (position + torch.arange(len(keys), device=queue.device)) % size
-    queue[places[-size:]] = keys[-size:].to(queue.dtype)
+    queue[places[-size:]] = keys[-size:].to(queue)
     return (position + len(keys)) % size

@@ -42,6 +42,8 @@ def prototype_labels(
 ) -> PseudoLabels:
     """Label the M // K images nearest, by cosine, to each cluster's prototype with that cluster.
 
+    Takes some 20 bytes of memory for each of the H * K * M similarities: go head by head where that is too much.
+
     Args:
         features: (M, D) of the plain images. The authors' code normalizes them to unit length before they are averaged,
             the paper does not say so: normalize them first if that is wanted.
@@ -62,7 +64,7 @@ def prototype_labels(
     similarity = F.normalize(centers, dim=-1) @ F.normalize(features, dim=1).T  # (..., K, M)
     claimed = _top(similarity, images // clusters)  # (..., K, M)
     image = _nearest_first(similarity, claimed)  # (..., K, T)
-    cluster = torch.arange(clusters, device=probs.device).unsqueeze(dim=1).expand_as(image)
+    cluster = torch.arange(clusters, device=probs.device).unsqueeze(dim=1).expand_as(image).contiguous()
     if not overlap:
         keeper = similarity.masked_fill(~claimed, -torch.inf).argmax(dim=-2, keepdim=True)  # (..., 1, M)
         cluster = cluster.where(keeper.expand_as(claimed).gather(-1, image) == cluster, IGNORE)
@@ -71,7 +73,7 @@ def prototype_labels(
 
 def _prototypes(features: Tensor, probs: Tensor, per_cluster: int) -> Tensor:
     confident = _top(probs.transpose(-2, -1).contiguous(), per_cluster)  # (..., K, M)
-    # A product with zeros and 1/T beats gathering (H, K, T, D) rows four to nine times, and needs no such memory.
+    # A product with zeros and 1/T beats gathering (H, K, T, D) rows five to nine times, and needs no such memory.
     return (confident * features.new_tensor(1 / per_cluster)) @ features  # (..., K, D)
 
 
@@ -83,7 +85,7 @@ def _top(values: Tensor, count: int) -> Tensor:
     surplus = taken.sum(dim=-1, keepdim=True) - count
     if surplus.any():  # several values equal the smallest: the last of them are too many
         level = values == smallest
-        taken &= ~level | (level.cumsum(dim=-1) <= level.sum(dim=-1, keepdim=True) - surplus)
+        taken &= ~level | (level.cumsum(dim=-1, dtype=torch.int32) <= level.sum(dim=-1, keepdim=True) - surplus)
     return taken
 
 
