@@ -68,7 +68,8 @@ def test_two_images_of_one_name_in_one_cluster_are_both_there(
 
 def test_tables_hold_every_row(labels: Labels, photos: list[Path], tmp_path: Path) -> None:
     export(labels, photos, tmp_path / "new" / "out.csv", shape="csv")
-    export(labels, photos, tmp_path / "out.parquet", shape="parquet")
+    written = export(labels, photos, tmp_path / "out", shape="parquet")
+    assert written.destination == tmp_path / "out.parquet"
     with (tmp_path / "new" / "out.csv").open(newline="", encoding="utf-8") as file:
         assert [row["path"] for row in csv.DictReader(file)] == labels.path
     assert pq.read_table(tmp_path / "out.parquet")["cluster"].to_pylist() == labels.cluster.tolist()

@@ -12,7 +12,8 @@ from pydantic import JsonValue
 
 from spice.errors import UserError
 from spice.files import written_atomically
-from spice.runs.labels import Labels, write_csv, write_parquet
+from spice.runs.labels import Labels
+from spice.runs.table import write_table
 
 Shape = Literal["folders", "imagefolder", "csv", "parquet", "labelstudio", "fiftyone"]
 Place = Literal["link", "copy"]
@@ -27,13 +28,13 @@ class Export(NamedTuple):
 
 def export(labels: Labels, originals: list[Path], destination: Path, *, shape: Shape, place: Place = "link") -> Export:
     """Write `labels` to `destination`; `originals` are the image files, one per row."""
+    if shape in ("csv", "parquet") and destination.suffix != f".{shape}":
+        destination = destination.with_name(f"{destination.name}.{shape}")
     if destination.exists() and (destination.is_file() or any(destination.iterdir())):
         raise UserError(f"{destination} exists already; nothing is overwritten: give a new name")
     destination.parent.mkdir(parents=True, exist_ok=True)
     if shape in ("csv", "parquet"):
-        write = write_csv if shape == "csv" else write_parquet
-        with written_atomically(destination) as temporary:
-            write(temporary, labels)
+        write_table(destination, labels._asdict())
         return Export(destination, len(labels.path))
     _refuse_missing(originals)
     _WRITERS[shape](labels, originals, destination, _link if place == "link" else _copy)

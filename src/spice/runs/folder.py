@@ -126,7 +126,10 @@ def refuse_foreign(path: Path) -> None:
 def sweep(path: Path) -> None:
     """Remove what a kill left half-written. Only for the process that holds the lock."""
     for partial in path.glob(".*.partial"):
-        partial.unlink(missing_ok=True)
+        if partial.is_dir():
+            shutil.rmtree(partial)
+        else:
+            partial.unlink(missing_ok=True)
 
 
 def _ours(entry: Path) -> bool:

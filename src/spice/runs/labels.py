@@ -1,17 +1,15 @@
 """The answer of a run: one row per image, as parquet and as csv."""
 
-import csv
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from spice.errors import UserError
-from spice.files import written_atomically
 from spice.runs.artifacts import LABELS, LABELS_CSV
+from spice.runs.table import write_table
 
 
 class Labels(NamedTuple):
@@ -40,26 +38,10 @@ class Labels(NamedTuple):
         )
 
 
-SCHEMA = pa.schema(
-    [
-        pa.field("path", pa.string(), nullable=False),
-        pa.field("cluster", pa.int32(), nullable=False),
-        pa.field("probability", pa.float32(), nullable=False),
-        pa.field("margin", pa.float32(), nullable=False),
-        pa.field("reliability", pa.float32(), nullable=False),
-        pa.field("reliable", pa.bool_(), nullable=False),
-        pa.field("nearest_other_cluster", pa.int32(), nullable=False),
-        pa.field("prototype_rank", pa.int32(), nullable=False),
-    ]
-)
-
-
 def write_labels(folder: Path, labels: Labels) -> None:
     """Write both files; the parquet file last, since its presence says that both are there."""
-    with written_atomically(folder / LABELS_CSV.name) as temporary:
-        write_csv(temporary, labels)
-    with written_atomically(folder / LABELS.name) as temporary:
-        write_parquet(temporary, labels)
+    write_table(folder / LABELS_CSV.name, labels._asdict())
+    write_table(folder / LABELS.name, labels._asdict())
 
 
 def read_labels(folder: Path) -> Labels:
@@ -67,27 +49,6 @@ def read_labels(folder: Path) -> Labels:
     path = folder / LABELS.name
     if not path.exists():
         raise UserError(f"{folder} has no labels yet; finish it with: spice resume {folder}")
-    table = pq.read_table(path, schema=SCHEMA)
-    columns = [table.column(field.name).to_numpy() for field in SCHEMA if field.name != "path"]
+    table = pq.read_table(path, columns=list(Labels._fields))
+    columns = [table.column(name).to_numpy() for name in Labels._fields[1:]]
     return Labels(table.column("path").to_pylist(), *columns)
-
-
-def write_parquet(path: Path, labels: Labels) -> None:
-    """The table in its own types."""
-    pq.write_table(pa.table([pa.array(column) for column in labels], schema=SCHEMA), path)
-
-
-def write_csv(path: Path, labels: Labels) -> None:
-    """The table as text: numbers to six places, true and false as 1 and 0, names quoted where they need it."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(Labels._fields)
-        rows.writerows(zip(*(_texts(column) for column in labels), strict=True))
-
-
-def _texts(column: list[str] | NDArray[np.generic]) -> list[str]:
-    if isinstance(column, list):
-        return column
-    if column.dtype.kind == "f":
-        return [f"{value:.6f}" for value in column.tolist()]
-    return [str(int(value)) for value in column.tolist()]

@@ -1,0 +1,43 @@
+"""One table, as csv or parquet by the ending of its name."""
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from spice.errors import UserError
+from spice.files import written_atomically
+
+Column = list[str] | NDArray[Any]
+ENDINGS = (".csv", ".parquet")
+
+
+def write_table(path: Path, columns: Mapping[str, Column]) -> None:
+    """Write the columns, whole or not at all."""
+    if path.suffix not in ENDINGS:
+        raise UserError(f"{path} must end in {' or '.join(ENDINGS)}")
+    with written_atomically(path) as temporary:
+        if path.suffix == ".csv":
+            with temporary.open("w", newline="", encoding="utf-8") as file:
+                write_csv(file, columns)
+        else:
+            pq.write_table(pa.table({name: pa.array(column) for name, column in columns.items()}), temporary)
+
+
+def write_csv(file: TextIO, columns: Mapping[str, Column]) -> None:
+    """As text: numbers to six places, true and false as 1 and 0, names quoted where they need it."""
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(columns)
+    rows.writerows(zip(*(_texts(column) for column in columns.values()), strict=True))
+
+
+def _texts(column: Column) -> list[str]:
+    if isinstance(column, list):
+        return column
+    if column.dtype.kind == "f":
+        return [f"{value:.6f}" for value in column.tolist()]
+    return [str(int(value)) for value in column.tolist()]
