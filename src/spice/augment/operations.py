@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from spice.augment import tone
-from spice.augment.geometry import affine
+from spice.augment.geometry import affine, shifted
 
 
 class Operation(NamedTuple):
@@ -30,31 +30,33 @@ def rotate(images: Tensor, degrees: Tensor) -> Tensor:
 
 
 def shear_x(images: Tensor, amount: Tensor) -> Tensor:
-    """Each row moved left by `amount` times its height below the top."""
-    return affine(images, _maps(amount, b=amount))
+    """Each row moved left by `amount` times its distance from the top."""
+    y = torch.arange(images.shape[2], device=images.device) + 0.5
+    moves = _whole(amount.view(-1, 1) * y)  # (B, H)
+    return shifted(images, torch.zeros_like(moves), -moves)
 
 
 def shear_y(images: Tensor, amount: Tensor) -> Tensor:
     """Each column moved up by `amount` times its distance from the left."""
-    return affine(images, _maps(amount, d=amount))
+    one, zero = torch.ones_like(amount), torch.zeros_like(amount)
+    return affine(images, torch.stack([one, zero, zero, amount, one, zero], dim=1))
 
 
 def translate_x(images: Tensor, share: Tensor) -> Tensor:
     """Moved left by a share of the width."""
-    return affine(images, _maps(share, c=share * images.shape[3]))
+    moves = _whole(share.view(-1, 1) * images.shape[3])
+    return shifted(images, torch.zeros_like(moves), -moves)
 
 
 def translate_y(images: Tensor, share: Tensor) -> Tensor:
     """Moved up by a share of the height."""
-    return affine(images, _maps(share, f=share * images.shape[2]))
+    moves = _whole(share.view(-1, 1) * images.shape[2])
+    return shifted(images, -moves, torch.zeros_like(moves))
 
 
-def _maps(
-    like: Tensor, *, b: Tensor | None = None, c: Tensor | None = None, d: Tensor | None = None, f: Tensor | None = None
-) -> Tensor:
-    one, zero = torch.ones_like(like), torch.zeros_like(like)
-    entries = [one, b, c, d, one, f]
-    return torch.stack([zero if entry is None else entry for entry in entries], dim=1)  # (B, 6)
+def _whole(moves: Tensor) -> Tensor:
+    """The nearest whole number of pixels."""
+    return (moves + 0.5).floor().long()
 
 
 OPERATIONS = (

@@ -1,0 +1,82 @@
+"""What the recipes share: their settings, normalization, and the portions in which a CPU takes a batch.
+
+A recipe takes uint8 images (B, C, H, W) and returns normalized float views (B, C, size, size) on the same device.
+Its random parameters come from the generator alone (see `draws`). A process that holds only some images of a batch
+says which, as in `recipe(images, generator, rows=rows, of=batch_size)`, and gets the views one process would get.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from spice.augment import draws
+from spice.settings import AugmentSettings, Normalization
+
+# On a CPU, images go through in portions whose floats stay in a core's own cache.
+CACHED_FLOATS = 200_000
+
+
+@dataclass(frozen=True)
+class Recipe(ABC):
+    """Makes views of a batch."""
+
+    settings: AugmentSettings
+    size: int
+    normalization: Normalization
+
+    def __call__(
+        self, images: Tensor, generator: torch.Generator, *, rows: Tensor | None = None, of: int | None = None
+    ) -> Tensor:
+        """Views of `images`, which are `rows` of a batch of `of` images (by default, the batch itself)."""
+        views = self._room(images)
+        # Made outside, so that networks can train on it; filled inside, because small steps are faster there.
+        with torch.inference_mode():
+            uniforms = draws.uniform(len(images), self._columns, generator, rows=rows, of=of)
+            if len(images):
+                self._fill(views, images, uniforms)
+        return views
+
+    @property
+    @abstractmethod
+    def _columns(self) -> int:
+        """How many uniform numbers an image takes."""
+
+    @abstractmethod
+    def _fill(self, views: Tensor, images: Tensor, uniforms: draws.Uniform) -> None:
+        """Write the views of `images` to `views`."""
+
+    def _mirror(self, uniforms: draws.Uniform) -> Tensor:
+        return uniforms.column() < (0.5 if self.settings.flip else 0.0)
+
+    def _scale_and_offset(self, device: torch.device, *, full: float) -> tuple[Tensor, Tensor]:
+        """What to multiply by, then subtract, so that values up to `full` come out normalized; each (C, 1, 1)."""
+        mean = torch.tensor(self.normalization.mean, device=device).view(-1, 1, 1)
+        std = torch.tensor(self.normalization.std, device=device).view(-1, 1, 1)
+        return 1.0 / (full * std), mean / std
+
+    def _fill_normalized(self, views: Tensor, images: Tensor) -> None:
+        scale, offset = self._scale_and_offset(views.device, full=255.0)
+        for part in portions(views):
+            views[part].copy_(images[part]).mul_(scale).sub_(offset)
+
+    def _room(self, images: Tensor) -> Tensor:
+        if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] not in (1, 3):
+            found = f"{images.dtype} {tuple(images.shape)}"
+            raise ValueError(f"images must be uint8 (B, C, H, W) with 1 or 3 channels, got {found}")
+        if not len(self.normalization.mean) == len(self.normalization.std) == images.shape[1]:
+            channels = len(self.normalization.mean)
+            raise ValueError(f"the normalization is for {channels} channels, the images have {images.shape[1]}")
+        return torch.empty(len(images), images.shape[1], self.size, self.size, device=images.device)
+
+
+def portions(images: Tensor, start: int = 0, end: int | None = None) -> Iterator[slice]:
+    """Slices of `images` from `start` to `end`: on a CPU small enough for its cache, elsewhere one."""
+    end = len(images) if end is None else end
+    count = max(1, end - start)
+    if images.device.type == "cpu":
+        count = max(1, CACHED_FLOATS // max(1, images[0].numel()))
+    for first in range(start, end, count):
+        yield slice(first, min(first + count, end))
