@@ -1,1 +1,19 @@
-"""THE ONLY PLACE THAT READS TRUE LABELS."""
+"""THE ONLY PLACE THAT READS TRUE LABELS: how good clusters and features are, asked after everything is done."""
+
+from spice.evaluate.matching import UNMATCHED, match
+from spice.evaluate.scores import Confusion, Scores, accuracy, confusion, matched_labels, score
+from spice.evaluate.truth import Truth, from_csv, from_folders
+
+__all__ = [
+    "UNMATCHED",
+    "Confusion",
+    "Scores",
+    "Truth",
+    "accuracy",
+    "confusion",
+    "from_csv",
+    "from_folders",
+    "match",
+    "matched_labels",
+    "score",
+]

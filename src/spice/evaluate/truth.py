@@ -1,0 +1,86 @@
+"""True labels, read after everything is done: from the folders that images lie in, or from a table of them."""
+
+import csv
+import os.path
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spice.errors import UserError
+
+
+class Truth(NamedTuple):
+    """The true class of some or all images of a collection."""
+
+    positions: NDArray[np.int64]  # (n,) which of the images have a true label, ascending
+    labels: NDArray[np.int64]  # (n,) its number in `classes`
+    classes: tuple[str, ...]  # in alphabetical order
+
+
+def from_folders(paths: Sequence[str]) -> Truth:
+    """The class of an image is the name of the folder that it lies in: `train/dog/7.jpg` is a dog."""
+    folders = [PurePosixPath(_plain(path)).parent.name for path in paths]
+    loose = [path for path, folder in zip(paths, folders, strict=True) if not folder]
+    if loose:
+        raise UserError(
+            f"{_count(len(loose))} in no class folder, the first is {loose[0]}: give the labels as a csv file"
+        )
+    if len(set(folders)) < 2:
+        inside = f"all images lie in one folder, {folders[0]}" if folders else "there are no images"
+        raise UserError(f"{inside}: two or more class folders are needed, or a csv file with columns path,label")
+    return _truth(list(range(len(paths))), folders)
+
+
+def from_csv(file: Path, paths: Sequence[str]) -> Truth:
+    """The class of an image stands in a csv file with columns `path` and `label`; images it does not name have none."""
+    labels = _read(file)
+    positions = [position for position, path in enumerate(paths) if _plain(path) in labels]
+    if not positions:
+        listed, asked = next(iter(labels), "nothing"), paths[0] if paths else "nothing"
+        raise UserError(f"{file} has a label for none of the images: it lists {listed}, the images are {asked}, ...")
+    return _truth(positions, [labels[_plain(paths[position])] for position in positions])
+
+
+def _read(file: Path) -> dict[str, str]:
+    """Label by path."""
+    labels: dict[str, str] = {}
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as opened:
+            rows = csv.DictReader(opened)
+            missing = {"path", "label"} - set(rows.fieldnames or ())
+            if missing:
+                found = ", ".join(rows.fieldnames or ()) or "an empty file"
+                raise UserError(f"{file} has no column {' and no column '.join(sorted(missing))}: found {found}")
+            for row in rows:
+                _add_(labels, row, f"{file}, line {rows.line_num}")
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"true labels cannot be read from {file}: {error}") from error
+    return labels
+
+
+def _add_(labels: dict[str, str], row: dict[str, str | None], place: str) -> None:
+    path, label = _plain(row["path"] or ""), row["label"]
+    if not label or path == ".":
+        raise UserError(f"{place}: path {row['path']!r} and label {label!r}, but both are needed")
+    if labels.setdefault(path, label) != label:
+        raise UserError(f"{place}: {path} is labeled {label} here and {labels[path]} above: keep one of the two")
+
+
+def _truth(positions: list[int], names: list[str]) -> Truth:
+    classes = tuple(sorted(set(names)))
+    number = {name: place for place, name in enumerate(classes)}
+    return Truth(
+        np.array(positions, dtype=np.int64), np.array([number[name] for name in names], dtype=np.int64), classes
+    )
+
+
+def _plain(path: str) -> str:
+    """One spelling for `./a//b.jpg`, `a\\b.jpg` and `a/b.jpg`."""
+    return os.path.normpath(path.replace("\\", "/")).replace("\\", "/")
+
+
+def _count(images: int) -> str:
+    return "1 image lies" if images == 1 else f"{images:,} images lie"

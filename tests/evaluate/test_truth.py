@@ -1,0 +1,76 @@
+"""True labels from folders and from tables, and what is said where there are none."""
+
+from pathlib import Path
+
+import pytest
+
+from spice.errors import UserError
+from spice.evaluate import from_csv, from_folders
+
+PATHS = ["train/dog/1.jpg", "train/cat/2.jpg", "test/dog/1.jpg"]
+
+
+def table(folder: Path, text: str) -> Path:
+    file = folder / "truth.csv"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_the_folder_an_image_lies_in_is_its_class() -> None:
+    positions, labels, classes = from_folders(PATHS)
+    assert (positions.tolist(), labels.tolist(), classes) == ([0, 1, 2], [1, 0, 1], ("cat", "dog"))
+
+
+@pytest.mark.parametrize(
+    ("paths", "words"),
+    [
+        (["dog/1.jpg", "2.jpg"], r"1 image lies in no class folder, the first is 2\.jpg: give the labels as a csv"),
+        (["dog/1.jpg", "./2.jpg", "3.jpg"], "2 images lie in no class folder"),
+        (["dog/1.jpg", "dog/2.jpg"], "all images lie in one folder, dog: two or more class folders are needed"),
+        ([], "there are no images"),
+    ],
+)
+def test_folders_that_are_no_classes_are_refused_in_words(paths: list[str], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        from_folders(paths)
+
+
+def test_a_table_names_the_class_of_some_images(tmp_path: Path) -> None:
+    file = table(
+        tmp_path, '\ufefflabel,path,note\nZebra,./test//dog/1.jpg,\n"a, b",train\\dog\\1.jpg,x\nZebra,elsewhere.jpg,\n'
+    )
+    positions, labels, classes = from_csv(file, PATHS)
+    assert (positions.tolist(), labels.tolist(), classes) == ([0, 2], [1, 0], ("Zebra", "a, b"))
+
+
+def test_the_same_row_twice_is_no_contradiction(tmp_path: Path) -> None:
+    file = table(tmp_path, "path,label\ntrain/dog/1.jpg,dog\ntrain/dog/1.jpg,dog\n")
+    assert from_csv(file, PATHS).classes == ("dog",)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "has no column label and no column path: found an empty file"),
+        ("path,class\na,b\n", "has no column label: found path, class"),
+        (
+            "path,label\nx.jpg,dog\n",
+            "has a label for none of the images: it lists x.jpg, the images are train/dog/1.jpg",
+        ),
+        ("path,label\n", "has a label for none of the images: it lists nothing"),
+        ("path,label\na,b\nc\n", "line 3: path 'c' and label None, but both are needed"),
+        ("path,label\n,b\n", "line 2: path '' and label 'b', but both are needed"),
+        ("path,label\na,b\n./a,c\n", "line 3: a is labeled c here and b above: keep one of the two"),
+    ],
+)
+def test_a_table_that_does_not_serve_is_refused_in_words(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        from_csv(table(tmp_path, text), PATHS)
+
+
+def test_a_file_that_cannot_be_read_is_refused_in_words(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"true labels cannot be read from .*none\.csv"):
+        from_csv(tmp_path / "none.csv", PATHS)
+    (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00path,label\n")
+    with pytest.raises(UserError, match="true labels cannot be read from"):
+        from_csv(tmp_path / "binary.csv", PATHS)

@@ -1,0 +1,252 @@
+"""Nearest neighbors against all pairs written out, and every way to ask for what cannot be had."""
+
+import logging
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from spice.neighbors import Neighbors, approximate, exact, measured_recall, nearest, recall, search
+from spice.neighbors.unit import unit_rows
+
+
+def all_pairs(features: Tensor, count: int) -> Neighbors:
+    """The definition: every cosine in double precision, itself left out, sorted by similarity, then by index."""
+    unit = torch.nn.functional.normalize(features.double(), dim=1)
+    similarity = (unit @ unit.T).fill_diagonal_(-torch.inf)
+    values, index = similarity.sort(dim=1, descending=True, stable=True)
+    return Neighbors(index[:, :count], values[:, :count])
+
+
+def random_features(images: int, width: int, *, seed: int = 0) -> Tensor:
+    return torch.randn(images, width, generator=torch.Generator().manual_seed(seed))
+
+
+def grid_features(images: int, *, seed: int = 0) -> Tensor:
+    """Unit vectors along the axes of 4-d space, or against them: full of exact ties, and of exact arithmetic."""
+    generator = torch.Generator().manual_seed(seed)
+    signs = torch.randint(0, 2, (images, 1), generator=generator) * 2.0 - 1.0
+    return torch.eye(4)[torch.randint(0, 4, (images,), generator=generator)] * signs
+
+
+@pytest.mark.parametrize(("images", "width", "count"), [(2, 3, 1), (50, 8, 49), (333, 16, 10), (3500, 24, 100)])
+def test_neighbors_are_those_of_all_pairs(images: int, width: int, count: int) -> None:
+    features = random_features(images, width)
+    found, expected = nearest(features, count), all_pairs(features, count)
+    torch.testing.assert_close(found.similarity, expected.similarity.float(), atol=1e-6, rtol=0)
+    assert (found.index == expected.index).float().mean() > 0.999  # float32 may swap two that are equal to 1e-7
+    assert found.index.dtype == torch.int64
+    assert found.similarity.dtype == torch.float32
+
+
+@pytest.mark.parametrize("count", [1, 7, 90])
+@pytest.mark.parametrize("images", [1000, 1024, 3000])
+def test_equal_similarities_are_ordered_by_index(images: int, count: int) -> None:
+    features = grid_features(images)
+    found, expected = nearest(features, count), all_pairs(features, count)
+    assert torch.equal(found.index, expected.index)
+    assert torch.equal(found.similarity, expected.similarity.float())
+
+
+@settings(max_examples=40, deadline=None)
+@given(images=st.integers(2, 300), share=st.floats(0, 1), seed=st.integers(0, 1000))
+def test_any_size_and_count_agree_with_all_pairs_even_in_ties(images: int, share: float, seed: int) -> None:
+    features, count = grid_features(images, seed=seed), 1 + int(share * (images - 2))
+    assert torch.equal(nearest(features, count).index, all_pairs(features, count).index)
+
+
+def test_a_block_of_any_size_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    features = grid_features(777)
+    whole = nearest(features, 5)
+    for rows in (1, 2, 100, 776):
+        monkeypatch.setattr(exact, "BLOCK_ROWS", rows)
+        assert torch.equal(nearest(features, 5).index, whole.index)
+
+
+def test_the_similarities_of_all_pairs_never_exist_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    largest = 0
+
+    def watched(similarities: Tensor, count: int) -> Neighbors:
+        nonlocal largest
+        largest = max(largest, similarities.numel())
+        return select(similarities, count)
+
+    select = exact._largest
+    monkeypatch.setattr(exact, "_largest", watched)
+    nearest(random_features(4000, 4), 3)
+    assert 0 < largest <= exact.BLOCK_ROWS * 4000
+
+
+def test_a_duplicate_is_a_neighbor_and_the_image_itself_is_not() -> None:
+    features = random_features(3000, 32)
+    features[2500] = features[17]
+    features[2999] = features[17]
+    found = nearest(features, 5)
+    assert found.index[17, :2].tolist() == [2500, 2999]
+    assert found.index[2500, :2].tolist() == [17, 2999]
+    assert found.index[2999, :2].tolist() == [17, 2500]
+    assert not (found.index == torch.arange(3000)[:, None]).any()
+
+
+def test_copies_of_one_image_are_ordered_by_index_wherever_they_lie() -> None:
+    features = random_features(1, 100).expand(1500, 100)
+    found = nearest(features, 3)
+    assert found.index[0].tolist() == [1, 2, 3]
+    assert found.index[1].tolist() == [0, 2, 3]
+    assert (found.index[4:] == torch.tensor([0, 1, 2])).all()
+
+
+def test_length_does_not_matter_even_at_the_edge_of_float32() -> None:
+    features = random_features(200, 8)
+    lengths = torch.logspace(-30, 30, 200)[:, None]
+    assert torch.equal(nearest(features * 4, 9).index, nearest(features, 9).index)
+    agreement = nearest(features * lengths, 9).index == nearest(features, 9).index
+    assert agreement.float().mean() > 0.99
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.uint8])
+def test_any_type_of_number_is_taken(dtype: torch.dtype) -> None:
+    features = (random_features(100, 8).abs() * 10 + 1).to(dtype)
+    found = nearest(features, 3)
+    torch.testing.assert_close(found.similarity, all_pairs(features, 3).similarity.float(), atol=1e-6, rtol=0)
+
+
+def test_the_features_are_left_as_they_were() -> None:
+    features = random_features(64, 4)
+    before = features.clone()
+    nearest(features, 2)
+    assert torch.equal(features, before)
+
+
+def test_queries_may_be_other_images_and_then_nothing_is_left_out() -> None:
+    features, queries = random_features(500, 8), random_features(7, 8, seed=1)
+    queries[3] = features[123] * 2
+    found = nearest(features, 500, queries=queries)
+    assert found.index.shape == (7, 500)
+    assert found.index[3, 0] == 123
+    assert found.index[0].sort().values.tolist() == list(range(500))
+    assert nearest(features, 4, queries=queries[:0]).index.shape == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("features", "count", "words"),
+    [
+        (torch.ones(5, 3), 5, "5 neighbors were asked for, but there are only 4 other images"),
+        (torch.ones(1, 3), 1, "1 neighbors were asked for, but there are only 0 other images"),
+        (torch.ones(0, 3), 1, "1 neighbors were asked for, but there are only 0 other images"),
+        (torch.ones(5, 3), 0, "at least 1 neighbor must be asked for, found count=0"),
+        (torch.ones(5), 1, r"features must be \(images, width\), found shape \(5,\)"),
+        (torch.ones(5, 0), 1, r"features must be \(images, width\), found shape \(5, 0\)"),
+        (torch.tensor([[1.0], [torch.nan], [2.0]]), 1, "NaN or infinite value in row 1:"),
+        (torch.tensor([[1.0], [-torch.inf], [torch.inf]]), 1, "NaN or infinite value in row 1 and 1 more:"),
+        (torch.tensor([[1.0], [2.0], [0.0]]), 1, "all zeros in row 2: such an image has no direction"),
+    ],
+)
+def test_what_has_no_neighbors_is_refused_in_words(features: Tensor, count: int, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        nearest(features, count)
+
+
+def test_queries_that_do_not_fit_are_refused_in_words() -> None:
+    features = torch.ones(5, 3)
+    with pytest.raises(ValueError, match="queries have width 2, the features 3"):
+        nearest(features, 1, queries=torch.ones(1, 2))
+    with pytest.raises(ValueError, match="queries are all zeros in row 0"):
+        nearest(features, 1, queries=torch.zeros(1, 3))
+    with pytest.raises(ValueError, match="6 neighbors were asked for, but there are only 5 images"):
+        nearest(features, 6, queries=torch.ones(1, 3))
+    with pytest.raises(ValueError, match=r"method must be .* found 'fast'"):
+        nearest(features, 1, method="fast")  # type: ignore[arg-type]
+
+
+# The index.
+
+
+def clustered_features(images: int, *, seed: int = 0) -> Tensor:
+    centers = random_features(40, 16, seed=seed)
+    return centers.repeat_interleave(images // 40, dim=0) + 0.5 * random_features(images // 40 * 40, 16, seed=seed + 1)
+
+
+def test_an_index_finds_what_it_promises(caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("faiss")
+    features = clustered_features(8000)
+    with caplog.at_level(logging.INFO, logger="spice"):
+        found = nearest(features, 20, method="approximate")
+    assert "measured recall" in caplog.text
+    assert measured_recall(features, found, sample=8000) > approximate.RECALL - 0.02
+    assert not (found.index == torch.arange(8000)[:, None]).any()
+    assert (found.index >= 0).all()
+    unit = torch.nn.functional.normalize(features, dim=1)
+    torch.testing.assert_close(found.similarity, (unit[:, None] * unit[found.index]).sum(dim=2), atol=1e-5, rtol=0)
+    assert (found.similarity.diff(dim=1) <= 0).all()
+
+
+def test_an_index_leaves_out_the_image_and_not_its_duplicates() -> None:
+    pytest.importorskip("faiss")
+    features = clustered_features(4000).repeat_interleave(3, dim=0)  # each image three times
+    found = nearest(features, 2, method="approximate")
+    itself = torch.arange(len(features))[:, None]
+    assert not (found.index == itself).any()
+    assert ((found.index // 3) == itself // 3).all()
+    assert (found.index[:, 0] < found.index[:, 1]).all()  # equal similarities: by index
+
+
+def test_rows_for_which_the_lists_hold_too_few_are_searched_exactly() -> None:
+    pytest.importorskip("faiss")
+    base = unit_rows(clustered_features(2000))
+    index, itself = approximate._build(base), torch.arange(2000)
+    index.nprobe = 1  # one list of about 22 images
+    found = approximate._ask(index, base, 45, itself)
+    short = (found.index < 0).any(dim=1)
+    assert short.any()
+    complete = approximate._complete(found, base, base, itself)
+    assert torch.equal(complete.index[short], exact.exact_nearest(base, base[short], 45, exclude=itself[short]).index)
+    assert (complete.index >= 0).all()
+
+
+def test_noise_that_no_index_can_sort_is_searched_exactly(caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("faiss")
+    features = random_features(3000, 64)
+    with caplog.at_level(logging.INFO, logger="spice"):
+        found = nearest(features, 10, method="approximate")
+    assert "exact neighbors: an index reached a recall of" in caplog.text
+    assert torch.equal(found.index, nearest(features, 10, method="exact").index)
+
+
+def test_other_images_can_be_looked_up_in_an_index() -> None:
+    pytest.importorskip("faiss")
+    features, queries = clustered_features(8000), clustered_features(8000)[::20] + 0.01
+    found = nearest(features, 10, queries=queries, method="approximate")
+    assert recall(found.index, nearest(features, 10, queries=queries, method="exact").index) > 0.93
+
+
+def test_the_size_decides_and_without_faiss_the_search_is_exact(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = []
+    monkeypatch.setattr(approximate, "approximate_nearest", lambda *_, **__: asked.append(True))
+    monkeypatch.setattr(approximate, "available", lambda: True)
+    features = random_features(300, 4)
+    nearest(features, 3)
+    nearest(features, 3, method="exact")
+    assert not asked
+    monkeypatch.setattr(search, "APPROXIMATE_FROM", 300)
+    nearest(features, 3, method="exact")
+    assert not asked
+    nearest(features, 3)
+    assert asked
+    monkeypatch.setattr(approximate, "available", lambda: False)
+    with caplog.at_level(logging.INFO, logger="spice"):
+        found = nearest(features, 3)
+    assert "faiss is not installed" in caplog.text
+    assert torch.equal(found.index, all_pairs(features, 3).index)
+
+
+def test_recall_is_the_share_of_true_neighbors_found() -> None:
+    truth = torch.tensor([[1, 2, 3, 4], [9, 8, 7, 6]])
+    assert recall(truth.flip(1), truth) == 1.0
+    assert recall(torch.tensor([[4, 5, 6, 7], [7, 6, -1, 0]]), truth) == pytest.approx(3 / 8)
+    with pytest.raises(ValueError, match="recall compares row with row, found 1 and 2 rows"):
+        recall(truth[:1], truth)
