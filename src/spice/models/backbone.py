@@ -3,7 +3,12 @@
 Shapes: B images, C channels, S pixels on a side, D feature width, h x w places of the last feature map.
 """
 
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
+
 from torch import Tensor, nn
+
+from spice.settings import Normalization
 
 
 class Backbone(nn.Module):
@@ -18,6 +23,24 @@ class Backbone(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, S, S) -> (B, D)."""
         return self.feature_map(images).mean(dim=(2, 3))
+
+    def exportable(self, images: Tensor) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Within it the network may be traced for images of this shape."""
+        return nullcontext()
+
+
+class Pretrained(NamedTuple):
+    """A trained network with the images it wants."""
+
+    network: Backbone
+    size: int
+    normalization: Normalization
+
+
+def patches_as_map(tokens: Tensor, height: int, width: int) -> Tensor:
+    """A transformer's tokens as a map: one per patch, after class and register tokens, if there are any."""
+    patches = tokens[:, tokens.shape[1] - height * width :]  # (B, h * w, D)
+    return patches.transpose(1, 2).reshape(len(tokens), -1, height, width)  # (B, D, h, w)
 
 
 def initialize_convolutions_(network: nn.Module) -> None:

@@ -1,14 +1,21 @@
 """Encoders by name, one protocol: whatever turns images into features can be the feature model (paper III-A)."""
 
+from pathlib import Path
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from spice.errors import UserError
-from spice.models.backbone import Backbone
+from spice.models.backbone import Backbone, Pretrained
 from spice.models.efficientnet import LITE0_NORMALIZATION, pretrained_lite0
 from spice.models.frozen import Session, frozen_session
+from spice.models.given_features import GivenFeatures
+from spice.models.huggingface import load_huggingface
+from spice.models.networks import NETWORKS
+from spice.models.onnx_file import OnnxEncoder
+from spice.models.timm_models import load_timm
+from spice.models.weights import load_network
 from spice.settings import Normalization
 
 # The network was made for 224 px; at 160 it is twice as fast.
@@ -45,11 +52,44 @@ class Encoder(Protocol):
         """Normalized images (B, C, S, S) -> features at each place (B, D, h, w)."""
 
 
-def load_encoder(name: str, *, size: int | None = None, device: torch.device | str = "cpu") -> Encoder:
-    """The encoder called `name`, for images of `size` pixels (None: what it was made for)."""
+def load_encoder(
+    name: str,
+    *,
+    size: int | None = None,
+    normalization: Normalization | None = None,
+    device: torch.device | str = "cpu",
+) -> Encoder:
+    """The encoder called `name`; size and normalization are its own unless given.
+
+    `lite0`; FILE.safetensors or `resnet18:FILE.safetensors`; `hf:NAME` or `hf:FOLDER`; `timm:NAME`; `onnx:FILE`;
+    `features:FILE`.
+    """
+    kind, _, rest = name.partition(":")
+    if kind == "onnx" and rest:
+        return OnnxEncoder(Path(rest), size=size, normalization=normalization)
+    if kind == "features" and rest:
+        return GivenFeatures(Path(rest))
+    module, made_for, usual = _pretrained(name, kind, rest, size)
+    return TorchEncoder(name, module, normalization or usual, size=size or made_for, device=device)
+
+
+def _pretrained(name: str, kind: str, rest: str, size: int | None) -> Pretrained:
     if name == "lite0":
-        return TorchEncoder("lite0", pretrained_lite0(), LITE0_NORMALIZATION, size=size or LITE0_SIZE, device=device)
-    raise UserError(f"there is no encoder {name!r}; choose lite0")
+        return Pretrained(pretrained_lite0(), LITE0_SIZE, LITE0_NORMALIZATION)
+    if kind == "hf" and rest:
+        return load_huggingface(rest, size=size)
+    if kind == "timm" and rest:
+        return load_timm(rest, size=size)
+    if kind in NETWORKS and rest:
+        trained, card = load_network(Path(rest), name=kind)
+    elif name.endswith(".safetensors"):
+        trained, card = load_network(Path(name))
+    else:
+        raise UserError(
+            f"there is no encoder {name!r}; choose lite0, hf:NAME, timm:NAME, onnx:FILE, features:FILE, "
+            "FILE.safetensors, or a network with its weights, such as resnet18:FILE.safetensors"
+        )
+    return Pretrained(trained, card.size, card.normalization)
 
 
 class TorchEncoder:

@@ -89,7 +89,7 @@ def export(network: Backbone, path: Path, *, size: int, channels: int) -> None:
     """Write the network's pooled features as an ONNX file, and raise unless they are torch's."""
     # Two images, so that nothing in the trace takes a batch of one for a constant.
     example = torch.rand(2, channels, size, size, generator=torch.Generator().manual_seed(0)) * 2 - 1
-    with warnings.catch_warnings(), torch.inference_mode():
+    with warnings.catch_warnings(), torch.no_grad(), network.exportable(example):
         warnings.simplefilter("ignore")  # the tracer's notes; the comparison below is what counts
         torch.onnx.export(
             network,

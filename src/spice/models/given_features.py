@@ -1,0 +1,90 @@
+"""Feature vectors the user brings along, from any model anywhere (paper III-A: "any ... methods ... can be applied").
+
+`.npy`: one row per image, in the order of the images' sorted paths. `.npz` with `features` and `paths`, or `.parquet`
+with the columns `path` and `features`: rows find their images by path.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from spice.errors import UserError
+from spice.settings import IMAGENET
+
+
+class GivenFeatures:
+    """An encoder that has already done its work: it knows the features of its images, and of no others."""
+
+    trainable = False
+    module = None
+    # What the images are opened at for looking at them; the vectors do not depend on it.
+    size = 160
+    channels = 3
+    normalization = IMAGENET
+
+    def __init__(self, path: Path) -> None:
+        self.name = f"features:{path}"
+        self.vectors, self.paths = _read(path)
+        self.features = self.vectors.shape[1]
+
+    def vectors_of(self, paths: Sequence[str]) -> Tensor:
+        """The features of these images, in this order (N, D)."""
+        if len(paths) != len(self.vectors):
+            raise UserError(f"{self.name} holds {len(self.vectors):,} vectors, but there are {len(paths):,} images")
+        known = self.paths if self.paths is not None else sorted(paths)
+        row = {path: number for number, path in enumerate(known)}
+        missing = [path for path in paths if path not in row]
+        if missing:
+            raise UserError(f"{self.name} has no vector for {len(missing):,} of the images, among them {missing[0]}")
+        return self.vectors[[row[path] for path in paths]]
+
+    def encode(self, images: Tensor) -> Tensor:  # noqa: ARG002
+        raise UserError(f"{self.name} holds vectors and no model, so it has none for new or changed images")
+
+    def feature_map(self, images: Tensor) -> Tensor:  # noqa: ARG002
+        raise UserError(f"{self.name} holds vectors and no model, so there is no feature map")
+
+
+def _read(path: Path) -> tuple[Tensor, list[str] | None]:
+    readers = {".npy": _read_npy, ".npz": _read_npz, ".parquet": _read_parquet}
+    if not path.is_file():
+        raise UserError(f"there is no file {path} to read features from")
+    if path.suffix not in readers:
+        raise UserError(f"{path} must end in one of {', '.join(readers)} to be read as features")
+    try:
+        vectors, paths = readers[path.suffix](path)
+    except (ValueError, KeyError, OSError, EOFError) as error:
+        raise UserError(f"features cannot be read from {path}: {' '.join(str(error).split())[:200]}") from error
+    return _checked(path, vectors), paths
+
+
+def _checked(path: Path, vectors: NDArray[np.generic]) -> Tensor:
+    if vectors.ndim != 2 or not len(vectors) or vectors.dtype.kind not in "fiu":
+        raise UserError(
+            f"{path} holds {vectors.dtype} of shape {vectors.shape}; numbers of shape (images, features) are needed"
+        )
+    features = torch.from_numpy(vectors.astype(np.float32))
+    bad = int((~features.isfinite()).any(dim=1).sum())
+    if bad:
+        raise UserError(f"{path} has {bad:,} vectors with a value that is not finite")
+    return features
+
+
+def _read_npy(path: Path) -> tuple[NDArray[np.generic], None]:
+    return np.load(path, allow_pickle=False), None
+
+
+def _read_npz(path: Path) -> tuple[NDArray[np.generic], list[str] | None]:
+    with np.load(path, allow_pickle=False) as file:
+        return file["features"], [str(name) for name in file["paths"]] if "paths" in file else None
+
+
+def _read_parquet(path: Path) -> tuple[NDArray[np.generic], list[str]]:
+    from pyarrow import parquet
+
+    table = parquet.read_table(path, columns=["path", "features"])
+    return np.stack(table["features"].to_numpy()), table["path"].to_pylist()

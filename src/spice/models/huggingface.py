@@ -1,0 +1,221 @@
+"""Vision models of `transformers` as feature models: DINOv2 and other ViTs, CLIP, SigLIP, ConvNeXt (paper III-A).
+
+Weights are read from safetensors files only, and none may be missing. A folder is opened without the network.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from spice.errors import UserError
+from spice.models.backbone import Backbone, Pretrained, patches_as_map
+from spice.settings import IMAGENET, Normalization
+
+
+def load_huggingface(name: str, *, size: int | None = None) -> Pretrained:
+    """The vision model called `name` on the hub, or in the folder `name`, for images of `size` pixels."""
+    transformers = _transformers()
+    config = _fetch(transformers.AutoConfig.from_pretrained, name)
+    kind = _KINDS.get(config.model_type)
+    if kind is None:
+        raise UserError(
+            f"hf:{name} is of type {config.model_type!r}, which is not known here; known are {', '.join(_KINDS)}"
+        )
+    options = {"add_pooling_layer": False} if kind.has_optional_pooler else {}
+    model_class = getattr(transformers, kind.model)
+    model, report = _fetch(
+        model_class.from_pretrained,
+        name,
+        use_safetensors=True,
+        output_loading_info=True,
+        dtype=torch.float32,
+        **options,
+    )
+    if report["missing_keys"]:
+        missing = sorted(report["missing_keys"])
+        raise UserError(f"hf:{name} lacks {len(missing)} of its weights, among them {missing[0]}")
+    wanted = _preprocessing(name)
+    chosen = size or _size(wanted) or int(getattr(model.config, "image_size", 224))
+    return Pretrained(kind.wrap(model, chosen), chosen, _normalization(wanted, model.config.num_channels))
+
+
+_POSITIONS = "interpolate_pos_encoding"
+
+
+class ClassToken(Backbone):
+    """ViTs: the feature is the class token after the last norm; the places are the patches."""
+
+    def __init__(self, model: nn.Module, size: int) -> None:
+        super().__init__()
+        self.model = model
+        config: Any = model.config
+        self.features: int = config.hidden_size
+        self.grid = size // config.patch_size
+        # Positions learned at another size are interpolated; DINOv2 does so by itself, and has no such option.
+        self.options = {"interpolate_pos_encoding": True} if config.image_size != size else {}
+        if "dinov" in config.model_type:
+            self.options = {}
+
+    def tokens(self, images: Tensor) -> Tensor:
+        """(B, places + class and register tokens, D)."""
+        tokens: Tensor = self.model(pixel_values=images, **self.options).last_hidden_state
+        return tokens
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.tokens(images)[:, 0]
+
+    def feature_map(self, images: Tensor) -> Tensor:
+        return patches_as_map(self.tokens(images), self.grid, self.grid)
+
+    @contextmanager
+    def exportable(self, images: Tensor) -> Iterator[None]:
+        """Positions are interpolated once, here, and constants in the trace: ONNX lacks what some models do there."""
+        embeddings = next((part for part in self.model.modules() if hasattr(part, _POSITIONS)), None)
+        if embeddings is None:
+            yield
+            return
+        recorded: list[Tensor] = []
+        interpolate: Callable[..., Tensor] = getattr(embeddings, _POSITIONS)
+
+        def record(*arguments: Any) -> Tensor:
+            recorded.append(interpolate(*arguments))
+            return recorded[-1]
+
+        try:
+            setattr(embeddings, _POSITIONS, record)
+            self(images)
+            setattr(embeddings, _POSITIONS, lambda *_: recorded[0])
+            yield
+        finally:
+            delattr(embeddings, _POSITIONS)  # the class's own method is there again
+
+
+class Projected(ClassToken):
+    """CLIP: the feature is the class token in the space shared with text; so are the places."""
+
+    def __init__(self, model: nn.Module, size: int) -> None:
+        super().__init__(model, size)
+        config: Any = model.config
+        self.features = config.projection_dim
+
+    def tokens(self, images: Tensor) -> Tensor:
+        model: Any = self.model
+        tokens = model.vision_model(pixel_values=images, **self.options).last_hidden_state
+        projected: Tensor = model.visual_projection(model.vision_model.post_layernorm(tokens))
+        return projected
+
+
+class AttentionPooled(ClassToken):
+    """SigLIP: no class token; the feature is pooled by a last layer of attention."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        pooled: Tensor = self.model(pixel_values=images, **self.options).pooler_output
+        return pooled
+
+
+class Convolutional(Backbone):
+    """ConvNeXt and ResNet: the feature is the model's own pooling of its last map."""
+
+    def __init__(self, model: nn.Module, size: int) -> None:  # noqa: ARG002  (one signature for all kinds)
+        super().__init__()
+        self.model = model
+        config: Any = model.config
+        self.features: int = config.hidden_sizes[-1]
+
+    def forward(self, images: Tensor) -> Tensor:
+        pooled: Tensor = self.model(pixel_values=images).pooler_output
+        return pooled.flatten(start_dim=1)
+
+    def feature_map(self, images: Tensor) -> Tensor:
+        maps: Tensor = self.model(pixel_values=images).last_hidden_state
+        return maps
+
+
+class _Kind(NamedTuple):
+    model: str  # the class of transformers that holds the vision part alone
+    wrap: Callable[[nn.Module, int], Backbone]
+    has_optional_pooler: bool = False  # a pooler that classifiers train and most files lack
+
+
+_KINDS = {
+    "dinov2": _Kind("Dinov2Model", ClassToken),
+    "dinov2_with_registers": _Kind("Dinov2WithRegistersModel", ClassToken),
+    "dinov3_vit": _Kind("DINOv3ViTModel", ClassToken),
+    "vit": _Kind("ViTModel", ClassToken, has_optional_pooler=True),
+    "deit": _Kind("DeiTModel", ClassToken, has_optional_pooler=True),
+    "vit_msn": _Kind("ViTMSNModel", ClassToken),
+    "clip": _Kind("CLIPVisionModelWithProjection", Projected),
+    "clip_vision_model": _Kind("CLIPVisionModelWithProjection", Projected),
+    "siglip": _Kind("SiglipVisionModel", AttentionPooled),
+    "siglip_vision_model": _Kind("SiglipVisionModel", AttentionPooled),
+    "convnext": _Kind("ConvNextModel", Convolutional),
+    "convnextv2": _Kind("ConvNextV2Model", Convolutional),
+    "resnet": _Kind("ResNetModel", Convolutional),
+}
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError as error:
+        raise UserError("hf: encoders need transformers; pip install 'spice-cluster[hf]'") from error
+    transformers.utils.logging.disable_progress_bar()
+    return transformers
+
+
+def _fetch(read: Callable[..., Any], name: str, **options: Any) -> Any:
+    """From a folder without the network; else from the hub, and from its local copy where the hub is out of reach."""
+    if Path(name).is_dir():
+        attempts = [True]
+    elif name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        raise UserError(f"there is no folder {name} to load a model from")
+    else:
+        attempts = [False, True]
+    failure: Exception | None = None
+    for local in attempts:
+        try:
+            return read(name, local_files_only=local, trust_remote_code=False, **options)
+        except (OSError, ValueError, RuntimeError) as error:
+            failure = failure or error
+    reason = " ".join(str(failure).split())[:200]
+    advice = "" if attempts == [True] else "; without a network, give the folder of a downloaded model"
+    raise UserError(f"hf:{name} cannot be loaded: {reason}{advice}") from failure
+
+
+def _preprocessing(name: str) -> dict[str, Any]:
+    """What `preprocessor_config.json` says; read here because the class that reads it may need torchvision."""
+    from transformers.utils import cached_file
+
+    path = cached_file(
+        name,
+        "preprocessor_config.json",
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    read: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
+    return read
+
+
+def _size(wanted: dict[str, Any]) -> int | None:
+    for key in ("crop_size", "size"):
+        value = wanted.get(key)
+        if isinstance(value, int):
+            return value
+        if isinstance(value, dict):
+            found = value.get("height") or value.get("shortest_edge")
+            if found:
+                return int(found)
+    return None
+
+
+def _normalization(wanted: dict[str, Any], channels: int) -> Normalization:
+    if wanted.get("do_normalize") is False:
+        return Normalization(mean=(0.0,) * channels, std=(1.0,) * channels)
+    if "image_mean" in wanted and "image_std" in wanted:
+        return Normalization(mean=tuple(wanted["image_mean"]), std=tuple(wanted["image_std"]))
+    return IMAGENET if channels == 3 else Normalization(mean=(0.5,) * channels, std=(0.5,) * channels)

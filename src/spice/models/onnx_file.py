@@ -1,0 +1,84 @@
+"""Any network saved as an ONNX file, run as it is: images in, features out (paper III-A)."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from spice.errors import UserError
+from spice.models.frozen import Session
+from spice.settings import IMAGENET, Normalization
+
+
+class OnnxEncoder:
+    """One input (B, C, S, S) of normalized float images; an output (B, D), or (B, D, h, w), whose mean is taken."""
+
+    trainable = False
+    module = None
+
+    def __init__(self, path: Path, *, size: int | None = None, normalization: Normalization | None = None) -> None:
+        self.name = f"onnx:{path}"
+        self._session = _open(path)
+        self._batch, self.channels, self.size = _input_shape(path, self._session, size)
+        self.normalization = normalization or _usual_normalization(self.channels)
+        shapes = {output.name: len(output.shape or ()) for output in self._session.outputs}
+        self._pooled = next((name for name, ndim in shapes.items() if ndim == 2), None)
+        self._map = next((name for name, ndim in shapes.items() if ndim == 4), None)
+        if self._pooled is None and self._map is None:
+            raise UserError(
+                f"{path} gives {shapes}; its output must have shape (images, features) or (images, features, h, w)"
+            )
+        self.features = self.encode(torch.zeros(1, self.channels, self.size, self.size)).shape[1]
+
+    def encode(self, images: Tensor) -> Tensor:
+        """(B, C, S, S) -> (B, D)."""
+        if self._pooled is not None:
+            return self._run(images, self._pooled)
+        return self.feature_map(images).mean(dim=(2, 3))
+
+    def feature_map(self, images: Tensor) -> Tensor:
+        """(B, C, S, S) -> (B, D, h, w), where the file has such an output."""
+        if self._map is None:
+            raise UserError(f"{self.name} has no output of shape (images, features, h, w), so there is no feature map")
+        return self._run(images, self._map)
+
+    def _run(self, images: Tensor, output: str) -> Tensor:
+        if self._batch is None:
+            return self._session.run(images, output)
+        return torch.cat([self._run_fixed(part, output) for part in torch.split(images, self._batch)])
+
+    def _run_fixed(self, images: Tensor, output: str) -> Tensor:
+        """A file exported for exactly so many images gets blank ones to fill up."""
+        assert self._batch is not None
+        blank = images.new_zeros(self._batch - len(images), *images.shape[1:])
+        return self._session.run(torch.cat([images, blank]), output)[: len(images)]
+
+
+def _open(path: Path) -> Session:
+    if not path.is_file():
+        raise UserError(f"there is no file {path} to load a network from")
+    try:
+        session = Session(path)
+    # The runtime's errors have a class per cause and no common one but Exception.
+    except Exception as error:
+        raise UserError(f"{path} cannot be opened as an ONNX file: {' '.join(str(error).split())[:200]}") from error
+    if session.input.type != "tensor(float)":
+        raise UserError(f"{path} takes {session.input.type}; it must take float32 images")
+    return session
+
+
+def _input_shape(path: Path, session: Session, size: int | None) -> tuple[int | None, int, int]:
+    shape = list(session.input.shape)
+    if len(shape) != 4 or shape[1] not in (1, 3):
+        raise UserError(f"{path} takes input of shape {shape}; it must be (images, 1 or 3 channels, height, width)")
+    batch, channels, height, width = (value if isinstance(value, int) else None for value in shape)
+    if height != width:
+        raise UserError(f"{path} takes images of {height} x {width} pixels; they must be square")
+    if height is not None and size not in (None, height):
+        raise UserError(f"{path} takes images of {height} px and no others, not {size} px")
+    assert channels is not None
+    return batch, channels, height or size or 224
+
+
+def _usual_normalization(channels: int) -> Normalization:
+    return IMAGENET if channels == 3 else Normalization(mean=(0.5,), std=(0.5,))
