@@ -236,6 +236,17 @@ def test_identical_images_and_predictions_are_taken_in_batch_order_by_every_clus
     assert by_cluster(single.cluster, 3) == [[0, 0, 0], [IGNORE] * 3, [IGNORE] * 3]  # equally near: the first cluster
 
 
+@pytest.mark.parametrize(("scale", "dtype"), [(1e-30, torch.float32), (1e30, torch.float32), (3e4, torch.float16)])
+def test_features_of_extreme_scale_give_the_same_labels(scale: float, dtype: torch.dtype) -> None:
+    features, probs = toy()
+    labels = prototype_labels(features.to(dtype) * scale, probs.to(dtype))
+    assert [sorted(images) for images in by_cluster(labels.image, 3)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+
+
+def test_images_that_are_all_zeros_are_labeled_in_batch_order() -> None:
+    assert by_cluster(prototype_labels(torch.zeros(4, 2), torch.full((4, 2), 0.5)).image, 2) == [[0, 1], [0, 1]]
+
+
 def test_an_image_of_zeros_is_near_to_nothing() -> None:
     features = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 0.1], [0.0, 1.0]])
     probs = torch.tensor([[0.5, 0.5], [0.9, 0.1], [0.8, 0.2], [0.1, 0.9]])

@@ -18,9 +18,7 @@ def ema_update_(average: nn.Module, current: nn.Module, *, momentum: float) -> N
     if not 0 <= momentum <= 1:
         raise ValueError(f"the momentum must lie in 0..1, got {momentum}")
     averages, currents = dict(average.named_parameters()), dict(current.named_parameters())
-    if {name: value.shape for name, value in averages.items()} != {
-        name: value.shape for name, value in currents.items()
-    }:
+    if _shapes(averages) != _shapes(currents):
         raise ValueError("the average and the current model must have the same parameters, of the same shapes")
     for name, value in averages.items():
         value.lerp_(currents[name].to(value), 1 - momentum)
@@ -43,3 +41,7 @@ def enqueue_(queue: Tensor, keys: Tensor, position: int) -> int:
     places = (position + torch.arange(len(keys), device=queue.device)) % size
     queue[places[-size:]] = keys[-size:].to(queue)
     return (position + len(keys)) % size
+
+
+def _shapes(parameters: dict[str, nn.Parameter]) -> dict[str, torch.Size]:
+    return {name: value.shape for name, value in parameters.items()}

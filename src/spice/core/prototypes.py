@@ -60,6 +60,8 @@ def prototype_labels(
     if not 0 < center_ratio <= 1:
         raise ValueError(f"the center ratio must be above 0 and at most 1, got {center_ratio}")
 
+    # Cosines do not change with the features' scale, but lengths overflow, or vanish, where it is extreme.
+    features = features / features.abs().amax().clamp(min=torch.finfo(features.dtype).tiny)
     centers = _prototypes(features, probs, max(1, int(center_ratio * images / clusters)))  # (..., K, D)
     similarity = F.normalize(centers, dim=-1) @ F.normalize(features, dim=1).T  # (..., K, M)
     claimed = _top(similarity, images // clusters)  # (..., K, M)
