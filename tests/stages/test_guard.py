@@ -1,0 +1,54 @@
+"""Joint training must not make things worse unseen."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from spice.stages.guard import Signs, doubts, signs
+
+GOOD = Signs(agreement=0.9, confident=0.8, loss=1.5, empty=0)
+
+
+def two_groups(*, sure: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Six images in two groups of three, each image with its two companions as neighbors."""
+    features = F.normalize(torch.tensor([[1.0, 0.0]] * 3 + [[0.0, 1.0]] * 3), dim=1)
+    probs = torch.tensor([[sure, 1 - sure]] * 3 + [[1 - sure, sure]] * 3)
+    neighbors = torch.tensor([[1, 2], [0, 2], [0, 1], [4, 5], [3, 5], [3, 4]])
+    return features, probs, neighbors
+
+
+def test_a_perfect_clustering_shows_perfect_signs() -> None:
+    found = signs(*two_groups(sure=1.0))
+    assert found == pytest.approx(Signs(agreement=1.0, confident=1.0, loss=math.log(math.e + 1) - 1, empty=0))
+
+
+def test_signs_tell_unsure_split_and_empty_clusters() -> None:
+    features, probs, neighbors = two_groups(sure=0.9)
+    assert signs(features, probs, neighbors).confident == 0.0
+    split = probs.clone()
+    split[0] = probs[3]  # one image says what its neighbors do not: it and both of them lose agreement
+    assert signs(features, split, neighbors).agreement == pytest.approx((0 + 0.5 + 0.5 + 3) / 6)
+    one = torch.tensor([[0.9, 0.1]]).expand(6, 2)
+    assert signs(features, one, neighbors).empty == 1
+
+
+def test_a_better_result_raises_no_doubt() -> None:
+    assert doubts(GOOD, Signs(agreement=0.95, confident=0.9, loss=1.47, empty=0)) == []
+    assert doubts(GOOD, GOOD) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"empty": 1}, "empty clusters rose from 0 to 1"),
+        ({"agreement": 0.85}, "agreement with neighbors fell from 0.900 to 0.850"),
+        ({"confident": 0.6}, "confident predictions fell from 0.800 to 0.600"),
+        ({"loss": 1.7}, "loss over all images rose from 1.500 to 1.700"),
+    ],
+)
+def test_each_sign_that_falls_is_named(change: dict[str, float], words: str) -> None:
+    (doubt,) = doubts(GOOD, GOOD._replace(**change))  # type: ignore[arg-type]
+    assert words in doubt
