@@ -1,0 +1,130 @@
+"""Exact neighbors against scikit-learn and faiss at one thread, their memory, and where an index takes over.
+
+Run on an idle core:  OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/neighbors.py
+Prints the tables of docs/benchmarks.md. Seconds are CPU seconds of the one thread, which other work on the machine
+disturbs least. Where only some queries are timed, the time is scaled up: all of these searches are linear in them.
+"""
+
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import faiss
+import torch
+from sklearn.neighbors import NearestNeighbors
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from spice.neighbors import measured_recall, nearest, recall
+
+COUNT = 100
+SIZES = [(10_000, 128), (10_000, 512), (60_000, 128), (60_000, 512)]
+CURVE = [25_000, 50_000, 100_000, 200_000]
+TIMED = 5_000  # queries
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    faiss.omp_set_num_threads(1)
+    with threadpool_limits(1):
+        exact_against_rivals()
+        peak_memory()
+        where_the_index_takes_over()
+
+
+def exact_against_rivals() -> None:
+    print(f"\n| N | D | spice, s | scikit-learn, s | faiss flat, s | times faster than the better |\n{'|---' * 6}|")
+    for images, width in SIZES:
+        features = normalize(torch.randn(images, width), dim=1)
+        queries = features[torch.randperm(images)[:TIMED]]
+        ours, index = timed(exact_index, features, queries)
+        sklearn, rival = timed(sklearn_index, features, queries)
+        flat, other = timed(faiss_index, features, queries)
+        if min(recall(index, rival), recall(index, other)) < 0.9999:
+            raise RuntimeError("the three do not find the same neighbors")
+        scale = images / TIMED
+        row = f"{ours * scale:.1f} | {sklearn * scale:.1f} | {flat * scale:.1f} | {min(sklearn, flat) / ours:.2f}"
+        print(f"| {images:,} | {width} | {row} |", flush=True)
+    print(f"\n{TIMED:,} random queries timed, the better of two runs, scaled to N.")
+
+
+def peak_memory() -> None:
+    print(f"\n| N | D | seconds, all queries | peak extra memory, result included, MB |\n{'|---' * 4}|")
+    for width in (128, 512):
+        with multiprocessing.get_context("spawn").Pool(1) as fresh:
+            seconds, peak = fresh.apply(memory_of_one_run, (60_000, width))
+        print(f"| 60,000 | {width} | {seconds:.1f} | {peak / 1e6:.0f} |", flush=True)
+
+
+def where_the_index_takes_over() -> None:
+    print(f"\n| N | exact, s | index, s | recall of the index | exact / index |\n{'|---' * 5}|")
+    for images in CURVE:
+        features = clustered(images, 128)
+        queries = features[torch.randperm(images)[:TIMED]]
+        exact, _ = timed(exact_index, features, queries)
+        exact *= images / TIMED
+        started = time.process_time()
+        found = nearest(features, COUNT, method="approximate")
+        index = time.process_time() - started
+        share = measured_recall(features, found, sample=2_000)
+        print(f"| {images:,} | {exact:.1f} | {index:.1f} | {share:.3f} | {exact / index:.2f} |", flush=True)
+    print(f"\nExact: {TIMED:,} queries timed, scaled to N. Index: building, choosing the lists, and all queries.")
+
+
+def timed(search: Callable[[Tensor, Tensor], Tensor], features: Tensor, queries: Tensor) -> tuple[float, Tensor]:
+    """CPU seconds of the better of two runs, and the result."""
+    seconds = []
+    for _ in range(2):
+        started = time.process_time()
+        result = search(features, queries)
+        seconds.append(time.process_time() - started)
+    return min(seconds), result
+
+
+def exact_index(features: Tensor, queries: Tensor) -> Tensor:
+    return nearest(features, COUNT, queries=queries, method="exact").index
+
+
+def sklearn_index(features: Tensor, queries: Tensor) -> Tensor:
+    """On unit vectors the nearest by distance are the nearest by cosine, and this is scikit-learn's quickest way."""
+    model = NearestNeighbors(n_neighbors=COUNT, algorithm="brute").fit(features.numpy())
+    return torch.from_numpy(model.kneighbors(queries.numpy(), return_distance=False))
+
+
+def faiss_index(features: Tensor, queries: Tensor) -> Tensor:
+    index = faiss.IndexFlatIP(features.shape[1])
+    index.add(features.numpy())
+    return torch.from_numpy(index.search(queries.numpy(), COUNT)[1])
+
+
+def clustered(images: int, width: int) -> Tensor:
+    """Features as an encoder gives them: groups of 500, each spread mostly over 16 directions of its own.
+
+    An index lives on such structure. Features without any (plain noise) are searched exactly, whatever their number.
+    """
+    groups = images // 500
+    centers = normalize(torch.randn(groups, width), dim=1)
+    directions = normalize(torch.randn(groups, 16, width), dim=2) / 4
+    spread = torch.bmm(torch.randn(groups, 500, 16), directions)  # (groups, 500, D)
+    noise = torch.randn(groups, 500, width) / 4 / width**0.5
+    return torch.flatten(centers[:, None] + spread + noise, end_dim=1)
+
+
+def memory_of_one_run(images: int, width: int) -> tuple[float, float]:
+    """CPU seconds, and bytes above what the process held with its features: in a process of its own."""
+    torch.set_num_threads(1)
+    nearest(torch.randn(300, width), 10, method="exact")  # what libraries set up once is not counted
+    features = torch.randn(images, width)
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    started = time.process_time()
+    nearest(features, COUNT, method="exact")
+    seconds = time.process_time() - started
+    return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - pages * resource.getpagesize()
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    main()
