@@ -57,6 +57,14 @@ class Examination:
         while sum(len(kept[0]) for kept in self._kept) - len(self._kept[0][0]) >= self._images:
             self._kept.popleft()
 
+    def state_dict(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """What is remembered, for a checkpoint."""
+        return list(self._kept)
+
+    def load_state_dict(self, kept: list[tuple[Tensor, Tensor, Tensor]]) -> None:
+        """Remember what a checkpoint did."""
+        self._kept = deque(kept)
+
     def result(self) -> Health:
         """Health over what is remembered."""
         features, first, second = (torch.cat(parts).float() for parts in zip(*self._kept, strict=True))

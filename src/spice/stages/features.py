@@ -64,6 +64,7 @@ def train_features(
     folder: Path | None = None,
     device: torch.device = CPU,
     processes: Processes = ALONE,
+    checkpoint_seconds: float = 60.0,
     progress: Progress = silent,
 ) -> FeatureModel:
     """Train a feature model on `images`; with a `folder`, a run that was stopped goes on bit for bit.
@@ -78,17 +79,17 @@ def train_features(
         trained, lr=settings.learning_rate, momentum=settings.sgd_momentum, weight_decay=settings.weight_decay
     )
     identity = settings.model_dump() | {"seed": seed, "images": len(images), "processes": processes.count}
-    checkpoints = Checkpoints(folder, identity=identity)
+    checkpoints = Checkpoints(folder, identity=identity, every_seconds=checkpoint_seconds)
     views = Views(images, settings, schedule.batch, seed=seed, device=device, processes=processes)
-    health: list[Health] = []
+    run = Run(pretext, optimizer, Examination(), [])
 
-    start = restore_(pretext, optimizer, health, checkpoints, processes)
-    examination, clock = Examination(), Clock(start, schedule.batch)
+    start = run.restore_(checkpoints, processes)
+    clock = Clock(start, schedule.batch)
     pretext.train()
     for step, batch in schedule.batches(start, seed=seed, processes=processes):
         first, second = views(batch, step)
         outcome = pretext(first, second, step=step)
-        check(outcome.loss, step, settings)
+        loss = finite(outcome.loss, step, settings)
 
         set_learning_rate_(optimizer, settings.learning_rate * schedule.rate(step))
         optimizer.zero_grad(set_to_none=True)
@@ -97,17 +98,15 @@ def train_features(
         optimizer.step()
         pretext.update_(outcome, step=step)
 
-        examination.see(outcome.features, outcome.first, outcome.second)
         done = step + 1
+        run.examination.see(outcome.features, outcome.first, outcome.second)
         if done % schedule.per_epoch == 0:
-            health.append(examination.result())
-            log.info("features, epoch %d: %s", done // schedule.per_epoch, health[-1])
+            run.health.append(run.examination.result())
         if processes.first:
-            figures = {"loss": outcome.loss.item(), "images/s": clock.images_per_second(done)}
-            progress("features", done, schedule.steps, figures)
+            run.tell(progress, schedule, done, {"loss": loss, "images/s": clock.images_per_second(done)})
             if checkpoints.due() or done == schedule.steps:
-                checkpoints.save(done, state_of(pretext, optimizer, health))
-    return FeatureModel(pretext.network.eval(), tuple(health))
+                checkpoints.save(done, run.state())
+    return FeatureModel(pretext.network.eval(), tuple(run.health))
 
 
 class Plan(NamedTuple):
@@ -201,14 +200,15 @@ class Views:
         return first.contiguous(memory_format=layout), second.contiguous(memory_format=layout)
 
 
-def check(loss: Tensor, step: int, settings: FeatureSettings) -> None:
-    """Stop at a loss that is not a number, before it spoils the weights."""
+def finite(loss: Tensor, step: int, settings: FeatureSettings) -> float:
+    """The loss; or an end to the run where it is not a number, before it spoils the weights."""
     value = loss.item()
     if not math.isfinite(value):
         raise UserError(
             f"the loss of stage 1 became {value} at step {step}: lower the learning rate "
             f"(now {settings.learning_rate:g}) or add warmup, and start again in a new folder"
         )
+    return value
 
 
 class Clock:
@@ -222,33 +222,42 @@ class Clock:
         return (done - self._start) * self._batch / max(time.monotonic() - self._since, 1e-9)
 
 
-def state_of(pretext: Pretext, optimizer: torch.optim.Optimizer, health: list[Health]) -> dict[str, object]:
-    """All that the next step depends on."""
-    return {
-        "pretext": pretext.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "health": [tuple(line) for line in health],
-    }
+class Run(NamedTuple):
+    """All that the next step depends on, and what is told of the steps before."""
 
+    pretext: Pretext
+    optimizer: torch.optim.Optimizer
+    examination: Examination
+    health: list[Health]  # one per finished epoch
 
-def restore_(
-    pretext: Pretext,
-    optimizer: torch.optim.Optimizer,
-    health: list[Health],
-    checkpoints: Checkpoints,
-    processes: Processes,
-) -> int:
-    """Go back to where a stopped run was; the number of steps it had done."""
-    saved = checkpoints.load()
-    step = 0 if saved is None else saved.step
-    if not processes.agree(step):
-        raise UserError(f"process {processes.rank} finds step {step} in {checkpoints.folder}, others another one")
-    if saved is not None:
-        pretext.load_state_dict(saved.state["pretext"])
-        optimizer.load_state_dict(saved.state["optimizer"])
-        health.extend(Health(*line) for line in saved.state["health"])
-        log.info("features: going on from step %d", step)
-    return step
+    def state(self) -> dict[str, object]:
+        """For a checkpoint."""
+        return {
+            "pretext": self.pretext.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "examination": self.examination.state_dict(),
+            "health": [tuple(line) for line in self.health],
+        }
+
+    def restore_(self, checkpoints: Checkpoints, processes: Processes) -> int:
+        """Go back to where a stopped run was; the number of steps it had done."""
+        saved = checkpoints.load()
+        step = 0 if saved is None else saved.step
+        if not processes.agree(step):
+            raise UserError(f"process {processes.rank} finds step {step} in {checkpoints.folder}, others another one")
+        if saved is not None:
+            self.pretext.load_state_dict(saved.state["pretext"])
+            self.optimizer.load_state_dict(saved.state["optimizer"])
+            self.examination.load_state_dict(saved.state["examination"])
+            self.health.extend(Health(*line) for line in saved.state["health"])
+            log.info("features: going on from step %d", step)
+        return step
+
+    def tell(self, progress: Progress, schedule: Plan, done: int, figures: dict[str, float]) -> None:
+        """Every step to `progress`, every epoch to the log."""
+        progress("features", done, schedule.steps, figures)
+        if done % schedule.per_epoch == 0:
+            log.info("features, epoch %d of %d: %s", len(self.health), schedule.epochs, self.health[-1])
 
 
 def stem_of(settings: FeatureSettings, size: int) -> Stem | None:

@@ -1,0 +1,147 @@
+"""Stage 1's promises: a stopped run goes on as if never stopped, health is told, errors are words."""
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from spice.errors import UserError
+from spice.settings import AugmentSettings, FeatureSettings
+from spice.stages.features import FeatureModel, plan, train_features
+
+METHODS = ("moco", "simclr", "byol")
+
+
+class StopError(Exception):
+    pass
+
+
+class Shapes:
+    """Gray images of squares and stripes in random places; `stop_after` batches, reading fails."""
+
+    size, channels = 16, 1
+
+    def __init__(self, count: int = 40, *, stop_after: int | None = None) -> None:
+        generator = torch.Generator().manual_seed(1)
+        self.pixels = torch.randint(0, 40, (count, 1, 16, 16), dtype=torch.uint8, generator=generator)
+        for number, image in enumerate(self.pixels):
+            start = int(torch.randint(0, 8, (1,), generator=generator))
+            image[:, start : start + 6, start : start + 6 if number % 2 else None] = 220
+        self.left = stop_after
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def take(self, positions: Tensor) -> Tensor:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise StopError
+        return self.pixels[positions]
+
+
+def settings(method: str = "moco", **changes: object) -> FeatureSettings:
+    small = {"network": "resnet10", "width": 4, "batch": 8, "epochs": 3, "projection": 6}
+    return FeatureSettings.model_validate({"method": method} | small | changes)
+
+
+def same(left: FeatureModel, right: FeatureModel) -> bool:
+    pairs = zip(left.network.state_dict().values(), right.network.state_dict().values(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs) and left.health == right.health
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_stopped_run_goes_on_as_if_never_stopped(method: str, tmp_path: Path) -> None:
+    whole = train_features(Shapes(), settings(method), seed=0)
+    for stop in (3, 5, 4):  # within the first epoch, at the end of one, within the last
+        with pytest.raises(StopError):
+            train_features(Shapes(stop_after=stop), settings(method), seed=0, folder=tmp_path, checkpoint_seconds=0.0)
+    resumed = train_features(Shapes(), settings(method), seed=0, folder=tmp_path)
+    assert same(whole, resumed)
+    assert len(resumed.health) == 3
+    # A finished run reads no image.
+    assert same(whole, train_features(Shapes(stop_after=0), settings(method), seed=0, folder=tmp_path))
+
+
+def test_other_seeds_and_settings_are_not_gone_on_from(tmp_path: Path) -> None:
+    train_features(Shapes(), settings(), seed=0, folder=tmp_path)
+    with pytest.raises(UserError, match="seed was 0, is 1"):
+        train_features(Shapes(), settings(), seed=1, folder=tmp_path)
+    with pytest.raises(UserError, match=r"temperature was 0\.2, is 0\.3"):
+        train_features(Shapes(), settings(temperature=0.3), seed=0, folder=tmp_path)
+
+
+def test_the_seed_decides_everything() -> None:
+    torch.manual_seed(3)
+    first = train_features(Shapes(), settings(), seed=0)
+    torch.manual_seed(4)
+    assert same(first, train_features(Shapes(), settings(), seed=0))
+    assert not same(first, train_features(Shapes(), settings(), seed=1))
+
+
+def test_a_loss_that_is_no_number_stops_the_run_in_words(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"became (nan|inf) at step [0-9]+: lower the learning rate \(now 1e\+30\)"):
+        train_features(Shapes(), settings(learning_rate=1e30), seed=0, folder=tmp_path, checkpoint_seconds=0.0)
+
+
+def test_progress_tells_step_loss_and_speed_and_the_log_tells_health(caplog: pytest.LogCaptureFixture) -> None:
+    calls: list[tuple[str, int, int, dict[str, float]]] = []
+    with caplog.at_level(logging.INFO, logger="spice"):
+        train_features(Shapes(), settings(), seed=0, progress=lambda *call: calls.append(call))
+    assert [call[:3] for call in calls] == [
+        (
+            "features",
+            step,
+            15,
+        )
+        for step in range(1, 16)
+    ]
+    assert all(set(call[3]) == {"loss", "images/s"} for call in calls)
+    lines = [record.message for record in caplog.records if "epoch" in record.message]
+    assert len(lines) == 3
+    assert lines[0].startswith("features, epoch 1 of 3: alignment ")
+
+
+def test_training_learns_to_tell_images_apart() -> None:
+    """Chance is ln(127) = 4.84 with 64 pairs of views."""
+    losses: list[float] = []
+    calm = AugmentSettings(color=False)
+    model = train_features(
+        Shapes(320),
+        settings("simclr", batch=64, epochs=6, learning_rate=0.1, augment=calm),
+        seed=0,
+        progress=lambda *call: losses.append((call[3] or {})["loss"]),
+    )
+    assert sum(losses[:5]) / 5 > 4.75
+    assert sum(losses[-5:]) / 5 < 4.7
+    assert not model.network.training
+
+
+def test_few_images_are_one_batch_and_too_few_are_refused() -> None:
+    assert plan(5, settings()).batch == 5
+    assert plan(5, settings()).steps == 3
+    assert plan(20, settings()).per_epoch == 2
+    with pytest.raises(UserError, match="1 images are too few to learn from"):
+        plan(1, settings())
+
+
+def test_views_may_be_smaller_than_the_images() -> None:
+    assert train_features(Shapes(), settings(view_size=8), seed=0).network.features == 32
+
+
+@pytest.mark.slow
+def test_a_killed_run_gives_the_same_weights(tmp_path: Path) -> None:
+    script = Path(__file__).resolve().parents[2] / "benchmarks" / "kill_and_resume.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--runs", "1", "--kills", "3", "--folder", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 of 1 runs" in done.stdout
