@@ -74,7 +74,13 @@ class ViewSettings(Settings):
 
     weak: PositiveInt = 2
     strong: PositiveInt = 2
+    # Of the cached weak and strong views; half precision halves their size on disk.
+    precision: Literal["float32", "float16"] = "float32"
     augment: AugmentSettings = AugmentSettings()
+    # Where there are features and no images: noise in units of the data's spread, and the share of features dropped.
+    weak_noise: float = Field(default=0.1, ge=0.0)
+    strong_noise: float = Field(default=0.3, ge=0.0)
+    strong_dropout: float = Field(default=0.2, ge=0.0, lt=1.0)
 
 
 class HeadSettings(Settings):
@@ -83,8 +89,33 @@ class HeadSettings(Settings):
     clusters: PositiveInt
     heads: PositiveInt = 10
     epochs: PositiveInt = 100
-    batch: PositiveInt = 1000
+    # M: images labeled together. None: all of them. The authors' code takes 5,000 to 10,000.
+    batch: PositiveInt | None = 1000
     learning_rate: PositiveFloat = 0.005
+    # Principal components of the features that heads and prototypes see. None: the features themselves, as in the paper.
+    components: PositiveInt | None = None
+    # Width of a head's hidden layer. None: as wide as what it sees, as in the paper.
+    hidden: PositiveInt | None = None
+    # What a head's first labels come from: its own random weights (the paper), or a run of k-means of its own.
+    start: Literal["random", "kmeans"] = "random"
+    # Steps whose labels come from k-means where heads start from it.
+    start_steps: PositiveInt = 10
+    # E-step. The prototype is the mean of the top center_ratio * M / K images (authors' code: 0.5).
+    center_ratio: float = Field(default=1.0, gt=0.0, le=1.0)
+    overlap: bool = True
+    # M-step.
+    loss: Literal["double_softmax", "cross_entropy", "temperature"] = "double_softmax"
+    temperature: PositiveFloat = 0.2
+    # Weight of the entropy term, which the paper needed at K = 200 only.
+    entropy: float = Field(default=0.0, ge=0.0)
+    # The authors' code trains on each labeled batch `repeats` times (8), in parts of `sub_batch` (128) images.
+    sub_batch: PositiveInt | None = None
+    repeats: PositiveInt = 1
+    # Which view is asked for labels, and which one learns them.
+    label_view: Literal["plain", "weak", "strong"] = "weak"
+    train_view: Literal["plain", "weak", "strong"] = "strong"
+    # Epochs between two looks at the loss over all images, by which the best head is selected.
+    select_every: PositiveInt = 1
 
 
 class ReliabilitySettings(Settings):

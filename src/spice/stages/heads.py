@@ -1,0 +1,256 @@
+"""The second stage: clustering heads that learn from prototype pseudo-labels (paper III-B, Algorithm 1).
+
+Read it top to bottom: `train_heads` is the whole of it. The feature model does not appear: its features of all views
+are in a file (see `views`), and it has stopped learning.
+
+Shapes: N images, M of them in a batch, D feature width, K clusters, H heads, T = M // K images labeled per cluster.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from spice.core import PseudoLabels, prototype_labels
+from spice.data.batches import Batch, batches, generator
+from spice.engine.checkpoints import Checkpoints
+from spice.engine.processes import ALONE, Processes
+from spice.engine.seeds import seeded
+from spice.errors import UserError
+from spice.models.heads import Head, Heads
+from spice.progress import Progress, silent
+from spice.settings import HeadSettings
+from spice.stages.inputs import Components, principal_components
+from spice.stages.select import Look, Signs, chosen_logits, head_losses, look, signs
+from spice.stages.starts import kmeans_centers, start_probs
+from spice.stages.views import Kind, Views
+
+CPU = torch.device("cpu")
+
+
+class Best(NamedTuple):
+    """The head of least loss over all images, of all heads after all epochs looked at."""
+
+    epoch: int
+    number: int
+    loss: float
+    parameters: dict[str, Tensor]  # of a `Heads` of one
+
+
+class TrainedHeads(NamedTuple):
+    """What the stage leaves behind."""
+
+    head: Head  # the selected one, on the encoder's features
+    best: Best
+    looks: tuple[Look, ...]
+    signs: Signs
+    heads: Heads  # all of them after the last epoch, on what heads see of the features
+    components: Components | None  # what they see; None: the features
+
+
+def train_heads(
+    views: Views,
+    settings: HeadSettings,
+    *,
+    seed: int,
+    folder: Path | None = None,
+    device: torch.device = CPU,
+    processes: Processes = ALONE,
+    progress: Progress = silent,
+) -> TrainedHeads:
+    """Train `settings.heads` heads on cached views and select one; with a `folder`, a stopped run goes on bit for bit.
+
+    Under several processes each reads its share of every batch, labels are given over the whole batch, and all return
+    the same heads.
+    """
+    batch = batch_size(len(views), settings, processes)
+    components = None
+    if settings.components is not None:
+        components = principal_components(views.plain, settings.components, seed=seed)
+        views = components.of(views)
+    trainer = _Trainer(views, settings, batch, seed=seed, device=device, processes=processes)
+    identity = settings.model_dump() | {"seed": seed, "images": len(views), "processes": processes.count}
+    checkpoints = Checkpoints(folder, identity=identity)
+
+    start = trainer.restore_(checkpoints)
+    per_epoch = len(views) // batch
+    for step, part in trainer.steps(start):
+        # E-step: every head labels the batch from what it now predicts.
+        with torch.no_grad():
+            images = trainer.whole(part.images)  # (M,)
+            labels = trainer.label(part, images, step)
+        # M-step: every head learns its own labels, from the strong views.
+        for logits, clusters in trainer.learned(part, images, labels, step):
+            losses = head_losses(logits, clusters, settings)  # (H,)
+            trainer.optimizer.zero_grad(set_to_none=True)
+            losses.sum().backward()  # type: ignore[no-untyped-call]  # a sum: no head's step depends on H
+            processes.average_gradients_(trainer.heads.parameters())
+            trainer.optimizer.step()
+
+        done = step + 1
+        if done % per_epoch == 0:
+            trainer.look_(done // per_epoch)
+        if processes.first:
+            progress("heads", done, settings.epochs * per_epoch, {"loss": float(losses.detach().min())})
+            if checkpoints.due() or done == settings.epochs * per_epoch:
+                checkpoints.save(done, trainer.state())
+    return trainer.result(components)
+
+
+def batch_size(images: int, settings: HeadSettings, processes: Processes = ALONE) -> int:
+    """M for this many images: as set, or all of them where there are fewer. Too few for K clusters are refused."""
+    clusters = settings.clusters
+    if clusters < 2:
+        raise UserError(f"{clusters} cluster is no clustering: ask for at least 2")
+    if images < clusters:
+        raise UserError(f"{images} images cannot make {clusters} clusters: ask for at most {images // 2 or 1}")
+    batch = min(settings.batch or images, images)
+    batch -= batch % processes.count
+    if batch < clusters:
+        raise UserError(
+            f"a batch of {batch} images cannot label {clusters} clusters: use a batch of at least {clusters}, "
+            f"better {min(images, 10 * clusters)}"
+        )
+    return batch
+
+
+class _Trainer:
+    """The heads, what they have been through, and how a batch reaches them."""
+
+    def __init__(
+        self,
+        views: Views,
+        settings: HeadSettings,
+        batch: int,
+        *,
+        seed: int,
+        device: torch.device,
+        processes: Processes,
+    ) -> None:
+        self.views, self.settings, self.batch = views, settings, batch
+        self.seed, self.device, self.processes = seed, device, processes
+        with seeded(seed, "heads", "weights"):
+            self.heads = Heads(settings.heads, views.plain.shape[1], settings.clusters, hidden=settings.hidden)
+        self.heads.to(device)
+        processes.broadcast_(self.heads)
+        self.optimizer = torch.optim.Adam(self.heads.parameters(), lr=settings.learning_rate)
+        self.centers: Tensor | None = None  # (H, K, D), where heads start from k-means
+        if settings.start == "kmeans":
+            self.centers = kmeans_centers(views.plain, settings.clusters, heads=settings.heads, seed=seed).to(device)
+        self.looks: list[Look] = []
+        self.best: Best | None = None
+
+    def steps(self, start: int) -> Iterator[tuple[int, Batch]]:
+        """Step number, and this process's part of its batch, from step `start` on."""
+        per_epoch = len(self.views) // self.batch
+        for epoch in range(start // per_epoch, self.settings.epochs):
+            order = batches(
+                len(self.views),
+                self.batch,
+                seed=self.seed,
+                stage="heads",
+                epoch=epoch,
+                rank=self.processes.rank,
+                processes=self.processes.count,
+            )
+            for part in order:
+                step = epoch * per_epoch + part.number
+                if step >= start:
+                    yield step, part
+
+    def label(self, part: Batch, images: Tensor, step: int) -> PseudoLabels:
+        """The pseudo-labels (H, K * T) that every head gives to the whole batch."""
+        plain = self.views.take("plain", 0, images).to(self.device)  # (M, D)
+        if self.centers is not None and step < self.settings.start_steps:
+            probs = start_probs(plain, self.centers)  # (H, M, K)
+        else:
+            features = self._features(self.settings.label_view, part.images, step, "label")
+            probs = self.whole(self.heads(features).softmax(dim=2), dim=1)
+        return prototype_labels(plain, probs, center_ratio=self.settings.center_ratio, overlap=self.settings.overlap)
+
+    def learned(self, part: Batch, images: Tensor, labels: PseudoLabels, step: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Logits (H, n, K) and labels (H, n) to learn from, a step of the optimizer for each."""
+        if self.settings.sub_batch is None:
+            for repeat in range(self.settings.repeats):
+                features = self._features(self.settings.train_view, part.images, step, f"train {repeat}")
+                # Every image is computed once per head, and its logits are used for each label that it has.
+                logits = self.whole(self.heads(features), dim=1, gradient=True)  # (H, M, K)
+                yield chosen_logits(logits, labels.image), labels.cluster
+            return
+        for repeat in range(self.settings.repeats):
+            yield from self._sub_batches(images, labels, step, repeat)
+
+    def _sub_batches(
+        self, images: Tensor, labels: PseudoLabels, step: int, repeat: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """The labeled images in random order and small parts, as in the authors' code (whole parts only)."""
+        count = labels.image.shape[1]
+        size = min(self.settings.sub_batch or count, count)
+        size -= size % self.processes.count
+        order = torch.randperm(count, generator=generator(self.seed, "heads", "sub-batches", step, repeat))
+        for start in range(0, count - size + 1, size):
+            pairs = order[start : start + size].to(self.device)
+            own = labels.image[:, pairs[self.processes.rank :: self.processes.count]].cpu()  # (H, n / P)
+            features = self._features(self.settings.train_view, images[own.flatten()], step, f"train {repeat}")
+            logits = self.heads(features.view(*own.shape, -1))  # (H, n / P, K)
+            yield self.whole(logits, dim=1, gradient=True), labels.cluster[:, pairs]
+
+    def _features(self, kind: Kind, images: Tensor, step: int, purpose: str) -> Tensor:
+        """Features (n, D) of a view drawn at random for this step."""
+        drawn = generator(self.seed, "heads", "view", purpose, step)
+        view = int(torch.randint(self.views.count(kind), (), generator=drawn))
+        return self.views.take(kind, view, images).to(self.device)
+
+    def whole(self, part: Tensor, *, dim: int = 0, gradient: bool = False) -> Tensor:
+        """From every process's part of a batch along `dim` the whole, in the order that one process would have."""
+        count = self.processes.count
+        if count == 1:
+            return part
+        first = part.movedim(dim, 0).contiguous()
+        gathered = self.processes.gather_with_gradient(first) if gradient else self.processes.gather(first)
+        # Process r holds every P-th image from the r-th on.
+        return gathered.view(count, len(first), *first.shape[1:]).transpose(0, 1).flatten(end_dim=1).movedim(0, dim)
+
+    def look_(self, epoch: int) -> None:
+        """See every head's loss over all images, and keep the best head so far."""
+        if epoch % self.settings.select_every and epoch != self.settings.epochs:
+            return
+        seen = look(self.heads, self.views, self.settings, epoch=epoch)
+        self.looks.append(seen)
+        number = int(seen.loss.argmin())
+        if self.best is None or float(seen.loss[number]) < self.best.loss:
+            one = self.heads.part(slice(number, number + 1))
+            parameters = {name: value.detach().clone() for name, value in one.state_dict().items()}
+            self.best = Best(epoch, number, float(seen.loss[number]), parameters)
+
+    def result(self, components: Components | None) -> TrainedHeads:
+        """The selected head, written as one on the encoder's features, and all that was seen on the way."""
+        assert self.best is not None
+        selected = self.heads.part(slice(0, 1))
+        selected.load_state_dict(self.best.parameters)
+        seen = signs(self.heads, selected, self.views, self.settings)
+        head = selected.head(0).cpu()
+        whole = head if components is None else components.on_features(head)
+        return TrainedHeads(whole, self.best, tuple(self.looks), seen, self.heads, components)
+
+    def state(self) -> dict[str, object]:
+        """All that the rest of the training depends on."""
+        return {
+            "heads": self.heads.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "looks": [tuple(seen) for seen in self.looks],
+            "best": None if self.best is None else tuple(self.best),
+        }
+
+    def restore_(self, checkpoints: Checkpoints) -> int:
+        """Take up the last checkpoint, if there is one: the number of steps that are done."""
+        saved = checkpoints.load()
+        if saved is None:
+            return 0
+        self.heads.load_state_dict(saved.state["heads"])
+        self.optimizer.load_state_dict(saved.state["optimizer"])
+        self.looks = [Look(*seen) for seen in saved.state["looks"]]
+        self.best = None if saved.state["best"] is None else Best(*saved.state["best"])
+        return saved.step

@@ -1,0 +1,208 @@
+"""Which head is best, by its own loss over all images, and what can be said of it without labels (paper III-B).
+
+Shapes: N images, K clusters, H heads, T = N // K images labeled per cluster.
+"""
+
+import warnings
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from spice.core import (
+    IGNORE,
+    PseudoLabels,
+    cross_entropy,
+    double_softmax_cross_entropy,
+    negative_entropy,
+    prototype_labels,
+    temperature_cross_entropy,
+)
+from spice.errors import SpiceWarning
+from spice.models.heads import Heads
+from spice.settings import HeadSettings
+from spice.stages.views import Kind, Views
+
+# Heads are looked at a few at a time, so that no more than about this many numbers (h, N, K) are held of anything.
+NUMBERS = 20_000_000
+CHUNK = 8_192
+
+SHARED = 0.5  # two clusters that share so much of their pseudo-labels have one prototype
+GIANT = 0.5  # share of all images
+UNSTABLE = 0.3  # mean adjusted Rand index between heads
+COMPARED = 10_000  # images by which heads are compared
+
+
+class SharedPrototypeWarning(SpiceWarning):
+    """Two clusters of the selected head have the same prototype."""
+
+
+class EmptyClusterWarning(SpiceWarning):
+    """A cluster of the selected head has no image."""
+
+
+class GiantClusterWarning(SpiceWarning):
+    """One cluster holds most of the images."""
+
+
+class UnstableHeadsWarning(SpiceWarning):
+    """The heads hardly agree with one another."""
+
+
+class Look(NamedTuple):
+    """The heads after an epoch."""
+
+    epoch: int
+    loss: Tensor  # (H,) over all images, M = N
+    distinct: Tensor  # (H,) share of distinct images among the pseudo-labels; each shared prototype takes away 1 / K
+
+
+class Signs(NamedTuple):
+    """What can be seen of the selected head without labels."""
+
+    distinct: float  # as in Look
+    shared: list[tuple[int, int]]  # pairs of clusters with one prototype
+    empty: list[int]  # clusters without an image
+    largest: float  # share of all images in the largest cluster
+    agreement: float  # mean adjusted Rand index between the heads after the last epoch; nan for one head
+
+
+def head_losses(logits: Tensor, labels: Tensor, settings: HeadSettings) -> Tensor:
+    """The loss of every head: logits (H, n, K) of strong views against pseudo-labels (H, n) -> (H,)."""
+    if settings.loss == "double_softmax":
+        losses = double_softmax_cross_entropy(logits, labels)
+    elif settings.loss == "temperature":
+        losses = temperature_cross_entropy(logits, labels, temperature=settings.temperature)
+    else:
+        losses = cross_entropy(logits, labels)
+    if settings.entropy:
+        losses = losses + settings.entropy * negative_entropy(logits.softmax(dim=2))
+    return losses
+
+
+@torch.no_grad()
+def look(heads: Heads, views: Views, settings: HeadSettings, *, epoch: int) -> Look:
+    """Every head's loss with the whole set as one batch: E-step and M-step's loss, nothing learned."""
+    device = heads.hidden_weight.device
+    plain = views.take("plain", 0, slice(None)).to(device)
+    at_once = max(1, NUMBERS // (len(views) * settings.clusters))
+    losses, distinct = [], []
+    for first in range(0, len(heads), at_once):
+        few = heads.part(slice(first, first + at_once))
+        probs = all_logits(few, views, settings.label_view).softmax(dim=2)  # (h, N, K)
+        chosen = prototype_labels(plain, probs, center_ratio=settings.center_ratio, overlap=settings.overlap)
+        logits = chosen_logits(all_logits(few, views, settings.train_view), chosen.image)
+        losses.append(head_losses(logits, chosen.cluster, settings))
+        distinct.append(torch.stack([_distinct(image, len(views)) for image in chosen.image]))
+    return Look(epoch, torch.cat(losses).cpu(), torch.cat(distinct).cpu())
+
+
+def all_logits(heads: Heads, views: Views, kind: Kind) -> Tensor:
+    """Logits (H, N, K) of the first view of every image."""
+    device = heads.hidden_weight.device
+    parts = [
+        heads(views.take(kind, 0, slice(start, start + CHUNK)).to(device)) for start in range(0, len(views), CHUNK)
+    ]
+    return torch.cat(parts, dim=1)
+
+
+def chosen_logits(logits: Tensor, image: Tensor) -> Tensor:
+    """The logits of the labeled images, (H, M, K) at (H, n) -> (H, n, K): an image's logits serve all its labels."""
+    return logits.gather(1, image.unsqueeze(dim=2).expand(-1, -1, logits.shape[2]))
+
+
+@torch.no_grad()
+def signs(heads: Heads, selected: Heads, views: Views, settings: HeadSettings) -> Signs:
+    """Look at the selected head (a `Heads` of one) among all the others, and warn of what looks bad."""
+    device = selected.hidden_weight.device
+    probs = all_logits(selected, views, settings.label_view).softmax(dim=2)
+    plain = views.take("plain", 0, slice(None)).to(device)
+    chosen = prototype_labels(plain, probs, center_ratio=settings.center_ratio)
+    sizes = all_logits(selected, views, "plain")[0].argmax(dim=1).bincount(minlength=settings.clusters)  # (K,)
+    found = Signs(
+        distinct=float(_distinct(chosen.image[0], len(views))),
+        shared=_shared(PseudoLabels(chosen.image[0], chosen.cluster[0]), settings.clusters, len(views)),
+        empty=(sizes == 0).nonzero().flatten().tolist(),
+        largest=float(sizes.max()) / len(views),
+        agreement=agreement(_some_labels(heads, views), settings.clusters),
+    )
+    _warn(found, settings)
+    return found
+
+
+def agreement(labels: Tensor, clusters: int) -> float:
+    """Mean adjusted Rand index over all pairs of heads, labels (H, n)."""
+    heads, images = labels.shape
+    if heads < 2:
+        return float("nan")
+    members = torch.nn.functional.one_hot(labels, clusters).float()  # (H, n, K)
+    flat = members.permute(1, 0, 2).flatten(start_dim=1)  # (n, H * K)
+    tables = (flat.T @ flat).double().view(heads, clusters, heads, clusters)  # every pair's contingency table
+    together = _pairs(tables).sum(dim=(1, 3))  # (H, H) pairs of images together in both
+    alone = _pairs(members.sum(dim=1).double()).sum(dim=1)  # (H,) pairs together in one
+    expected = alone[:, None] * alone[None, :] / _pairs(torch.tensor(float(images), dtype=torch.float64))
+    most = (alone[:, None] + alone[None, :]) / 2
+    index = torch.where(most == expected, 1.0, (together - expected) / (most - expected))
+    above = torch.ones(heads, heads, dtype=torch.bool).triu(diagonal=1)
+    return float(index.cpu()[above].mean())
+
+
+def _pairs(count: Tensor) -> Tensor:
+    return count * (count - 1) / 2
+
+
+def _some_labels(heads: Heads, views: Views) -> Tensor:
+    step = max(1, len(views) // COMPARED)
+    features = views.take("plain", 0, slice(None, None, step)).to(heads.hidden_weight.device)
+    parts: tuple[Tensor, ...] = features.split(CHUNK)  # type: ignore[no-untyped-call]
+    return torch.cat([heads(part).argmax(dim=2) for part in parts], dim=1)  # (H, n)
+
+
+def _distinct(image: Tensor, images: int) -> Tensor:
+    return (image.bincount(minlength=images) > 0).sum() / len(image)
+
+
+def _shared(chosen: PseudoLabels, clusters: int, images: int) -> list[tuple[int, int]]:
+    """Pairs of clusters that label the same images: (K * T,) -> [(0, 3), ...]."""
+    claimed = torch.zeros(clusters, images, device=chosen.image.device)
+    kept = chosen.cluster != IGNORE
+    claimed[chosen.cluster[kept], chosen.image[kept]] = 1.0
+    overlap = (claimed @ claimed.T).triu(diagonal=1) / (images // clusters)
+    return [(first, second) for first, second in (overlap > SHARED).nonzero().tolist()]
+
+
+def _warn(found: Signs, settings: HeadSettings) -> None:
+    if found.shared:
+        pairs = ", ".join(f"{first} and {second}" for first, second in found.shared[:5])
+        more = f" and {len(found.shared) - 5} more pairs" if len(found.shared) > 5 else ""
+        _say(
+            SharedPrototypeWarning,
+            f"clusters {pairs}{more} rest on the same images: there may be fewer than {settings.clusters} groups; "
+            f"try fewer clusters, more heads than {settings.heads}, or start='kmeans'",
+        )
+    if found.empty:
+        _say(
+            EmptyClusterWarning,
+            f"{len(found.empty)} of {settings.clusters} clusters have no image ({_few(found.empty)}): "
+            "try fewer clusters, or more heads",
+        )
+    if found.largest > GIANT and settings.clusters > 2:
+        _say(
+            GiantClusterWarning,
+            f"one cluster holds {found.largest:.0%} of the images: the features may not tell them apart; "
+            "try another encoder, or more clusters",
+        )
+    if found.agreement < UNSTABLE:
+        _say(
+            UnstableHeadsWarning,
+            f"heads agree little with one another (adjusted Rand index {found.agreement:.2f} on average): "
+            "another seed may give other groups; try another number of clusters, or another encoder",
+        )
+
+
+def _few(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:10])) + (", ..." if len(numbers) > 10 else "")
+
+
+def _say(category: type[SpiceWarning], words: str) -> None:
+    warnings.warn(words, category, stacklevel=4)
