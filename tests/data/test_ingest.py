@@ -183,11 +183,27 @@ def test_beyond_its_limit_the_store_streams_the_same_pixels(limit: int, folder: 
     assert torch.equal(everything(roomier), everything(whole))
 
 
-def test_a_streamed_image_that_is_gone_is_named(folder: Path, tmp_path: Path) -> None:
+def test_a_streamed_image_that_is_gone_or_changed_is_named(
+    folder: Path, tmp_path: Path, photo: Photo, encode: Encode
+) -> None:
     store = ingest(folder, size=24, folder=tmp_path / "store", limit_bytes=0)
-    (folder / store.collection.paths[4]).unlink()
-    with pytest.raises(UserError, match=store.collection.paths[4]):
-        everything(store)
+    paths = store.collection.paths
+    (folder / paths[4]).unlink()
+    (folder / paths[5]).write_bytes(encode(photo(70)))
+    with pytest.raises(UserError, match=f"{paths[4]} can no longer be read"):
+        store.take([3, 4])
+    with pytest.raises(UserError, match=f"{paths[5]} has changed"):
+        store.take([5])
+    assert store.take([3]).shape == (1, 3, 24, 24)
+
+
+def test_two_processes_fill_one_store_as_one(tmp_path: Path) -> None:
+    source, store = tmp_path / "images.npy", tmp_path / "store"
+    many_images(source, 300)
+    running = [subprocess.Popen([sys.executable, "-c", KILLED, str(source), str(store)]) for _ in range(2)]
+    assert [process.wait() for process in running] == [0, 0]
+    assert (store / "color.u8").stat().st_size == 300 * 3 * 64 * 64  # nothing was read twice
+    assert torch.equal(everything(open_store(store)), everything(ingest(source, size=64, folder=tmp_path / "fresh")))
 
 
 def test_a_compressed_archive_that_cannot_be_streamed_is_refused(folder: Path, tmp_path: Path) -> None:
@@ -227,7 +243,7 @@ def test_a_folder_that_is_a_file_is_refused_in_words(folder: Path, tmp_path: Pat
         ingest(folder, size=24, folder=tmp_path / "store")
 
 
-def many_images(path: Path, encode: Encode, count: int = 2000) -> None:
+def many_images(path: Path, count: int = 2000) -> None:
     """An array file of different images: quick to make, slow enough to be killed in."""
     np.save(path, np.random.default_rng(0).integers(0, 256, (count, 64, 64, 3), dtype=np.uint8))
 
@@ -241,9 +257,9 @@ ingest(sys.argv[1], size=64, folder=Path(sys.argv[2]), workers=1)
 """
 
 
-def test_a_run_killed_half_way_goes_on_where_it_was(tmp_path: Path, encode: Encode) -> None:
+def test_a_run_killed_half_way_goes_on_where_it_was(tmp_path: Path) -> None:
     source, store = tmp_path / "images.npy", tmp_path / "store"
-    many_images(source, encode)
+    many_images(source)
     running = subprocess.Popen([sys.executable, "-c", KILLED, str(source), str(store)])
     deadline = time.monotonic() + 60
     while len(list(store.glob("journal/*.parquet"))) < 3 and running.poll() is None and time.monotonic() < deadline:
@@ -285,9 +301,9 @@ except UserError as error:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on file sizes")
-def test_a_full_disk_is_told_and_mended(tmp_path: Path, encode: Encode) -> None:
+def test_a_full_disk_is_told_and_mended(tmp_path: Path) -> None:
     source, store = tmp_path / "images.npy", tmp_path / "store"
-    many_images(source, encode, 400)
+    many_images(source, 400)
     ended = subprocess.run(
         [sys.executable, "-c", FULL, str(source), str(store)], check=False, capture_output=True, text=True
     )

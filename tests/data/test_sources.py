@@ -89,6 +89,27 @@ def test_a_csv_without_a_column_of_paths_says_what_it_found(folder: Path) -> Non
         scan(folder / "list.csv")
 
 
+def test_a_list_that_cannot_be_read_says_so(tmp_path: Path) -> None:
+    (tmp_path / "bytes.parquet").write_bytes(b"PAR1 nothing PAR1")
+    pq.write_table(pa.table({"path": [[1], [2]]}), tmp_path / "nested.parquet")
+    (tmp_path / "endless.csv").write_text("path\n" + "x" * 200_000)
+    (tmp_path / "blank.txt").write_text("\n\n")
+    for name in ("bytes.parquet", "nested.parquet", "endless.csv"):
+        with pytest.raises(UserError, match=f"{name} cannot be read"):
+            scan(tmp_path / name)
+    with pytest.raises(UserError, match=r"blank\.txt lists no image"):
+        scan(tmp_path / "blank.txt")
+
+
+def test_names_no_file_can_have_are_problems(folder: Path) -> None:
+    impossible = ["zero\0byte.jpg", "half\ud83d.jpg", "x" * 5000]
+    collection = scan([str(folder / "dogs" / "0.jpg"), *impossible])
+    assert len(collection) == 1
+    assert len(collection.problems) == 3
+    collection.save(folder)
+    assert {problem.path for problem in Collection.load(folder).problems} >= {"half\\ud83d.jpg"}
+
+
 def test_lists_in_python_hold_paths_or_pictures(folder: Path, photo: Photo) -> None:
     paths = sorted(folder.rglob("*.jpg"))
     assert len(scan(paths)) == 5

@@ -6,6 +6,7 @@ over a source that has grown reads what is new.
 
 import json
 import shutil
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -23,6 +24,9 @@ from spice.data.store import COLOR, GRAY, JOURNAL, STORE, ImageStore, Streamed
 from spice.errors import UserError
 from spice.files import written_atomically
 from spice.progress import Progress, silent
+
+if sys.platform != "win32":
+    import fcntl
 
 LIMIT_BYTES = 32 << 30
 
@@ -52,9 +56,11 @@ def ingest(
         max_pixels: larger images are a problem, not an image.
         leave_out: folders inside the source that are not part of it, such as a run's own.
     """
+    if size < 1:
+        raise ValueError(f"a working size of {size} pixels is no size")
     opened = open_source(source, leave_out=[*leave_out, folder])
     entries, problems = listing(opened)
-    with closing(_Writer(folder, size, limit_bytes)) as writer:
+    with _alone_in(folder), closing(_Writer(folder, size, limit_bytes)) as writer:
         missing = writer.journal.missing(entries)
         done, bad = len(entries) - len(missing), len(problems)
         progress(TASK, done, len(entries), {"problems": bad})
@@ -70,7 +76,7 @@ def ingest(
             progress(TASK, done, len(entries), {"problems": bad})
         collection = writer.finish(entries, problems)
     not_empty(collection, opened.label)
-    streamed = Streamed(opened, entries, size) if bool((collection.rows < 0).any()) else None
+    streamed = Streamed(opened, entries, collection, size) if bool((collection.rows < 0).any()) else None
     return ImageStore(folder, collection, size, streamed)
 
 
@@ -84,7 +90,6 @@ class _Writer:
         self._pending: list[Outcome] = []
         self._saved = time.monotonic()
         with _told(folder):
-            folder.mkdir(parents=True, exist_ok=True)
             try:
                 self._open(size)
             except ValueError:
@@ -141,6 +146,18 @@ class _Writer:
             self.journal.append(self._pending)
         self._pending = []
         self._saved = time.monotonic()
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Wait while another process fills the same store; what it has read need not be read again."""
+    with _told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("w")
+    with lock:
+        if sys.platform != "win32":
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager

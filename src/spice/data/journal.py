@@ -3,7 +3,6 @@
 A part is written whole (temporary name, then rename) and only after the pixels it speaks of are on disk.
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -119,4 +118,4 @@ class Journal:
 
 
 def _key(entry: Entry) -> bytes:
-    return os.fsencode(entry.name) + b"\0" + entry.stamp.encode()
+    return entry.name.encode("utf-8", "surrogatepass") + b"\0" + entry.stamp.encode()

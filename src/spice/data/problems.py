@@ -60,7 +60,10 @@ def bad_file(error: OSError, path: str | None = None) -> BadImageError:
 
 def printable(name: str) -> str:
     r"""The name as valid Unicode: bytes of a file name that are not UTF-8 become `\xe9`."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
+    try:
+        return os.fsencode(name).decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # no file can be called so, but a list can say it
+        return name.encode("utf-8", "backslashreplace").decode()
 
 
 def write_problems(path: Path, problems: Iterable[Problem]) -> None:

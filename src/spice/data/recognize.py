@@ -9,11 +9,13 @@ from glob import glob, has_magic
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
 from spice.data.archives import Tar, TarStream, Zip
 from spice.data.arrays import Arrays, Pictures, array_file
+from spice.data.problems import printable
 from spice.data.sources import Files, Folder, Source, SourceLike
 from spice.errors import UserError
 
@@ -31,7 +33,10 @@ def open_source(source: SourceLike, *, leave_out: Iterable[Path] = ()) -> Source
     if isinstance(source, np.ndarray):
         return Arrays({"": source}, label="array")
     if isinstance(source, str | os.PathLike):
-        return _open_path(os.fspath(source), leave_out)
+        try:
+            return _open_path(os.fspath(source), leave_out)
+        except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
+            raise UserError(f"{printable(os.fspath(source))} cannot be read: {error}") from error
     items = list(source)
     if not items:
         raise UserError("the list of images is empty")
@@ -78,7 +83,7 @@ def _listed(path: Path, suffix: str) -> Sequence[str]:
     """The paths in a list; relative ones start at the list's own folder. Other columns are not looked at."""
     if suffix == ".parquet":
         column = _path_column(pq.read_schema(path).names, path)
-        found: list[str | None] = pq.read_table(path, columns=[column]).column(0).to_pylist()
+        found: list[str | None] = pq.read_table(path, columns=[column]).column(0).cast(pa.string()).to_pylist()
     elif suffix in (".csv", ".tsv"):
         found = _column_of_csv(path, "\t" if suffix == ".tsv" else ",")
     else:

@@ -5,6 +5,7 @@ in neither, and are decoded whenever they are asked for.
 """
 
 import json
+import sys
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spice.data.arrays import digest
 from spice.data.collection import Collection
 from spice.data.decode import decode
 from spice.data.pixels import mapped
@@ -38,7 +40,7 @@ class ImageStore:
         self.collection = collection
         self.size = size
         self.channels = 1 if bool(collection.gray.all()) else 3
-        self._gray, self._rows, self._numbers = collection.gray, collection.rows, collection.numbers
+        self._gray, self._rows = collection.gray, collection.rows
         self._files = {True: mapped(folder / GRAY, 1, size), False: mapped(folder / COLOR, 3, size)}
         self._streamed = streamed
 
@@ -58,43 +60,49 @@ class ImageStore:
                 out[here] = file[rows[here]]  # the one channel of a gray image spreads over three
         if self._streamed is not None:
             elsewhere = np.flatnonzero(rows < 0)
-            for place, pixels in zip(elsewhere, self._streamed.take(self._numbers[wanted[elsewhere]]), strict=True):
+            for place, pixels in zip(elsewhere, self._streamed.take(wanted[elsewhere].tolist()), strict=True):
                 out[place] = pixels
         return torch.from_numpy(out)
 
 
 class Streamed:
-    """Images decoded on demand, with the last few kept."""
+    """Images of a collection decoded on demand, with the last few kept."""
 
-    def __init__(self, source: Source, entries: Sequence[Entry], size: int) -> None:
+    def __init__(self, source: Source, entries: Sequence[Entry], collection: Collection, size: int) -> None:
         self._source, self._size = source, size
         self._entries = {entry.number: entry for entry in entries}
+        self._numbers = collection.numbers
+        self._hashes = collection.table.column("hash")
         self._pool = ThreadPoolExecutor(available_cores())
         self._kept: OrderedDict[int, NDArray[np.uint8]] = OrderedDict()
         self._room = max(1, _CACHE_BYTES // (3 * size * size))
 
-    def take(self, numbers: NDArray[np.int64]) -> list[NDArray[np.uint8]]:
-        """The pixels (C, S, S) of the entries with these numbers."""
-        wanted: list[int] = numbers.tolist()
-        fresh = [number for number in dict.fromkeys(wanted) if number not in self._kept]
+    def take(self, positions: Sequence[int]) -> list[NDArray[np.uint8]]:
+        """The pixels (C, S, S) of the images at these positions."""
+        fresh = [position for position in dict.fromkeys(positions) if position not in self._kept]
         taken = dict(zip(fresh, self._pool.map(self._decode, fresh), strict=True))
-        for number in wanted:
-            if number not in taken:
-                taken[number] = self._kept.pop(number)
+        for position in positions:
+            if position not in taken:
+                taken[position] = self._kept.pop(position)
         self._kept.update(taken)  # the latest last
         while len(self._kept) > self._room:
             self._kept.popitem(last=False)
-        return [taken[number] for number in wanted]
+        return [taken[position] for position in positions]
 
-    def _decode(self, number: int) -> NDArray[np.uint8]:
-        entry = self._entries[number]
+    def _decode(self, position: int) -> NDArray[np.uint8]:
+        entry = self._entries.get(int(self._numbers[position]))
+        if entry is None:
+            raise UserError(f"{self._source.label} holds fewer images than when it was scanned: scan it again")
         try:
-            return decode(self._source.read(entry), self._size).pixels
+            content = self._source.read(entry)
+            pixels = decode(content, self._size, max_pixels=sys.maxsize).pixels  # it was small enough before
         except (BadImageError, OSError) as error:
-            name = printable(entry.name)
             raise UserError(
-                f"{name} could be read when {self._source.label} was scanned, and now not: {error}"
+                f"{printable(entry.name)} can no longer be read ({error}): scan its source again"
             ) from error
+        if digest(content) != self._hashes[position].as_py():
+            raise UserError(f"{printable(entry.name)} has changed since it was scanned: scan its source again")
+        return pixels
 
 
 def open_store(folder: Path, *, source: SourceLike | None = None) -> ImageStore:
@@ -109,4 +117,4 @@ def open_store(folder: Path, *, source: SourceLike | None = None) -> ImageStore:
         raise UserError(f"the store in {folder} does not hold all images: open it together with their source")
     opened = open_source(source, leave_out=[folder])
     entries, _ = listing(opened)
-    return ImageStore(folder, collection, size, Streamed(opened, entries, size))
+    return ImageStore(folder, collection, size, Streamed(opened, entries, collection, size))
