@@ -1,1 +1,175 @@
-"""`SPICE(n_clusters=10).fit(...)`: a thin face on the pipeline."""
+"""`SPICE(n_clusters=10).fit(...)`: a thin face on the pipeline, with scikit-learn's manners."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from spice.data import Collection, Problem, SourceLike, ingest
+from spice.pipeline import cluster
+from spice.presets import standard
+from spice.progress import Logged, Progress, silent
+from spice.runs import read_labels
+from spice.runs.artifacts import MODEL, PROBABILITIES
+from spice.runs.table import Column
+from spice.stages.model import Predictions, TrainedModel
+
+Value = TypeVar("Value", bound=np.generic)
+
+
+class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Groups images by meaning, without labels, and says which of its answers can be trusted.
+
+    Images are given as a folder, a glob, a list file, an archive, an array (N, H, W[, C]), or a list of paths or of PIL
+    images. For arrays and lists, results are in the order given, and an image that could not be read has the label -1;
+    for all else they are those of `paths_`, the images that could be read.
+
+    Args:
+        n_clusters: how many groups to make.
+        encoder: what looks at the images: "lite0", "hf:facebook/dinov2-small", "onnx:FILE", ...
+        size: pixels on a side shown to the encoder; None: its own choice.
+        random_state: the same state gives the same groups.
+        run_folder: where the run is kept, and a stopped fit goes on; None: nowhere.
+        verbose: whether to log progress.
+
+    Attributes:
+        labels_: (N,) the cluster of each image.
+        probabilities_: (N, K) the probability of every cluster.
+        reliability_: (N,) the share of the nearest images that lie in the same cluster.
+        reliable_: (N,) whether that share is above the threshold.
+        paths_: the names of the images.
+        model_: what predicts.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        encoder: str = "lite0",
+        size: int | None = None,
+        random_state: int | np.random.RandomState | None = 0,
+        run_folder: str | os.PathLike[str] | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.encoder = encoder
+        self.size = size
+        self.random_state = random_state
+        self.run_folder = run_folder
+        self.verbose = verbose
+
+    def fit(self, X: SourceLike, y: object = None) -> Self:  # noqa: N803, ARG002 - scikit-learn's signature
+        """Group the images `X`; `y` is there for scikit-learn's sake and is not looked at."""
+        seed = _seed(self.random_state)
+        settings = standard(clusters=self.n_clusters, encoder=self.encoder, size=self.size, seed=seed)
+        with _folder(self.run_folder) as out:
+            cluster(X, settings, out, redo=True, progress=self._progress())
+            found, places = read_labels(out), _places(X, Collection.load(out))
+            self.labels_ = places.fill(found.cluster, np.int32(-1))
+            self.probabilities_ = places.fill(np.load(out / PROBABILITIES.name), np.float32(np.nan))
+            self.reliability_ = places.fill(found.reliability, np.float32(np.nan))
+            self.reliable_ = places.fill(found.reliable, np.bool_(False))
+            self.paths_ = places.names
+            self.model_ = TrainedModel.load(out / MODEL.name)
+        return self
+
+    def predict(self, X: SourceLike) -> NDArray[np.int32]:  # noqa: N803
+        """The clusters of other images, under the same numbers; -1 for one that cannot be read."""
+        found, places, _ = self._predict(X)
+        return places.fill(found.cluster, np.int32(-1))
+
+    def predict_proba(self, X: SourceLike) -> NDArray[np.float32]:  # noqa: N803
+        """The probability of every cluster for other images (Q, K)."""
+        found, places, _ = self._predict(X)
+        return places.fill(found.probabilities, np.float32(np.nan))
+
+    def assess(self, X: SourceLike, *, progress: Progress | None = None) -> "Assessment":  # noqa: N803
+        """The whole answer for other images: those that can be read, with their names, and the problems."""
+        found, places, problems = self._predict(X, progress)
+        rows = places.rows[places.rows >= 0]
+        names = [name for name, row in zip(places.names, places.rows, strict=True) if row >= 0]
+        return Assessment(names, found.rows(rows), problems)
+
+    def save(self, folder: str | os.PathLike[str], *, embed: bool = False) -> None:
+        """Write what predicts to `folder`; with `embed`, the encoder's weights too."""
+        check_is_fitted(self, "model_")
+        self.model_.save(Path(folder), embed=embed)
+
+    def _predict(
+        self, images: SourceLike, progress: Progress | None = None
+    ) -> "tuple[Predictions, _Places, tuple[Problem, ...]]":
+        check_is_fitted(self, "model_")
+        model: TrainedModel = self.model_
+        progress = progress or self._progress()
+        with TemporaryDirectory(prefix="spice-") as folder:
+            store = ingest(images, size=model.encoder.size, folder=Path(folder), progress=progress)
+            found = model.predict(store, progress=progress)
+        return found, _places(images, store.collection), store.collection.problems
+
+    def _progress(self) -> Progress:
+        return Logged() if self.verbose else silent
+
+
+class Assessment(NamedTuple):
+    """Names of images, what is said of them, and the files of which nothing can be said."""
+
+    paths: list[str]
+    predictions: Predictions
+    problems: tuple[Problem, ...]
+
+    def columns(self) -> dict[str, Column]:
+        """As a table: a line per image, without the probabilities of all clusters."""
+        found = self.predictions._asdict()
+        del found["probabilities"]
+        return {"path": self.paths, **found}
+
+
+def load(folder: str | os.PathLike[str]) -> SPICE:
+    """A model that `SPICE.save` or a run has written (its `model/`), ready to predict."""
+    model = TrainedModel.load(Path(folder))
+    loaded = SPICE(model.head.clusters, encoder=model.encoder.name, size=model.encoder.size)
+    loaded.model_ = model
+    return loaded
+
+
+class _Places(NamedTuple):
+    """Where each answer belongs: results come in order of content, the user's order is another."""
+
+    rows: NDArray[np.int64]  # (N,) for every image of the user its row in the collection; -1: it could not be read
+    names: list[str]
+
+    def fill(self, values: NDArray[Value], missing: Value) -> NDArray[Value]:
+        found = values[self.rows]
+        found[self.rows < 0] = missing
+        return found
+
+
+def _places(images: SourceLike, collection: Collection) -> _Places:
+    numbers = collection.numbers
+    if isinstance(images, str | os.PathLike):
+        order = numbers.argsort(kind="stable")
+        return _Places(order, [collection.paths[row] for row in order])
+    rows = np.full(len(images), -1, dtype=np.int64)
+    rows[numbers] = np.arange(len(collection))
+    return _Places(rows, [collection.paths[row] if row >= 0 else "" for row in rows])
+
+
+def _seed(state: int | np.random.RandomState | None) -> int:
+    return int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31 - 1))
+
+
+@contextmanager
+def _folder(chosen: str | os.PathLike[str] | None) -> Iterator[Path]:
+    if chosen is not None:
+        yield Path(chosen)
+        return
+    with TemporaryDirectory(prefix="spice-") as folder:
+        yield Path(folder)

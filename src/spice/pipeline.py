@@ -1,1 +1,188 @@
-"""The stages in order; skips what is done."""
+"""The stages in order; skips what is done.
+
+A step is a function from files of the run folder to files of the run folder. It is done when the manifest says so
+under the same key, a hash of all that its result depends on. So the same command again, `spice resume`, and a change
+of one setting are one and the same thing: run every step that is not done.
+"""
+
+import os
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import JsonValue, ValidationError
+
+from spice import steps
+from spice.data import ImageStore, SourceLike, ingest
+from spice.errors import SpiceWarning, UserError
+from spice.models.encoders import Encoder, load_encoder
+from spice.progress import Progress, silent
+from spice.runs import Account, RunFolder, account, key_of, locked, told_in_words
+from spice.runs.artifacts import (
+    FEATURES,
+    HEAD,
+    HEADS,
+    IMAGES,
+    KMEANS,
+    LABELS,
+    LABELS_CSV,
+    MODEL,
+    NEIGHBORS,
+    PROBABILITIES,
+    PROBLEMS,
+    SCORES,
+    SIMILARITIES,
+    STORE,
+    VIEWS,
+    Artifact,
+)
+from spice.runs.folder import refuse_foreign, sweep
+from spice.settings import RunSettings
+from spice.steps import Figures, Work
+
+
+class Step(NamedTuple):
+    """One arrow of the pipeline."""
+
+    name: str
+    do: Callable[[Work], Figures]  # returns what is worth telling
+    after: tuple[str, ...]  # the steps whose results it reads
+    depends: Callable[[RunSettings], JsonValue]  # the settings that its result depends on
+    makes: tuple[Artifact, ...]
+    spoils: tuple[Artifact, ...] = ()  # what others made of its result: gone when the result is
+
+
+def cluster(
+    source: SourceLike, settings: RunSettings, out: Path, *, redo: bool = False, progress: Progress = silent
+) -> Account:
+    """Group the images of `source`; the run folder `out` is begun, gone on with, or, with `redo`, replaced."""
+    with told_in_words(out):
+        refuse_foreign(out)
+        out.mkdir(parents=True, exist_ok=True)
+        with locked(out):
+            sweep(out)
+            run = RunFolder.begin_or_go_on(
+                out, source=_name_of(source), settings=settings.model_dump(mode="json"), redo=redo
+            )
+            encoder = load_encoder(settings.encoder, size=settings.size)
+            images = _scan(run, source, encoder.size, redo, progress)
+            _run_steps(run, encoder, images, settings, progress)
+    return account(out)
+
+
+def resume(out: Path, *, progress: Progress = silent) -> Account:
+    """Go on with the run in `out`."""
+    manifest = RunFolder.open(out).manifest
+    if manifest.source is None:
+        raise UserError(
+            f"{out} was made from images in memory; go on by fitting them again with run_folder={str(out)!r}"
+        )
+    try:
+        settings = RunSettings.model_validate(manifest.settings)
+    except ValidationError as error:
+        what = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise UserError(
+            f"{out} has settings that this version does not know ({what}); begin a new run with another --out"
+        ) from None
+    return cluster(manifest.source, settings, out, progress=progress)
+
+
+def _name_of(source: SourceLike) -> str | None:
+    """Where the images are, wherever the program is started from the next time."""
+    return os.path.abspath(source) if isinstance(source, str | os.PathLike) else None  # noqa: PTH100 - keeps globs
+
+
+def _scan(run: RunFolder, source: SourceLike, size: int, redo: bool, progress: Progress) -> ImageStore:
+    """Look at the source every time: what has not changed is not read again, what has changed must not go unseen."""
+    started = time.monotonic()
+    # In a folder of its own, so that the run's table stays that of its labels if the images turn out to be others.
+    images = ingest(source, size=size, folder=run / STORE, leave_out=[run.path], progress=progress)
+    found = images.collection
+    if run.manifest.input not in (None, found.identity) and not redo:
+        raise UserError(
+            f"the images have changed since this run began (there are {len(found):,} now); give another folder with "
+            "--out, or add --redo to replace the run"
+        )
+    key = key_of(found.identity, images.size, *found.paths)
+    if not run.is_done("scan", key, (IMAGES, PROBLEMS)):
+        found.save(run.path)
+        run.update(input=found.identity)
+        copies = int((found.copy_of >= 0).sum())
+        figures: Figures = {"images": len(found), "problems": len(found.problems), "copies": copies}
+        run.finish("scan", key, time.monotonic() - started, figures)
+    return images
+
+
+def _run_steps(run: RunFolder, encoder: Encoder, images: ImageStore, settings: RunSettings, progress: Progress) -> None:
+    keys = _keys(run, images, settings)
+    # Results of other settings go first: labels that no longer belong to the images beside them would be a trap.
+    for step, key in keys.items():
+        if step.name in run.manifest.steps and run.manifest.steps[step.name].key != key:
+            run.forget(step.name, (*step.makes, *step.spoils))
+    for step, key in keys.items():
+        if run.is_done(step.name, key, step.makes):
+            continue
+        work = Work(run, encoder, images, settings, run.work(step.name, key), progress)
+        started = time.monotonic()
+        figures = _with_warnings(step.do, work)
+        run.finish(step.name, key, time.monotonic() - started, figures)
+
+
+def _keys(run: RunFolder, images: ImageStore, settings: RunSettings) -> dict[Step, str]:
+    # The names of images go into the labels alone: files that were moved are not encoded again.
+    keys = {"images": key_of(images.collection.identity, images.size), "names": run.manifest.steps["scan"].key}
+    found = {}
+    for step in STEPS:
+        found[step] = keys[step.name] = key_of(step.name, step.depends(settings), *(keys[name] for name in step.after))
+    return found
+
+
+def _with_warnings(do: Callable[[Work], Figures], work: Work) -> Figures:
+    """Do the step, and keep its warnings with its figures: they belong to the result, not to one process's output."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SpiceWarning)
+        figures = do(work)
+    for warning in caught:
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    told: list[JsonValue] = [str(warning.message) for warning in caught if issubclass(warning.category, SpiceWarning)]
+    return {**figures, "warnings": told} if told else figures
+
+
+def _clusters_and_seed(settings: RunSettings) -> JsonValue:
+    return [settings.heads.clusters, settings.seed]
+
+
+def _heads_and_seed(settings: RunSettings) -> JsonValue:
+    return [settings.heads.model_dump(mode="json"), settings.seed]
+
+
+# What `names` and `images` are, see `_keys`.
+STEPS = (
+    Step(
+        "views",
+        steps.views,
+        after=("images",),
+        depends=lambda settings: [settings.encoder, settings.views.model_dump(mode="json"), settings.seed],
+        makes=(FEATURES, VIEWS),
+    ),
+    Step(
+        "neighbors",
+        steps.neighbors,
+        after=("views",),
+        depends=lambda settings: [settings.reliability.neighbors, settings.heads.clusters],
+        makes=(NEIGHBORS, SIMILARITIES),
+    ),
+    Step("kmeans", steps.kmeans, after=("views",), depends=_clusters_and_seed, makes=(KMEANS,)),
+    Step("heads", steps.heads, after=("views",), depends=_heads_and_seed, makes=(HEADS, HEAD)),
+    Step(
+        "labels",
+        steps.labels,
+        after=("names", "neighbors", "kmeans", "heads"),
+        depends=lambda settings: settings.reliability.model_dump(mode="json"),
+        makes=(PROBABILITIES, LABELS, LABELS_CSV),
+        spoils=(SCORES,),
+    ),
+    Step("model", steps.model, after=("labels",), depends=lambda settings: settings.seed, makes=(MODEL,)),
+)

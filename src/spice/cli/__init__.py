@@ -5,7 +5,7 @@ import sys
 import typer
 
 from spice import __version__
-from spice.cli import doctor
+from spice.cli import cluster, doctor, evaluate, export, predict, resume, why
 from spice.errors import UserError
 
 app = typer.Typer(
@@ -15,6 +15,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Group images by meaning, without labels, and see which answers can be trusted.",
 )
+app.command("cluster", epilog=cluster.EXAMPLES)(cluster.command)
+app.command("resume", epilog=resume.EXAMPLES)(resume.command)
+app.command("predict", epilog=predict.EXAMPLES)(predict.command)
+app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.command)
+app.command("export", epilog=export.EXAMPLES)(export.command)
+app.command("why", epilog=why.EXAMPLES)(why.command)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.command)
 
 

@@ -107,16 +107,16 @@ def _show_clusters(console: "Console", clusters: "list[Cluster]") -> None:
 
 
 def _what_came_out(account: "Account") -> list[str]:
-    kmeans = account.figures.get("kmeans", {})
+    kmeans = account.figures.get("labels", {}).get("kmeans")
     lines = [
         f"reliable   {account.reliable:,} of {account.images:,} images ({_share(account.reliable, account.images)})"
     ]
-    reliable, agreement = kmeans.get("reliable"), kmeans.get("agreement")
-    if isinstance(reliable, int) and isinstance(agreement, float):
-        lines.append(
-            f"k-means    on the same features: {_share(reliable, account.images)} reliable; "
-            f"agrees with this clustering to {agreement:.2f} (adjusted Rand index, 1 is the same)"
-        )
+    match kmeans:
+        case {"reliable": int(reliable), "agreement": float(agreement)}:
+            lines.append(
+                f"k-means    on the same features: {_share(reliable, account.images)} reliable; it agrees with this "
+                f"clustering to {agreement:.2f} (adjusted Rand index; 1 is the same)"
+            )
     times = ", ".join(f"{step} {duration(seconds)}" for step, seconds in account.seconds.items() if seconds >= 0.5)
     lines.append(f"time       {duration(sum(account.seconds.values()))}{f' ({times})' if times else ''}")
     return lines

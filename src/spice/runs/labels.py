@@ -50,5 +50,5 @@ def read_labels(folder: Path) -> Labels:
     if not path.exists():
         raise UserError(f"{folder} has no labels yet; finish it with: spice resume {folder}")
     table = pq.read_table(path, columns=list(Labels._fields))
-    columns = [table.column(name).to_numpy() for name in Labels._fields[1:]]
+    columns = [table.column(name).to_numpy().copy() for name in Labels._fields[1:]]  # Arrow's own cannot be written to
     return Labels(table.column("path").to_pylist(), *columns)

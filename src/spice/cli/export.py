@@ -1,0 +1,58 @@
+"""`spice export`: the groups in the shape other programs read."""
+
+from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from spice.cli.help import examples
+
+EXAMPLES = examples(
+    "spice export photos.spice groups --as folders  # a folder per group, links to your images",
+    "spice export photos.spice training --as imagefolder --copy --reliable",
+    "spice export photos.spice labels.csv --as csv",
+    "spice export photos.spice tasks --as labelstudio",
+)
+
+
+class As(StrEnum):
+    """The shapes."""
+
+    folders = "folders"
+    imagefolder = "imagefolder"
+    csv = "csv"
+    parquet = "parquet"
+    labelstudio = "labelstudio"
+    fiftyone = "fiftyone"
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    destination: Annotated[Path, typer.Argument(help="A new folder or file.")],
+    *,
+    shape: Annotated[As, typer.Option("--as", help="What to write.")],
+    copy: Annotated[bool, typer.Option("--copy/--link", help="Copy images, or link to them.")] = False,
+    reliable: Annotated[bool, typer.Option("--reliable", help="Reliable images only.")] = False,
+) -> None:
+    """Write the groups for people or other programs. Your images are linked or copied, never moved or changed."""
+    import numpy as np
+
+    from spice.runs import read_labels, read_manifest, told_in_words
+    from spice.runs.export import export
+
+    labels = read_labels(run)
+    if reliable:
+        labels = labels.rows(np.flatnonzero(labels.reliable))
+    with TemporaryDirectory(prefix="spice-") as scratch, told_in_words(destination):
+        files: list[Path] = []
+        if shape not in (As.csv, As.parquet):
+            from spice.cli.originals import originals
+
+            files = originals(read_manifest(run).source, labels.path, run=run, taken_out=Path(scratch))
+        inside = any(path.is_relative_to(scratch) for path in files[:1])
+        if inside and shape in (As.labelstudio, As.fiftyone):
+            raise typer.BadParameter(f"the images lie inside an archive; unpack it before --as {shape}")
+        written = export(labels, files, destination, shape=shape.value, place="copy" if copy or inside else "link")
+    print(f"{written.images:,} images written to {written.destination}")

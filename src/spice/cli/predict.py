@@ -1,0 +1,56 @@
+"""`spice predict`: the same groups for other images."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spice.cli.help import examples
+from spice.cli.showing import shown_progress
+
+if TYPE_CHECKING:
+    from spice.estimator import Assessment
+
+EXAMPLES = examples(
+    "spice predict photos.spice new_photos --out new.csv",
+    "spice predict photos.spice new_photos | head  # as csv, to the next program",
+    "spice predict photos.spice/model beach.jpg  # the model's folder alone is enough",
+)
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="The run folder, or a model's.")],
+    images: Annotated[str, typer.Argument(help="A folder, glob, list, archive, array or single image.")],
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="A .csv or .parquet file; by default csv goes to the screen.")
+    ] = None,
+) -> None:
+    """Put other images into the groups of a run: cluster, probability, reliability, and "unlike anything seen"."""
+    from spice.estimator import load
+    from spice.runs.artifacts import MODEL
+    from spice.runs.table import write_csv, write_table
+
+    model = load(run / MODEL.name if (run / MODEL.name).is_dir() else run)
+    with shown_progress() as progress:
+        found = model.assess(images, progress=progress)
+    if out is None:
+        write_csv(sys.stdout, found.columns())
+    else:
+        write_table(out, found.columns())
+    _tell(found, out)
+
+
+def _tell(found: "Assessment", out: Path | None) -> None:
+    """On stderr, so that the table can be piped."""
+    images, predictions = len(found.paths), found.predictions
+    lines = [
+        f"images     {images:,}{f', written to {out}' if out else ''}",
+        f"reliable   {predictions.reliable.sum():,}",
+        f"unlike     {predictions.unlike.sum():,} are unlike anything seen in training",
+    ]
+    lines += [f"problem    {problem.path}: {problem.reason}" for problem in found.problems[:10]]
+    if len(found.problems) > 10:
+        lines.append(f"           and {len(found.problems) - 10:,} more files that could not be used")
+    print("\n".join(lines), file=sys.stderr)

@@ -1,0 +1,51 @@
+"""`spice why`: why an image is where it is, and how far to trust that."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spice.cli.help import examples
+
+if TYPE_CHECKING:
+    from spice.runs.why import Why
+
+EXAMPLES = examples(
+    "spice why photos.spice photos/summer/beach.jpg",
+    "spice why photos.spice beach.jpg  # the name alone, where only one image has it",
+)
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    image: Annotated[str, typer.Argument(help="The image: its path, or its name where only one has it.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Tell why an image is in its cluster: probabilities, neighbors, and why it is reliable or not."""
+    from spice.runs.why import why
+
+    found = why(run, image)
+    print(found.model_dump_json(indent=2) if as_json else "\n".join(_lines(found)))
+
+
+def _lines(found: "Why") -> list[str]:
+    lines = [found.path, f"cluster    {found.cluster} (probability {found.probabilities[found.cluster]:.3f})"]
+    others = [f"{cluster} ({value:.3f})" for cluster, value in found.probabilities.items() if cluster != found.cluster]
+    lines.append(f"next       {', '.join(others)}")
+    lines.append(f"reliable   {_verdict(found)}")
+    if found.others:
+        votes = ", ".join(f"{count} in cluster {cluster}" for cluster, count in list(found.others.items())[:5])
+        lines.append(f"           of the others, {votes}")
+    lines.append(f"typical    number {found.prototype_rank + 1:,} of {found.cluster_size:,}, from the most typical on")
+    lines += [f"copy       {name}" for name in found.copies]
+    for number, near in enumerate(found.nearest):
+        lines.append(
+            f"{'nearest' if number == 0 else '':<10} {near.similarity:.3f}  cluster {near.cluster}  {near.path}"
+        )
+    return lines
+
+
+def _verdict(found: "Why") -> str:
+    agreeing = f"{found.agreeing} of its {found.asked} nearest images are in the same cluster"
+    compared = f"{found.reliability:.2f} is {'' if found.reliable else 'not '}above {found.threshold:.2f}"
+    return f"{'yes' if found.reliable else 'no'}: {agreeing} ({compared})"

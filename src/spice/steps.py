@@ -1,0 +1,169 @@
+"""The steps of a run: each reads files of the run folder, calls one stage, and writes files of the run folder.
+
+Shapes: N images, D feature width, K clusters, S neighbors.
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import JsonValue
+from safetensors.torch import load_file, save_file
+from sklearn.metrics import adjusted_rand_score
+from torch import Tensor
+
+from spice.core import consistency_ratio, reliable
+from spice.data import ImageStore
+from spice.files import written_atomically
+from spice.models.encoders import Encoder
+from spice.models.heads import Head
+from spice.neighbors import nearest
+from spice.progress import Progress
+from spice.runs import Labels, RunFolder, read_labels, write_labels
+from spice.runs.artifacts import FEATURES, HEAD, HEADS, KMEANS, MODEL, NEIGHBORS, PROBABILITIES, SIMILARITIES
+from spice.runs.why import SHOWN_NEIGHBORS
+from spice.settings import RunSettings
+from spice.stages.answers import answers
+from spice.stages.bank import remember
+from spice.stages.heads import TrainedHeads, train_heads
+from spice.stages.kmeans import kmeans as kmeans_labels
+from spice.stages.model import TrainedModel, hash_of, probabilities
+from spice.stages.reliability import neighbors_to_ask
+from spice.stages.views import encode_views, open_views
+
+Figures = dict[str, JsonValue]
+
+
+class Work(NamedTuple):
+    """What a step is given."""
+
+    run: RunFolder
+    encoder: Encoder
+    images: ImageStore
+    settings: RunSettings
+    unfinished: Path  # a folder for checkpoints, removed when the step is done
+    progress: Progress
+
+    @property
+    def features(self) -> Tensor:  # (N, D)
+        return torch.from_numpy(np.load(self.run / FEATURES))
+
+    @property
+    def asked(self) -> int:
+        """N_s, the neighbors whose labels tell how far to trust an image's own."""
+        return neighbors_to_ask(len(self.images), self.settings.heads.clusters, self.settings.reliability)
+
+
+def views(work: Work) -> Figures:
+    """Features of plain, weak and strong views by the frozen encoder (III-A, III-B)."""
+    found = encode_views(
+        work.images,
+        work.encoder,
+        work.settings.views,
+        seed=work.settings.seed,
+        folder=work.run.path,
+        identity=f"{work.images.collection.identity} {hash_of(work.encoder)}",
+        progress=work.progress,
+    )
+    return {
+        "encoder": work.encoder.name,
+        "size": work.encoder.size,
+        "width": found.plain.shape[1],
+        "space": found.space,
+    }
+
+
+def neighbors(work: Work) -> Figures:
+    """The nearest images of every image (III-C)."""
+    features = work.features
+    count = min(max(SHOWN_NEIGHBORS, work.asked), len(features) - 1)
+    found = nearest(features, count)
+    _save(work.run / SIMILARITIES, found.similarity.numpy())
+    _save(work.run / NEIGHBORS, found.index.numpy())
+    return {"neighbors": count}
+
+
+def kmeans(work: Work) -> Figures:
+    """k-means on the same features, to hold the result against."""
+    found = kmeans_labels(work.features.numpy(), work.settings.heads.clusters, seed=work.settings.seed)
+    _save(work.run / KMEANS, found)
+    return {}
+
+
+def heads(work: Work) -> Figures:
+    """Clustering heads, and the best of them (III-B, Algorithm 1)."""
+    settings = work.settings
+    trained = train_heads(
+        open_views(work.run.path),
+        settings.heads,
+        seed=settings.seed,
+        folder=work.unfinished,
+        progress=work.progress,
+    )
+    _write_heads(work.run / HEADS, trained)
+    with written_atomically(work.run / HEAD) as temporary:
+        save_file({name: value.contiguous() for name, value in trained.head.state_dict().items()}, temporary)
+    return {
+        "heads": settings.heads.heads,
+        "epoch": trained.best.epoch,
+        "head": trained.best.number,
+        "loss": trained.best.loss,
+        "agreement": _agreement(trained),
+        "distinct": trained.signs.distinct,
+    }
+
+
+def labels(work: Work) -> Figures:
+    """The answer for every image, and how far to trust it (III-C)."""
+    features, near = work.features, torch.from_numpy(np.load(work.run / NEIGHBORS))
+    probs = probabilities(Head.of(load_file(work.run / HEAD)), features)  # (N, K)
+    found = answers(work.images.collection.paths, features, probs, near, work.settings.reliability)
+    _save(work.run / PROBABILITIES, probs.numpy())
+    write_labels(work.run.path, found)
+    threshold = work.settings.reliability.threshold
+    return {"neighbors": work.asked, "threshold": threshold, "kmeans": _beside(work, found, near[:, : work.asked])}
+
+
+def model(work: Work) -> Figures:
+    """What puts tomorrow's images into the same groups."""
+    settings = work.settings
+    cluster = torch.from_numpy(read_labels(work.run.path).cluster).long()
+    bank = remember(work.features, cluster, clusters=settings.heads.clusters, asked=work.asked, seed=settings.seed)
+    head = Head.of(load_file(work.run / HEAD))
+    TrainedModel(work.encoder, head, bank, threshold=settings.reliability.threshold).save(work.run / MODEL)
+    return {}
+
+
+def _beside(work: Work, found: Labels, near: Tensor) -> Figures:
+    """How far the labels of k-means would be trusted by the same rule, and how far they agree with the answer."""
+    other = np.load(work.run / KMEANS)
+    ratio = consistency_ratio(torch.from_numpy(other).long(), near)
+    trusted = reliable(ratio, threshold=work.settings.reliability.threshold)
+    return {"reliable": int(trusted.sum()), "agreement": float(adjusted_rand_score(other, found.cluster))}
+
+
+def _write_heads(path: Path, trained: TrainedHeads) -> None:
+    """Every head's loss after every epoch looked at, which one was taken, and the signs it was judged by."""
+    content = {
+        "epochs": [seen.epoch for seen in trained.looks],
+        "loss": [seen.loss.tolist() for seen in trained.looks],
+        "distinct": [seen.distinct.tolist() for seen in trained.looks],
+        "selected": {"epoch": trained.best.epoch, "head": trained.best.number, "loss": trained.best.loss},
+        "signs": {**trained.signs._asdict(), "agreement": _agreement(trained)},
+    }
+    with written_atomically(path) as temporary:
+        temporary.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
+
+
+def _agreement(trained: TrainedHeads) -> float | None:
+    """Between the heads; one head alone agrees with nobody, and JSON knows no nan."""
+    return None if math.isnan(trained.signs.agreement) else trained.signs.agreement
+
+
+def _save(path: Path, array: NDArray[np.generic]) -> None:
+    with written_atomically(path) as temporary, temporary.open("wb") as file:
+        np.save(file, array)

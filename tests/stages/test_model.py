@@ -1,0 +1,127 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from spice.errors import UserError
+from spice.models.encoders import load_encoder
+from spice.models.heads import Head
+from spice.stages.bank import remember
+from spice.stages.model import TrainedModel, encode_plain
+
+
+class Pictures:
+    """Random images in memory."""
+
+    def __init__(self, count: int, *, size: int = 64, channels: int = 3) -> None:
+        random = torch.Generator().manual_seed(count)
+        self.pixels = torch.randint(0, 256, (count, channels, size, size), generator=random).byte()
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def take(self, positions: torch.Tensor) -> torch.Tensor:
+        return self.pixels[positions]
+
+
+@pytest.fixture(scope="module")
+def model() -> TrainedModel:
+    torch.manual_seed(0)
+    encoder = load_encoder("lite0", size=64)
+    features = encode_plain(encoder, Pictures(70))
+    head = Head(encoder.features, 3)
+    cluster = head(features).argmax(dim=1)
+    return TrainedModel(encoder, head, remember(features, cluster, clusters=3, asked=5, seed=0), threshold=0.5)
+
+
+PREDICT = """
+import sys, torch
+from pathlib import Path
+import numpy as np
+from spice.stages.model import TrainedModel
+features = torch.from_numpy(np.load(sys.argv[2]))
+found = TrainedModel.load(Path(sys.argv[1])).predict_features(features)
+np.savez(sys.argv[3], **found._asdict())
+"""
+
+
+@pytest.mark.parametrize("embed", [False, True])
+def test_a_saved_model_predicts_the_same_in_a_new_process(model: TrainedModel, tmp_path: Path, embed: bool) -> None:
+    features = encode_plain(model.encoder, Pictures(90))
+    expected = model.predict_features(features)
+    model.save(tmp_path / "model", embed=embed)
+    np.save(tmp_path / "features.npy", features.numpy())
+    arguments = [str(tmp_path / name) for name in ("model", "features.npy", "found.npz")]
+    subprocess.run([sys.executable, "-c", PREDICT, *arguments], check=True)
+    with np.load(tmp_path / "found.npz") as found:
+        for name, column in expected._asdict().items():
+            np.testing.assert_array_equal(found[name], column, err_msg=name)
+    assert len(set(expected.cluster.tolist())) > 1
+    assert (tmp_path / "model" / "encoder.safetensors").exists() == embed
+
+
+def test_images_are_predicted_like_their_features(model: TrainedModel) -> None:
+    pictures = Pictures(20)
+    by_images = model.predict(pictures)
+    by_features = model.predict_features(encode_plain(model.encoder, pictures))
+    np.testing.assert_array_equal(by_images.probabilities, by_features.probabilities)
+
+
+def test_gray_images_are_shown_to_an_encoder_of_colors(model: TrainedModel) -> None:
+    gray = Pictures(4, channels=1)
+    color = Pictures(4, channels=1)
+    color.pixels = color.pixels.repeat(1, 3, 1, 1)
+    torch.testing.assert_close(encode_plain(model.encoder, gray), encode_plain(model.encoder, color))
+
+
+def test_predictions_agree_with_the_head_and_the_bank(model: TrainedModel) -> None:
+    features = encode_plain(model.encoder, Pictures(30))
+    found = model.predict_features(features)
+    probs = model.head(features).softmax(dim=1)
+    np.testing.assert_allclose(found.probabilities, probs.detach().numpy(), rtol=1e-5)
+    np.testing.assert_array_equal(found.cluster, found.probabilities.argmax(axis=1))
+    np.testing.assert_allclose(found.probability, found.probabilities.max(axis=1))
+    np.testing.assert_array_equal(found.reliable, found.reliability > 0.5)
+    assert (found.nearest_other_cluster != found.cluster).all()
+
+
+def test_other_weights_under_the_same_name_are_refused(model: TrainedModel, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    about = json.loads((tmp_path / "model" / "model.json").read_text())
+    (tmp_path / "model" / "model.json").write_text(json.dumps({**about, "encoder_hash": "0" * 32}))
+    with pytest.raises(UserError, match=r"weights of lite0 here are not those .* embedded"):
+        TrainedModel.load(tmp_path / "model")
+
+
+def test_a_damaged_or_foreign_model_is_told_in_words(model: TrainedModel, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no model in .* \(it has no model.json\)"):
+        TrainedModel.load(tmp_path)
+    model.save(tmp_path / "model")
+    (tmp_path / "model" / "head.safetensors").write_bytes(b"not a head")
+    with pytest.raises(UserError, match=r"the model in .* is damaged"):
+        TrainedModel.load(tmp_path / "model")
+    about = json.loads((tmp_path / "model" / "model.json").read_text())
+    (tmp_path / "model" / "model.json").write_text(json.dumps({**about, "format": "new"}))
+    with pytest.raises(UserError, match=r"not of a model that spice .* can read"):
+        TrainedModel.load(tmp_path / "model")
+
+
+def test_saving_replaces_a_model_and_nothing_else(model: TrainedModel, tmp_path: Path) -> None:
+    model.save(tmp_path / "model", embed=True)
+    model.save(tmp_path / "model")
+    names = ["bank.safetensors", "head.safetensors", "model.json"]
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == names
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").touch()
+    with pytest.raises(UserError, match="exists and is not a model"):
+        model.save(tmp_path / "mine")
+
+
+def test_a_model_of_lite0_is_a_few_megabytes(model: TrainedModel, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    assert sum(path.stat().st_size for path in (tmp_path / "model").iterdir()) < 10e6
