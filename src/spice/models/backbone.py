@@ -37,6 +37,13 @@ class Pretrained(NamedTuple):
     normalization: Normalization
 
 
+def check_shape(images: Tensor, name: str, channels: int, size: int) -> None:
+    """Refuse images the encoder called `name` was not loaded for."""
+    if tuple(images.shape[1:]) != (channels, size, size):
+        expected = f"(B, {channels}, {size}, {size})"
+        raise ValueError(f"{name} takes images of shape {expected}, not {tuple(images.shape)}")
+
+
 def patches_as_map(tokens: Tensor, height: int, width: int) -> Tensor:
     """A transformer's tokens as a map: one per patch, after class and register tokens, if there are any."""
     patches = tokens[:, tokens.shape[1] - height * width :]  # (B, h * w, D)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from spice.errors import UserError
-from spice.models.backbone import Backbone, Pretrained
+from spice.models.backbone import Backbone, Pretrained, check_shape
 from spice.models.efficientnet import LITE0_NORMALIZATION, pretrained_lite0
 from spice.models.frozen import Session, frozen_session
 from spice.models.given_features import GivenFeatures
@@ -117,7 +117,7 @@ class TorchEncoder:
         self._exported = -1
 
     def encode(self, images: Tensor) -> Tensor:
-        _check_shape(self, images)
+        check_shape(images, self.name, self.channels, self.size)
         session = self._current_session()
         if session is not None:
             return session.run(images, "features")
@@ -128,7 +128,7 @@ class TorchEncoder:
         return features
 
     def feature_map(self, images: Tensor) -> Tensor:
-        _check_shape(self, images)
+        check_shape(images, self.name, self.channels, self.size)
         self.module.eval()
         with torch.no_grad():  # not inference_mode: heads are trained on what comes out
             return self.module.feature_map(images.to(self.device))
@@ -142,11 +142,3 @@ class TorchEncoder:
             self._session = frozen_session(self.module.eval(), size=self.size, channels=self.channels)
             self._exported = changes
         return self._session
-
-
-def _check_shape(encoder: Encoder, images: Tensor) -> None:
-    expected = (encoder.channels, encoder.size, encoder.size)
-    if images.ndim != 4 or tuple(images.shape[1:]) != expected:
-        raise ValueError(
-            f"{encoder.name} takes images of shape (B, {', '.join(map(str, expected))}), not {tuple(images.shape)}"
-        )

@@ -8,7 +8,9 @@ torch before it is trusted, and where an export fails torch does the work, with 
 import hashlib
 import logging
 import os
+import shutil
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -60,13 +62,8 @@ def frozen_session(network: Backbone, *, size: int, channels: int) -> Session | 
     """The network on ONNX Runtime, from the cache where it has been exported before; None if that cannot be."""
     path = cache_folder() / f"{_fingerprint(network, size=size, channels=channels)}.onnx"
     try:
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with written_atomically(path) as temporary:
-                export(network, temporary, size=size, channels=channels)
-            log.debug("exported %s to %s", type(network).__name__, path)
-        return Session(path)
-    # Whatever goes wrong inside the exporter, the runtime or the disk, torch can still do the work.
+        return _opened(path) or _exported(network, path, size=size, channels=channels)
+    # Whatever goes wrong inside the exporter or the runtime, torch can still do the work.
     except Exception as error:  # noqa: BLE001
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         message = f"{type(network).__name__} runs in torch, more slowly, because it could not be exported: {reason}"
@@ -104,6 +101,31 @@ def export(network: Backbone, path: Path, *, size: int, channels: int) -> None:
     _compare(network, path, torch.cat([example, example.flip(3)[:1]]))  # three: the batch must be free
 
 
+def _opened(path: Path) -> Session | None:
+    if not path.exists():
+        return None
+    try:
+        return Session(path)
+    except Exception as error:  # noqa: BLE001  (the runtime's errors have no class in common; a new file is made)
+        log.debug("%s is damaged: %s", path, error)
+        return None
+
+
+def _exported(network: Backbone, path: Path, *, size: int, channels: int) -> Session:
+    """Export beside the cache, so that a cache that cannot be written costs the next run a second and no more."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / path.name
+        export(network, made, size=size, channels=channels)
+        session = Session(made)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with written_atomically(path) as temporary:
+                shutil.copyfile(made, temporary)
+        except OSError as error:
+            log.info("the exported network cannot be kept: %s", error)
+    return session
+
+
 def _compare(network: Backbone, path: Path, images: Tensor) -> None:
     with torch.inference_mode():
         expected: Tensor = network(images)
@@ -120,6 +142,7 @@ def _simplify(path: Path) -> None:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = str(path)
+    options.intra_op_num_threads = 1
     options.log_severity_level = 3
     onnxruntime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
     model = onnx.load(path)

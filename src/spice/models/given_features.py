@@ -4,6 +4,7 @@
 with the columns `path` and `features`: rows find their images by path.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -59,7 +60,17 @@ def _read(path: Path) -> tuple[Tensor, list[str] | None]:
         vectors, paths = readers[path.suffix](path)
     except (ValueError, KeyError, OSError, EOFError) as error:
         raise UserError(f"features cannot be read from {path}: {' '.join(str(error).split())[:200]}") from error
+    if paths is not None:
+        _check_paths(path, paths, len(vectors))
     return _checked(path, vectors), paths
+
+
+def _check_paths(path: Path, paths: list[str], count: int) -> None:
+    if len(paths) != count:
+        raise UserError(f"{path} has {count:,} vectors and {len(paths):,} paths; there must be as many")
+    twice = next((name for name, times in Counter(paths).items() if times > 1), None)
+    if twice is not None:
+        raise UserError(f"{path} names {twice} more than once")
 
 
 def _checked(path: Path, vectors: NDArray[np.generic]) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from spice.errors import UserError
+from spice.models.backbone import check_shape
 from spice.models.frozen import Session
 from spice.settings import IMAGENET, Normalization
 
@@ -43,6 +44,7 @@ class OnnxEncoder:
         return self._run(images, self._map)
 
     def _run(self, images: Tensor, output: str) -> Tensor:
+        check_shape(images, self.name, self.channels, self.size)
         if self._batch is None:
             return self._session.run(images, output)
         return torch.cat([self._run_fixed(part, output) for part in torch.split(images, self._batch)])

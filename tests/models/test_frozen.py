@@ -1,0 +1,186 @@
+"""A frozen network on ONNX Runtime is the same network: exported once, checked, cached, and torch where it fails."""
+
+import copy
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from spice.models import frozen
+from spice.models.backbone import Backbone
+from spice.models.encoders import TorchEncoder
+from spice.models.frozen import ExportWarning, cache_folder, frozen_session
+from spice.models.networks import network
+from spice.models.resnet import resnet
+from spice.settings import Normalization
+
+GRAY = Normalization(mean=(0.5,), std=(0.5,))
+
+
+def small(seed: int = 0) -> TorchEncoder:
+    torch.manual_seed(seed)
+    return TorchEncoder("small", resnet(10, stem="plain", width=4, channels=1), GRAY, size=16)
+
+
+def images(count: int = 5) -> Tensor:
+    return torch.randn(count, 1, 16, 16, generator=torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("resnet18", 33), ("wrn-28-2", 32), ("wrn-37-2", 40), ("lite0", 64), ("lite0", 33)]
+)
+def test_exported_networks_give_the_features_of_torch(name: str, size: int) -> None:
+    torch.manual_seed(0)
+    model = network(name, width=None if name == "lite0" else 4).eval()
+    for module in model.modules():  # statistics of a trained network: neither 0 nor 1
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.running_mean = torch.randn(module.num_features) * 0.1
+            module.running_var = torch.rand(module.num_features) + 0.5
+    session = frozen_session(model, size=size, channels=3)
+    assert session is not None
+    batch = torch.randn(4, 3, size, size)
+    with torch.no_grad():
+        expected = model(batch)
+    assert expected.std() > 1e-4
+    torch.testing.assert_close(session.run(batch, "features"), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_network_is_exported_once_and_found_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = small().encode(images())
+    assert [path.suffix for path in cache.iterdir()] == [".onnx"]  # and no partial file left
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("exported again")
+
+    monkeypatch.setattr(frozen, "export", never)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert small().encode(images()).equal(first)
+
+
+def test_other_weights_and_another_size_are_other_files(cache: Path) -> None:
+    small(0).encode(images())
+    small(1).encode(images())
+    larger = TorchEncoder("larger", small(0).module, GRAY, size=20)
+    larger.encode(torch.zeros(1, 1, 20, 20))
+    assert len(list(cache.iterdir())) == 3
+
+
+def test_features_follow_the_weights_when_the_module_is_trained() -> None:
+    encoder = small()
+    before = encoder.encode(images())
+    trained = copy.deepcopy(encoder.module)
+    with torch.no_grad():
+        for model in (trained, encoder.module):
+            for parameter in model.parameters():
+                parameter.mul_(1.1)
+    after = encoder.encode(images())
+    assert not torch.allclose(before, after)
+    with torch.no_grad():
+        torch.testing.assert_close(after, trained.eval()(images()), atol=1e-4, rtol=1e-4)
+
+
+def test_a_module_left_in_training_mode_is_still_encoded_in_eval_mode() -> None:
+    encoder = small()
+    before = encoder.encode(images())
+    encoder.module.train()
+    assert encoder.encode(images()).equal(before)
+    assert encoder.feature_map(images()).mean(dim=(2, 3)).allclose(before, atol=1e-5)
+
+
+def is_tracing() -> bool:
+    return bool(torch._C._get_tracing_state())
+
+
+class Unfaithful(Backbone):
+    """Gives something else while it is being traced."""
+
+    features = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, images: Tensor) -> Tensor:
+        off = 1.001 if is_tracing() else 1.0
+        return images.flatten(start_dim=1)[:, :2] * self.scale * off
+
+
+class Unexportable(Unfaithful):
+    """Leaves torch, which no exporter follows."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        if is_tracing():
+            raise RuntimeError("cannot be traced\nand here is why")
+        return super().forward(images)
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (Unfaithful(), r"differ from torch's by .*e-04, more than 1e-04"),
+        (Unexportable(), r"exported: cannot be traced$"),
+    ],
+)
+def test_what_cannot_be_exported_faithfully_runs_in_torch_with_a_warning(
+    module: Backbone, words: str, cache: Path
+) -> None:
+    encoder = TorchEncoder("odd", module, GRAY, size=16)
+    with pytest.warns(ExportWarning, match=words):
+        found = encoder.encode(images())
+    assert found.equal(images().flatten(start_dim=1)[:, :2])
+    assert not cache.exists()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # once is enough
+        encoder.encode(images())
+
+
+def test_a_damaged_cache_file_does_not_stop_the_work(cache: Path) -> None:
+    expected = small().encode(images())
+    (file,) = cache.iterdir()
+    file.write_bytes(file.read_bytes()[:100])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = small().encode(images())
+    torch.testing.assert_close(found, expected)
+    assert file.stat().st_size > 100  # made anew
+
+
+def test_a_cache_that_cannot_be_written_does_not_stop_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("SPICE_CACHE", str(tmp_path / "file" / "cache"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert small().encode(images()).shape == (5, 32)
+
+
+def test_the_cache_is_where_the_platform_keeps_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert cache_folder() == Path(os.environ["SPICE_CACHE"])
+    monkeypatch.delenv("SPICE_CACHE")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "spice"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path.home() / ".cache" / "spice"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert cache_folder() == Path.home() / "Library" / "Caches" / "spice"
+
+
+def test_wrongly_shaped_images_are_refused_in_words() -> None:
+    encoder = small()
+    for wrong in (torch.zeros(2, 3, 16, 16), torch.zeros(2, 1, 20, 20), torch.zeros(1, 16, 16)):
+        with pytest.raises(ValueError, match=r"small takes images of shape \(B, 1, 16, 16\), not \("):
+            encoder.encode(wrong)
+        with pytest.raises(ValueError, match=r"small takes images of shape"):
+            encoder.feature_map(wrong)
+
+
+def test_what_is_encoded_can_be_trained_on() -> None:
+    features = small().encode(images())
+    layer = torch.nn.Linear(32, 2)
+    torch.autograd.backward(layer(features).sum())
+    assert layer.weight.grad is not None

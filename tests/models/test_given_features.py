@@ -1,0 +1,96 @@
+"""Vectors the user brings: each row finds its image, and nothing is guessed."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pytest
+import torch
+from pyarrow import parquet
+
+from spice.errors import UserError
+from spice.models.encoders import load_encoder
+from spice.models.given_features import GivenFeatures
+
+VECTORS = np.arange(12, dtype=np.float64).reshape(4, 3)
+PATHS = ["d.jpg", "b.jpg", "a.jpg", "c.jpg"]
+
+
+def load(path: Path) -> GivenFeatures:
+    encoder = load_encoder(f"features:{path}")
+    assert isinstance(encoder, GivenFeatures)
+    return encoder
+
+
+def test_rows_without_paths_belong_to_the_sorted_paths(tmp_path: Path) -> None:
+    np.save(tmp_path / "f.npy", VECTORS)
+    encoder = load(tmp_path / "f.npy")
+    assert (encoder.features, encoder.trainable, encoder.module) == (3, False, None)
+    assert encoder.vectors.dtype == torch.float32
+    assert encoder.vectors_of(PATHS).tolist() == VECTORS[[3, 1, 0, 2]].tolist()
+
+
+@pytest.mark.parametrize("kind", ["npz", "parquet"])
+def test_rows_with_paths_find_their_images(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"f.{kind}"
+    if kind == "npz":
+        np.savez(path, features=VECTORS, paths=np.array(PATHS))
+    else:
+        parquet.write_table(pyarrow.table({"path": PATHS, "features": list(VECTORS.astype(np.float32))}), path)
+    assert load(path).vectors_of(["a.jpg", "b.jpg", "c.jpg", "d.jpg"]).tolist() == VECTORS[[2, 1, 3, 0]].tolist()
+    with pytest.raises(UserError, match=r"no vector for 1 of the images, among them e.jpg"):
+        load(path).vectors_of(["a.jpg", "b.jpg", "c.jpg", "e.jpg"])
+
+
+def test_more_or_fewer_vectors_than_images_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "f.npy", VECTORS)
+    with pytest.raises(UserError, match=r"holds 4 vectors, but there are 3 images"):
+        load(tmp_path / "f.npy").vectors_of(PATHS[:3])
+
+
+def test_new_images_have_no_vector_and_it_is_said(tmp_path: Path) -> None:
+    np.save(tmp_path / "f.npy", VECTORS)
+    for method in (load(tmp_path / "f.npy").encode, load(tmp_path / "f.npy").feature_map):
+        with pytest.raises(UserError, match=r"holds vectors and no model"):
+            method(torch.zeros(1, 3, 8, 8))
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (np.zeros(4), r"holds float64 of shape \(4,\); numbers of shape \(images, features\)"),
+        (np.zeros((0, 3)), r"of shape \(0, 3\)"),
+        (np.array([["a", "b"]]), r"holds <U1"),
+        (np.array([[1.0, np.nan], [0.0, 1.0], [np.inf, 0.0]]), r"has 2 vectors with a value that is not finite"),
+        (np.array([[{}]], dtype=object), r"features cannot be read from .*allow_pickle"),
+    ],
+)
+def test_what_is_no_table_of_numbers_is_refused(tmp_path: Path, values: np.ndarray, words: str) -> None:
+    np.save(tmp_path / "f.npy", values)
+    with pytest.raises(UserError, match=words):
+        load(tmp_path / "f.npy")
+
+
+def test_files_that_cannot_be_read_are_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "f.npy").write_bytes(b"nonsense")
+    (tmp_path / "f.npz").write_bytes(b"nonsense")
+    (tmp_path / "f.parquet").write_bytes(b"nonsense")
+    (tmp_path / "f.txt").write_text("1 2 3")
+    np.savez(tmp_path / "other.npz", embeddings=VECTORS)
+    parquet.write_table(pyarrow.table({"path": PATHS}), tmp_path / "other.parquet")
+    np.savez(tmp_path / "short.npz", features=VECTORS, paths=np.array(PATHS[:2]))
+    np.savez(tmp_path / "twice.npz", features=VECTORS, paths=np.array(["a", "b", "a", "c"]))
+    for name, words in (
+        ("gone.npy", "there is no file"),
+        ("f.txt", r"must end in one of .npy, .npz, .parquet"),
+        ("f.npy", "features cannot be read"),
+        ("f.npz", "features cannot be read"),
+        ("f.parquet", "features cannot be read"),
+        ("other.npz", "features cannot be read .*features"),
+        ("other.parquet", "features cannot be read .*features"),
+        ("short.npz", "has 4 vectors and 2 paths"),
+        ("twice.npz", "names a more than once"),
+    ):
+        with pytest.raises(UserError, match=words) as caught:
+            load(tmp_path / name)
+        assert "\n" not in str(caught.value)

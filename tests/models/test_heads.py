@@ -1,0 +1,58 @@
+"""H heads as one module are H heads."""
+
+import torch
+from torch import nn
+
+from spice.models.heads import Head, Heads
+
+
+def test_batched_heads_compute_what_each_would_alone() -> None:
+    torch.manual_seed(0)
+    heads, features = Heads(3, 6, 4, hidden=5), torch.randn(7, 6)
+    together = heads(features)
+    assert together.shape == (3, 7, 4)
+    for number in range(3):
+        torch.testing.assert_close(heads.head(number)(features), together[number])
+
+
+def test_heads_may_see_different_images() -> None:
+    torch.manual_seed(0)
+    heads, features = Heads(3, 6, 4), torch.randn(3, 7, 6)
+    together = heads(features)
+    for number in range(3):
+        torch.testing.assert_close(heads.head(number)(features[number]), together[number])
+
+
+def test_a_head_learns_as_if_it_were_alone() -> None:
+    torch.manual_seed(0)
+    heads, features = Heads(2, 6, 4), torch.randn(7, 6)
+    alone = heads.head(1)
+    heads(features).square().mean(dim=(1, 2)).sum().backward()  # type: ignore[no-untyped-call]
+    alone(features).square().mean().backward()
+    assert heads.hidden_weight.grad is not None
+    torch.testing.assert_close(heads.hidden_weight.grad[1].T, alone.hidden.weight.grad)
+    assert heads.out_bias.grad is not None
+    torch.testing.assert_close(heads.out_bias.grad[1, 0], alone.out.bias.grad)
+
+
+def test_heads_start_as_linear_layers_do() -> None:
+    torch.manual_seed(0)
+    heads, layer = Heads(50, 64, 10), nn.Linear(64, 64)
+    assert heads.hidden_weight.abs().max() <= 1 / 8 < heads.hidden_weight.abs().max() * 1.01
+    torch.testing.assert_close(heads.hidden_weight.std(), layer.weight.std(), rtol=0.05, atol=0.0)
+
+
+def test_the_papers_head_is_as_wide_inside_as_its_features() -> None:
+    assert Head(12, 3).hidden.out_features == 12
+    assert Heads(2, 12, 3).hidden_weight.shape == (2, 12, 12)
+
+
+def test_a_head_comes_back_from_its_parameters_whatever_its_widths() -> None:
+    head, features = Head(6, 4, hidden=9), torch.randn(5, 6)
+    again = Head.of(head.state_dict())
+    assert torch.equal(again(features), head(features))
+
+
+def test_a_part_of_the_heads_is_those_heads() -> None:
+    heads, features = Heads(5, 6, 4), torch.randn(7, 6)
+    torch.testing.assert_close(heads.part(slice(1, 3))(features), heads(features)[1:3])
