@@ -158,9 +158,7 @@ def test_draft_decoding_shows_the_same_picture(photo: Photo, encode: Encode) -> 
 def test_a_truncated_jpeg_is_found_with_and_without_draft(
     kept: float, progressive: bool, photo: Photo, encode: Encode
 ) -> None:
-    noise = np.random.default_rng(0).integers(0, 40, (600, 800, 3))
-    image = Image.fromarray(np.clip(np.asarray(photo(10, 800, 600)) + noise, 0, 255).astype(np.uint8))
-    data = encode(image, "JPEG", progressive=progressive)
+    data = encode(noisy(photo, 10, 800, 600), "JPEG", progressive=progressive)
     for size in (32, 600):  # 1/8 of the size, and all of it
         assert decode(data, size).pixels.shape == (3, size, size)
         with pytest.raises(BadImageError) as caught:
@@ -168,17 +166,39 @@ def test_a_truncated_jpeg_is_found_with_and_without_draft(
         assert caught.value.reason == Reason.TRUNCATED
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"])
-def test_a_truncated_file_of_any_format_is_truncated(kind: str, photo: Photo, encode: Encode) -> None:
-    data = encode(photo(11, 200, 200), kind)
-    assert reason_of(data[: len(data) // 2]) == Reason.TRUNCATED
+def noisy(photo: Photo, seed: int, width: int, height: int) -> Image.Image:
+    noise = np.random.default_rng(seed).integers(0, 40, (height, width, 3))
+    return Image.fromarray(np.clip(np.asarray(photo(seed, width, height)) + noise, 0, 255).astype(np.uint8))
+
+
+@pytest.mark.parametrize("lost", [40, 400, 4000, 9000])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "TIFF LZW", "JPEG2000", "AVIF"])
+def test_a_truncated_file_of_any_format_is_truncated(kind: str, lost: int, photo: Photo, encode: Encode) -> None:
+    if kind == "AVIF" and not features.check("avif"):
+        pytest.skip("this Pillow has no AVIF")
+    options = {"compression": "tiff_lzw"} if kind == "TIFF LZW" else {}
+    data = encode(noisy(photo, 11, 400, 400), kind.removesuffix(" LZW"), **options)
+    assert len(data) > 10_000
+    assert reason_of(data[:-lost]) == Reason.TRUNCATED
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "AVIF"])
+def test_an_unfinished_download_of_full_length_is_truncated(kind: str, photo: Photo, encode: Encode) -> None:
+    if kind == "AVIF" and not features.check("avif"):
+        pytest.skip("this Pillow has no AVIF")
+    data = encode(noisy(photo, 15, 400, 400), kind)
+    for kept in (0.5, 0.8, 0.9):
+        arrived = int(kept * len(data))
+        assert reason_of(data[:arrived] + bytes(len(data) - arrived)) == Reason.TRUNCATED
+    if kind != "AVIF":
+        assert decode(data + bytes(5000), 32).width == 400  # zeros after the end are some cameras' habit
 
 
 def test_what_is_no_image_says_so() -> None:
     assert reason_of(b"") == Reason.EMPTY
     assert reason_of(b"Dear diary, today") == Reason.NOT_AN_IMAGE
     assert reason_of(b"%!PS-Adobe-3.0 EPSF-3.0\n") == Reason.NOT_AN_IMAGE  # would start Ghostscript
-    assert reason_of(b"\x89PNG\r\n\x1a\n" + bytes(100) + b"IEND") == Reason.UNREADABLE
+    assert reason_of(b"\x89PNG\r\n\x1a\n" + bytes(100) + b"IEND\xaeB`\x82") == Reason.UNREADABLE
     assert format_of(b"P\x00") is None
 
 

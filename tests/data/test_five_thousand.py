@@ -41,7 +41,9 @@ def break_files(root: Path) -> None:
     whole = sorted(root.rglob("*.JPEG"))[7].read_bytes()
     for number in range(5):
         (root / f"cut {number}.jpg").write_bytes(whole[: len(whole) * (number + 2) // 8])
-        (root / f"damaged {number}.png").write_bytes(png_header(100, 100) + b"\x00\x00\x00\x04IDATnope" + b"IEND")
+        (root / f"damaged {number}.png").write_bytes(
+            png_header(100, 100) + b"\x00\x00\x00\x04IDATnope" + b"IEND\xaeB`\x82"
+        )
         (root / f"empty {number}.gif").touch()
         (root / f"notes {number}.txt").write_text("not a picture")
         (root / f"bomb {number}.png").write_bytes(png_header(50_000, 50_000) + b"\x00\x00\x00\x00IDAT")

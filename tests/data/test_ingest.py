@@ -318,7 +318,7 @@ def test_a_folder_with_every_kind_of_problem(folder: Path, tmp_path: Path, photo
     (folder / "cut.jpg").write_bytes(large[: len(large) // 2])
     (folder / "empty.png").touch()
     (folder / "notes.txt").write_text("a note")
-    (folder / "torn.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(64) + b"IEND")
+    (folder / "torn.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(64) + b"IEND\xaeB`\x82")
     (folder / "huge.png").write_bytes(encode(photo(61, 300, 300), "PNG"))
     (folder / "gone.jpg").symlink_to("nowhere")
     (folder / "ring.jpg").symlink_to("ring.jpg")

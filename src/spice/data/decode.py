@@ -5,7 +5,6 @@ bicubic interpolation. EXIF orientation is respected, transparency is laid on wh
 transparency were made for), 16-bit values are scaled, not clipped, and of an animation the first frame counts.
 """
 
-import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from spice.data.problems import BadImageError, Reason
+from spice.data.truncation import ends_early, fades_to_zeros
 
 Content = bytes | Image.Image | NDArray[np.generic]
 
@@ -108,6 +108,8 @@ def _decode_bytes(data: bytes, size: int, max_pixels: int) -> Decoded:
         raise BadImageError(Reason.UNREADABLE, f"this Pillow cannot read {kind}")
     if kind == "JPEG" and data.count(b"\xff\xda") > MAX_SCANS:
         raise BadImageError(Reason.TOO_LARGE, f"more than {MAX_SCANS} scans")
+    if fades_to_zeros(kind, data):
+        raise BadImageError(Reason.TRUNCATED, "zeros instead of its end")
     try:
         with Image.open(BytesIO(data), formats=(kind,)) as image:
             original = image.size
@@ -123,7 +125,7 @@ def _decode_bytes(data: bytes, size: int, max_pixels: int) -> Decoded:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError) as error:
         raise BadImageError(Reason.TOO_LARGE, _words(error)) from error
     except Exception as error:
-        reason = Reason.TRUNCATED if _is_truncated(kind, data, error) else Reason.UNREADABLE
+        reason = Reason.TRUNCATED if ends_early(kind, data, error) else Reason.UNREADABLE
         raise BadImageError(reason, _words(error)) from error
 
 
@@ -214,22 +216,6 @@ def _scale(values: NDArray[np.generic]) -> NDArray[np.uint8]:
     elif high > 255:
         numbers = numbers * (255 / 65535)
     return np.rint(numbers).clip(0, 255).astype(np.uint8)
-
-
-def _is_truncated(kind: str, data: bytes, error: Exception) -> bool:
-    """Whether a file that could not be decoded ends too early, as far as its format lets us see."""
-    words = str(error).lower()
-    if isinstance(error, EOFError | struct.error) or "truncated" in words or "not enough" in words:
-        return True
-    if kind == "JPEG":
-        return b"\xff\xd9" not in data[-64:]
-    if kind == "PNG":
-        return b"IEND" not in data[-64:]
-    if kind == "GIF":
-        return not data.rstrip(b"\x00").endswith(b";")
-    if kind == "WEBP":
-        return int.from_bytes(data[4:8], "little") + 8 > len(data)
-    return False
 
 
 def _words(error: BaseException) -> str:
