@@ -13,7 +13,7 @@ def test_no_function_of_the_core_makes_a_tensor_on_the_default_device() -> None:
     average, current = nn.Linear(2, 2), nn.Linear(2, 2)
     with torch.device("meta"):
         core.ema_update_(average, current, momentum=0.9)
-        assert core.enqueue_(queue, features, 3) == 1
+        core.enqueue_(queue, features[:2], 4)
         results = [
             core.prototypes(features, probs, per_cluster=2),
             *core.prototype_labels(features, probs),
@@ -29,4 +29,5 @@ def test_no_function_of_the_core_makes_a_tensor_on_the_default_device() -> None:
             core.reliable(torch.full_like(features, 0.5)),
             core.consistency_labels(probs),
         ]
+    assert torch.equal(queue[[4, 0]], features[:2])
     assert {result.device.type for result in results} == {"cpu"}
