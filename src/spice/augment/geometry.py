@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# exp(-80) is 2e-35. A Gaussian's far tail below 1e-38 would be denormal, and denormals slow the products threefold.
-LOWEST_EXPONENT = -80.0
+# A Gaussian's far tail is held at exp(-30), 1e-13 of its peak: products of smaller ones fall below 1e-38, where floats
+# are denormal and a CPU slows down threefold.
+LOWEST_EXPONENT = -30.0
 
 
 def resample(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -60,25 +61,23 @@ def fitted(images: Tensor, size: int) -> Tensor:
     return resized.add_(0.5).clamp_(0.0, 255.0).to(torch.uint8)
 
 
-def shifted(images: Tensor, down: Tensor, right: Tensor) -> Tensor:
-    """Each row moved by whole pixels, (B, H) or (B, 1) down and right; what comes in is black."""
+def shifted(images: Tensor, down: Tensor, right: Tensor, *, most: int) -> Tensor:
+    """Each row moved by whole pixels, (B, H) or (B, 1), at most `most` either way; what comes in is black."""
     batch, channels, height, width = images.shape
-    above, aside = (min(int(moves.abs().max()), side) for moves, side in ((down, height), (right, width)))
-    padded = F.pad(images, (aside, aside, above, above))
-    rows = torch.arange(height, device=images.device) + above - down.clamp(-above, above)  # (B, H)
-    offsets = rows * padded.shape[3] + (aside - right.clamp(-aside, aside))
-    planes = torch.arange(batch * channels, device=images.device).view(batch, channels, 1)
-    offsets = offsets.unsqueeze(1) + planes * (padded.shape[2] * padded.shape[3])  # (B, C, H) into the padded bytes
+    padded = F.pad(images, (most, most, most, most))
+    line, plane = width + 2 * most, (width + 2 * most) * (height + 2 * most)
+    planes = torch.arange(0, batch * channels * plane, plane, device=images.device).view(batch, channels, 1)
+    lines = torch.arange(most * line + most, (most + height) * line, line, device=images.device)  # (H,)
+    offsets = planes + (lines - (down * line + right)).unsqueeze(1)  # (B, C, H) into the padded bytes
     # Every run of `width` bytes, as overlapping rows: choosing rows copies runs, ten times as fast as single pixels.
     runs = padded.view(-1).as_strided((padded.numel() - width + 1, width), (1, 1))
     return runs.index_select(0, offsets.view(-1)).view_as(images)
 
 
-def mirrored(images: Tensor, flip: Tensor, *, order: Tensor | None = None) -> Tensor:
-    """Left and right exchanged where `flip`; the images in a new `order` if one is given."""
+def mirrored(images: Tensor, flip: Tensor) -> Tensor:
+    """Left and right exchanged where `flip`."""
     both = torch.cat([images, images.flip(3)])
-    chosen = torch.arange(len(images), device=images.device) + len(images) * flip
-    return both.index_select(0, chosen if order is None else chosen[order])
+    return both.index_select(0, torch.arange(len(images), device=images.device) + len(images) * flip)
 
 
 def affine(images: Tensor, maps: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """The fourteen operations of strong views, with the ranges their magnitudes are drawn from (uniformly)."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -32,8 +33,7 @@ def rotate(images: Tensor, degrees: Tensor) -> Tensor:
 def shear_x(images: Tensor, amount: Tensor) -> Tensor:
     """Each row moved left by `amount` times its distance from the top."""
     y = torch.arange(images.shape[2], device=images.device) + 0.5
-    moves = _whole(amount.view(-1, 1) * y)  # (B, H)
-    return shifted(images, torch.zeros_like(moves), -moves)
+    return _moved(images, right=-_whole(amount.view(-1, 1) * y), side=images.shape[2])
 
 
 def shear_y(images: Tensor, amount: Tensor) -> Tensor:
@@ -44,14 +44,18 @@ def shear_y(images: Tensor, amount: Tensor) -> Tensor:
 
 def translate_x(images: Tensor, share: Tensor) -> Tensor:
     """Moved left by a share of the width."""
-    moves = _whole(share.view(-1, 1) * images.shape[3])
-    return shifted(images, torch.zeros_like(moves), -moves)
+    return _moved(images, right=-_whole(share.view(-1, 1) * images.shape[3]), side=images.shape[3])
 
 
 def translate_y(images: Tensor, share: Tensor) -> Tensor:
     """Moved up by a share of the height."""
-    moves = _whole(share.view(-1, 1) * images.shape[2])
-    return shifted(images, -moves, torch.zeros_like(moves))
+    return _moved(images, down=-_whole(share.view(-1, 1) * images.shape[2]), side=images.shape[2])
+
+
+def _moved(images: Tensor, *, down: Tensor | None = None, right: Tensor | None = None, side: int) -> Tensor:
+    none = torch.zeros(1, 1, dtype=torch.long, device=images.device)
+    most = math.ceil(MOST_MOVED * side)
+    return shifted(images, none if down is None else down, none if right is None else right, most=most)
 
 
 def _whole(moves: Tensor) -> Tensor:
@@ -59,6 +63,7 @@ def _whole(moves: Tensor) -> Tensor:
     return (moves + 0.5).floor().long()
 
 
+MOST_MOVED = 0.1
 OPERATIONS = (
     Operation("identity", lambda images, _: images),
     Operation("autocontrast", lambda images, _: tone.autocontrast(images), tone=True),
@@ -69,9 +74,9 @@ OPERATIONS = (
     Operation("contrast", tone.contrast, 0.05, 0.95, tone=True),
     Operation("brightness", tone.brightness, 0.05, 0.95, tone=True),
     Operation("sharpness", tone.sharpness, 0.05, 0.95),
-    Operation("shear x", shear_x, -0.1, 0.1),
-    Operation("shear y", shear_y, -0.1, 0.1),
-    Operation("translate x", translate_x, -0.1, 0.1),
-    Operation("translate y", translate_y, -0.1, 0.1),
+    Operation("shear x", shear_x, -MOST_MOVED, MOST_MOVED),
+    Operation("shear y", shear_y, -MOST_MOVED, MOST_MOVED),
+    Operation("translate x", translate_x, -MOST_MOVED, MOST_MOVED),
+    Operation("translate y", translate_y, -MOST_MOVED, MOST_MOVED),
     Operation("posterize", tone.posterize, 4.0, 9.0, tone=True),  # the fraction is dropped: 4 to 8 bits
 )

@@ -37,8 +37,10 @@ class Weak(Recipe):
         flip = self._mirror(uniforms).to(images.device)
         most = max(1, round(self.settings.shift * self.size / 32))
         moves = draws.integers(-most, most, uniforms.columns(2)).to(images.device)
-        moved = geometry.mirrored(geometry.fitted(images, self.size), flip)
-        self._fill_normalized(views, geometry.shifted(moved, moves[:, :1], moves[:, 1:]))
+        for part in portions(views):
+            view = geometry.mirrored(geometry.fitted(images[part], self.size), flip[part])
+            view = geometry.shifted(view, moves[part, :1], moves[part, 1:], most=most)
+            self._fill_normalized(views[part], view)
 
 
 class Strong(Recipe):
