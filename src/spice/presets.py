@@ -1,6 +1,6 @@
 """Settings filled in for a purpose: a quick look, the paper's data sets, the authors' code."""
 
-from spice.settings import HeadSettings, RunSettings
+from spice.settings import AugmentSettings, FeatureSettings, HeadSettings, RunSettings
 
 
 def standard(*, clusters: int, encoder: str = "lite0", size: int | None = None, seed: int = 0) -> RunSettings:
@@ -12,4 +12,29 @@ def standard_heads(clusters: int) -> HeadSettings:
     """Many small heads that start from k-means: what `docs/results.md` is measured with, and why is said there."""
     return HeadSettings(
         clusters=clusters, heads=30, epochs=15, batch=1000, components=128, start="kmeans", select_every=5
+    )
+
+
+def features_on_cpu(*, images: int, size: int, mirror: bool = True) -> FeatureSettings:
+    """Stage 1 from scratch in at most half an hour on two cores, for small images (up to about 40 px).
+
+    What differs from the paper, and why (docs/results.md has the figures):
+    SimCLR, since one pass teaches from both views and needs no key pass; ten layers of half the width;
+    views of three quarters of the images' side, since random crops enlarge objects, so that what the network sees at
+    the full size afterwards has the size it learned (Touvron et al. 2019); learning rate and decay as customary for
+    CIFAR-10 at this batch; and as many epochs as the time allows, at most 100.
+    """
+    return FeatureSettings(
+        method="simclr",
+        network="resnet10",
+        stem="plain",
+        width=32,
+        view_size=max(8, round(0.75 * size / 4) * 4),
+        epochs=min(100, max(1, round(450_000 / images))),
+        warmup=0.5,
+        batch=256,
+        learning_rate=0.3,
+        weight_decay=5e-4,
+        momentum=None,
+        augment=AugmentSettings(flip=mirror),
     )

@@ -1,0 +1,145 @@
+"""How good stage 1's features are after half an hour on a CPU, beside raw pixels.
+
+    python benchmarks/features_quality.py digits
+    python benchmarks/features_quality.py fashion --data ../shared/data
+    python benchmarks/features_quality.py cifar10 --data ../shared/data
+
+Labels are read for the scores at the end, and for nothing else. 5-NN: vote of the five nearest training images by
+cosine, over the test images (digits, which has no test set: over all, each asked of the others). k-means: ten restarts
+on l2-normalized features of the test images (digits: all), matched to classes one to one.
+"""
+
+import argparse
+import io
+import json
+import logging
+import tarfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from PIL import Image
+from sklearn.datasets import load_digits
+from torch import Tensor
+
+from spice import presets
+from spice.augment import Plain
+from spice.evaluate import accuracy
+from spice.evaluate.probe import Labeled, neighbors_accuracy
+from spice.models.backbone import Backbone
+from spice.progress import Logged
+from spice.settings import IMAGENET, IMAGENET_GRAY, FeatureSettings
+from spice.stages.features import train_features
+from spice.stages.kmeans import kmeans
+
+
+class Pixels:
+    """Images in memory."""
+
+    def __init__(self, pixels: NDArray[np.uint8]) -> None:
+        self.pixels = torch.from_numpy(pixels)  # (N, C, S, S)
+        self.channels, self.size = pixels.shape[1], pixels.shape[2]
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def take(self, positions: Tensor) -> Tensor:
+        return self.pixels[positions]
+
+
+class DataSet(NamedTuple):
+    """Images to learn from; images to be asked about, where there are others; and, apart, the true labels."""
+
+    train: Pixels
+    test: Pixels | None
+    train_labels: NDArray[np.int64]
+    test_labels: NDArray[np.int64] | None
+    settings: FeatureSettings
+
+
+def digits(data: Path) -> DataSet:  # noqa: ARG001
+    bunch = load_digits()
+    small = torch.from_numpy(bunch.images).float().unsqueeze(1) * (255.0 / 16.0)  # (1797, 1, 8, 8)
+    pixels = F.interpolate(small, scale_factor=2, mode="bilinear").round().byte().numpy()
+    settings = presets.features_on_cpu(images=len(pixels), size=16, mirror=False)
+    return DataSet(Pixels(pixels), None, bunch.target.astype(np.int64), None, settings)
+
+
+def fashion(data: Path) -> DataSet:
+    with np.load(data / "fashion_mnist.npz") as file:
+        train, test = (Pixels(file[f"x_{part}"][:, None]) for part in ("train", "test"))
+        train_labels, test_labels = (file[f"y_{part}"].astype(np.int64) for part in ("train", "test"))
+    return DataSet(train, test, train_labels, test_labels, presets.features_on_cpu(images=len(train), size=28))
+
+
+def cifar10(data: Path) -> DataSet:
+    images: dict[str, list[NDArray[np.uint8]]] = {"train": [], "test": []}
+    names: dict[str, list[str]] = {"train": [], "test": []}
+    with tarfile.open(data / "cifar10.tar.gz") as archive:
+        for member in archive:
+            file = archive.extractfile(member)
+            if file is not None:
+                _, part, name, _ = Path(member.name).parts[-4:]
+                images[part].append(np.asarray(Image.open(io.BytesIO(file.read()))).transpose(2, 0, 1))
+                names[part].append(name)
+    classes = sorted(set(names["train"]))
+    train, test = (Pixels(np.stack(images[part])) for part in ("train", "test"))
+    train_labels, test_labels = (np.array([classes.index(name) for name in names[part]]) for part in ("train", "test"))
+    return DataSet(train, test, train_labels, test_labels, presets.features_on_cpu(images=len(train), size=32))
+
+
+@torch.no_grad()
+def encode(network: Backbone, images: Pixels) -> NDArray[np.float32]:
+    plain = Plain(FeatureSettings().augment, images.size, IMAGENET_GRAY if images.channels == 1 else IMAGENET)
+    encoded: NDArray[np.float32] = torch.cat([network(plain(part)) for part in torch.split(images.pixels, 500)]).numpy()
+    return encoded
+
+
+def raw(images: Pixels) -> NDArray[np.float32]:
+    flat: NDArray[np.float32] = images.pixels.flatten(1).float().div(255.0).numpy()
+    return flat
+
+
+def scores(
+    data: DataSet, train: NDArray[np.float32], test: NDArray[np.float32] | None, *, seed: int
+) -> dict[str, float]:
+    known = Labeled(train, data.train_labels)
+    asked = None if test is None or data.test_labels is None else Labeled(test, data.test_labels)
+    clustered = asked or known
+    clusters = kmeans(np.asarray(clustered.features, dtype=np.float32), len(set(known.labels.tolist())), seed=seed)
+    return {"5-NN": neighbors_accuracy(known, asked), "k-means ACC": accuracy(clusters, clustered.labels)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset", choices=("digits", "fashion", "cifar10"))
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--folder", type=Path, help="for checkpoints: a run that was stopped goes on")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--settings", default="{}", help="JSON of feature settings to change")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    data = {"digits": digits, "fashion": fashion, "cifar10": cifar10}[arguments.dataset](arguments.data)
+    settings = FeatureSettings.model_validate(data.settings.model_dump() | json.loads(arguments.settings))
+    print(settings.model_dump_json(exclude_defaults=True), flush=True)
+    wall, cpu = time.perf_counter(), time.process_time()
+    model = train_features(
+        data.train, settings, seed=arguments.seed, folder=arguments.folder, progress=Logged(every_seconds=60.0)
+    )
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    print(f"trained in {wall / 60:.1f} min of wall clock, {cpu / 60:.1f} min of processor time (since the last start)")
+    print(f"health: {model.health[-1]}")
+    encoded = [None if images is None else encode(model.network, images) for images in (data.train, data.test)]
+    pixels = [None if images is None else raw(images) for images in (data.train, data.test)]
+    for name, (train, test) in {"features": encoded, "raw pixels": pixels}.items():
+        assert train is not None
+        for score, value in scores(data, train, test, seed=arguments.seed).items():
+            print(f"{arguments.dataset}, seed {arguments.seed}, {name}: {score} {value:.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
