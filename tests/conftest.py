@@ -3,7 +3,9 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image, ImageDraw
 
 # One thread: the machine is shared, and results must not depend on how many threads it has.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -16,3 +18,39 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"the real data sets are not here (looked for {folder})")
     return folder
+
+
+@pytest.fixture(scope="session")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ninety-six small drawings in four class folders, which anything that sees color and form can tell apart."""
+    folder = tmp_path_factory.mktemp("drawings") / "shapes"
+    random = np.random.default_rng(0)
+    for kind, color in {
+        "disc": (200, 40, 40),
+        "bars": (40, 60, 200),
+        "tent": (40, 170, 60),
+        "ring": (30, 30, 30),
+    }.items():
+        (folder / kind).mkdir(parents=True)
+        for number in range(24):
+            _draw(kind, color, random).save(folder / kind / f"{number}.png")
+    return folder
+
+
+def _draw(kind: str, color: tuple[int, int, int], random: np.random.Generator) -> Image.Image:
+    background = tuple(random.integers(190, 256, size=3).tolist())
+    picture = Image.new("RGB", (48, 48), background)
+    draw = ImageDraw.Draw(picture)
+    left, top = random.integers(2, 14, size=2).tolist()
+    right, bottom = left + 30, top + 30
+    fill = tuple(int(value) + int(random.integers(0, 40)) for value in color)
+    if kind == "disc":
+        draw.ellipse((left, top, right, bottom), fill=fill)
+    elif kind == "ring":
+        draw.ellipse((left, top, right, bottom), outline=fill, width=5)
+    elif kind == "tent":
+        draw.polygon([(left, bottom), (right, bottom), ((left + right) // 2, top)], fill=fill)
+    else:
+        for row in range(top, bottom, 8):
+            draw.rectangle((left, row, right, row + 3), fill=fill)
+    return picture

@@ -16,6 +16,7 @@ from pydantic import JsonValue, ValidationError
 
 from spice import steps
 from spice.data import ImageStore, SourceLike, ingest
+from spice.data.recognize import open_source
 from spice.errors import SpiceWarning, UserError
 from spice.models.encoders import Encoder, load_encoder
 from spice.progress import Progress, silent
@@ -40,6 +41,8 @@ from spice.runs.artifacts import (
 )
 from spice.runs.folder import refuse_foreign, sweep
 from spice.settings import RunSettings
+from spice.stages.heads import batch_size
+from spice.stages.model import hash_of
 from spice.steps import Figures, Work
 
 
@@ -58,6 +61,9 @@ def cluster(
     source: SourceLike, settings: RunSettings, out: Path, *, redo: bool = False, progress: Progress = silent
 ) -> Account:
     """Group the images of `source`; the run folder `out` is begun, gone on with, or, with `redo`, replaced."""
+    # What the user may have misspelled comes first, before anything is written.
+    open_source(source)
+    encoder = load_encoder(settings.encoder, size=settings.size)
     with told_in_words(out):
         refuse_foreign(out)
         out.mkdir(parents=True, exist_ok=True)
@@ -66,8 +72,8 @@ def cluster(
             run = RunFolder.begin_or_go_on(
                 out, source=_name_of(source), settings=settings.model_dump(mode="json"), redo=redo
             )
-            encoder = load_encoder(settings.encoder, size=settings.size)
             images = _scan(run, source, encoder.size, redo, progress)
+            batch_size(len(images), settings.heads)  # refuses K > N in words, before the long work
             _run_steps(run, encoder, images, settings, progress)
     return account(out)
 
@@ -100,7 +106,7 @@ def _scan(run: RunFolder, source: SourceLike, size: int, redo: bool, progress: P
     # In a folder of its own, so that the run's table stays that of its labels if the images turn out to be others.
     images = ingest(source, size=size, folder=run / STORE, leave_out=[run.path], progress=progress)
     found = images.collection
-    if run.manifest.input not in (None, found.identity) and not redo:
+    if run.manifest.input not in (None, found.identity) and run.has_results and not redo:
         raise UserError(
             f"the images have changed since this run began (there are {len(found):,} now); give another folder with "
             "--out, or add --redo to replace the run"
@@ -116,7 +122,7 @@ def _scan(run: RunFolder, source: SourceLike, size: int, redo: bool, progress: P
 
 
 def _run_steps(run: RunFolder, encoder: Encoder, images: ImageStore, settings: RunSettings, progress: Progress) -> None:
-    keys = _keys(run, images, settings)
+    keys = _keys(run, encoder, images, settings)
     # Results of other settings go first: labels that no longer belong to the images beside them would be a trap.
     for step, key in keys.items():
         if step.name in run.manifest.steps and run.manifest.steps[step.name].key != key:
@@ -130,9 +136,13 @@ def _run_steps(run: RunFolder, encoder: Encoder, images: ImageStore, settings: R
         run.finish(step.name, key, time.monotonic() - started, figures)
 
 
-def _keys(run: RunFolder, images: ImageStore, settings: RunSettings) -> dict[Step, str]:
+def _keys(run: RunFolder, encoder: Encoder, images: ImageStore, settings: RunSettings) -> dict[Step, str]:
     # The names of images go into the labels alone: files that were moved are not encoded again.
-    keys = {"images": key_of(images.collection.identity, images.size), "names": run.manifest.steps["scan"].key}
+    keys = {
+        "encoder": key_of(encoder.name, hash_of(encoder)),
+        "images": key_of(images.collection.identity, images.size),
+        "names": run.manifest.steps["scan"].key,
+    }
     found = {}
     for step in STEPS:
         found[step] = keys[step.name] = key_of(step.name, step.depends(settings), *(keys[name] for name in step.after))
@@ -158,13 +168,12 @@ def _heads_and_seed(settings: RunSettings) -> JsonValue:
     return [settings.heads.model_dump(mode="json"), settings.seed]
 
 
-# What `names` and `images` are, see `_keys`.
 STEPS = (
     Step(
         "views",
         steps.views,
-        after=("images",),
-        depends=lambda settings: [settings.encoder, settings.views.model_dump(mode="json"), settings.seed],
+        after=("encoder", "images"),
+        depends=lambda settings: [settings.views.model_dump(mode="json"), settings.seed],
         makes=(FEATURES, VIEWS),
     ),
     Step(

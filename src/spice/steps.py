@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import JsonValue
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
@@ -20,6 +20,7 @@ from spice.core import consistency_ratio, reliable
 from spice.data import ImageStore
 from spice.files import written_atomically
 from spice.models.encoders import Encoder
+from spice.models.given_features import GivenFeatures
 from spice.models.heads import Head
 from spice.neighbors import nearest
 from spice.progress import Progress
@@ -33,7 +34,7 @@ from spice.stages.heads import TrainedHeads, train_heads
 from spice.stages.kmeans import kmeans as kmeans_labels
 from spice.stages.model import TrainedModel, hash_of, probabilities
 from spice.stages.reliability import neighbors_to_ask
-from spice.stages.views import encode_views, open_views
+from spice.stages.views import encode_views, open_views, perturb_features
 
 Figures = dict[str, JsonValue]
 
@@ -60,21 +61,24 @@ class Work(NamedTuple):
 
 def views(work: Work) -> Figures:
     """Features of plain, weak and strong views by the frozen encoder (III-A, III-B)."""
-    found = encode_views(
-        work.images,
-        work.encoder,
-        work.settings.views,
-        seed=work.settings.seed,
-        folder=work.run.path,
-        identity=f"{work.images.collection.identity} {hash_of(work.encoder)}",
-        progress=work.progress,
-    )
-    return {
-        "encoder": work.encoder.name,
-        "size": work.encoder.size,
-        "width": found.plain.shape[1],
-        "space": found.space,
-    }
+    encoder, settings, folder = work.encoder, work.settings, work.run.path
+    identity = f"{work.images.collection.identity} {hash_of(encoder)}"
+    if isinstance(encoder, GivenFeatures):
+        vectors = encoder.vectors_of(work.images.collection.paths).numpy()
+        found = perturb_features(
+            vectors, settings.views, seed=settings.seed, folder=folder, identity=identity, progress=work.progress
+        )
+    else:
+        found = encode_views(
+            work.images,
+            encoder,
+            settings.views,
+            seed=settings.seed,
+            folder=folder,
+            identity=identity,
+            progress=work.progress,
+        )
+    return {"encoder": encoder.name, "size": encoder.size, "width": found.plain.shape[1], "space": found.space}
 
 
 def neighbors(work: Work) -> Figures:
@@ -106,7 +110,8 @@ def heads(work: Work) -> Figures:
     )
     _write_heads(work.run / HEADS, trained)
     with written_atomically(work.run / HEAD) as temporary:
-        save_file({name: value.contiguous() for name, value in trained.head.state_dict().items()}, temporary)
+        # Not save_file, which makes files that only their owner can read.
+        temporary.write_bytes(save({name: value.contiguous() for name, value in trained.head.state_dict().items()}))
     return {
         "heads": settings.heads.heads,
         "epoch": trained.best.epoch,

@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -41,7 +42,7 @@ class RunFolder:
             return cls.begin(path, source=source, settings=settings)
         run = cls.open(path)
         changes = differences(run.manifest.settings, settings)
-        if changes and not redo:
+        if changes and run.has_results and not redo:
             raise UserError(
                 f"{path} holds a run with other settings ({', '.join(changes)}); give another folder with --out, "
                 "or add --redo to replace it (steps that the change does not touch are kept)"
@@ -49,6 +50,11 @@ class RunFolder:
         if changes or run.manifest.source != source:
             run.update(settings=settings, source=source)
         return run
+
+    @property
+    def has_results(self) -> bool:
+        """Whether there is work to lose: a finished step besides looking at the images, or an unfinished one."""
+        return bool(set(self.manifest.steps) - {"scan"}) or (self.path / "work").exists()
 
     def __truediv__(self, artifact: Artifact) -> Path:
         return self.path / artifact.name
@@ -68,7 +74,12 @@ class RunFolder:
         done = Step(key=key, seconds=round(seconds, 3), finished=now(), figures=dict(figures))
         self.manifest = self.manifest.with_step(step, done)
         write_manifest(self.path, self.manifest)
+        self._clear_work(step)
+
+    def _clear_work(self, step: str) -> None:
         shutil.rmtree(self.path / "work" / step, ignore_errors=True)
+        with suppress(OSError):  # not there, or other steps have work in it
+            (self.path / "work").rmdir()
 
     def forget(self, step: str, artifacts: Iterable[Artifact]) -> None:
         """Remove a finished step and its artifacts."""

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from spice import __version__
@@ -23,6 +23,7 @@ from spice.augment import Plain
 from spice.core import reliable
 from spice.errors import UserError
 from spice.models.encoders import Encoder, load_encoder
+from spice.models.given_features import GivenFeatures
 from spice.models.heads import Head
 from spice.progress import Progress, silent
 from spice.settings import AugmentSettings
@@ -137,10 +138,10 @@ class TrainedModel:
         )
         with _replaced(folder) as new:
             (new / ABOUT).write_text(about.model_dump_json(indent=2) + "\n", encoding="utf-8")
-            save_file(_contiguous(self.head), new / HEAD)
-            save_file({"features": self.bank.features, "cluster": self.bank.cluster}, new / BANK)
+            (new / HEAD).write_bytes(save(_contiguous(self.head)))
+            (new / BANK).write_bytes(save({"features": self.bank.features, "cluster": self.bank.cluster}))
             if embed and self.encoder.module is not None:
-                save_file(_contiguous(self.encoder.module), new / ENCODER)
+                (new / ENCODER).write_bytes(save(_contiguous(self.encoder.module)))
 
     @classmethod
     def load(cls, folder: Path) -> "TrainedModel":
@@ -177,14 +178,21 @@ def probabilities(head: Head, features: Tensor) -> Tensor:
 
 
 def hash_of(encoder: Encoder) -> str:
-    """A hash of the encoder's weights."""
-    if encoder.module is None:
-        return hashlib.blake2b(encoder.name.encode(), digest_size=16).hexdigest()
+    """A hash of what the features depend on: the weights, the file, or the features themselves."""
     digest = hashlib.blake2b(digest_size=16)
-    for name, value in sorted(encoder.module.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    if isinstance(encoder, GivenFeatures):
+        digest.update(_bytes(encoder.vectors))
+    elif encoder.module is None:
+        digest.update(Path(encoder.name.partition(":")[2]).read_bytes())
+    else:
+        for name, value in sorted(encoder.module.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(_bytes(value))
     return digest.hexdigest()
+
+
+def _bytes(value: Tensor) -> bytes:
+    return value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def _load_encoder(about: About, folder: Path) -> Encoder:
