@@ -9,7 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from spice.augment import Plain
 from spice.errors import UserError
+from spice.models.encoders import load_encoder
+from spice.models.weights import save_network
 from spice.settings import AugmentSettings, FeatureSettings
 from spice.stages.features import FeatureModel, plan, train_features
 
@@ -119,6 +122,16 @@ def test_training_learns_to_tell_images_apart() -> None:
     assert sum(losses[:5]) / 5 > 4.75
     assert sum(losses[-5:]) / 5 < 4.7
     assert not model.network.training
+
+
+def test_the_model_can_be_loaded_as_an_encoder(tmp_path: Path) -> None:
+    model = train_features(Shapes(), settings(), seed=0)
+    save_network(tmp_path / "encoder.safetensors", model.network, model.card)
+    encoder = load_encoder(str(tmp_path / "encoder.safetensors"))
+    assert (encoder.size, encoder.channels, encoder.features) == (16, 1, 32)
+    views = Plain(AugmentSettings(), encoder.size, encoder.normalization)(Shapes().pixels)
+    with torch.no_grad():
+        torch.testing.assert_close(encoder.encode(views), model.network(views), rtol=1e-4, atol=1e-4)
 
 
 def test_few_images_are_one_batch_and_too_few_are_refused() -> None:

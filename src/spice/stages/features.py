@@ -24,8 +24,8 @@ from spice.engine.schedules import set_learning_rate_, warm_cosine
 from spice.engine.seeds import seeded
 from spice.errors import UserError
 from spice.models.backbone import Backbone
-from spice.models.networks import network
-from spice.models.resnet import Stem, stem_for
+from spice.models.resnet import stem_for
+from spice.models.weights import NetworkCard
 from spice.progress import Progress, silent
 from spice.settings import IMAGENET, IMAGENET_GRAY, FeatureSettings
 from spice.stages.byol import BYOL
@@ -50,9 +50,13 @@ class Images(Protocol):
 
 
 class FeatureModel(NamedTuple):
-    """The trained feature model, and how each epoch went."""
+    """The trained feature model, and how each epoch went.
+
+    `save_network(path, model.network, model.card)` makes it an encoder that `load_encoder(path)` knows.
+    """
 
     network: Backbone
+    card: NetworkCard
     health: tuple[Health, ...]
 
 
@@ -106,7 +110,7 @@ def train_features(
             run.tell(progress, schedule, done, {"loss": loss, "images/s": clock.images_per_second(done)})
             if checkpoints.due() or done == schedule.steps:
                 checkpoints.save(done, run.state())
-    return FeatureModel(pretext.network.eval(), tuple(run.health))
+    return FeatureModel(pretext.network.eval(), card_of(images, settings), tuple(run.health))
 
 
 class Plan(NamedTuple):
@@ -161,9 +165,7 @@ def plan(images: int, settings: FeatureSettings, processes: Processes = ALONE) -
 def build(images: Images, settings: FeatureSettings, schedule: Plan, *, seed: int, processes: Processes) -> Pretext:
     """The network and the task it learns from, at their random start."""
     with seeded(seed, "features", "start"):
-        backbone = network(
-            settings.network, stem=stem_of(settings, images.size), width=settings.width, channels=images.channels
-        )
+        backbone = card_of(images, settings).build()
         if settings.method == "moco":
             return MoCo(backbone, settings, images=len(images), steps=schedule.steps, seed=seed, processes=processes)
         if settings.method == "simclr":
@@ -185,8 +187,8 @@ class Views:
         processes: Processes,
     ) -> None:
         self.images, self.seed, self.device, self.batch = images, seed, device, batch
-        normalization = IMAGENET_GRAY if images.channels == 1 else IMAGENET
-        self.view = Contrastive(settings.augment, settings.view_size or images.size, normalization)
+        size = settings.view_size or images.size
+        self.view = Contrastive(settings.augment, size, card_of(images, settings).normalization)
         self.rows = torch.arange(processes.rank, batch, processes.count)
 
     def __call__(self, batch: Batch, step: int) -> tuple[Tensor, Tensor]:
@@ -260,8 +262,14 @@ class Run(NamedTuple):
             log.info("features, epoch %d of %d: %s", len(self.health), schedule.epochs, self.health[-1])
 
 
-def stem_of(settings: FeatureSettings, size: int) -> Stem | None:
-    """The stem asked for, or the paper's for this image size where the network has a choice."""
-    if settings.stem is None and settings.network.startswith("resnet"):
-        return stem_for(size)
-    return settings.stem
+def card_of(images: Images, settings: FeatureSettings) -> NetworkCard:
+    """Which network it is, and what images it wants. A ResNet gets the paper's stem for the size, if not told."""
+    stem = settings.stem or (stem_for(images.size) if settings.network.startswith("resnet") else None)
+    return NetworkCard(
+        network=settings.network,
+        stem=stem,
+        width=settings.width,
+        channels=images.channels,
+        size=images.size,
+        normalization=IMAGENET_GRAY if images.channels == 1 else IMAGENET,
+    )
