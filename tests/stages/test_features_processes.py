@@ -58,7 +58,8 @@ def settings(method):
 
 
 def same(left, right):
-    return all(torch.equal(a, b) for a, b in zip(left.parameters(), right.parameters(), strict=True))
+    pairs = zip(left.state_dict().values(), right.state_dict().values(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
 
 
 original = features.build

@@ -67,5 +67,8 @@ class Examination:
 
     def result(self) -> Health:
         """Health over what is remembered."""
-        features, first, second = (torch.cat(parts).float() for parts in zip(*self._kept, strict=True))
+        # On the CPU, where what came from a checkpoint is.
+        features, first, second = (
+            torch.cat([part.float().cpu() for part in parts]) for parts in zip(*self._kept, strict=True)
+        )
         return Health(alignment(first, second), uniformity(first), collapsed(features))

@@ -7,7 +7,7 @@ import datetime
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ class Processes:
 
     rank: int = 0
     count: int = 1
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @property
     def first(self) -> bool:
@@ -83,7 +84,7 @@ class Processes:
 
     def agree(self, number: int) -> bool:
         """Whether all processes hold the same number."""
-        held = self.gather(torch.tensor([number]))
+        held = self.gather(torch.tensor([number], device=self.device))
         return bool((held == number).all())
 
     def barrier(self) -> None:
@@ -96,18 +97,18 @@ ALONE = Processes()
 
 
 @contextmanager
-def joined(device: torch.device | None = None, *, timeout_minutes: float = 30.0) -> Iterator[Processes]:
+def joined(device: torch.device = ALONE.device, *, timeout_minutes: float = 30.0) -> Iterator[Processes]:
     """The processes torchrun started, joined while inside; `ALONE` where it did not start this one."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
         yield ALONE
         return
-    on_gpu = device is not None and device.type == "cuda"
+    on_gpu = device.type == "cuda"
     if on_gpu:
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if on_gpu else "gloo", timeout=datetime.timedelta(minutes=timeout_minutes))
     try:
-        yield Processes(dist.get_rank(), dist.get_world_size())
+        yield Processes(dist.get_rank(), dist.get_world_size(), device)
     finally:
         dist.destroy_process_group()
 

@@ -73,7 +73,7 @@ def train_features(
 ) -> FeatureModel:
     """Train a feature model on `images`; with a `folder`, a run that was stopped goes on bit for bit.
 
-    Under several processes each takes its share of every batch, and all return the same parameters.
+    Under several processes each takes its share of every batch, and all return the same model.
     """
     schedule = plan(len(images), settings, processes)
     pretext = placed(build(images, settings, schedule, seed=seed, processes=processes), device)
@@ -110,6 +110,7 @@ def train_features(
             run.tell(progress, schedule, done, {"loss": loss, "images/s": clock.images_per_second(done)})
             if checkpoints.due() or done == schedule.steps:
                 checkpoints.save(done, run.state())
+    processes.broadcast_(pretext.network)  # the first one's batch-norm statistics, for all
     return FeatureModel(pretext.network.eval(), card_of(images, settings), tuple(run.health))
 
 
