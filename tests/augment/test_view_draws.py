@@ -1,0 +1,77 @@
+"""The distributions views are drawn from."""
+
+import pytest
+import torch
+
+from spice.augment import draws
+
+COUNT = 20_000
+
+
+def numbers(columns: int = draws.CROP_COLUMNS) -> draws.Uniform:
+    return draws.uniform(COUNT, columns, torch.Generator().manual_seed(0))
+
+
+def test_integers_are_uniform_with_both_ends() -> None:
+    counts = (draws.integers(-4, 4, numbers(1).column()) + 4).bincount(minlength=9)
+    assert len(counts) == 9
+    assert (counts - COUNT / 9).abs().max() < 5 * (COUNT / 9) ** 0.5
+
+
+def test_integers_never_pass_the_end() -> None:
+    assert draws.integers(0, 13, torch.tensor([1.0 - 2.0**-24])).item() == 13
+
+
+def test_crops_lie_inside_with_share_and_aspect_as_set() -> None:
+    boxes = draws.crops(numbers(), 96, 96, scale=(0.2, 1.0), ratio=(3 / 4, 4 / 3))
+    assert boxes.top.min() >= 0
+    assert boxes.left.min() >= 0
+    assert (boxes.top + boxes.height).max() <= 96
+    assert (boxes.left + boxes.width).max() <= 96
+    share = boxes.height * boxes.width / 96**2
+    assert share.min() > 0.18  # rounding to whole pixels may go a little below 0.2
+    aspect = boxes.width / boxes.height
+    assert aspect.min() > 0.72
+    assert aspect.max() < 1.39
+    assert aspect.log().mean().abs() < 0.01  # as often upright as lying
+
+
+def test_the_share_of_a_crop_is_uniform_where_every_box_fits() -> None:
+    boxes = draws.crops(numbers(), 400, 400, scale=(0.2, 0.7), ratio=(3 / 4, 4 / 3))
+    share = (boxes.height * boxes.width / 400**2).sort().values
+    expected = torch.linspace(0.2, 0.7, COUNT)
+    assert (share - expected).abs().max() < 0.01  # Kolmogorov-Smirnov, in units of the share
+
+
+def test_crops_land_everywhere_alike() -> None:
+    boxes = draws.crops(numbers(), 96, 96, scale=(0.2, 0.3), ratio=(1.0, 1.0))
+    room = 96 - boxes.height
+    assert abs((boxes.top / room).mean().item() - 0.5) < 0.01
+    assert abs((boxes.left / room).mean().item() - 0.5) < 0.01
+    assert torch.corrcoef(torch.stack([boxes.top / room, boxes.left / room]))[0, 1].abs() < 0.03
+    assert (boxes.top == 0).any()
+    assert (boxes.top == room).any()
+
+
+def test_a_strip_that_no_box_fits_gives_its_center() -> None:
+    boxes = draws.crops(numbers(), 300, 10, scale=(0.9, 1.0), ratio=(3 / 4, 4 / 3))
+    assert boxes.width.unique().tolist() == [10]
+    assert boxes.height.unique().tolist() == [13]  # 10 / (3 / 4)
+    assert boxes.top.unique().tolist() == [143]
+
+
+def test_an_image_draws_the_same_in_any_share_of_the_batch() -> None:
+    whole = draws.uniform(10, 3, torch.Generator().manual_seed(3)).columns(3)
+    rows = torch.tensor([1, 3, 5, 7, 9])
+    share = draws.uniform(5, 3, torch.Generator().manual_seed(3), rows=rows, of=10).columns(3)
+    assert torch.equal(share, whole[rows])
+
+
+def test_rows_without_the_size_of_the_batch_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"2 images need their 2 rows and the size of the whole batch; got 3, None"):
+        draws.uniform(2, 3, torch.Generator(), rows=torch.tensor([1, 2, 3]))
+
+
+def test_more_numbers_than_drawn_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"4 numbers asked for, 3 drawn"):
+        draws.uniform(2, 3, torch.Generator()).columns(4)
