@@ -219,6 +219,12 @@ def test_of_equally_confident_images_the_first_make_the_prototype() -> None:
     torch.testing.assert_close(centers, torch.tensor([[(1 + 2 + 3) / 3], [(6 + 7 + 0) / 3]]))
 
 
+def test_a_tie_in_one_cluster_is_broken_where_another_has_none() -> None:
+    probs = torch.tensor([[0.5, 0.3, 0.2], [0.5, 0.2, 0.3], [0.5, 0.1, 0.4]])  # all equal, the first, the last
+    centers = prototypes(torch.tensor([[1.0], [2.0], [4.0]]), probs, per_cluster=1)
+    assert centers.flatten().tolist() == [1, 1, 4]
+
+
 def test_of_equally_near_images_the_first_are_labeled_in_order() -> None:
     features = torch.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 0.0], [0.0, 2.0], [3.0, 0.0], [4.0, 0.0]])
     probs = torch.tensor([[0.1, 0.9], [0.9, 0.1], [0.5, 0.5], [0.4, 0.6], [0.5, 0.5], [0.5, 0.5]])
