@@ -27,7 +27,7 @@ def test_a_head_learns_as_if_it_were_alone() -> None:
     torch.manual_seed(0)
     heads, features = Heads(2, 6, 4), torch.randn(7, 6)
     alone = heads.head(1)
-    heads(features).square().mean(dim=(1, 2)).sum().backward()  # type: ignore[no-untyped-call]
+    heads(features).square().mean(dim=(1, 2)).sum().backward()
     alone(features).square().mean().backward()
     assert heads.hidden_weight.grad is not None
     torch.testing.assert_close(heads.hidden_weight.grad[1].T, alone.hidden.weight.grad)

@@ -55,12 +55,12 @@ class Heads(nn.Module):
         return torch.baddbmm(self.out_bias, hidden, self.out_weight)  # (H, M, K)
 
     def part(self, heads: slice) -> "Heads":
-        """Some of the heads, sharing their parameters: for work that would need too much memory with all at once."""
+        """A copy of some of the heads: for work that would need too much memory with all at once."""
         few = Heads.__new__(Heads)
         nn.Module.__init__(few)
         few.clusters = self.clusters
         for name, parameter in self.named_parameters():
-            few.register_parameter(name, nn.Parameter(parameter.detach()[heads]))
+            few.register_parameter(name, nn.Parameter(parameter.detach()[heads].clone()))
         return few
 
     def head(self, number: int) -> Head:

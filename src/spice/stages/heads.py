@@ -204,14 +204,10 @@ class _Trainer:
         return self.views.take(kind, view, images).to(self.device)
 
     def whole(self, part: Tensor, *, dim: int = 0, gradient: bool = False) -> Tensor:
-        """From every process's part of a batch along `dim` the whole, in the order that one process would have."""
-        count = self.processes.count
-        if count == 1:
-            return part
-        first = part.movedim(dim, 0).contiguous()
+        """The whole batch from every process's part of it, along `dim`."""
+        first = part.movedim(dim, 0)
         gathered = self.processes.gather_with_gradient(first) if gradient else self.processes.gather(first)
-        # Process r holds every P-th image from the r-th on.
-        return gathered.view(count, len(first), *first.shape[1:]).transpose(0, 1).flatten(end_dim=1).movedim(0, dim)
+        return gathered.movedim(0, dim)
 
     def look_(self, epoch: int) -> None:
         """See every head's loss over all images, and keep the best head so far."""
@@ -222,8 +218,7 @@ class _Trainer:
         number = int(seen.loss.argmin())
         if self.best is None or float(seen.loss[number]) < self.best.loss:
             one = self.heads.part(slice(number, number + 1))
-            parameters = {name: value.detach().clone() for name, value in one.state_dict().items()}
-            self.best = Best(epoch, number, float(seen.loss[number]), parameters)
+            self.best = Best(epoch, number, float(seen.loss[number]), dict(one.state_dict()))
 
     def result(self, components: Components | None) -> TrainedHeads:
         """The selected head, written as one on the encoder's features, and all that was seen on the way."""

@@ -1,0 +1,292 @@
+"""The second stage: Algorithm 1 by hand, every option, every size, and a run that can be stopped."""
+
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import adjusted_rand_score
+from torch import Tensor
+
+from spice.core import IGNORE, double_softmax_cross_entropy, prototype_labels
+from spice.data.batches import batches, generator
+from spice.engine.checkpoints import Checkpoints
+from spice.engine.seeds import seeded
+from spice.errors import SpiceWarning, UserError
+from spice.models.heads import Heads
+from spice.settings import HeadSettings
+from spice.stages.heads import TrainedHeads, batch_size, train_heads
+from spice.stages.inputs import principal_components
+from spice.stages.select import SharedPrototypeWarning
+from spice.stages.views import Views
+
+
+def groups(sizes: list[int], *, width: int = 8, noise: float = 0.3, views: int = 2, seed: int = 0) -> Views:
+    """Images of one group lie around one of `len(sizes)` orthogonal directions, plus a share common to all."""
+    randomness = torch.Generator().manual_seed(seed)
+    kind = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    centers = 3 * torch.eye(max(width, len(sizes)))[: len(sizes)] + 1
+
+    def around(spread: float) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        drawn = torch.randn(len(kind), centers.shape[1], generator=randomness)
+        return (plain + spread * drawn).numpy()
+
+    plain = centers[kind] + noise * torch.randn(len(kind), centers.shape[1], generator=randomness)
+    weak = np.stack([around(0.05) for _ in range(views)])
+    return Views(plain.numpy(), weak, np.stack([around(0.2) for _ in range(views)]))
+
+
+def quick(clusters: int = 3, **changes: object) -> HeadSettings:
+    return HeadSettings.model_validate(
+        {"clusters": clusters, "heads": 4, "epochs": 8, "batch": 60, "learning_rate": 0.02} | changes
+    )
+
+
+def labels_of(trained: TrainedHeads, views: Views) -> Tensor:
+    with torch.no_grad():
+        logits: Tensor = trained.head(torch.from_numpy(views.plain).float())
+    return logits.argmax(dim=1)
+
+
+def same(first: TrainedHeads, second: TrainedHeads) -> bool:
+    states = zip(first.heads.state_dict().values(), second.heads.state_dict().values(), strict=True)
+    return all(torch.equal(one, other) for one, other in states) and first.best[:3] == second.best[:3]
+
+
+def test_an_epoch_is_algorithm_1_written_out() -> None:
+    views = groups([40, 40, 40])
+    settings = quick(epochs=2, batch=50, learning_rate=0.01)
+    trained = train_heads(views, settings, seed=3)
+
+    with seeded(3, "heads", "weights"):
+        start = Heads(4, 8, 3)
+    for number in range(4):
+        head = start.head(number)
+        optimizer = torch.optim.Adam(head.parameters(), lr=0.01)
+        for epoch in range(2):
+            for batch in batches(120, 50, seed=3, stage="heads", epoch=epoch):
+                step = 2 * epoch + batch.number  # floor(120 / 50) = 2 batches an epoch
+                drawn = [
+                    int(torch.randint(2, (), generator=generator(3, "heads", "view", purpose, step)))
+                    for purpose in ("label", "train 0")
+                ]
+                plain, weak, strong = (
+                    torch.from_numpy(table[batch.images.numpy()])
+                    for table in (views.plain, views.weak[drawn[0]], views.strong[drawn[1]])
+                )
+                chosen = prototype_labels(plain, head(weak).softmax(dim=1))
+                loss = double_softmax_cross_entropy(head(strong[chosen.image]), chosen.cluster)
+                optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+        for name, value in trained.heads.head(number).state_dict().items():
+            torch.testing.assert_close(value, head.state_dict()[name], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("changes", [{}, {"start": "kmeans"}, {"components": 4, "start": "kmeans"}, {"batch": None}])
+def test_clear_groups_are_found(changes: dict[str, Any]) -> None:
+    views = groups([60, 60, 60])
+    trained = train_heads(views, quick(heads=8, epochs=40, **changes), seed=0)
+    assert adjusted_rand_score(np.repeat(range(3), 60), labels_of(trained, views)) == 1.0
+    assert trained.signs.distinct > 0.99
+    assert trained.signs.shared == []
+    assert trained.best.loss == min(float(seen.loss.min()) for seen in trained.looks)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"overlap": False},
+        {"loss": "cross_entropy"},
+        {"loss": "temperature"},
+        {"entropy": 1.0},
+        {"center_ratio": 0.5},
+        {"label_view": "plain"},
+        {"label_view": "strong"},
+        {"train_view": "weak"},
+        {"sub_batch": 16},
+        {"repeats": 2},
+        {"hidden": 5},
+        {"components": 4},
+        {"start": "kmeans"},
+    ],
+)
+def test_every_option_changes_what_is_learned_and_still_finds_clear_groups(changes: dict[str, Any]) -> None:
+    views = groups([60, 60, 60], noise=0.8)
+    plain = train_heads(views, quick(heads=8, epochs=25), seed=0)
+    changed = train_heads(views, quick(heads=8, epochs=25, **changes), seed=0)
+    assert changed.best.loss != plain.best.loss
+    assert adjusted_rand_score(np.repeat(range(3), 60), labels_of(changed, views)) > 0.8
+
+
+def test_the_same_seed_gives_the_same_heads_bit_for_bit_and_another_does_not() -> None:
+    views = groups([40, 40, 40])
+    settings = quick(start="kmeans", components=4)
+    first = train_heads(views, settings, seed=1)
+    assert same(first, train_heads(views, settings, seed=1))
+    assert not same(first, train_heads(views, settings, seed=2))
+
+
+@pytest.mark.parametrize("stop", [1, 5, 16, 31])
+def test_a_stopped_run_goes_on_as_if_never_stopped(stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    views = groups([40, 40, 40])
+    settings = quick(batch=30, select_every=3)
+    monkeypatch.setattr(Checkpoints, "due", lambda self: True)
+
+    def stops(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
+        if done == stop:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_heads(views, settings, seed=0, folder=tmp_path, progress=stops)
+    whole = train_heads(views, settings, seed=0)
+    resumed = train_heads(views, settings, seed=0, folder=tmp_path)
+    assert same(whole, resumed)
+    assert [seen.epoch for seen in resumed.looks] == [3, 6, 8]
+    for one, other in zip(whole.looks, resumed.looks, strict=True):
+        assert torch.equal(one.loss, other.loss)
+    # A finished run has nothing left to do, and says the same again.
+    assert same(whole, train_heads(views, settings, seed=0, folder=tmp_path))
+
+
+def test_other_settings_do_not_go_on_from_a_checkpoint(tmp_path: Path) -> None:
+    views = groups([20, 20, 20])
+    train_heads(views, quick(epochs=1), seed=0, folder=tmp_path)
+    with pytest.raises(UserError, match=r"learning_rate was 0\.02, is 0\.1"):
+        train_heads(views, quick(epochs=1, learning_rate=0.1), seed=0, folder=tmp_path)
+
+
+def test_impossible_sizes_are_refused_in_words() -> None:
+    with pytest.raises(UserError, match="5 images cannot make 6 clusters: ask for at most 2"):
+        batch_size(5, quick(6))
+    with pytest.raises(UserError, match="a batch of 60 images cannot label 200 clusters: use a batch of at least 200"):
+        batch_size(5000, quick(200))
+    with pytest.raises(UserError, match="1 cluster is no clustering"):
+        batch_size(5000, quick(1))
+    assert batch_size(50, quick(3, batch=1000)) == 50
+    assert batch_size(5000, quick(3, batch=None)) == 5000
+
+
+@pytest.mark.parametrize(
+    ("images", "clusters", "batch"),
+    [(30, 3, 1000), (50, 2, 20), (40, 20, 39), (3, 3, None), (5, 2, 3), (400, 200, 300), (500, 200, None)],
+)
+@pytest.mark.parametrize("start", ["random", "kmeans"])
+def test_any_size_trains(images: int, clusters: int, batch: int | None, start: str) -> None:
+    views = groups([images], width=6, noise=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SpiceWarning)
+        trained = train_heads(views, quick(clusters, batch=batch, epochs=2, heads=2, start=start, components=4), seed=0)
+    assert torch.isfinite(trained.looks[-1].loss).all()
+    assert labels_of(trained, views).shape == (images,)
+
+
+@pytest.mark.parametrize("components", [None, 4])
+@pytest.mark.parametrize("start", ["random", "kmeans"])
+def test_constant_features_end_in_a_warning_not_in_nan(components: int | None, start: str) -> None:
+    table = np.ones((40, 8), dtype=np.float32)
+    views = Views(table, np.stack([table] * 2), np.stack([table] * 2))
+    with pytest.warns(SharedPrototypeWarning, match="rest on the same images"):
+        trained = train_heads(views, quick(4, components=components, start=start), seed=0)
+    assert torch.isfinite(trained.looks[-1].loss).all()
+    assert trained.signs.distinct == 0.25
+    assert trained.signs.largest == 1.0
+
+
+def test_copies_of_an_image_get_one_label() -> None:
+    views = groups([30, 30, 30])
+    twice = Views(np.tile(views.plain, (2, 1)), np.tile(views.weak, (1, 2, 1)), np.tile(views.strong, (1, 2, 1)))
+    labels = labels_of(train_heads(twice, quick(), seed=0), twice)
+    assert torch.equal(labels[:90], labels[90:])
+
+
+def test_a_giant_group_is_told_of() -> None:
+    """Every cluster labels M / K images (the paper), so a group of 88 % cannot be one cluster: it must be told."""
+    views = groups([300, 20, 20], noise=0.2)
+    with pytest.warns(SpiceWarning):
+        trained = train_heads(views, quick(heads=10, batch=None, start="kmeans"), seed=0)
+    assert torch.isfinite(trained.looks[-1].loss).all()
+    assert labels_of(trained, views).bincount(minlength=3).sum() == 340
+
+
+def test_features_that_are_not_numbers_are_refused() -> None:
+    views = groups([30, 30])
+    views.plain[3, 2] = np.nan
+    with pytest.raises(ValueError, match="NaN or infinite values in 1 of"):
+        train_heads(views, quick(2, batch=None), seed=0)
+
+
+def test_a_head_on_components_is_a_head_on_features() -> None:
+    views = groups([60, 60, 60])
+    trained = train_heads(views, quick(components=4, hidden=6, epochs=2), seed=0)
+    assert trained.components is not None
+    on_components = trained.components.of(views)
+    one = trained.heads.part(slice(0, 1))
+    one.load_state_dict(trained.best.parameters)
+    with torch.no_grad():
+        inside = one.head(0)(torch.from_numpy(on_components.plain))
+        outside = trained.head(torch.from_numpy(views.plain))
+    assert trained.head.hidden.weight.shape == (6, 8)
+    torch.testing.assert_close(inside, outside, atol=1e-4, rtol=1e-4)
+
+
+def test_components_are_those_of_most_variance_with_unit_variance_on_average() -> None:
+    randomness = np.random.default_rng(0)
+    table = (randomness.normal(size=(500, 5)) * [1, 5, 0.1, 3, 0.1] + 7).astype(np.float32)
+    found = principal_components(table, 2, seed=0)
+    projected = (torch.from_numpy(table) - found.mean) @ found.basis
+    assert found.basis.abs().argmax(dim=0).tolist() == [1, 3]
+    torch.testing.assert_close(projected.var(dim=0, correction=0).mean(), torch.tensor(1.0), rtol=1e-4, atol=0.0)
+    assert principal_components(table[:3], 10, seed=0).basis.shape == (5, 3)
+
+
+def test_non_overlap_never_trains_an_image_as_two_clusters() -> None:
+    views = groups([90], noise=1.0)
+    probs = torch.rand(2, 90, 3, generator=torch.Generator().manual_seed(0))
+    chosen = prototype_labels(torch.from_numpy(views.plain), probs / probs.sum(dim=2, keepdim=True), overlap=False)
+    for image, cluster in zip(chosen.image, chosen.cluster, strict=True):
+        kept = image[cluster != IGNORE]
+        assert len(kept.unique()) == len(kept)
+
+
+def test_two_processes_train_what_one_does(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(TWO.format(tests=str(Path(__file__).parent)))
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("as one") == 2 * 4, done.stdout
+
+
+TWO = """
+import sys
+sys.path.insert(0, {tests!r})
+import torch
+from test_heads_training import groups, quick
+from spice.engine.processes import joined
+from spice.stages.heads import train_heads
+
+views = groups([40, 40, 40])
+changes = ({{}}, {{"sub_batch": 20}}, {{"entropy": 1.0, "overlap": False}}, {{"start": "kmeans", "components": 4}})
+with joined(torch.device("cpu")) as processes:
+    for change in changes:
+        settings = quick(epochs=2, learning_rate=0.005, **change)
+        two = train_heads(views, settings, seed=0, processes=processes)
+        one = train_heads(views, settings, seed=0)
+        for name, value in one.heads.state_dict().items():
+            torch.testing.assert_close(two.heads.state_dict()[name], value, atol=1e-5, rtol=1e-4)
+        assert two.best[:2] == one.best[:2]
+        print("as one")
+"""

@@ -1,0 +1,140 @@
+"""Selection by the heads' own loss, and what is said of the selected head without labels."""
+
+import itertools
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import adjusted_rand_score
+
+from spice.core import double_softmax_cross_entropy, prototype_labels
+from spice.errors import SpiceWarning
+from spice.models.heads import Heads
+from spice.settings import HeadSettings
+from spice.stages import select
+from spice.stages.heads import train_heads
+from spice.stages.select import (
+    EmptyClusterWarning,
+    GiantClusterWarning,
+    SharedPrototypeWarning,
+    UnstableHeadsWarning,
+    agreement,
+    look,
+    signs,
+)
+from spice.stages.views import Views
+
+
+def groups(sizes: list[int]) -> Views:
+    """Images of one group lie around one of `len(sizes)` orthogonal directions."""
+    randomness = torch.Generator().manual_seed(0)
+    kind = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    plain, weak, strong = 3 * torch.eye(8)[kind] + 0.3 * torch.randn(3, len(kind), 8, generator=randomness)
+    return Views(plain.numpy(), weak.unsqueeze(dim=0).numpy(), strong.unsqueeze(dim=0).numpy())
+
+
+def quick(clusters: int = 3, **changes: Any) -> HeadSettings:
+    return HeadSettings.model_validate({"clusters": clusters, "heads": 4, "batch": 60} | changes)
+
+
+VIEWS = groups([40, 40, 40])
+
+
+def head_of(centers: torch.Tensor) -> Heads:
+    """One head that puts an image into the cluster whose direction it has most of."""
+    heads = Heads(1, centers.shape[1], len(centers))
+    with torch.no_grad():
+        heads.hidden_weight[0] = torch.eye(centers.shape[1])
+        heads.out_weight[0] = 5 * centers.T
+        heads.hidden_bias.zero_()
+        heads.out_bias.zero_()
+    return heads
+
+
+def test_the_loss_is_that_of_the_whole_set_as_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    heads = Heads(5, 8, 3)
+    monkeypatch.setattr(select, "NUMBERS", 2 * 120 * 3)  # two heads at a time
+    monkeypatch.setattr(select, "CHUNK", 50)
+    seen = look(heads, VIEWS, quick(), epoch=7)
+    assert seen.epoch == 7
+    plain, weak, strong = (torch.from_numpy(table) for table in (VIEWS.plain, VIEWS.weak[0], VIEWS.strong[0]))
+    for number in range(5):
+        head = heads.head(number)
+        chosen = prototype_labels(plain, head(weak).softmax(dim=1))
+        loss = double_softmax_cross_entropy(head(strong[chosen.image]), chosen.cluster)
+        torch.testing.assert_close(seen.loss[number], loss.detach())
+        assert seen.distinct[number] == pytest.approx(len(set(chosen.image.tolist())) / 120)
+
+
+def test_the_best_of_all_heads_after_all_epochs_is_kept_as_it_was_then() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SpiceWarning)
+        trained = train_heads(VIEWS, quick(epochs=12, learning_rate=1.0, loss="cross_entropy"), seed=2)
+    losses = torch.stack([seen.loss for seen in trained.looks])  # (epochs, H)
+    epoch, number = divmod(int(losses.argmin()), losses.shape[1])
+    assert trained.best[:2] == (trained.looks[epoch].epoch, number)
+    assert epoch < 11, "so large a learning rate should not end at its best"
+    again = Heads(1, 8, 3)
+    again.load_state_dict(trained.best.parameters)
+    torch.testing.assert_close(look(again, VIEWS, quick(loss="cross_entropy"), epoch=0).loss[0], losses.min())
+
+
+def test_agreement_is_the_mean_adjusted_rand_index() -> None:
+    labels = torch.randint(4, (5, 200), generator=torch.Generator().manual_seed(0))
+    labels[1, :150] = (labels[0, :150] + 1) % 4
+    pairs = [adjusted_rand_score(one, other) for one, other in itertools.combinations(labels, 2)]
+    assert agreement(labels, 4) == pytest.approx(np.mean(pairs))
+    assert agreement(torch.zeros(3, 10, dtype=torch.long), 4) == 1.0
+    assert np.isnan(agreement(labels[:1], 4))
+
+
+def test_a_good_head_is_praised_by_silence() -> None:
+    heads = head_of(torch.eye(8)[:3])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SpiceWarning)
+        found = signs(heads, heads, VIEWS, quick())
+    assert found.shared == []
+    assert found.empty == []
+    assert found.distinct == 1.0
+    assert found.largest == pytest.approx(1 / 3)
+
+
+def test_clusters_on_one_prototype_are_named() -> None:
+    centers = torch.eye(8)[[0, 1, 1]]
+    with pytest.warns(SharedPrototypeWarning, match="clusters 1 and 2 rest on the same images.*try fewer clusters"):
+        found = signs(head_of(centers), head_of(centers), VIEWS, quick())
+    assert found.shared == [(1, 2)]
+    assert found.distinct == pytest.approx(2 / 3)
+
+
+def test_empty_clusters_are_named() -> None:
+    centers = torch.cat([torch.eye(8)[:3], -torch.ones(1, 8)])
+    with pytest.warns(EmptyClusterWarning, match=r"1 of 4 clusters have no image \(3\)"):
+        assert signs(head_of(centers), head_of(centers), VIEWS, quick(4)).empty == [3]
+
+
+def test_a_giant_cluster_is_named() -> None:
+    views = groups([200, 20, 20])
+    heads = head_of(torch.eye(8)[:3])
+    with pytest.warns(GiantClusterWarning, match="one cluster holds 83% of the images"):
+        signs(heads, heads, views, quick())
+
+
+def test_heads_that_disagree_are_told_of() -> None:
+    torch.manual_seed(0)
+    with pytest.warns(UnstableHeadsWarning, match="another seed may give other groups"):
+        signs(Heads(6, 8, 3), head_of(torch.eye(8)[:3]), VIEWS, quick())
+
+
+def test_renaming_clusters_changes_no_loss() -> None:
+    torch.manual_seed(0)
+    heads, renamed = Heads(2, 8, 3), Heads(2, 8, 3)
+    renamed.load_state_dict(heads.state_dict())
+    order = [2, 0, 1]
+    with torch.no_grad():
+        renamed.out_weight.copy_(heads.out_weight[:, :, order])
+        renamed.out_bias.copy_(heads.out_bias[:, :, order])
+    torch.testing.assert_close(look(heads, VIEWS, quick(), epoch=0).loss, look(renamed, VIEWS, quick(), epoch=0).loss)

@@ -1,0 +1,182 @@
+"""Cached views: what the encoder says of them, kept through kills, remade when anything changes."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from spice.augment import Plain, Strong, Weak
+from spice.data.batches import generator
+from spice.errors import UserError
+from spice.models.encoders import Encoder, load_encoder
+from spice.settings import ViewSettings
+from spice.stages import views as stage
+from spice.stages.views import encode_views, open_views, perturb_features
+
+SETTINGS = ViewSettings(weak=2, strong=1)
+
+
+class Noise:
+    """Random images, gray or not."""
+
+    def __init__(self, images: int = 70, channels: int = 3) -> None:
+        self.channels = channels
+        randomness = torch.Generator().manual_seed(0)
+        self.pixels = torch.randint(256, (images, channels, 40, 40), generator=randomness, dtype=torch.uint8)
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def take(self, positions: Tensor) -> Tensor:
+        return self.pixels[positions]
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    return load_encoder("lite0", size=32)
+
+
+def test_every_row_is_the_encoders_answer_to_its_view(encoder: Encoder, tmp_path: Path) -> None:
+    images = Noise()
+    views = encode_views(images, encoder, SETTINGS, seed=5, folder=tmp_path)
+    assert views.space == "images"
+    assert views.plain.shape == (70, 1280)
+    assert views.weak.shape == (2, 70, 1280)
+    assert views.strong.shape == (1, 70, 1280)
+    made = (SETTINGS.augment, encoder.size, encoder.normalization)
+    last = torch.arange(64, 70)  # the second batch
+    np.testing.assert_array_equal(views.plain[64:], encoder.encode(Plain(*made)(images.take(last))))
+    weak = Weak(*made)(images.take(last), generator(5, "views", "weak", 1, 1))
+    np.testing.assert_array_equal(views.weak[1, 64:], encoder.encode(weak))
+    strong = Strong(*made)(images.take(last), generator(5, "views", "strong", 0, 1))
+    np.testing.assert_array_equal(views.take("strong", 0, last), encoder.encode(strong))
+    again = open_views(tmp_path)
+    np.testing.assert_array_equal(again.strong, views.strong)
+    assert sorted(path.name for path in (tmp_path / "views").iterdir()) == ["identity", "strong.npy", "weak.npy"]
+
+
+def test_gray_images_are_encoded_too(encoder: Encoder, tmp_path: Path) -> None:
+    views = encode_views(Noise(3, channels=1), encoder, SETTINGS, seed=0, folder=tmp_path)
+    assert np.isfinite(views.strong).all()
+
+
+def test_finished_files_are_used_again_and_remade_when_anything_changes(encoder: Encoder, tmp_path: Path) -> None:
+    images = Noise(5)
+    first = encode_views(images, encoder, SETTINGS, seed=0, folder=tmp_path, identity="a")
+    before = {kind: np.array(getattr(first, kind)) for kind in ("plain", "weak", "strong")}
+    stamp = (tmp_path / "features.npy").stat().st_mtime_ns
+    encode_views(images, encoder, SETTINGS, seed=0, folder=tmp_path, identity="a")
+    assert (tmp_path / "features.npy").stat().st_mtime_ns == stamp
+    other = encode_views(images, encoder, SETTINGS, seed=1, folder=tmp_path, identity="a")
+    np.testing.assert_array_equal(other.plain, before["plain"])
+    assert not np.array_equal(other.weak, before["weak"])
+    encode_views(images, encoder, SETTINGS, seed=1, folder=tmp_path, identity="b")
+    assert (tmp_path / "features.npy").stat().st_mtime_ns != stamp
+
+
+def test_a_stopped_run_keeps_what_it_has_encoded(
+    encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "SAVE_EVERY_SECONDS", 0.0)
+    images = Noise(200)
+    taken: list[int] = []
+
+    def stops(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
+        taken.append(done)
+        if done >= 264:  # the plain images and one batch of weak views
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        encode_views(images, encoder, SETTINGS, seed=0, folder=tmp_path, progress=stops)
+    encoded: list[int] = []
+
+    def counted(positions: Tensor) -> Tensor:
+        encoded.append(len(positions))
+        return images.pixels[positions]
+
+    monkeypatch.setattr(images, "take", counted)
+    resumed = encode_views(images, encoder, SETTINGS, seed=0, folder=tmp_path)
+    assert sum(encoded) == 3 * 200 - 64
+    whole = encode_views(Noise(200), encoder, SETTINGS, seed=0, folder=tmp_path / "whole")
+    for kind in ("plain", "weak", "strong"):
+        np.testing.assert_array_equal(getattr(resumed, kind), getattr(whole, kind))
+
+
+def test_kill_9_costs_little_and_changes_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "work.py"
+    script.write_text(WORK.format(tests=str(Path(__file__).parent), folder=str(tmp_path / "run")))
+    command = [sys.executable, str(script)]
+    killed = 0
+    for _ in range(3):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1"})
+        assert process.stdout is not None
+        process.stdout.readline()  # a batch is marked
+        time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+    assert killed >= 2
+    subprocess.run(command, check=True, capture_output=True)
+    features = np.random.default_rng(0).normal(size=(2_000, 256)).astype(np.float32)
+    whole = perturb_features(features, SETTINGS, seed=0, folder=tmp_path / "whole")
+    resumed = open_views(tmp_path / "run")
+    for kind in ("plain", "weak", "strong"):
+        np.testing.assert_array_equal(getattr(resumed, kind), getattr(whole, kind))
+
+
+WORK = """
+import sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+import time
+import numpy as np
+from test_views import SETTINGS, stage
+
+stage.SAVE_EVERY_SECONDS = 0.0
+def tell(task, done, total, figures=None):
+    print(done, flush=True)
+    time.sleep(0.01)
+
+features = np.random.default_rng(0).normal(size=(2_000, 256)).astype(np.float32)
+stage.perturb_features(features, SETTINGS, seed=0, folder=Path({folder!r}), progress=tell)
+"""
+
+
+def test_views_of_features_are_noise_as_wide_as_the_datas_own(tmp_path: Path) -> None:
+    features = (np.random.default_rng(0).normal(size=(3000, 4)) * [1, 10, 0, 3] + 5).astype(np.float32)
+    settings = ViewSettings(weak=1, strong=1, weak_noise=0.1, strong_noise=0.5, strong_dropout=0.25)
+    views = perturb_features(features, settings, seed=0, folder=tmp_path)
+    assert views.space == "features"
+    np.testing.assert_array_equal(views.plain, features)
+    np.testing.assert_allclose((views.weak[0] - features).std(axis=0), [0.1, 1.0, 0.0, 0.3], rtol=0.1)
+    dropped = np.isclose(views.strong[0], features.mean(axis=0), atol=1e-4)
+    np.testing.assert_allclose(dropped[:, [0, 1, 3]].mean(axis=0), 0.25, atol=0.03)
+    kept = np.where(dropped, np.nan, views.strong[0] - features)
+    np.testing.assert_allclose(np.nanstd(kept[:, [0, 1, 3]], axis=0), [0.5, 5.0, 1.5], rtol=0.1)
+
+
+def test_half_precision_halves_the_views_and_leaves_the_features(encoder: Encoder, tmp_path: Path) -> None:
+    half = SETTINGS.model_copy(update={"precision": "float16"})
+    views = encode_views(Noise(5), encoder, half, seed=0, folder=tmp_path / "half")
+    full = encode_views(Noise(5), encoder, SETTINGS, seed=0, folder=tmp_path / "full")
+    assert (str(views.plain.dtype), str(views.weak.dtype)) == ("float32", "float16")
+    np.testing.assert_allclose(views.take("weak", 0, slice(None)), full.take("weak", 0, slice(None)), rtol=2e-3)
+
+
+def test_a_full_disk_is_told_of_before_work_begins(
+    encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(UserError, match=r"no room for .* GB of features \(No space left on device\)"):
+        encode_views(Noise(5), encoder, SETTINGS, seed=0, folder=tmp_path)
