@@ -88,8 +88,14 @@ def test_a_module_left_in_training_mode_is_still_encoded_in_eval_mode() -> None:
     encoder = small()
     before = encoder.encode(images())
     encoder.module.train()
+    next(encoder.module.children()).eval()  # as one freezes a part
+    modes = [part.training for part in encoder.module.modules()]
     assert encoder.encode(images()).equal(before)
     assert encoder.feature_map(images()).mean(dim=(2, 3)).allclose(before, atol=1e-5)
+    with torch.no_grad():
+        next(encoder.module.parameters()).add_(0.0)
+    assert encoder.encode(images()).allclose(before, atol=1e-5)  # exported anew
+    assert [part.training for part in encoder.module.modules()] == modes  # and nobody's training is disturbed
 
 
 def is_tracing() -> bool:

@@ -112,6 +112,16 @@ def test_what_cannot_be_a_network_is_refused_in_words(file: Path, tmp_path: Path
     assert "\n" not in str(caught.value)
 
 
+def test_a_card_whose_channels_disagree_is_refused() -> None:
+    with pytest.raises(ValueError, match="a normalization of 3 channels for 1"):
+        NetworkCard(network="resnet10", channels=1, size=28, normalization=IMAGENET)
+
+
+def test_an_impossible_size_is_refused() -> None:
+    with pytest.raises(UserError, match="images of -1 px cannot be encoded"):
+        load_encoder("lite0", size=-1)
+
+
 @pytest.mark.parametrize("name", ["lite1", "resnet18", "hf:", "onnx:", "features:", "unknown:thing", ""])
 def test_an_unknown_name_is_answered_with_the_known_ones(name: str) -> None:
     with pytest.raises(UserError, match=r"there is no encoder '.*'; choose lite0, hf:NAME"):

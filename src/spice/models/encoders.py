@@ -1,5 +1,7 @@
 """Encoders by name, one protocol: whatever turns images into features can be the feature model (paper III-A)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -64,11 +66,13 @@ def load_encoder(
     `lite0`; FILE.safetensors or `resnet18:FILE.safetensors`; `hf:NAME` or `hf:FOLDER`; `timm:NAME`; `onnx:FILE`;
     `features:FILE`.
     """
+    if size is not None and size < 1:
+        raise UserError(f"images of {size} px cannot be encoded; give a size of 1 or more")
     kind, _, rest = name.partition(":")
     if kind == "onnx" and rest:
-        return OnnxEncoder(Path(rest), size=size, normalization=normalization)
+        return OnnxEncoder(Path(rest).expanduser(), size=size, normalization=normalization)
     if kind == "features" and rest:
-        return GivenFeatures(Path(rest))
+        return GivenFeatures(Path(rest).expanduser())
     module, made_for, usual = _pretrained(name, kind, rest, size)
     return TorchEncoder(name, module, normalization or usual, size=size or made_for, device=device)
 
@@ -81,9 +85,9 @@ def _pretrained(name: str, kind: str, rest: str, size: int | None) -> Pretrained
     if kind == "timm" and rest:
         return load_timm(rest, size=size)
     if kind in NETWORKS and rest:
-        trained, card = load_network(Path(rest), name=kind)
+        trained, card = load_network(Path(rest).expanduser(), name=kind)
     elif name.endswith(".safetensors"):
-        trained, card = load_network(Path(name))
+        trained, card = load_network(Path(name).expanduser())
     else:
         raise UserError(
             f"there is no encoder {name!r}; choose lite0, hf:NAME, timm:NAME, onnx:FILE, features:FILE, "
@@ -121,16 +125,14 @@ class TorchEncoder:
         session = self._current_session()
         if session is not None:
             return session.run(images, "features")
-        self.module.eval()
-        with torch.no_grad():  # not inference_mode: heads are trained on what comes out
+        with _evaluating(self.module), torch.no_grad():  # not inference_mode: heads are trained on what comes out
             ready = images.to(self.device, memory_format=torch.channels_last)
             features: Tensor = self.module(ready)
         return features
 
     def feature_map(self, images: Tensor) -> Tensor:
         check_shape(images, self.name, self.channels, self.size)
-        self.module.eval()
-        with torch.no_grad():  # not inference_mode: heads are trained on what comes out
+        with _evaluating(self.module), torch.no_grad():
             return self.module.feature_map(images.to(self.device))
 
     def _current_session(self) -> Session | None:
@@ -139,6 +141,19 @@ class TorchEncoder:
             return None
         changes = sum(value._version for value in self.module.state_dict(keep_vars=True).values())
         if changes != self._exported:
-            self._session = frozen_session(self.module.eval(), size=self.size, channels=self.channels)
+            with _evaluating(self.module):
+                self._session = frozen_session(self.module, size=self.size, channels=self.channels)
             self._exported = changes
         return self._session
+
+
+@contextmanager
+def _evaluating(module: Backbone) -> Iterator[None]:
+    """Eval mode for a while; then every part is in the mode it was in, since somebody may be training it."""
+    before = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in before:
+            part.training = training

@@ -1,9 +1,10 @@
 """A trained network as one safetensors file whose header says what network it is and what images it wants."""
 
 from pathlib import Path
+from typing import Self
 
 import torch
-from pydantic import PositiveInt, ValidationError
+from pydantic import PositiveInt, ValidationError, model_validator
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -27,6 +28,12 @@ class NetworkCard(Settings):
     channels: PositiveInt = 3
     size: PositiveInt
     normalization: Normalization
+
+    @model_validator(mode="after")
+    def _channels_agree(self) -> Self:
+        if not len(self.normalization.mean) == len(self.normalization.std) == self.channels:
+            raise ValueError(f"a normalization of {len(self.normalization.mean)} channels for {self.channels}")
+        return self
 
     def build(self) -> Backbone:
         """The network, untrained."""
