@@ -30,6 +30,7 @@ from spice.runs.why import SHOWN_NEIGHBORS
 from spice.settings import RunSettings
 from spice.stages.answers import answers
 from spice.stages.bank import remember
+from spice.stages.blank import warn_of_blank, with_direction
 from spice.stages.heads import TrainedHeads, train_heads
 from spice.stages.kmeans import kmeans as kmeans_labels
 from spice.stages.model import TrainedModel, hash_of, probabilities
@@ -84,8 +85,9 @@ def views(work: Work) -> Figures:
 def neighbors(work: Work) -> Figures:
     """The nearest images of every image (III-C)."""
     features = work.features
+    warn_of_blank(features)
     count = min(max(SHOWN_NEIGHBORS, work.asked), len(features) - 1)
-    found = nearest(features, count)
+    found = nearest(with_direction(features), count)
     _save(work.run / SIMILARITIES, found.similarity.numpy())
     _save(work.run / NEIGHBORS, found.index.numpy())
     return {"neighbors": count}

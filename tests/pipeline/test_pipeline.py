@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from sklearn.metrics import adjusted_rand_score
 
 from spice.errors import NothingReadableError, UserError
@@ -18,8 +19,8 @@ from spice.settings import RunSettings
 
 def settings(clusters: int = 4, *, seed: int = 0) -> RunSettings:
     """Few heads and small images: what is tested here is the run, not the clustering."""
-    usual = standard(clusters=clusters, size=32, seed=seed)
-    return usual.model_copy(update={"heads": usual.heads.model_copy(update={"heads": 5, "epochs": 6})})
+    usual = standard(clusters=clusters, size=64, seed=seed)
+    return usual.model_copy(update={"heads": usual.heads.model_copy(update={"heads": 8, "epochs": 10})})
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +185,15 @@ def test_broken_files_are_listed_and_left_out(drawings: Path, tmp_path: Path) ->
     account = cluster(drawings, settings(), tmp_path / "run")
     assert (account.images, account.figures["scan"]["problems"]) == (96, 1)
     assert "broken.jpg" in (tmp_path / "run" / "problems.csv").read_text()
+
+
+def test_blank_pages_do_not_stop_a_run(drawings: Path, tmp_path: Path) -> None:
+    for number in range(6):
+        Image.new("RGB", (48, 48), (250 + number, 250, 250)).save(drawings / f"blank-{number}.png")
+    account = cluster(drawings, settings(clusters=5), tmp_path / "run")
+    assert account.images == 102
+    blank = [cluster for path, cluster in zip(*read_labels(tmp_path / "run")[:2], strict=True) if "blank" in path]
+    assert len(set(blank)) == 1
 
 
 def test_a_folder_without_images_is_nothing_readable(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from spice.data.batches import generator
 from spice.neighbors import nearest
+from spice.stages.blank import with_direction
 
 # A model is to be a few MB: so many bytes of features are kept, or so many images of each cluster if that is more.
 KEPT_BYTES = 8 << 20
@@ -43,7 +44,7 @@ def remember(features: Tensor, cluster: Tensor, *, clusters: int, asked: int, se
     """
     room = max(KEPT_BYTES // (2 * features.shape[1]), KEPT_PER_CLUSTER * clusters)
     chosen = torch.randperm(len(features), generator=generator(seed, "bank"))[:room].sort().values
-    kept = features[chosen].half()
+    kept = with_direction(features[chosen]).half()
     fewer = max(1, min(round(asked * len(chosen) / len(features)), len(chosen) - 1))
     closest = nearest(kept.float(), 1).similarity[:, 0]  # (R,)
     return Bank(kept, cluster[chosen].long(), fewer, closest.double().quantile(UNLIKE_QUANTILE).item())
@@ -51,7 +52,7 @@ def remember(features: Tensor, cluster: Tensor, *, clusters: int, asked: int, se
 
 def hold_against(bank: Bank, features: Tensor, cluster: Tensor) -> Judged:
     """Judge new images with features (Q, D) that were put into `cluster` (Q,)."""
-    near = nearest(bank.features.float(), bank.asked, queries=features, method="exact")
+    near = nearest(bank.features.float(), bank.asked, queries=with_direction(features), method="exact")
     agreeing = (bank.cluster[near.index] == cluster.unsqueeze(dim=1)).sum(dim=1)
     similarity = near.similarity[:, 0]
     return Judged(agreeing / bank.asked, similarity, similarity.double() < bank.unlike_below)

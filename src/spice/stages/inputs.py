@@ -6,6 +6,7 @@ Shapes: N images, V views, D feature width, R components.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -61,14 +62,28 @@ def principal_components(features: NDArray[np.floating], components: int, *, see
     some = torch.from_numpy(np.array(features[drawn.numpy()], dtype=np.float32))
     mean = some.mean(dim=0)
     centered = some - mean
-    variances, directions = torch.linalg.eigh(centered.T.double() @ centered.double() / len(some))  # rising
+    variances, directions = _spectrum(centered.double())
     kept = min(components, len(some), features.shape[1])
-    variances, directions = variances[-kept:].flip(dims=[0]), directions[:, -kept:].flip(dims=[1])
+    variances, directions = variances[:kept], directions[:, :kept]
     # Signs are the solver's whim; the largest entry of each direction is made positive.
     directions = directions * directions.gather(0, directions.abs().argmax(dim=0, keepdim=True)).sign()
     spread = variances.clamp(min=0).mean().sqrt()
     scale = 1.0 / spread if spread > 0 else spread + 1.0  # constant features stay as they are: zero
     return Components(mean, (directions * scale).float())
+
+
+def _spectrum(centered: Tensor) -> tuple[Tensor, Tensor]:
+    """Variances, falling, and their directions as columns: (n, D) -> (r,), (D, r).
+
+    Few images, or features that never stir, leave many eigenvalues of the covariance at zero, and on equal eigenvalues
+    `eigh` may fail. The singular values of the features themselves do not mind.
+    """
+    if len(centered) >= centered.shape[1]:
+        with suppress(RuntimeError):  # LinAlgError, which torch does not export to type checkers
+            variances, directions = torch.linalg.eigh(centered.T @ centered / len(centered))  # rising
+            return variances.flip(dims=[0]), directions.flip(dims=[1])
+    _, singular, directions = torch.linalg.svd(centered, full_matrices=False)
+    return singular.square() / len(centered), directions.T
 
 
 def _chunks(images: int) -> Iterator[slice]:
