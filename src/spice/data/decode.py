@@ -165,8 +165,10 @@ def _finish(image: Image.Image, original: tuple[int, int], size: int) -> Decoded
 
 
 def _is_gray(pixels: NDArray[np.uint8]) -> bool:
-    red = pixels[..., 0]
-    return bool(np.array_equal(red, pixels[..., 1]) and np.array_equal(red, pixels[..., 2]))
+    for part in (pixels[::16, ::16], pixels):  # a few pixels tell most color images
+        if not (np.array_equal(part[..., 0], part[..., 1]) and np.array_equal(part[..., 0], part[..., 2])):
+            return False
+    return True
 
 
 _KEEPS_SIDES = (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_180, Image.Transpose.FLIP_TOP_BOTTOM)
@@ -196,7 +198,8 @@ def _to_8_bit(image: Image.Image) -> Image.Image:
         white = Image.new("RGBA", image.size, "white")
         white.alpha_composite(image.convert("RGBA"))
         return white.convert("RGB")
-    return image.convert("L" if image.mode in ("1", "L") else "RGB")
+    wanted = "L" if image.mode in ("1", "L") else "RGB"
+    return image if image.mode == wanted else image.convert(wanted)
 
 
 def _scale(values: NDArray[np.generic]) -> NDArray[np.uint8]:
@@ -221,4 +224,4 @@ def _scale(values: NDArray[np.generic]) -> NDArray[np.uint8]:
 def _words(error: BaseException) -> str:
     if isinstance(error, UnidentifiedImageError):
         return "damaged at its beginning"  # Pillow's own words hold an address in memory
-    return str(error) or type(error).__name__
+    return " ".join(str(error).split()) or type(error).__name__
