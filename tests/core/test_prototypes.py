@@ -225,6 +225,18 @@ def test_a_tie_in_one_cluster_is_broken_where_another_has_none() -> None:
     assert centers.flatten().tolist() == [1, 1, 4]
 
 
+def test_ties_of_all_heads_at_once_are_broken_as_in_the_loop_over_heads() -> None:
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randint(1, 3, (20, 2), generator=generator).double()  # few directions: many equal similarities
+    probs = torch.randint(1, 3, (4, 20, 3), generator=generator).double()
+    probs /= probs.sum(dim=2, keepdim=True)
+    batched = prototype_labels(features, probs)
+    looped = [prototype_labels(features, head) for head in probs]
+    assert torch.equal(batched.image, torch.stack([head.image for head in looped]))
+    centers = torch.stack([prototypes(features, head, per_cluster=5) for head in probs])
+    torch.testing.assert_close(prototypes(features, probs, per_cluster=5), centers)
+
+
 def test_of_equally_near_images_the_first_are_labeled_in_order() -> None:
     features = torch.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 0.0], [0.0, 2.0], [3.0, 0.0], [4.0, 0.0]])
     probs = torch.tensor([[0.1, 0.9], [0.9, 0.1], [0.5, 0.5], [0.4, 0.6], [0.5, 0.5], [0.5, 0.5]])
