@@ -10,45 +10,49 @@ import torch
 
 from spice.errors import UserError
 from spice.models.encoders import Encoder, load_encoder
+from spice.models.huggingface import NormalizationWarning
+from spice.settings import IMAGENET
 
 transformers = pytest.importorskip("transformers")
 
 SMALL = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
 VISION = SMALL | {"image_size": 32, "patch_size": 8}
+DINO = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 70, "patch_size": 14}
+TEXT = SMALL | {"vocab_size": 99, "max_position_embeddings": 8, "eos_token_id": 2}
+STAGES = {"hidden_sizes": [8, 12, 16, 24], "depths": [1, 1, 1, 1]}
+
+# The class people download, and a small configuration: classifiers, both towers, whatever is published.
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "dinov2": ("Dinov2Model", DINO),
+    "dinov2_with_registers": ("Dinov2WithRegistersModel", DINO | {"num_register_tokens": 4}),
+    "dinov3_vit": ("DINOv3ViTModel", SMALL | {"image_size": 64, "patch_size": 16, "num_register_tokens": 4}),
+    "vit": ("ViTForImageClassification", VISION),
+    "deit": ("DeiTForImageClassification", VISION),
+    "vit_msn": ("ViTMSNModel", VISION),
+    "clip": (
+        "CLIPModel",
+        {"text_config": TEXT, "vision_config": VISION | {"projection_dim": 16}, "projection_dim": 16},
+    ),
+    "siglip": ("SiglipModel", {"text_config": TEXT, "vision_config": VISION}),
+    "convnext": ("ConvNextModel", STAGES | {"image_size": 64}),
+    "convnextv2": ("ConvNextV2Model", STAGES | {"image_size": 64}),
+    "resnet": ("ResNetModel", STAGES | {"embedding_size": 8, "layer_type": "basic"}),
+}
 
 
 def make(kind: str) -> Any:
-    """A model with random weights, of the class people download."""
+    """A model with random weights."""
     torch.manual_seed(0)
-    if kind == "dinov2":
-        config = SMALL | {"image_size": 70, "patch_size": 14}
-        del config["intermediate_size"]
-        return transformers.Dinov2Model(transformers.Dinov2Config(**config))
-    if kind == "dinov2_with_registers":
-        config = SMALL | {"image_size": 70, "patch_size": 14, "num_register_tokens": 4}
-        del config["intermediate_size"]
-        return transformers.Dinov2WithRegistersModel(transformers.Dinov2WithRegistersConfig(**config))
-    if kind == "vit":  # a classifier: no pooler, another prefix
-        return transformers.ViTForImageClassification(transformers.ViTConfig(**VISION))
-    if kind == "clip":  # both towers, as published
-        text = SMALL | {"vocab_size": 99, "max_position_embeddings": 8, "eos_token_id": 2}
-        return transformers.CLIPModel(
-            transformers.CLIPConfig(text_config=text, vision_config=VISION | {"projection_dim": 16}, projection_dim=16)
-        )
-    if kind == "siglip":
-        text = SMALL | {"vocab_size": 99, "max_position_embeddings": 8}
-        return transformers.SiglipModel(transformers.SiglipConfig(text_config=text, vision_config=VISION))
-    sizes = {"hidden_sizes": [8, 12, 16, 24], "depths": [1, 1, 1, 1]}
-    if kind == "convnext":
-        return transformers.ConvNextModel(transformers.ConvNextConfig(**sizes, image_size=64))
-    return transformers.ResNetModel(transformers.ResNetConfig(**sizes, embedding_size=8, layer_type="basic"))
+    name, config = MODELS[kind]
+    model_class = getattr(transformers, name)
+    return model_class(model_class.config_class(**config))
 
 
 def saved(kind: str, folder: Path, **preprocessing: Any) -> Any:
     model = make(kind).eval()
     model.save_pretrained(folder)
-    if preprocessing:
-        (folder / "preprocessor_config.json").write_text(json.dumps(preprocessing))
+    said = preprocessing or {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    (folder / "preprocessor_config.json").write_text(json.dumps(said))
     return model
 
 
@@ -63,8 +67,9 @@ def reference(kind: str, model: Any, images: torch.Tensor) -> torch.Tensor:
             return model.visual_projection(model.vision_model(images).pooler_output)  # type: ignore[no-any-return]
         if kind == "siglip":
             return model.vision_model(images).pooler_output  # type: ignore[no-any-return]
-        if kind == "vit":
-            return model.vit(images).last_hidden_state[:, 0]  # type: ignore[no-any-return]
+        if kind in ("vit", "deit", "vit_msn"):
+            base = model if kind == "vit_msn" else getattr(model, kind)
+            return base(images).last_hidden_state[:, 0]  # type: ignore[no-any-return]
         return model(images).pooler_output.flatten(1)  # type: ignore[no-any-return]
 
 
@@ -73,10 +78,14 @@ def reference(kind: str, model: Any, images: torch.Tensor) -> torch.Tensor:
     [
         ("dinov2", 70, 24, 5),
         ("dinov2_with_registers", 70, 24, 5),
+        ("dinov3_vit", 64, 24, 4),
         ("vit", 32, 24, 4),
+        ("deit", 32, 24, 4),
+        ("vit_msn", 32, 24, 4),
         ("clip", 32, 16, 4),
         ("siglip", 32, 24, 4),
         ("convnext", 64, 24, 2),
+        ("convnextv2", 64, 24, 2),
         ("resnet", 64, 24, 2),
     ],
 )
@@ -128,6 +137,13 @@ def test_the_models_own_preprocessing_is_taken_over(tmp_path: Path) -> None:
     assert encoder.size == 32
     assert encoder.normalization.mean == (0.1, 0.2, 0.3)
     assert encoder.normalization.std == (0.4, 0.5, 0.6)
+
+
+def test_a_model_that_does_not_say_its_normalization_is_warned_of(tmp_path: Path) -> None:
+    saved("dinov2", tmp_path)
+    (tmp_path / "preprocessor_config.json").unlink()
+    with pytest.warns(NormalizationWarning, match="does not say how its images were normalized"):
+        assert load_encoder(f"hf:{tmp_path}").normalization == IMAGENET
 
 
 def test_missing_weights_are_an_error_and_not_random_numbers(tmp_path: Path) -> None:

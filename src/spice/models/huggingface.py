@@ -4,6 +4,7 @@ Weights are read from safetensors files only, and none may be missing. A folder 
 """
 
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +13,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from spice.errors import UserError
+from spice.errors import SpiceWarning, UserError
 from spice.models.backbone import Backbone, Pretrained, patches_as_map
 from spice.settings import IMAGENET, Normalization
+
+
+class NormalizationWarning(SpiceWarning):
+    """A model does not say which images it was trained on."""
 
 
 def load_huggingface(name: str, *, size: int | None = None) -> Pretrained:
@@ -41,7 +46,7 @@ def load_huggingface(name: str, *, size: int | None = None) -> Pretrained:
         raise UserError(f"hf:{name} lacks {len(missing)} of its weights, among them {missing[0]}")
     wanted = _preprocessing(name)
     chosen = size or _size(wanted) or int(getattr(model.config, "image_size", 224))
-    return Pretrained(kind.wrap(model, chosen), chosen, _normalization(wanted, model.config.num_channels))
+    return Pretrained(kind.wrap(model, chosen), chosen, _normalization(name, wanted, model.config.num_channels))
 
 
 _POSITIONS = "interpolate_pos_encoding"
@@ -213,9 +218,12 @@ def _size(wanted: dict[str, Any]) -> int | None:
     return None
 
 
-def _normalization(wanted: dict[str, Any], channels: int) -> Normalization:
+def _normalization(name: str, wanted: dict[str, Any], channels: int) -> Normalization:
     if wanted.get("do_normalize") is False:
         return Normalization(mean=(0.0,) * channels, std=(1.0,) * channels)
     if "image_mean" in wanted and "image_std" in wanted:
         return Normalization(mean=tuple(wanted["image_mean"]), std=tuple(wanted["image_std"]))
-    return IMAGENET if channels == 3 else Normalization(mean=(0.5,) * channels, std=(0.5,) * channels)
+    usual = IMAGENET if channels == 3 else Normalization(mean=(0.5,) * channels, std=(0.5,) * channels)
+    message = f"hf:{name} does not say how its images were normalized (no preprocessor_config.json); assuming {usual}"
+    warnings.warn(message, NormalizationWarning, stacklevel=2)
+    return usual

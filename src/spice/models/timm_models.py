@@ -28,7 +28,9 @@ class TimmBackbone(Backbone):
 
     def __init__(self, model: Any) -> None:
         super().__init__()
-        self.features = int(model.num_features)
+        self.places = int(model.num_features)
+        # MobileNets and their like pool first and widen afterwards: their feature is wider than their map.
+        self.features = int(getattr(model, "head_hidden_size", None) or model.num_features)
         self.model = model
 
     def forward(self, images: Tensor) -> Tensor:
@@ -39,7 +41,7 @@ class TimmBackbone(Backbone):
         maps: Tensor = self.model.forward_features(images)
         if maps.ndim == 3:  # class and register tokens, then one per patch
             return patches_as_map(maps, *self.model.patch_embed.grid_size)
-        return maps if maps.shape[1] == self.features else maps.permute(0, 3, 1, 2)  # Swin keeps channels last
+        return maps if maps.shape[1] == self.places else maps.permute(0, 3, 1, 2)  # Swin keeps channels last
 
 
 def _timm() -> Any:
