@@ -63,7 +63,7 @@ def test_the_generator_decides_everything(drawn: Tensor, recipe: type[Recipe]) -
 def test_two_images_of_a_batch_get_different_views(recipe: type[Recipe]) -> None:
     same = torch.randint(0, 256, (1, 3, 32, 32), dtype=torch.uint8, generator=seeded()).expand(24, -1, -1, -1)
     views = built(recipe)(same.contiguous(), seeded())
-    assert len(views.flatten(1).unique(dim=0)) >= 20
+    assert len({view.numpy().tobytes() for view in views}) >= 20
 
 
 @pytest.mark.parametrize("recipe", RANDOM)
@@ -173,7 +173,7 @@ def test_weak_moves_by_an_eighth_of_the_side_at_most() -> None:
     assert len(places) == 400
     assert places[:, 1:].amin(dim=0).tolist() == [24, 24]
     assert places[:, 1:].amax(dim=0).tolist() == [40, 40]
-    assert len(places[:, 1:].unique(dim=0)) > 200
+    assert len({tuple(place) for place in places[:, 1:].tolist()}) > 200
 
 
 def test_cutout_leaves_one_square_of_zeros_after_normalization() -> None:

@@ -16,7 +16,7 @@ from spice.augment import draws
 from spice.settings import AugmentSettings, Normalization
 
 # On a CPU, images go through in portions whose floats stay in a core's own cache.
-CACHED_FLOATS = 200_000
+CACHED_FLOATS = 400_000
 
 
 @dataclass(frozen=True)

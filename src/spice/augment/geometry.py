@@ -63,15 +63,38 @@ def fitted(images: Tensor, size: int) -> Tensor:
 
 def shifted(images: Tensor, down: Tensor, right: Tensor, *, most: int) -> Tensor:
     """Each row moved by whole pixels, (B, H) or (B, 1), at most `most` either way; what comes in is black."""
-    batch, channels, height, width = images.shape
-    padded = F.pad(images, (most, most, most, most))
-    line, plane = width + 2 * most, (width + 2 * most) * (height + 2 * most)
-    planes = torch.arange(0, batch * channels * plane, plane, device=images.device).view(batch, channels, 1)
-    lines = torch.arange(most * line + most, (most + height) * line, line, device=images.device)  # (H,)
-    offsets = planes + (lines - (down * line + right)).unsqueeze(1)  # (B, C, H) into the padded bytes
-    # Every run of `width` bytes, as overlapping rows: choosing rows copies runs, ten times as fast as single pixels.
-    runs = padded.view(-1).as_strided((padded.numel() - width + 1, width), (1, 1))
-    return runs.index_select(0, offsets.view(-1)).view_as(images)
+    return ShiftRoom(images, count=len(images), most=most, mirror=False).shifted(images, down, right)
+
+
+class ShiftRoom:
+    """Room for `count` images like the given ones, each in a black frame `most` pixels wide, and for mirror images.
+
+    In it every row of an image, moved by up to `most` pixels, is a run of bytes. Runs are copied ten times as fast as
+    single pixels are gathered.
+    """
+
+    def __init__(self, images: Tensor, *, count: int, most: int, mirror: bool) -> None:
+        channels, height, width = images.shape[1:]
+        line, plane = width + 2 * most, (width + 2 * most) * (height + 2 * most)
+        room = images.new_zeros(1 + mirror, count, channels, height + 2 * most, line)
+        self._inside = room[:, :, :, most : most + height, most : most + width]
+        # Every run of `width` bytes, as overlapping rows.
+        self._runs = room.view(-1).as_strided((room.numel() - width + 1, width), (1, 1))
+        planes = torch.arange(0, count * channels * plane, plane, device=images.device).view(count, channels, 1)
+        lines = torch.arange(most * line + most, (most + height) * line, line, device=images.device)  # (H,)
+        self._starts = planes + lines  # (count, C, H) where each row begins in the room
+        self._line, self._mirror_images = line, count * channels * plane
+
+    def shifted(self, images: Tensor, down: Tensor, right: Tensor, *, flip: Tensor | None = None) -> Tensor:
+        """Each row moved by whole pixels, (B, H) or (B, 1); images mirrored first where `flip` (B, 1)."""
+        batch = len(images)
+        self._inside[0, :batch] = images
+        moves = down * self._line + right
+        if flip is not None:
+            self._inside[1, :batch] = images.flip(3)
+            moves = moves - flip * self._mirror_images
+        starts = self._starts[:batch] - moves.unsqueeze(1)  # (B, C, H)
+        return self._runs.index_select(0, starts.view(-1)).view_as(images)
 
 
 def mirrored(images: Tensor, flip: Tensor) -> Tensor:

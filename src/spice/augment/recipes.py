@@ -34,13 +34,16 @@ class Weak(Recipe):
     _columns = 3
 
     def _fill(self, views: Tensor, images: Tensor, uniforms: draws.Uniform) -> None:
-        flip = self._mirror(uniforms).to(images.device)
+        scale, offset = self._scale_and_offset(views.device, full=255.0)
+        flip = self._mirror(uniforms).unsqueeze(1).to(images.device)
         most = max(1, round(self.settings.shift * self.size / 32))
         moves = draws.integers(-most, most, uniforms.columns(2)).to(images.device)
-        for part in portions(views):
-            view = geometry.mirrored(geometry.fitted(images[part], self.size), flip[part])
-            view = geometry.shifted(view, moves[part, :1], moves[part, 1:], most=most)
-            self._fill_normalized(views[part], view)
+        images = geometry.fitted(images, self.size)
+        parts = list(portions(views))
+        room = geometry.ShiftRoom(images, count=parts[0].stop, most=most, mirror=True)
+        for part in parts:
+            view = room.shifted(images[part], moves[part, :1], moves[part, 1:], flip=flip[part])
+            views[part].copy_(view).mul_(scale).sub_(offset)
 
 
 class Strong(Recipe):
