@@ -1,0 +1,64 @@
+"""What SCAN and TEMI share: several linear heads, trained on pairs of neighbors, of which the best is kept.
+
+Shapes: N images, D feature width, K clusters, H heads, B pairs in a batch, S neighbors.
+"""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from spice.benchmark.rivals.rival import Features, Labels, unit
+from spice.data.batches import batches, generator
+from spice.neighbors import nearest
+
+
+class LinearHeads(nn.Module):
+    """H independent linear layers as one: (B, D) -> logits (H, K, B).
+
+    Images come last: a softmax over a short last dimension takes several times as long on a CPU.
+    """
+
+    def __init__(self, heads: int, width: int, clusters: int, *, random: torch.Generator) -> None:
+        super().__init__()
+        self.heads, self.clusters = heads, clusters
+        bound = 1 / math.sqrt(width)
+        self.weight = nn.Parameter(torch.empty(heads * clusters, width).uniform_(-bound, bound, generator=random))
+        self.bias = nn.Parameter(torch.zeros(heads * clusters, 1))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits = torch.addmm(self.bias, self.weight, inputs.T)  # (H * K, B)
+        return logits.view(self.heads, self.clusters, -1)  # (H, K, B)
+
+
+class Pairs:
+    """Every image once an epoch, each with one of its nearest neighbors, drawn anew."""
+
+    def __init__(self, features: Features, *, neighbors: int, batch: int, seed: int) -> None:
+        points = torch.from_numpy(unit(features))
+        self.neighbors = nearest(points, min(neighbors, len(points) - 1)).index  # (N, S)
+        # Centered, and with entries of about 1, as the layers' initialization expects.
+        centered = points - points.mean(dim=0)
+        self.inputs = centered / centered.std().clamp(min=1e-12)  # (N, D)
+        self.batch, self.seed = min(batch, len(points)), seed
+
+    def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs of images and of their neighbors, (B, D) each."""
+        for batch in batches(len(self.inputs), self.batch, seed=self.seed, stage="pairs", epoch=number):
+            random = generator(self.seed, "neighbor", number, batch.number)
+            choice = torch.randint(self.neighbors.shape[1], (len(batch.images),), generator=random)
+            yield self.inputs[batch.images], self.inputs[self.neighbors[batch.images, choice]]
+
+
+def epochs_for(images: int, *, epochs: int, batch: int, least_steps: int) -> int:
+    """The published number of epochs, or more where a small collection would get too few steps."""
+    steps = max(1, images // batch)
+    return max(epochs, math.ceil(least_steps / steps))
+
+
+@torch.no_grad()
+def labels_of(heads: LinearHeads, pairs: Pairs, *, losses: Tensor) -> Labels:
+    """What the head with the lowest of the losses (H,) says of every image, (N,)."""
+    labels: Labels = heads(pairs.inputs)[losses.argmin()].argmax(dim=0).numpy()
+    return labels

@@ -1,0 +1,47 @@
+"""SCAN's objective on frozen features: an image and its neighbor belong together, and all clusters are used.
+
+Loss of a head: -mean ln <p_i, p_j> - weight * H(mean p), j one of the 20 nearest of i (Van Gansbeke et al., 2020; its
+first step: the self-labeling after it needs images). Its backbone is fine-tuned, here it is frozen, as for all rivals.
+
+Shapes: N images, K clusters, H heads, B pairs in a batch.
+"""
+
+import torch
+from torch import Tensor
+
+from spice.benchmark.rivals.neighbor_heads import LinearHeads, Pairs, epochs_for, labels_of
+from spice.benchmark.rivals.rival import Features, Labels
+from spice.data.batches import generator
+
+NEIGHBORS = 20
+ENTROPY_WEIGHT = 5.0
+HEADS = 10
+EPOCHS = 50
+BATCH = 1024  # the mean probability of a small batch says little about the clusters' sizes
+LEAST_STEPS = 1000
+LEARNING_RATE = 1e-3
+
+
+def fit(features: Features, clusters: int, *, seed: int) -> Labels:
+    """Labels by the head with the lowest loss in the last epoch, of ten."""
+    pairs = Pairs(features, neighbors=NEIGHBORS, batch=BATCH, seed=seed)
+    heads = LinearHeads(HEADS, features.shape[1], clusters, random=generator(seed, "scan"))
+    optimizer = torch.optim.Adam(heads.parameters(), lr=LEARNING_RATE)
+    for epoch in range(epochs_for(len(features), epochs=EPOCHS, batch=pairs.batch, least_steps=LEAST_STEPS)):
+        total = torch.zeros(HEADS)
+        for images, neighbors in pairs.epoch(epoch):
+            losses = scan_loss(heads(images), heads(neighbors), entropy_weight=ENTROPY_WEIGHT)  # (H,)
+            optimizer.zero_grad(set_to_none=True)
+            losses.sum().backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            total += losses.detach()
+    return labels_of(heads, pairs, losses=total)
+
+
+def scan_loss(logits: Tensor, neighbor_logits: Tensor, *, entropy_weight: float) -> Tensor:
+    """-mean ln <p_i, p_j> - weight * H(mean p) of each head: (H, K, B), (H, K, B) -> (H,)."""
+    log_probs = logits.log_softmax(dim=1)
+    agreement = (log_probs + neighbor_logits.log_softmax(dim=1)).logsumexp(dim=1)  # (H, B)
+    mean = log_probs.exp().mean(dim=2)  # (H, K)
+    entropy = -mean.xlogy(mean).sum(dim=1)  # (H,)
+    return -agreement.mean(dim=1) - entropy_weight * entropy

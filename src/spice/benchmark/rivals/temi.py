@@ -1,0 +1,62 @@
+"""TEMI: heads that maximize the pointwise mutual information of neighbors, taught by their own moving average.
+
+Adaloglou et al., 2023. Loss of a head, symmetrized: -w_ij ln sum_c (p_ic p'_jc)^beta / mean p'_c, where p' are the
+teacher's probabilities, and w_ij = <p'_i, p'_j>, averaged over heads, how surely i and j belong together.
+
+Shapes: N images, K clusters, H heads, B pairs in a batch.
+"""
+
+import copy
+
+import torch
+from torch import Tensor
+
+from spice.benchmark.rivals.neighbor_heads import LinearHeads, Pairs, epochs_for, labels_of
+from spice.benchmark.rivals.rival import Features, Labels
+from spice.core import ema_update_
+from spice.data.batches import generator
+
+NEIGHBORS = 50
+HEADS = 16
+EPOCHS = 100
+BATCH = 1024
+LEAST_STEPS = 3000  # of the 5,000 that its authors take on CIFAR-10
+LEARNING_RATE = 1e-4
+TEMPERATURE = 0.1
+BETA = 0.6
+TEACHER_MOMENTUM = 0.996
+MEAN_MOMENTUM = 0.9
+
+
+def fit(features: Features, clusters: int, *, seed: int) -> Labels:
+    """Labels by the teacher's head with the lowest loss in the last epoch, of sixteen."""
+    pairs = Pairs(features, neighbors=NEIGHBORS, batch=BATCH, seed=seed)
+    student = LinearHeads(HEADS, features.shape[1], clusters, random=generator(seed, "temi"))
+    teacher = copy.deepcopy(student).requires_grad_(False)
+    optimizer = torch.optim.Adam(student.parameters(), lr=LEARNING_RATE)
+    mean = torch.full((HEADS, clusters, 1), 1 / clusters)  # of the teacher's probabilities
+    for epoch in range(epochs_for(len(features), epochs=EPOCHS, batch=pairs.batch, least_steps=LEAST_STEPS)):
+        total = torch.zeros(HEADS)
+        for batch in pairs.epoch(epoch):
+            taught = [_log_probs(teacher(side)) for side in batch]  # 2 x (H, K, B)
+            mean.lerp_(torch.cat(taught, dim=2).exp().mean(dim=2, keepdim=True), 1 - MEAN_MOMENTUM)
+            losses = temi_loss([_log_probs(student(side)) for side in batch], taught, mean, beta=BETA)  # (H,)
+            optimizer.zero_grad(set_to_none=True)
+            losses.sum().backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            ema_update_(teacher, student, momentum=TEACHER_MOMENTUM)
+            total += losses.detach()
+    return labels_of(teacher, pairs, losses=total)
+
+
+def temi_loss(student: list[Tensor], teacher: list[Tensor], mean: Tensor, *, beta: float) -> Tensor:
+    """Of each head, (H,), from log-probabilities of both images of every pair, 2 x (H, K, B), and mean (H, K, 1)."""
+    weight = (teacher[0] + teacher[1]).exp().sum(dim=1).mean(dim=0)  # (B,)
+    information = [
+        (beta * (student[here] + teacher[there]) - mean.log()).logsumexp(dim=1) for here, there in ((0, 1), (1, 0))
+    ]  # 2 x (H, B)
+    return -(weight * (information[0] + information[1]) / 2).mean(dim=1)
+
+
+def _log_probs(logits: Tensor) -> Tensor:
+    return (logits / TEMPERATURE).log_softmax(dim=1)
