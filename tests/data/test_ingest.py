@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -181,6 +183,16 @@ def test_beyond_its_limit_the_store_streams_the_same_pixels(limit: int, folder: 
     roomier = ingest(folder, size=24, folder=tmp_path / "store")
     assert (roomier.collection.rows >= 0).all()
     assert torch.equal(everything(roomier), everything(whole))
+    used = sum((tmp_path / "store" / name).stat().st_size for name in ("gray.u8", "color.u8"))
+    assert (ingest(folder, size=24, folder=tmp_path / "store", limit_bytes=used).collection.rows >= 0).all()
+
+
+@pytest.mark.parametrize("limit", [0, 10**9])
+def test_a_problem_that_was_mended_elsewhere_is_looked_at_again(limit: int, folder: Path, tmp_path: Path) -> None:
+    before = ingest(folder, size=24, folder=tmp_path / "store", limit_bytes=limit, max_pixels=35 * 40)
+    assert {problem.reason for problem in before.collection.problems} == {Reason.TOO_LARGE}
+    after = ingest(folder, size=24, folder=tmp_path / "store", limit_bytes=limit)
+    assert (len(before), len(after)) == (6, 12)
 
 
 def test_a_streamed_image_that_is_gone_or_changed_is_named(
@@ -197,13 +209,24 @@ def test_a_streamed_image_that_is_gone_or_changed_is_named(
     assert store.take([3]).shape == (1, 3, 24, 24)
 
 
-def test_two_processes_fill_one_store_as_one(tmp_path: Path) -> None:
-    source, store = tmp_path / "images.npy", tmp_path / "store"
-    many_images(source, 300)
-    running = [subprocess.Popen([sys.executable, "-c", KILLED, str(source), str(store)]) for _ in range(2)]
-    assert [process.wait() for process in running] == [0, 0]
-    assert (store / "color.u8").stat().st_size == 300 * 3 * 64 * 64  # nothing was read twice
-    assert torch.equal(everything(open_store(store)), everything(ingest(source, size=64, folder=tmp_path / "fresh")))
+@pytest.mark.skipif(sys.platform == "win32", reason="needs locks as on Unix")
+def test_two_runs_into_one_store_wait_for_each_other(folder: Path, tmp_path: Path) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hold(task: str, done: int, total: int, figures: object = None) -> None:
+        inside.set()
+        assert go_on.wait(60)
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(ingest, folder, size=24, folder=tmp_path / "store", progress=hold)
+        assert inside.wait(60)
+        reads = Reads()
+        second = pool.submit(ingest, folder, size=24, folder=tmp_path / "store", progress=reads)
+        with pytest.raises(TimeoutError):
+            second.result(timeout=1)
+        go_on.set()
+        assert torch.equal(everything(first.result(60)), everything(second.result(60)))
+    assert reads.already == 12  # the second found all done
 
 
 def test_a_compressed_archive_that_cannot_be_streamed_is_refused(folder: Path, tmp_path: Path) -> None:
