@@ -352,6 +352,7 @@ def test_probabilities_that_are_none_are_refused_in_words() -> None:
         (torch.randn(30, 3).mul(5), r"must lie in 0..1, got -.* \(are these logits\?\)"),
         (probs * math.nan, r"must lie in 0..1, got nan to nan"),
         (probs * 1.5 - 0.5 / 3, r"must lie in 0..1, got -"),
+        (torch.tensor([[-0.25, 0.5, 0.75]]).repeat(30, 1), r"must lie in 0..1, got -0.25 to 0.75"),
         (probs * 0.5, r"must sum to 1, one sum is off by 0.5"),
         (torch.ones(30, 3), r"must sum to 1, one sum is off by 2"),
         (torch.full((30, 3), 2.0), r"must lie in 0..1, got 2 to 2"),
@@ -371,8 +372,10 @@ def test_probabilities_may_be_off_one_by_what_coarse_numbers_need_and_no_more() 
     for low in (0.015625, -0.015625):
         with pytest.raises(ValueError, match=r"off by 0\.01562"):
             prototype_labels(features, torch.tensor([[0.5, 0.5 + low], [1.0, 0.0]]))
-    many = torch.full((200, 200), 1 / 200).half()
-    prototype_labels(torch.eye(200), many)
+    logits = torch.randn(200, 200, generator=torch.Generator().manual_seed(0))
+    for dtype in (torch.float16, torch.bfloat16):
+        prototype_labels(torch.eye(200), logits.softmax(dim=1).to(dtype))
+        prototype_labels(torch.eye(200), logits.to(dtype).softmax(dim=1))
 
 
 @pytest.mark.parametrize("ratio", [0.0, -0.5, 1.01, math.nan])
