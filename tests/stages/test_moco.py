@@ -15,7 +15,18 @@ from spice.stages.features import Views, build, plan, train_features
 from spice.stages.moco import MoCo, ShortQueueWarning, queue_length
 from spice.stages.pretext import slowest_momentum
 
-SETTINGS = FeatureSettings(network="resnet10", width=4, batch=8, epochs=2, momentum=0.9, queue=16, projection=6)
+# A decay and a rate so high that six steps show them.
+SETTINGS = FeatureSettings(
+    network="resnet10",
+    width=4,
+    batch=8,
+    epochs=2,
+    momentum=0.9,
+    queue=16,
+    projection=6,
+    weight_decay=0.1,
+    learning_rate=0.05,
+)
 
 
 class Noise:
@@ -59,10 +70,10 @@ def by_hand(images: Noise, settings: FeatureSettings) -> tuple[dict[str, Tensor]
             positive = ((query @ key) / 0.2).exp()
             loss = loss - (positive / (negatives + positive)).log() / len(queries)
         gradients = torch.autograd.grad(loss, parameters)
-        rate = 0.015 * (1 + math.cos(math.pi * step / schedule.steps)) / 2
+        rate = settings.learning_rate * (1 + math.cos(math.pi * step / schedule.steps)) / 2
         with torch.no_grad():
             for place, parameter in enumerate(parameters):
-                velocity[place] = 0.9 * velocity[place] + gradients[place] + 1e-4 * parameter
+                velocity[place] = 0.9 * velocity[place] + gradients[place] + settings.weight_decay * parameter
                 parameter.sub_(rate * velocity[place])
         queue = queue[len(keys) :] + list(keys)
         losses.append(loss.item())
