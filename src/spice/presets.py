@@ -15,6 +15,25 @@ def standard_heads(clusters: int) -> HeadSettings:
     )
 
 
+def paper_features(dataset: str) -> FeatureSettings:
+    """Stage 1 as the paper trains it on one of its data sets; epochs and queues from the authors' configuration."""
+    if dataset not in _PAPER_FEATURES:
+        raise ValueError(f"the paper has no data set {dataset!r}; choose one of {', '.join(_PAPER_FEATURES)}")
+    return _PAPER_FEATURES[dataset]
+
+
+# Queues that the configuration does not tell are left to the collection's size (None).
+_PAPER_FEATURES = {
+    "stl10": FeatureSettings(network="resnet34", stem="pool", queue=65_536),
+    "cifar10": FeatureSettings(network="resnet18", stem="plain", queue=12_800),
+    "cifar100-20": FeatureSettings(network="resnet34", stem="pool"),
+    "tiny-imagenet": FeatureSettings(network="resnet34", stem="pool"),
+    # 3,000 to 5,000 epochs, as the configuration has it for subsets of ImageNet.
+    "imagenet-10": FeatureSettings(network="resnet34", stem="imagenet", epochs=3000),
+    "imagenet-dog": FeatureSettings(network="resnet34", stem="imagenet", epochs=3000),
+}
+
+
 def features_on_cpu(*, images: int, size: int, mirror: bool = True) -> FeatureSettings:
     """Stage 1 from scratch in at most half an hour on two cores, for small images (up to about 40 px).
 

@@ -1,0 +1,32 @@
+"""Presets of stage 1: the paper's, and those for a CPU."""
+
+import pytest
+
+from spice import presets
+from spice.stages.features import plan
+from spice.stages.moco import queue_length
+
+
+def test_the_papers_training_is_moco_as_published() -> None:
+    settings = presets.paper_features("cifar10")
+    assert (settings.method, settings.temperature, settings.momentum) == ("moco", 0.2, 0.999)
+    assert (settings.learning_rate, settings.batch, settings.weight_decay, settings.epochs) == (0.015, 128, 1e-4, 1000)
+    assert settings.augment.crop_scale == (0.2, 1.0)
+    assert queue_length(50_000, settings) == 12_800
+    assert presets.paper_features("stl10").network == "resnet34"
+    with pytest.raises(ValueError, match="no data set 'mnist'; choose one of stl10, cifar10"):
+        presets.paper_features("mnist")
+
+
+def test_on_a_cpu_the_amount_of_work_does_not_grow_with_the_collection() -> None:
+    for images in (6_000, 50_000, 200_000):
+        work = plan(images, presets.features_on_cpu(images=images, size=32)).steps * 256
+        assert 390_000 < work < 480_000
+    assert plan(1_797, presets.features_on_cpu(images=1_797, size=16)).epochs == 100
+
+
+def test_views_are_three_quarters_of_the_side_and_digits_are_not_mirrored() -> None:
+    settings = presets.features_on_cpu(images=1_797, size=32, mirror=False)
+    assert settings.view_size == 24
+    assert not settings.augment.flip
+    assert presets.features_on_cpu(images=1_797, size=8).view_size == 8
