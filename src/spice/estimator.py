@@ -8,21 +8,24 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from spice.data import Collection, Problem, SourceLike, ingest
+from spice.in_memory import cluster_features
 from spice.pipeline import cluster
 from spice.presets import standard
 from spice.progress import Logged, Progress, silent
-from spice.runs import read_labels
+from spice.runs import Labels, read_labels
 from spice.runs.artifacts import MODEL, PROBABILITIES
 from spice.runs.table import Column
 from spice.stages.model import Predictions, TrainedModel
 
 Value = TypeVar("Value", bound=np.generic)
+Floats = NDArray[np.float32]
 
 
 class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -30,7 +33,7 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
 
     Images are given as a folder, a glob, a list file, an archive, an array (N, H, W[, C]), or a list of paths or of PIL
     images. For arrays and lists, results are in the order given, and an image that could not be read has the label -1;
-    for all else they are those of `paths_`, the images that could be read.
+    for all else they are those of `paths_`, the images that could be read. An array (N, D) is taken for features.
 
     Args:
         n_clusters: how many groups to make.
@@ -70,23 +73,24 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         """Group the images `X`; `y` is there for scikit-learn's sake and is not looked at."""
         seed = _seed(self.random_state)
         settings = standard(clusters=self.n_clusters, encoder=self.encoder, size=self.size, seed=seed)
+        if _are_features(X):
+            features = torch.from_numpy(validate_data(self, X, dtype=np.float32, ensure_min_samples=2))
+            answer = cluster_features(features, settings, progress=self._progress())
+            places = _Places(np.arange(len(features)), answer.labels.path)
+            return self._keep(answer.labels, answer.probabilities, answer.model, places)
         with _folder(self.run_folder) as out:
             cluster(X, settings, out, redo=True, progress=self._progress())
-            found, places = read_labels(out), _places(X, Collection.load(out))
-            self.labels_ = places.fill(found.cluster, np.int32(-1))
-            self.probabilities_ = places.fill(np.load(out / PROBABILITIES.name), np.float32(np.nan))
-            self.reliability_ = places.fill(found.reliability, np.float32(np.nan))
-            self.reliable_ = places.fill(found.reliable, np.bool_(False))
-            self.paths_ = places.names
-            self.model_ = TrainedModel.load(out / MODEL.name)
-        return self
+            model = TrainedModel.load(out / MODEL.name)
+            return self._keep(
+                read_labels(out), np.load(out / PROBABILITIES.name), model, _places(X, Collection.load(out))
+            )
 
     def predict(self, X: SourceLike) -> NDArray[np.int32]:  # noqa: N803
         """The clusters of other images, under the same numbers; -1 for one that cannot be read."""
         found, places, _ = self._predict(X)
         return places.fill(found.cluster, np.int32(-1))
 
-    def predict_proba(self, X: SourceLike) -> NDArray[np.float32]:  # noqa: N803
+    def predict_proba(self, X: SourceLike) -> Floats:  # noqa: N803
         """The probability of every cluster for other images (Q, K)."""
         found, places, _ = self._predict(X)
         return places.fill(found.probabilities, np.float32(np.nan))
@@ -103,11 +107,23 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         check_is_fitted(self, "model_")
         self.model_.save(Path(folder), embed=embed)
 
+    def _keep(self, found: Labels, probabilities: Floats, model: TrainedModel, places: "_Places") -> Self:
+        self.labels_ = places.fill(found.cluster, np.int32(-1))
+        self.probabilities_ = places.fill(probabilities, np.float32(np.nan))
+        self.reliability_ = places.fill(found.reliability, np.float32(np.nan))
+        self.reliable_ = places.fill(found.reliable, np.bool_(False))
+        self.paths_ = places.names
+        self.model_ = model
+        return self
+
     def _predict(
         self, images: SourceLike, progress: Progress | None = None
     ) -> "tuple[Predictions, _Places, tuple[Problem, ...]]":
         check_is_fitted(self, "model_")
         model: TrainedModel = self.model_
+        if _are_features(images):
+            features = torch.from_numpy(validate_data(self, images, dtype=np.float32, reset=False))
+            return model.predict_features(features), _Places(np.arange(len(features)), [""] * len(features)), ()
         progress = progress or self._progress()
         with TemporaryDirectory(prefix="spice-") as folder:
             store = ingest(images, size=model.encoder.size, folder=Path(folder), progress=progress)
@@ -137,6 +153,7 @@ def load(folder: str | os.PathLike[str]) -> SPICE:
     model = TrainedModel.load(Path(folder))
     loaded = SPICE(model.head.clusters, encoder=model.encoder.name, size=model.encoder.size)
     loaded.model_ = model
+    loaded.n_features_in_ = model.encoder.features
     return loaded
 
 
@@ -160,6 +177,17 @@ def _places(images: SourceLike, collection: Collection) -> _Places:
     rows = np.full(len(images), -1, dtype=np.int64)
     rows[numbers] = np.arange(len(collection))
     return _Places(rows, [collection.paths[row] if row >= 0 else "" for row in rows])
+
+
+def _are_features(images: object) -> bool:
+    """Anything that says of itself that it is a table: an array (N, D), a data frame, a list of lists of numbers."""
+    if isinstance(images, str | os.PathLike):
+        return False
+    return len(getattr(images, "shape", ())) == 2 or _is_nested(images)
+
+
+def _is_nested(images: object) -> bool:
+    return isinstance(images, list | tuple) and bool(images) and isinstance(images[0], list | tuple | float | int)
 
 
 def _seed(state: int | np.random.RandomState | None) -> int:

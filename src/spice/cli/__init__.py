@@ -4,9 +4,9 @@ import sys
 
 import typer
 
-from spice import __version__
 from spice.cli import cluster, doctor, evaluate, export, predict, resume, why
 from spice.errors import UserError
+from spice.version import __version__
 
 app = typer.Typer(
     no_args_is_help=True,

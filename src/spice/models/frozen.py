@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 from torch import Tensor
 
-import spice
 from spice.errors import SpiceWarning
 from spice.files import written_atomically
 from spice.models.backbone import Backbone
+from spice.version import __version__
 
 TOLERANCE = 1e-4  # of the largest feature: the most by which the exported network may differ from torch
 
@@ -180,7 +180,7 @@ def _pad_more_(convolution: onnx.NodeProto, amounts: list[int]) -> None:
 def _fingerprint(network: Backbone, *, size: int, channels: int) -> str:
     """Depends on the weights, the architecture as printed, the input, and everything that takes part in exporting."""
     digest = hashlib.sha256()
-    versions = (spice.__version__, torch.__version__, onnxruntime.__version__)
+    versions = (__version__, torch.__version__, onnxruntime.__version__)
     digest.update(repr((versions, size, channels, repr(network))).encode())
     for name, value in sorted(network.state_dict().items()):
         digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())

@@ -8,10 +8,10 @@ from platform import platform, python_version
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from spice import __version__
 from spice.errors import UserError
 from spice.files import written_atomically
 from spice.runs.artifacts import MANIFEST
+from spice.version import __version__
 
 FORMAT = 1
 _NAMED_VERSIONS = ("torch", "numpy", "pillow", "onnxruntime", "scikit-learn")

@@ -18,7 +18,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from spice import __version__
 from spice.augment import Plain
 from spice.core import reliable
 from spice.errors import UserError
@@ -26,8 +25,9 @@ from spice.models.encoders import Encoder, load_encoder
 from spice.models.given_features import GivenFeatures
 from spice.models.heads import Head
 from spice.progress import Progress, silent
-from spice.settings import AugmentSettings
+from spice.settings import AugmentSettings, Normalization
 from spice.stages.bank import Bank, hold_against
+from spice.version import __version__
 
 FORMAT = 1
 ABOUT, HEAD, BANK, ENCODER = "model.json", "head.safetensors", "bank.safetensors", "encoder.safetensors"
@@ -88,6 +88,25 @@ class Images(Protocol):
     def __len__(self) -> int: ...
 
     def take(self, positions: Tensor) -> Tensor: ...
+
+
+class NoEncoder:
+    """Stands where there were features and no images."""
+
+    name = "none"
+    size = 1
+    channels = 1
+    normalization = Normalization(mean=(0.0,), std=(1.0,))
+    trainable = False
+    module = None
+
+    def __init__(self, features: int) -> None:
+        self.features = features
+
+    def encode(self, images: Tensor) -> Tensor:  # noqa: ARG002
+        raise UserError("this model was made from features: give it features (N, D), not images")
+
+    feature_map = encode
 
 
 class TrainedModel:
@@ -180,6 +199,8 @@ def probabilities(head: Head, features: Tensor) -> Tensor:
 def hash_of(encoder: Encoder) -> str:
     """A hash of what the features depend on: the weights, the file, or the features themselves."""
     digest = hashlib.blake2b(digest_size=16)
+    if isinstance(encoder, NoEncoder):
+        return ""
     if isinstance(encoder, GivenFeatures):
         digest.update(_bytes(encoder.vectors))
     elif encoder.module is None:
@@ -196,6 +217,8 @@ def _bytes(value: Tensor) -> bytes:
 
 
 def _load_encoder(about: About, folder: Path) -> Encoder:
+    if about.encoder == NoEncoder.name:
+        return NoEncoder(about.width)
     encoder = load_encoder(about.encoder, size=about.size)
     if about.embedded and encoder.module is not None:
         encoder.module.load_state_dict(load_file(folder / ENCODER))
