@@ -118,6 +118,16 @@ def test_answers_can_be_given_in_the_users_order(tmp_path: Path) -> None:
     assert np.array_equal(in_order.numpy(), array.transpose(0, 3, 1, 2))
 
 
+@pytest.mark.parametrize(("kind", "factor"), [(np.float32, 1 / 255), (np.float64, 1), (np.int64, 1), (np.uint16, 257)])
+def test_arrays_of_other_types_give_the_same_pixels(kind: type, factor: float, tmp_path: Path) -> None:
+    array = np.random.default_rng(0).integers(0, 256, (9, 16, 16), dtype=np.uint8)
+    array[0], array[1] = 0, 1  # alone, these could be taken for 0..1
+    store = ingest((array.astype(np.float64) * factor).astype(kind), size=16, folder=tmp_path / "store")
+    in_order = torch.empty_like(everything(store))
+    in_order[torch.from_numpy(store.collection.numbers)] = everything(store)
+    assert np.array_equal(in_order[:, 0].numpy(), array)
+
+
 def test_a_finished_store_opens_without_its_source(folder: Path, tmp_path: Path) -> None:
     before = everything(ingest(folder, size=24, folder=tmp_path / "store"))
     shutil.rmtree(folder)
