@@ -23,7 +23,7 @@ from spice.neighbors import measured_recall, nearest, recall
 COUNT = 100
 SIZES = [(10_000, 128), (10_000, 512), (60_000, 128), (60_000, 512)]
 CURVE = [25_000, 50_000, 100_000, 200_000]
-TIMED = 5_000  # queries
+TIMED = 3_000  # queries
 
 
 def main() -> None:

@@ -250,3 +250,8 @@ def test_recall_is_the_share_of_true_neighbors_found() -> None:
     assert recall(torch.tensor([[4, 5, 6, 7], [7, 6, -1, 0]]), truth) == pytest.approx(3 / 8)
     with pytest.raises(ValueError, match="recall compares row with row, found 1 and 2 rows"):
         recall(truth[:1], truth)
+
+
+def test_negative_zero_equals_positive_zero() -> None:
+    neighbors = Neighbors(torch.tensor([[5, 2, 9]]), torch.tensor([[0.0, -0.0, 0.5]]))
+    assert exact.ordered(neighbors).index.tolist() == [[9, 2, 5]]
