@@ -6,6 +6,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import onnx
 import pytest
 import torch
 from torch import Tensor
@@ -47,6 +48,14 @@ def test_exported_networks_give_the_features_of_torch(name: str, size: int) -> N
         expected = model(batch)
     assert expected.std() > 1e-4
     torch.testing.assert_close(session.run(batch, "features"), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_no_padding_is_left_for_the_runtime_to_do_alone(cache: Path) -> None:
+    assert frozen_session(network("lite0").eval(), size=32, channels=3) is not None
+    (file,) = cache.iterdir()
+    kinds = [node.op_type for node in onnx.load(file).graph.node]
+    assert "Conv" in kinds
+    assert "Pad" not in kinds  # it would cost a third of the speed
 
 
 def test_a_network_is_exported_once_and_found_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

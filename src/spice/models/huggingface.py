@@ -25,6 +25,8 @@ class NormalizationWarning(SpiceWarning):
 def load_huggingface(name: str, *, size: int | None = None) -> Pretrained:
     """The vision model called `name` on the hub, or in the folder `name`, for images of `size` pixels."""
     transformers = _transformers()
+    if name.startswith("~"):  # the shell does not look behind "hf:"
+        name = str(Path(name).expanduser())
     config = _fetch(transformers.AutoConfig.from_pretrained, name)
     kind = _KINDS.get(config.model_type)
     if kind is None:
