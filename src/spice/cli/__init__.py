@@ -1,6 +1,7 @@
 """The command `spice`, one file per command. Torch is imported inside commands, so that `--help` is instant."""
 
 import sys
+import warnings
 
 import typer
 
@@ -39,6 +40,7 @@ def spice(
 
 def main() -> None:
     """Run the command; a user's mistake is one line and an exit code, not a traceback."""
+    warnings.formatwarning = _in_one_line
     try:
         app()
     except UserError as error:
@@ -47,3 +49,7 @@ def main() -> None:
     except BrokenPipeError:  # `spice ... | head`
         sys.stderr.close()
         sys.exit(1)
+
+
+def _in_one_line(message: Warning | str, *place: object) -> str:  # noqa: ARG001 - where it was raised helps no user
+    return f"spice: warning: {message}\n"

@@ -8,7 +8,7 @@ import typer
 
 from spice.cli.help import examples
 from spice.cli.showing import show_account, shown_progress
-from spice.cli.stopping import resumable
+from spice.cli.under_way import under_way
 from spice.errors import NothingTrustworthyError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def command(
 
     out = out or default_out(images)
     settings = standard(clusters=clusters, encoder=encoder, size=size, seed=seed)
-    with resumable(out), shown_progress() as progress:
+    with under_way(out), shown_progress() as progress:
         account = cluster(images, settings, out, redo=redo, progress=progress)
     finish(account, as_json=as_json)
 

@@ -8,7 +8,7 @@ import typer
 from spice.cli.cluster import finish
 from spice.cli.help import examples
 from spice.cli.showing import shown_progress
-from spice.cli.stopping import resumable
+from spice.cli.under_way import under_way
 
 EXAMPLES = examples("spice resume photos.spice", "spice resume photos.spice --json  # print the account again")
 
@@ -20,6 +20,6 @@ def command(
     """Go on with a run that was stopped, or print the account of a finished one."""
     from spice.pipeline import resume
 
-    with resumable(run), shown_progress() as progress:
+    with under_way(run), shown_progress() as progress:
         account = resume(run, progress=progress)
     finish(account, as_json=as_json)

@@ -1,7 +1,8 @@
-"""Ctrl-C and `kill` end a run in words: what is kept, and how to go on."""
+"""A run under way: Ctrl-C and `kill` end it in words, which say what is kept and how to go on."""
 
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,15 +11,19 @@ from types import FrameType
 
 import typer
 
+from spice.errors import SpiceWarning
+
 STOPPED = 130  # what shells expect of a command ended by Ctrl-C
 
 
 @contextmanager
-def resumable(run: Path) -> Iterator[None]:
-    """Say how to go on when the user stops the work inside."""
+def under_way(run: Path) -> Iterator[None]:
+    """Say how to go on when the user stops the work inside; keep its warnings for the account at the end."""
     before = signal.signal(signal.SIGTERM, _stop)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SpiceWarning)
+            yield
     except KeyboardInterrupt:
         print(f"\nspice: stopped; finished work is kept. Go on with: spice resume {quote(str(run))}", file=sys.stderr)
         raise typer.Exit(STOPPED) from None

@@ -1,0 +1,224 @@
+"""What each command does, says, and ends with."""
+
+import csv
+import io
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from spice.cli.cluster import default_out, finish
+from spice.errors import NothingTrustworthyError
+from spice.runs import account
+
+Spice = Callable[..., Any]
+
+
+@pytest.fixture
+def run(session_run: Path, tmp_path: Path) -> Path:
+    """A copy, to be written into."""
+    return Path(shutil.copytree(session_run, tmp_path / "shapes.spice"))
+
+
+def table(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_cluster_tells_a_whole_story(
+    spice: Spice, shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = spice("cluster", shapes, "-k", "4", "--size", "64")
+    assert ended.code == 0
+    for words in ("images     96", "lite0, 1280 wide", "cluster", "reliable   ", "k-means    on the same", "time   "):
+        assert words in ended.out
+    assert "spice export shapes.spice" in ended.out
+    assert len((tmp_path / "shapes.spice" / "labels.csv").read_text().splitlines()) == 97
+    again = spice("cluster", shapes, "-k", "4", "--size", "64")
+    assert again.out == ended.out
+    other = spice("cluster", shapes, "-k", "5", "--size", "64")
+    assert other.code == 2
+    assert other.err.startswith("spice: shapes.spice holds a run with other settings (heads.clusters was 4, is 5)")
+    assert len(other.err.splitlines()) == 1
+
+
+def test_resume_prints_the_account_again(spice: Spice, run: Path) -> None:
+    found = json.loads(spice("resume", run, "--json").out)
+    assert found["images"] == 96
+    assert [cluster["cluster"] for cluster in found["clusters"]] == [0, 1, 2, 3]
+    assert found["seconds"]["views"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["cluster", "nowhere", "-k", "4"], 2, "there is no file or folder nowhere"),
+        (["cluster", "empty", "-k", "4"], 3, "holds no file at all"),
+        (["cluster", "notes", "-k", "4"], 3, "holds no image that can be read"),
+        (["cluster", "notes", "-k", "4", "--encoder", "vgg"], 2, "there is no encoder 'vgg'"),
+        (["resume", "notes"], 2, "is not a run folder"),
+        (["why", "notes", "a.png"], 2, "is not a run folder"),
+        (["export", "notes", "groups", "--as", "folders"], 2, "has no labels yet"),
+        (["evaluate", "notes", "--truth", "folders"], 2, "has no labels yet"),
+        (["predict", "notes", "notes"], 2, "there is no model in notes"),
+    ],
+)
+def test_mistakes_are_one_line_with_the_way_out(
+    spice: Spice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    Path("notes").mkdir()
+    Path("notes/notes.txt").write_text("no image")
+    ended = spice(*arguments)
+    assert ended.code == code
+    assert ended.err.startswith("spice: ")
+    assert words in ended.err
+    assert len([line for line in ended.err.splitlines() if not line.startswith("reading images")]) == 1
+    assert not Path("nowhere.spice").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["cluster", "."], ["cluster", ".", "-k", "1"], ["export", "a", "b", "--as", "c"]]
+)
+def test_wrong_usage_ends_with_two(spice: Spice, arguments: list[str]) -> None:
+    assert spice(*arguments).code == 2
+
+
+def test_nothing_trustworthy_has_an_exit_code_of_its_own(session_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nothing = account(session_run).model_copy(update={"reliable": 0})
+    with pytest.raises(NothingTrustworthyError, match="no image is reliable: the groups in .* are guesses") as error:
+        finish(nothing, as_json=False)
+    assert error.value.exit_code == 4
+    assert "cluster" in capsys.readouterr().out  # the account is shown all the same
+
+
+@pytest.mark.parametrize(
+    ("images", "out"),
+    [
+        ("photos", "photos.spice"),
+        ("a/b/photos.tar.gz", "photos.spice"),
+        ("lists/photos.csv", "photos.spice"),
+        ("photos/*.jpg", "images.spice"),
+    ],
+)
+def test_the_run_folder_is_named_after_the_images(images: str, out: str) -> None:
+    assert default_out(images) == Path(out)
+
+
+def test_predict_writes_a_table_to_the_next_program(spice: Spice, run: Path, shapes: Path) -> None:
+    ended = spice("predict", run, shapes / "disc")
+    rows = table(ended.out)
+    assert ended.code == 0
+    assert len(rows) == 24
+    assert list(rows[0]) == [
+        "path", "cluster", "probability", "margin", "reliability", "reliable", "nearest_other_cluster", "similarity",
+        "unlike",
+    ]  # fmt: skip
+    assert len({row["cluster"] for row in rows}) == 1
+    assert "images     24" in ended.err
+
+
+def test_predict_takes_a_model_folder_and_writes_parquet(spice: Spice, run: Path, shapes: Path, tmp_path: Path) -> None:
+    ended = spice("predict", run / "model", shapes / "disc" / "0.png", "--out", tmp_path / "new.parquet")
+    assert ended.code == 0
+    assert pq.read_table(tmp_path / "new.parquet").num_rows == 1
+    assert spice("predict", run, shapes / "disc", "--out", tmp_path / "new.xlsx").code == 2
+
+
+def test_evaluate_reads_labels_and_changes_nothing_else(spice: Spice, run: Path, tmp_path: Path) -> None:
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    ended = spice("evaluate", run, "--truth", "folders")
+    assert ended.code == 0
+    assert "k-means, all images" in ended.out
+    scores = json.loads((run / "scores.json").read_text())
+    assert scores["spice"]["acc"] > 0.9
+    assert scores["reliable"]["images"] <= 96
+    assert sorted(scores["classes"]) == ["bars", "disc", "ring", "tent"]
+    assert np.array(scores["confusion"]["counts"]).sum() == 96
+    assert {
+        path.name: path.read_bytes() for path in run.iterdir() if path.is_file() and path.name != "scores.json"
+    } == before
+    (tmp_path / "truth.csv").write_text("path,label\ndisc/0.png,round\nring/0.png,round\nbars/0.png,square\n")
+    found = json.loads(spice("evaluate", run, "--truth", tmp_path / "truth.csv", "--json").out)
+    assert (found["images"], found["without_label"]) == (3, 93)
+
+
+def test_export_links_to_the_originals(spice: Spice, run: Path, shapes: Path, tmp_path: Path) -> None:
+    assert spice("export", run, tmp_path / "groups", "--as", "folders").code == 0
+    links = [path for path in (tmp_path / "groups").rglob("*.png")]
+    assert len(links) == 96
+    assert {path.resolve() for path in links} == {path.resolve() for path in shapes.rglob("*.png")}
+    again = spice("export", run, tmp_path / "groups", "--as", "folders")
+    assert again.code == 2
+    assert "exists already" in again.err
+
+
+def test_export_of_reliable_images_only(spice: Spice, run: Path, tmp_path: Path) -> None:
+    spice("export", run, tmp_path / "all.csv", "--as", "csv")
+    spice("export", run, tmp_path / "some.csv", "--as", "csv", "--reliable")
+    every, some = table((tmp_path / "all.csv").read_text()), table((tmp_path / "some.csv").read_text())
+    assert [row for row in every if row["reliable"] == "1"] == some
+
+
+def test_images_in_an_archive_are_taken_out_of_it(spice: Spice, shapes: Path, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "shapes.tar", "w") as archive:
+        archive.add(shapes, "shapes")
+    out = tmp_path / "run"
+    assert spice("cluster", tmp_path / "shapes.tar", "-k", "4", "--size", "64", "--out", out).code == 0
+    assert spice("export", out, tmp_path / "groups", "--as", "imagefolder").code == 0
+    found = list((tmp_path / "groups").rglob("*.png"))
+    assert len(found) == 96
+    assert not any(path.is_symlink() for path in found)
+    assert Image.open(found[0]).size == (48, 48)
+    refused = spice("export", out, tmp_path / "tasks", "--as", "labelstudio")
+    assert refused.code == 2
+
+
+def test_export_says_when_an_image_has_gone(spice: Spice, shapes: Path, tmp_path: Path) -> None:
+    drawings = Path(shutil.copytree(shapes, tmp_path / "drawings"))
+    out = tmp_path / "run"
+    spice("cluster", drawings, "-k", "4", "--size", "64", "--out", out)
+    (drawings / "disc" / "3.png").unlink()
+    ended = spice("export", out, tmp_path / "groups", "--as", "folders")
+    assert ended.code == 2
+    assert "disc/3.png is no longer in" in ended.err
+
+
+def test_why_tells_why(spice: Spice, run: Path, shapes: Path) -> None:
+    ended = spice("why", run, shapes / "tent" / "5.png")
+    assert ended.code == 0
+    assert ended.out.startswith("tent/5.png\ncluster    ")
+    assert "of its 12 nearest images are in the same cluster" in ended.out
+    found = json.loads(spice("why", run, "tent/5.png", "--json").out)
+    assert found["agreeing"] + sum(found["others"].values()) == found["asked"] == 12
+    assert spice("why", run, "5.png").code == 2
+
+
+@pytest.mark.slow
+def test_ctrl_c_says_how_to_go_on(shapes: Path, tmp_path: Path, spice: Spice) -> None:
+    command = [sys.executable, "-c", "from spice.cli import main; main()", "cluster", str(shapes), "-k", "4"]
+    out = tmp_path / "run"
+    with subprocess.Popen([*command, "--out", str(out)], stderr=subprocess.PIPE, text=True) as process:
+        while not (out / "manifest.json").exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert process.returncode == 130
+    assert said.splitlines()[-1] == f"spice: stopped; finished work is kept. Go on with: spice resume {out}"
+    assert "Traceback" not in said
+    assert spice("resume", out).code == 0
+    assert (out / "labels.csv").exists()
