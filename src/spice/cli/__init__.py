@@ -51,5 +51,11 @@ def main() -> None:
         sys.exit(1)
 
 
-def _in_one_line(message: Warning | str, *place: object) -> str:  # noqa: ARG001 - where it was raised helps no user
+def _in_one_line(  # where in the code it was raised helps no user
+    message: Warning | str,
+    category: type[Warning],  # noqa: ARG001
+    filename: str,  # noqa: ARG001
+    lineno: int,  # noqa: ARG001
+    line: str | None = None,  # noqa: ARG001
+) -> str:
     return f"spice: warning: {message}\n"
