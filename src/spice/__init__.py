@@ -4,19 +4,21 @@ An implementation of SPICE (Niu, Shan, Wang: "Semantic Pseudo-Labeling for Image
 package is instant: torch is loaded by the first thing that needs it.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from spice.version import __version__
 
 if TYPE_CHECKING:
     from spice.estimator import SPICE, load
+    from spice.pipeline import cluster
 
-__all__ = ["SPICE", "__version__", "load"]
+__all__ = ["SPICE", "__version__", "cluster", "load"]
+
+_HOMES = {"SPICE": "spice.estimator", "load": "spice.estimator", "cluster": "spice.pipeline"}
 
 
 def __getattr__(name: str) -> object:
-    if name in ("SPICE", "load"):
-        from spice import estimator
-
-        return getattr(estimator, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

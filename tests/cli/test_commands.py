@@ -194,6 +194,13 @@ def test_export_says_when_an_image_has_gone(spice: Spice, shapes: Path, tmp_path
     assert "disc/3.png is no longer in" in ended.err
 
 
+def test_export_of_the_model_as_onnx(spice: Spice, run: Path, tmp_path: Path) -> None:
+    ended = spice("export", run, tmp_path / "groups.onnx", "--as", "onnx")
+    assert ended.code == 0
+    assert "differ from torch's by" in ended.out
+    assert spice("export", run, tmp_path / "groups.onnx", "--as", "onnx").code == 2
+
+
 def test_why_tells_why(spice: Spice, run: Path, shapes: Path) -> None:
     ended = spice("why", run, shapes / "tent" / "5.png")
     assert ended.code == 0

@@ -8,12 +8,14 @@ from typing import Annotated
 import typer
 
 from spice.cli.help import examples
+from spice.errors import UserError
 
 EXAMPLES = examples(
     "spice export photos.spice groups --as folders  # a folder per group, links to your images",
     "spice export photos.spice training --as imagefolder --copy --reliable",
     "spice export photos.spice labels.csv --as csv",
     "spice export photos.spice tasks --as labelstudio",
+    "spice export photos.spice groups.onnx --as onnx  # encoder and head, for programs without Python",
 )
 
 
@@ -26,6 +28,7 @@ class As(StrEnum):
     parquet = "parquet"
     labelstudio = "labelstudio"
     fiftyone = "fiftyone"
+    onnx = "onnx"
 
 
 def command(
@@ -37,6 +40,29 @@ def command(
     reliable: Annotated[bool, typer.Option("--reliable", help="Reliable images only.")] = False,
 ) -> None:
     """Write the groups for people or other programs. Your images are linked or copied, never moved or changed."""
+    if shape is As.onnx:
+        _export_model(run, destination)
+    else:
+        _export_images(run, destination, shape, copy=copy, reliable=reliable)
+
+
+def _export_model(run: Path, destination: Path) -> None:
+    from spice.runs import told_in_words
+    from spice.runs.artifacts import MODEL
+    from spice.stages.model import TrainedModel
+    from spice.stages.onnx_export import export_onnx
+
+    if destination.exists():
+        raise UserError(f"{destination} exists already; nothing is overwritten: give a new name")
+    model = TrainedModel.load(run / MODEL.name if (run / MODEL.name).is_dir() else run)
+    with told_in_words(destination):
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        difference = export_onnx(model, destination)
+    print(f"encoder and head written to {destination}; probabilities differ from torch's by {difference:.0e} at most")
+
+
+def _export_images(run: Path, destination: Path, shape: As, *, copy: bool, reliable: bool) -> None:
+    assert shape is not As.onnx
     import numpy as np
 
     from spice.runs import read_labels, read_manifest, told_in_words
@@ -53,6 +79,6 @@ def command(
             files = originals(read_manifest(run).source, labels.path, run=run, taken_out=Path(scratch))
         inside = any(path.is_relative_to(scratch) for path in files[:1])
         if inside and shape in (As.labelstudio, As.fiftyone):
-            raise typer.BadParameter(f"the images lie inside an archive; unpack it before --as {shape}")
+            raise UserError(f"the images lie inside an archive, and --as {shape} needs files: unpack it first")
         written = export(labels, files, destination, shape=shape.value, place="copy" if copy or inside else "link")
     print(f"{written.images:,} images written to {written.destination}")
