@@ -3,12 +3,15 @@
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from spice.cli.help import examples
 from spice.errors import UserError
+
+if TYPE_CHECKING:
+    from spice.runs.export import Place, Shape
 
 EXAMPLES = examples(
     "spice export photos.spice groups --as folders  # a folder per group, links to your images",
@@ -62,7 +65,6 @@ def _export_model(run: Path, destination: Path) -> None:
 
 
 def _export_images(run: Path, destination: Path, shape: As, *, copy: bool, reliable: bool) -> None:
-    assert shape is not As.onnx
     import numpy as np
 
     from spice.runs import read_labels, read_manifest, told_in_words
@@ -80,5 +82,6 @@ def _export_images(run: Path, destination: Path, shape: As, *, copy: bool, relia
         inside = any(path.is_relative_to(scratch) for path in files[:1])
         if inside and shape in (As.labelstudio, As.fiftyone):
             raise UserError(f"the images lie inside an archive, and --as {shape} needs files: unpack it first")
-        written = export(labels, files, destination, shape=shape.value, place="copy" if copy or inside else "link")
+        place: Place = "copy" if copy or inside else "link"
+        written = export(labels, files, destination, shape=cast("Shape", shape.value), place=place)
     print(f"{written.images:,} images written to {written.destination}")
