@@ -1,12 +1,13 @@
 """Exact neighbors against scikit-learn and faiss at one thread, their memory, and where an index takes over.
 
-Run on an idle core:  OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/neighbors.py
+Run on an idle core:  OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/neighbors.py [rivals] [memory] [index]
 Prints the tables of docs/benchmarks.md. Seconds are CPU seconds of the one thread, which other work on the machine
 disturbs least. Where only some queries are timed, the time is scaled up: all of these searches are linear in them.
 """
 
 import multiprocessing
 import resource
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,32 +24,32 @@ from spice.neighbors import measured_recall, nearest, recall
 COUNT = 100
 SIZES = [(10_000, 128), (10_000, 512), (60_000, 128), (60_000, 512)]
 CURVE = [25_000, 50_000, 100_000, 200_000]
-TIMED = 3_000  # queries
+TIMED = 3_000  # queries, of the larger collections
 
 
 def main() -> None:
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
     with threadpool_limits(1):
-        exact_against_rivals()
-        peak_memory()
-        where_the_index_takes_over()
+        for name in sys.argv[1:] or TABLES:
+            TABLES[name]()
 
 
 def exact_against_rivals() -> None:
     print(f"\n| N | D | spice, s | scikit-learn, s | faiss flat, s | times faster than the better |\n{'|---' * 6}|")
     for images, width in SIZES:
         features = normalize(torch.randn(images, width), dim=1)
-        queries = features[torch.randperm(images)[:TIMED]]
+        count = images if images <= 10_000 else TIMED
+        queries = features[torch.randperm(images)[:count]]
         ours, index = timed(exact_index, features, queries)
         sklearn, rival = timed(sklearn_index, features, queries)
         flat, other = timed(faiss_index, features, queries)
         if min(recall(index, rival), recall(index, other)) < 0.9999:
             raise RuntimeError("the three do not find the same neighbors")
-        scale = images / TIMED
+        scale = images / count
         row = f"{ours * scale:.1f} | {sklearn * scale:.1f} | {flat * scale:.1f} | {min(sklearn, flat) / ours:.2f}"
         print(f"| {images:,} | {width} | {row} |", flush=True)
-    print(f"\n{TIMED:,} random queries timed, the better of two runs, scaled to N.")
+    print(f"\nThe better of two runs. At 60,000 images, {TIMED:,} random queries are timed and the time scaled up.")
 
 
 def peak_memory() -> None:
@@ -124,6 +125,8 @@ def memory_of_one_run(images: int, width: int) -> tuple[float, float]:
     seconds = time.process_time() - started
     return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - pages * resource.getpagesize()
 
+
+TABLES = {"rivals": exact_against_rivals, "memory": peak_memory, "index": where_the_index_takes_over}
 
 if __name__ == "__main__":
     torch.manual_seed(0)
