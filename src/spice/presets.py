@@ -11,7 +11,14 @@ def standard(*, clusters: int, encoder: str = "lite0", size: int | None = None, 
 def standard_heads(clusters: int) -> HeadSettings:
     """Many small heads that start from k-means: what `docs/results.md` is measured with, and why is said there."""
     return HeadSettings(
-        clusters=clusters, heads=30, epochs=15, batch=1000, components=128, start="kmeans", select_every=5
+        clusters=clusters,
+        heads=30,
+        epochs=15,
+        batch=max(1000, 10 * clusters),
+        components=128,
+        start="kmeans",
+        select_every=5,
+        compactness=2.0,
     )
 
 

@@ -92,7 +92,7 @@ class HeadSettings(Settings):
     # M: images labeled together. None: all of them. The authors' code takes 5,000 to 10,000.
     batch: PositiveInt | None = 1000
     learning_rate: PositiveFloat = 0.005
-    # Principal components of the features that heads and prototypes see. None: the features themselves, as in the paper.
+    # Principal components of the features that heads and prototypes see. None: the features themselves (the paper).
     components: PositiveInt | None = None
     # Width of a head's hidden layer. None: as wide as what it sees, as in the paper.
     hidden: PositiveInt | None = None
@@ -116,6 +116,8 @@ class HeadSettings(Settings):
     train_view: Literal["plain", "weak", "strong"] = "strong"
     # Epochs between two looks at the loss over all images, by which the best head is selected.
     select_every: PositiveInt = 1
+    # Weight of the clusters' compactness beside that loss. The paper selects by the loss alone.
+    compactness: float = Field(default=0.0, ge=0.0)
 
 
 class ReliabilitySettings(Settings):

@@ -31,11 +31,12 @@ CPU = torch.device("cpu")
 
 
 class Best(NamedTuple):
-    """The head of least loss over all images, of all heads after all epochs looked at."""
+    """The head of least score, of all heads after all epochs looked at."""
 
     epoch: int
     number: int
-    loss: float
+    loss: float  # over all images
+    score: float  # the same, unless compactness counts too
     parameters: dict[str, Tensor]  # of a `Heads` of one
 
 
@@ -215,10 +216,12 @@ class _Trainer:
             return
         seen = look(self.heads, self.views, self.settings, epoch=epoch)
         self.looks.append(seen)
-        number = int(seen.loss.argmin())
-        if self.best is None or float(seen.loss[number]) < self.best.loss:
+        scores = seen.score(self.settings)
+        number = int(scores.argmin())
+        if self.best is None or float(scores[number]) < self.best.score:
             one = self.heads.part(slice(number, number + 1))
-            self.best = Best(epoch, number, float(seen.loss[number]), dict(one.state_dict()))
+            score, loss = float(scores[number]), float(seen.loss[number])
+            self.best = Best(epoch, number, loss, score, dict(one.state_dict()))
 
     def result(self, components: Components | None) -> TrainedHeads:
         """The selected head, written as one on the encoder's features, and all that was seen on the way."""

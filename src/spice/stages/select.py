@@ -7,6 +7,7 @@ import warnings
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from spice.core import (
@@ -54,7 +55,12 @@ class Look(NamedTuple):
 
     epoch: int
     loss: Tensor  # (H,) over all images, M = N
+    compactness: Tensor  # (H,) mean cosine of the images to the means of their clusters
     distinct: Tensor  # (H,) share of distinct images among the pseudo-labels; each shared prototype takes away 1 / K
+
+    def score(self, settings: HeadSettings) -> Tensor:
+        """What the best head has least of: the loss (the paper), less a share of the compactness if one is set."""
+        return self.loss - settings.compactness * self.compactness  # (H,)
 
 
 class Signs(NamedTuple):
@@ -86,15 +92,28 @@ def look(heads: Heads, views: Views, settings: HeadSettings, *, epoch: int) -> L
     device = heads.hidden_weight.device
     plain = views.take("plain", 0, slice(None)).to(device)
     at_once = max(1, NUMBERS // (len(views) * settings.clusters))
-    losses, distinct = [], []
+    losses, compact, distinct = [], [], []
     for first in range(0, len(heads), at_once):
         few = heads.part(slice(first, first + at_once))
         probs = all_logits(few, views, settings.label_view).softmax(dim=2)  # (h, N, K)
         chosen = prototype_labels(plain, probs, center_ratio=settings.center_ratio, overlap=settings.overlap)
         logits = chosen_logits(all_logits(few, views, settings.train_view), chosen.image)
         losses.append(head_losses(logits, chosen.cluster, settings))
+        compact.append(compactness(plain, probs.argmax(dim=2), settings.clusters))
         distinct.append(torch.stack([_distinct(image, len(views)) for image in chosen.image]))
-    return Look(epoch, torch.cat(losses).cpu(), torch.cat(distinct).cpu())
+    return Look(epoch, *(torch.cat(parts).cpu() for parts in (losses, compact, distinct)))
+
+
+def compactness(features: Tensor, labels: Tensor, clusters: int) -> Tensor:
+    """Mean cosine of features (N, D) to the mean direction of their cluster, for labels (H, N) of every head: (H,).
+
+    The loss sees the N / K images nearest to each prototype; this sees every image, and so tells a head that splits a
+    large group and joins two small ones from one that does not.
+    """
+    unit = F.normalize(features, dim=1)
+    members = F.one_hot(labels, clusters).transpose(1, 2).to(unit.dtype)  # (H, K, N)
+    # The sum of cosines to the mean direction of n unit vectors is the length of their sum.
+    return (members @ unit).norm(dim=2).sum(dim=1) / len(features)
 
 
 def all_logits(heads: Heads, views: Views, kind: Kind) -> Tensor:
@@ -135,7 +154,7 @@ def agreement(labels: Tensor, clusters: int) -> float:
     heads, images = labels.shape
     if heads < 2:
         return float("nan")
-    members = torch.nn.functional.one_hot(labels, clusters).float()  # (H, n, K)
+    members = F.one_hot(labels, clusters).float()  # (H, n, K)
     flat = members.permute(1, 0, 2).flatten(start_dim=1)  # (n, H * K)
     tables = (flat.T @ flat).double().view(heads, clusters, heads, clusters)  # every pair's contingency table
     together = _pairs(tables).sum(dim=(1, 3))  # (H, H) pairs of images together in both

@@ -1,0 +1,272 @@
+"""The second stage on real collections: against its rivals, its ablations, its speed. Prints tables of docs/results.md.
+
+    python benchmarks/stage2.py views    --data ../shared/data --folder /tmp/stage2      (encode once, about 15 minutes)
+    python benchmarks/stage2.py compare  --folder /tmp/stage2 [--collections imagenette fruits] [--rivals all]
+    python benchmarks/stage2.py ablation --folder /tmp/stage2
+    python benchmarks/stage2.py choices  --folder /tmp/stage2
+    python benchmarks/stage2.py speed
+
+Labels are read by the last line of each measurement alone: nothing is trained, selected or stopped by them.
+"""
+
+import argparse
+import itertools
+import tarfile
+import tempfile
+import time
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
+
+from spice.benchmark.rivals import RIVALS, fit
+from spice.data import ingest
+from spice.errors import SpiceWarning
+from spice.evaluate import score
+from spice.evaluate.truth import from_folders
+from spice.models.encoders import load_encoder
+from spice.presets import standard_heads
+from spice.progress import Logged
+from spice.settings import HeadSettings, ViewSettings
+from spice.stages.heads import TrainedHeads, train_heads
+from spice.stages.views import Views, encode_views, open_views
+
+# name: file, member to read, size in pixels
+COLLECTIONS = {
+    "imagenette": ("imagenette.tar", "imagenette", 160),
+    "fruits": ("fruits.tar", "fruits", 160),
+    "cifar10-test": ("cifar10.tar.gz", "cifar10/test", 96),
+    "fashion-test": ("fashion_mnist.npz", "x_test", 96),
+}
+SEEDS = range(5)
+Labels = NDArray[np.int32]
+
+
+class Collection(NamedTuple):
+    """Cached views and, for the final score, true labels."""
+
+    name: str
+    views: Views
+    truth: NDArray[np.int64]
+
+    @property
+    def clusters(self) -> int:
+        return int(self.truth.max()) + 1
+
+
+def make_views(data: Path, folder: Path, names: Iterable[str]) -> None:
+    for name in names:
+        file, member, size = COLLECTIONS[name]
+        place = folder / name
+        with tempfile.TemporaryDirectory() as unpacked:
+            if file.endswith(".npz"):
+                arrays = np.load(data / file)
+                store = ingest(arrays[member], size=size, folder=place / "images")
+                truth = arrays[member.replace("x", "y")][store.collection.numbers]
+            else:
+                with tarfile.open(data / file) as archive:
+                    archive.extractall(unpacked, filter="data")
+                store = ingest(str(Path(unpacked) / member), size=size, folder=place / "images")
+                truth = from_folders(store.collection.paths).labels
+            encoder = load_encoder("lite0", size=size)
+            encode_views(store, encoder, ViewSettings(), seed=0, folder=place, progress=Logged())
+        np.save(place / "truth.npy", truth)
+
+
+def opened(folder: Path, name: str) -> Collection:
+    return Collection(name, open_views(folder / name), np.load(folder / name / "truth.npy"))
+
+
+def head_labels(trained: TrainedHeads, views: Views) -> list[Labels]:
+    """Of the selected head, then of every head after the last epoch."""
+    plain = torch.from_numpy(np.array(views.plain, dtype=np.float32))
+    seen = plain if trained.components is None else (plain - trained.components.mean) @ trained.components.basis
+    with torch.no_grad():
+        selected = trained.head(plain).argmax(dim=1)
+        every = trained.heads(seen).argmax(dim=2)
+    return [labels.int().numpy() for labels in (selected, *every)]
+
+
+def trained_quietly(views: Views, settings: HeadSettings, seed: int) -> TrainedHeads:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SpiceWarning)
+        return train_heads(views, settings, seed=seed)
+
+
+def measure(collection: Collection, settings: HeadSettings, seeds: Iterable[int] = SEEDS) -> dict[str, float]:
+    """ACC over seeds, and what is seen without labels: loss, distinct share, agreement of heads, stability of seeds."""
+    found, selected, everyone, seconds = [], [], [], []
+    for seed in seeds:
+        started = time.perf_counter()
+        trained = trained_quietly(collection.views, settings, seed)
+        seconds.append(time.perf_counter() - started)
+        found.append(trained)
+        labels = head_labels(trained, collection.views)
+        selected.append(labels[0])
+        everyone.append(np.mean([score(each, collection.truth).acc for each in labels[1:]]))
+    accuracy = np.array([score(labels, collection.truth).acc for labels in selected])
+    stability = [adjusted_rand_score(one, other) for one, other in itertools.combinations(selected, 2)]
+    return {
+        "ACC": accuracy.mean(),
+        "sd": accuracy.std(),
+        "worst": accuracy.min(),
+        "heads": float(np.mean(everyone)),
+        "loss": float(np.mean([trained.best.loss for trained in found])),
+        "distinct": float(np.mean([trained.signs.distinct for trained in found])),
+        "agreement": float(np.mean([trained.signs.agreement for trained in found])),
+        "stability": float(np.mean(stability)) if stability else float("nan"),
+        "s": float(np.mean(seconds)),
+    }
+
+
+def row(name: str, figures: Iterable[float]) -> None:
+    print(f"| {name} | " + " | ".join(f"{figure:.3f}" for figure in figures) + " |", flush=True)
+
+
+def header(*columns: str) -> None:
+    print(f"\n| {' | '.join(columns)} |\n{'|---' * len(columns)}|", flush=True)
+
+
+def compare(folder: Path, names: Iterable[str], rivals: list[str]) -> None:
+    """Every method on the same plain features, seeds 0-4; SPICE also uses the views."""
+    for name in names:
+        collection = opened(folder, name)
+        header(f"{name} ({len(collection.views):,})", "ACC", "sd", "worst seed", "NMI", "ARI", "seconds")
+        methods = [*rivals, "SPICE-Self, standard"]
+        for method in methods:
+            scores, seconds = [], []
+            for seed in SEEDS:
+                started = time.perf_counter()
+                labels = method_labels(method, collection, seed)
+                seconds.append(time.perf_counter() - started)
+                scores.append(score(labels, collection.truth))
+            accuracy = np.array([each.acc for each in scores])
+            others = [np.mean([getattr(each, kind) for each in scores]) for kind in ("nmi", "ari")]
+            row(method, [accuracy.mean(), accuracy.std(), accuracy.min(), *others, float(np.mean(seconds))])
+
+
+def method_labels(method: str, collection: Collection, seed: int) -> NDArray[Any]:
+    if method in RIVALS:
+        return fit(method, np.array(collection.views.plain), collection.clusters, seed=seed)
+    settings = standard_heads(collection.clusters)
+    return head_labels(trained_quietly(collection.views, settings, seed), collection.views)[0]
+
+
+def ablation(folder: Path, name: str) -> None:
+    """The paper's rows. Heads start at random, as there, so that the rows differ by what they say and nothing else."""
+    collection = opened(folder, name)
+    base: dict[str, object] = {"heads": 10, "epochs": 30, "components": 128, "select_every": 10}
+    rows: dict[str, dict[str, object]] = {
+        "double softmax, overlap": {},
+        "non-overlap": {"overlap": False},
+        "cross-entropy (CE)": {"loss": "cross_entropy"},
+        "CE, temperature 0.2 (TCE)": {"loss": "temperature"},
+        "double softmax + entropy": {"entropy": 1.0},
+        "labels from weak, learned by weak": {"train_view": "weak"},
+        "labels from strong, learned by strong": {"label_view": "strong"},
+        "labels from strong, learned by weak": {"label_view": "strong", "train_view": "weak"},
+    }
+    table(collection, base, rows)
+
+
+def choices(folder: Path, names: Iterable[str]) -> None:
+    """What the standard settings change of the paper's, one at a time, and what is seen of it without labels."""
+    paper: dict[str, object] = {"components": 128, "heads": 10, "epochs": 15, "select_every": 5}
+    standard = standard_heads(10).model_dump(exclude={"clusters"})
+    rows: dict[str, dict[str, object]] = {
+        "10 heads, random start, by loss": paper,
+        "as many heads as standard": paper | {"heads": standard["heads"]},
+        "start from k-means": paper | {"start": "kmeans"},
+        "start from k-means, standard heads": paper | {"start": "kmeans", "heads": standard["heads"]},
+        "standard": standard,
+        "standard, 64 components": standard | {"components": 64},
+        "standard, 256 components": standard | {"components": 256},
+        "standard, M = N": standard | {"batch": None, "epochs": 60, "select_every": 20},
+        "standard, center ratio 0.5": standard | {"center_ratio": 0.5},
+    }
+    for name in names:
+        table(opened(folder, name), {}, rows, seeds=range(3))
+
+
+def table(
+    collection: Collection,
+    base: dict[str, object],
+    rows: dict[str, dict[str, object]],
+    seeds: Iterable[int] = SEEDS,
+) -> None:
+    columns = ("ACC", "sd", "worst", "heads", "loss", "distinct", "agreement", "stability", "s")
+    header(collection.name, *columns)
+    for name, changes in rows.items():
+        settings = HeadSettings.model_validate({"clusters": collection.clusters} | base | changes)
+        figures = measure(collection, settings, seeds)
+        row(name, [figures[column] for column in columns])
+
+
+def speed() -> None:
+    header("N", "D", "heads", "settings", "seconds", "s per 1,000 images", "matrix products, %")
+    generated_speed(6_000, HeadSettings(clusters=10, epochs=3), "the paper's width, 3 epochs")
+    for images in (6_000, 20_000, 60_000, 200_000):
+        generated_speed(images, standard_heads(10), "standard")
+
+
+def generated_speed(images: int, settings: HeadSettings, name: str, *, width: int = 1280) -> None:
+    """Features in files, as a run has them: ten groups with noise, one weak and one strong view."""
+    with tempfile.TemporaryDirectory() as folder:
+        tables = []
+        for kind, views in (("plain", None), ("weak", 1), ("strong", 1)):
+            shape = (images, width) if views is None else (views, images, width)
+            table = np.lib.format.open_memmap(Path(folder) / kind, mode="w+", dtype=np.float32, shape=shape)
+            rows = table.reshape(images, width)
+            random, centers = np.random.default_rng(views), np.random.default_rng(7).normal(size=(10, width))
+            for start in range(0, images, 10_000):
+                group = np.arange(start, min(start + 10_000, images)) % 10
+                rows[start : start + 10_000] = centers[group] + 2 * random.normal(size=(len(group), width))
+            table.flush()
+            tables.append(np.load(Path(folder) / kind, mmap_mode="r"))
+        views_of = Views(*tables)
+        started = time.perf_counter()
+        trained_quietly(views_of, settings, 0)
+        seconds = time.perf_counter() - started
+        share = matrix_share(views_of, settings) if images <= 6_000 else float("nan")
+    per = seconds / images * 1000
+    print(f"| {images:,} | {width} | {settings.heads} | {name} | {seconds:.1f} | {per:.2f} | {share:.0%} |", flush=True)
+
+
+def matrix_share(views: Views, settings: HeadSettings) -> float:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        trained_quietly(views, settings, 0)
+    events = profile.key_averages()
+    total = sum(event.self_cpu_time_total for event in events)
+    products = ("aten::mm", "aten::bmm", "aten::baddbmm", "aten::addmm", "aten::baddbmm_")
+    return float(sum(event.self_cpu_time_total for event in events if event.key in products) / total)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("what", choices=("views", "compare", "ablation", "choices", "speed"))
+    arguments.add_argument("--data", type=Path, default=Path("../shared/data"))
+    arguments.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "stage2")
+    arguments.add_argument("--collections", nargs="+", default=list(COLLECTIONS), choices=list(COLLECTIONS))
+    arguments.add_argument("--rivals", nargs="*", default=["k-means"], choices=[*RIVALS, "all"])
+    given = arguments.parse_args()
+    rivals = list(RIVALS) if given.rivals == ["all"] else given.rivals
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} thread(s), seeds {list(SEEDS)}")
+    if given.what == "views":
+        make_views(given.data, given.folder, given.collections)
+    elif given.what == "compare":
+        compare(given.folder, given.collections, rivals)
+    elif given.what == "ablation":
+        ablation(given.folder, given.collections[0])
+    elif given.what == "choices":
+        choices(given.folder, given.collections)
+    else:
+        speed()
+
+
+if __name__ == "__main__":
+    main()
