@@ -17,6 +17,8 @@ from spice.engine.checkpoints import Checkpoints, Saved
 from spice.engine.processes import ALONE, Processes
 from spice.engine.schedules import set_learning_rate_, seven_sixteenths_cosine
 from spice.errors import UserError
+from spice.models.backbone import Backbone
+from spice.models.heads import Head
 from spice.progress import Progress, silent
 from spice.settings import JointSettings
 from spice.stages.fixmatch import FixMatch
@@ -76,7 +78,7 @@ class Joint(NamedTuple):
 class ClusteringNetwork(nn.Module):
     """The whole network of the paper: images -> features -> logits."""
 
-    def __init__(self, backbone: nn.Module, head: nn.Module) -> None:
+    def __init__(self, backbone: Backbone, head: Head) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head
