@@ -201,6 +201,12 @@ def test_export_of_the_model_as_onnx(spice: Spice, run: Path, tmp_path: Path) ->
     assert spice("export", run, tmp_path / "groups.onnx", "--as", "onnx").code == 2
 
 
+def test_export_of_the_model_with_its_encoder(spice: Spice, run: Path, shapes: Path, tmp_path: Path) -> None:
+    assert spice("export", run, tmp_path / "model", "--as", "model", "--embed").code == 0
+    assert (tmp_path / "model" / "encoder.safetensors").exists()
+    assert spice("predict", tmp_path / "model", shapes / "ring").out == spice("predict", run, shapes / "ring").out
+
+
 def test_why_tells_why(spice: Spice, run: Path, shapes: Path) -> None:
     ended = spice("why", run, shapes / "tent" / "5.png")
     assert ended.code == 0

@@ -18,6 +18,7 @@ EXAMPLES = examples(
     "spice export photos.spice training --as imagefolder --copy --reliable",
     "spice export photos.spice labels.csv --as csv",
     "spice export photos.spice tasks --as labelstudio",
+    "spice export photos.spice model --as model --embed  # all that predict needs, encoder included",
     "spice export photos.spice groups.onnx --as onnx  # encoder and head, for programs without Python",
 )
 
@@ -31,6 +32,7 @@ class As(StrEnum):
     parquet = "parquet"
     labelstudio = "labelstudio"
     fiftyone = "fiftyone"
+    model = "model"
     onnx = "onnx"
 
 
@@ -41,15 +43,16 @@ def command(
     shape: Annotated[As, typer.Option("--as", help="What to write.")],
     copy: Annotated[bool, typer.Option("--copy/--link", help="Copy images, or link to them.")] = False,
     reliable: Annotated[bool, typer.Option("--reliable", help="Reliable images only.")] = False,
+    embed: Annotated[bool, typer.Option("--embed", help="With --as model: the encoder's weights too.")] = False,
 ) -> None:
     """Write the groups for people or other programs. Your images are linked or copied, never moved or changed."""
-    if shape is As.onnx:
-        _export_model(run, destination)
+    if shape in (As.onnx, As.model):
+        _export_model(run, destination, shape, embed=embed)
     else:
         _export_images(run, destination, shape, copy=copy, reliable=reliable)
 
 
-def _export_model(run: Path, destination: Path) -> None:
+def _export_model(run: Path, destination: Path, shape: As, *, embed: bool) -> None:
     from spice.runs import told_in_words
     from spice.runs.artifacts import MODEL
     from spice.stages.model import TrainedModel
@@ -60,6 +63,10 @@ def _export_model(run: Path, destination: Path) -> None:
     model = TrainedModel.load(run / MODEL.name if (run / MODEL.name).is_dir() else run)
     with told_in_words(destination):
         destination.parent.mkdir(parents=True, exist_ok=True)
+        if shape is As.model:
+            model.save(destination, embed=embed)
+            print(f"model written to {destination}{' with its encoder' if embed else ''}")
+            return
         difference = export_onnx(model, destination)
     print(f"encoder and head written to {destination}; probabilities differ from torch's by {difference:.0e} at most")
 
