@@ -5,6 +5,7 @@ Shapes: N images, D feature width, K clusters, S neighbors.
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,11 +25,27 @@ from spice.models.given_features import GivenFeatures
 from spice.models.heads import Head
 from spice.neighbors import nearest
 from spice.progress import Progress
+from spice.report import write_report
+from spice.report.chosen import choose, with_attention
+from spice.report.embedding import embed
+from spice.report.pictures import Attention, write_pictures
 from spice.runs import Labels, RunFolder, read_labels, write_labels
-from spice.runs.artifacts import FEATURES, HEAD, HEADS, KMEANS, MODEL, NEIGHBORS, PROBABILITIES, SIMILARITIES
+from spice.runs.artifacts import (
+    FEATURES,
+    HEAD,
+    HEADS,
+    KMEANS,
+    MAP,
+    MODEL,
+    NEIGHBORS,
+    PICTURES,
+    PROBABILITIES,
+    SIMILARITIES,
+)
 from spice.runs.why import SHOWN_NEIGHBORS
 from spice.settings import RunSettings
 from spice.stages.answers import answers
+from spice.stages.attention import attention_of
 from spice.stages.bank import remember
 from spice.stages.blank import warn_of_blank, with_direction
 from spice.stages.heads import TrainedHeads, train_heads
@@ -52,7 +69,8 @@ class Work(NamedTuple):
 
     @property
     def features(self) -> Tensor:  # (N, D)
-        return torch.from_numpy(np.load(self.run / FEATURES))
+        """Mapped, not read: a million images have 5 GB of them."""
+        return torch.from_numpy(np.load(self.run / FEATURES, mmap_mode="c"))
 
     @property
     def asked(self) -> int:
@@ -143,6 +161,36 @@ def model(work: Work) -> Figures:
     head = Head.of(load_file(work.run / HEAD))
     TrainedModel(work.encoder, head, bank, threshold=settings.reliability.threshold).save(work.run / MODEL)
     return {}
+
+
+def pictures(work: Work) -> Figures:
+    """What the report shows of images: points on a plane, thumbnails, attention overlays."""
+    found, clusters = read_labels(work.run.path), work.settings.heads.clusters
+    features = np.load(work.run / FEATURES)
+    _save(work.run / MAP, embed(features))
+    chosen = choose(found, clusters)
+    write_pictures(
+        work.run / PICTURES,
+        lambda rows: work.images.take(rows).numpy(),
+        images=len(found.path),
+        side=work.images.size,
+        on_cards=np.concatenate([rows for kinds in chosen for rows in kinds]),
+        attention=_attention(work, torch.from_numpy(features), np.concatenate(with_attention(chosen))),
+        progress=work.progress,
+    )
+    return {}
+
+
+def report(work: Work) -> Figures:
+    """The page to look at."""
+    write_report(work.run.path)
+    return {}
+
+
+def _attention(work: Work, features: Tensor, rows: NDArray[np.int64]) -> Iterator[Attention]:
+    probs = torch.from_numpy(np.load(work.run / PROBABILITIES))
+    seen = attention_of(rows, images=work.images, encoder=work.encoder, features=features, probs=probs)
+    return (Attention(one.image, one.attention.numpy()) for one in seen)
 
 
 def _beside(work: Work, found: Labels, near: Tensor) -> Figures:

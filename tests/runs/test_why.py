@@ -38,3 +38,9 @@ def test_an_image_that_is_not_there_or_not_alone_is_told(finished: RunFolder) ->
         why(finished.path, "c.png")
     with pytest.raises(UserError, match=r"2 images end in a.png \(cats/a.png, dogs/a.png"):
         why(finished.path, "a.png")
+
+
+def test_what_is_missing_is_named_with_the_way_to_make_it(finished: RunFolder) -> None:
+    (finished.path / "neighbors.npy").unlink()
+    with pytest.raises(UserError, match=r"neighbors.npy is missing; make it again with: spice resume"):
+        why(finished.path, "b.png")

@@ -5,7 +5,7 @@ import warnings
 
 import typer
 
-from spice.cli import cluster, doctor, evaluate, export, predict, resume, why
+from spice.cli import cluster, doctor, evaluate, export, predict, report, resume, why
 from spice.errors import UserError
 from spice.version import __version__
 
@@ -21,6 +21,7 @@ app.command("resume", epilog=resume.EXAMPLES)(resume.command)
 app.command("predict", epilog=predict.EXAMPLES)(predict.command)
 app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.command)
 app.command("export", epilog=export.EXAMPLES)(export.command)
+app.command("report", epilog=report.EXAMPLES)(report.command)
 app.command("why", epilog=why.EXAMPLES)(why.command)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.command)
 

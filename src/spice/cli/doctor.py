@@ -7,7 +7,6 @@ import shutil
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -60,14 +59,7 @@ def examine() -> dict[str, dict[str, str] | list[str]]:
 
 
 def _machine() -> dict[str, str]:
-    cache = Path(os.environ.get("SPICE_CACHE", "~/.cache/spice")).expanduser()
-    free = shutil.disk_usage(next(path for path in (cache, *cache.parents) if path.exists())).free
-    found = {
-        "system": platform.platform(),
-        "cores": str(_cores()),
-        "memory": _memory(),
-        "cache": f"{cache} ({free / 1e9:.0f} GB free)",
-    }
+    found = {"system": platform.platform(), "cores": str(_cores()), "memory": _memory(), "cache": _cache()}
     if find_spec("torch") is not None:
         found |= _torch_sees()
     return found
@@ -80,6 +72,16 @@ def _torch_sees() -> dict[str, str]:
     if torch.backends.mps.is_available():
         names.append("Apple GPU")
     return {"torch threads": str(torch.get_num_threads()), "GPU": ", ".join(names) or "none (not needed)"}
+
+
+def _cache() -> str:
+    try:
+        from spice.models.frozen import cache_folder
+    except ImportError:
+        return "unknown, since something needed is missing"
+    cache = cache_folder()
+    free = shutil.disk_usage(next(path for path in (cache, *cache.parents) if path.exists())).free
+    return f"{cache} ({free / 1e9:.0f} GB free)"
 
 
 def _cores() -> int:

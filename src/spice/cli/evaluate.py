@@ -47,10 +47,11 @@ def _scores(run: Path, truth: "Truth") -> "dict[str, JsonValue]":
     from spice.evaluate import confusion
     from spice.runs import read_labels
     from spice.runs.artifacts import KMEANS
+    from spice.runs.folder import needed
 
     labels = read_labels(run)
     cluster, reliable = labels.cluster[truth.positions], labels.reliable[truth.positions]
-    kmeans = np.load(run / KMEANS.name)[truth.positions]
+    kmeans = np.load(needed(run, KMEANS))[truth.positions]
     table = confusion(cluster, truth.labels)
     return {
         "images": len(truth.positions),

@@ -1,5 +1,6 @@
 """The groups in the shape other programs read. Originals are linked or copied, never moved and never changed."""
 
+import errno
 import json
 import os
 import shutil
@@ -145,7 +146,13 @@ def _names(wanted: Path) -> Iterator[Path]:
 
 
 def _link(original: Path, target: Path) -> None:
-    target.symlink_to(original.absolute())
+    try:
+        target.symlink_to(original.absolute())
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EROFS, errno.EACCES):
+            raise
+        # A memory stick's file system, or Windows without the right to make links.
+        raise UserError(f"links cannot be made in {target.parent} ({error.strerror}): add --copy") from error
 
 
 def _copy(original: Path, target: Path) -> None:

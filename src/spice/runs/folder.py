@@ -104,6 +104,14 @@ class RunFolder:
         return mine
 
 
+def needed(folder: Path, artifact: Artifact) -> Path:
+    """The path of an artifact that must be there."""
+    path = folder / artifact.name
+    if not path.exists():
+        raise UserError(f"{path} is missing; make it again with: spice resume {folder}")
+    return path
+
+
 def key_of(*parts: JsonValue) -> str:
     """A short hash of settings, the same in every process."""
     text = json.dumps(parts, sort_keys=True, ensure_ascii=True)

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from spice.errors import UserError
 from spice.runs.artifacts import IMAGES, NEIGHBORS, PROBABILITIES, SIMILARITIES
+from spice.runs.folder import needed
 from spice.runs.labels import Labels, read_labels
 from spice.runs.manifest import read_manifest
 
@@ -54,9 +55,9 @@ def why(folder: Path, image: str) -> Why:
     row = find_row(labels, image, source=manifest.source)
     figures = manifest.steps["labels"].figures
     asked, threshold = int(str(figures["neighbors"])), float(str(figures["threshold"]))
-    neighbors = np.load(folder / NEIGHBORS.name, mmap_mode="r")[row]  # (S,)
-    similarities = np.load(folder / SIMILARITIES.name, mmap_mode="r")[row]
-    probabilities = np.load(folder / PROBABILITIES.name, mmap_mode="r")[row]  # (K,)
+    neighbors, similarities, probabilities = (  # (S,), (S,), (K,)
+        np.load(needed(folder, artifact), mmap_mode="r")[row] for artifact in (NEIGHBORS, SIMILARITIES, PROBABILITIES)
+    )
     cluster = int(labels.cluster[row])
     found, counts = np.unique(labels.cluster[neighbors[:asked]], return_counts=True)
     votes = dict(zip(found.tolist(), counts.tolist(), strict=True))
@@ -105,5 +106,5 @@ def _inside(image: str, source: str | None) -> str | None:
 
 
 def _copies(folder: Path, labels: Labels, row: int) -> list[str]:
-    hashes = pq.read_table(folder / IMAGES.name, columns=["hash"]).column("hash").to_numpy()
+    hashes = pq.read_table(needed(folder, IMAGES), columns=["hash"]).column("hash").to_numpy()
     return [labels.path[other] for other in np.flatnonzero(hashes == hashes[row]) if other != row]

@@ -3,7 +3,10 @@
 Shapes: N images, D feature width, K clusters, S neighbors.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -39,8 +42,10 @@ def prototype_rank(features: Tensor, probs: Tensor, cluster: Tensor) -> Tensor:
 
     The prototype is the E-step's: the mean feature of the N / K most confident images.
     """
-    centers = F.normalize(prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1])), dim=1)
-    similarity = (F.normalize(features, dim=1) * centers[cluster]).sum(dim=1)  # (N,)
+    centers = prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1]))  # (K, D)
+    similarity = torch.cat(  # (N,), a part at a time: a copy of all features may not fit into memory
+        [F.cosine_similarity(part, centers[own]) for part, own in _parts(features, cluster)]
+    )
     # By cluster, then by falling similarity; equal ones (exact copies) keep their order.
     order = np.lexsort((-similarity.double().numpy(), cluster.numpy()))
     sizes = cluster.bincount(minlength=probs.shape[1])
@@ -49,3 +54,8 @@ def prototype_rank(features: Tensor, probs: Tensor, cluster: Tensor) -> Tensor:
     position = cluster.new_tensor(range(len(cluster)))
     rank[order] = position - starts[cluster[order]]
     return rank
+
+
+def _parts(features: Tensor, cluster: Tensor, size: int = 16_384) -> Iterator[tuple[Tensor, Tensor]]:
+    for start in range(0, len(features), size):
+        yield features[start : start + size], cluster[start : start + size]

@@ -37,4 +37,4 @@ def warn_of_blank(features: Tensor) -> None:
 
 
 def _blank(features: Tensor) -> Tensor:
-    return (features == 0).all(dim=1)  # (N,)
+    return features.count_nonzero(dim=1) == 0  # (N,)
