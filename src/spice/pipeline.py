@@ -29,10 +29,13 @@ from spice.runs.artifacts import (
     KMEANS,
     LABELS,
     LABELS_CSV,
+    MAP,
     MODEL,
     NEIGHBORS,
+    PICTURES,
     PROBABILITIES,
     PROBLEMS,
+    REPORT,
     SCORES,
     SIMILARITIES,
     STORE,
@@ -44,6 +47,7 @@ from spice.settings import RunSettings
 from spice.stages.heads import batch_size
 from spice.stages.model import hash_of
 from spice.steps import Figures, Work
+from spice.version import __version__
 
 
 class Step(NamedTuple):
@@ -194,4 +198,7 @@ STEPS = (
         spoils=(SCORES,),
     ),
     Step("model", steps.model, after=("labels",), depends=lambda settings: settings.seed, makes=(MODEL,)),
+    Step("pictures", steps.pictures, after=("labels",), depends=lambda _: None, makes=(MAP, PICTURES)),
+    # A page of another version is written anew: that takes a moment.
+    Step("report", steps.report, after=("model", "pictures"), depends=lambda _: __version__, makes=(REPORT,)),
 )

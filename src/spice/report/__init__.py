@@ -1,1 +1,5 @@
-"""From the files of a run to a page and figures. Opens without torch."""
+"""From the files of a run to one page that can be looked at. Opens without torch."""
+
+from spice.report.page import write_report
+
+__all__ = ["write_report"]

@@ -31,6 +31,13 @@ PROBABILITIES = Artifact("probabilities.npy", "labels", "(N, K) float32: the sel
 LABELS = Artifact("labels.parquet", "labels", "the answer: one row per image, see below")
 LABELS_CSV = Artifact("labels.csv", "labels", "the same table as text")
 MODEL = Artifact("model", "model", "what `spice predict` and `spice.load` need: safetensors + json, no pickle")
+MAP = Artifact(
+    "map.npy", "pictures", "(N, 2) float32: every image as a point on a plane, near where features are alike"
+)
+PICTURES = Artifact(
+    "pictures", "pictures", "thumbnails and attention overlays, for the report; may be deleted when done"
+)
+REPORT = Artifact("report.html", "report", "the page to look at: one file, opens anywhere, offline")
 SCORES = Artifact("scores.json", "evaluate", "scores against true labels; only `spice evaluate` writes it")
 
 ARTIFACTS: tuple[Artifact, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Artifact))

@@ -1,0 +1,56 @@
+"""Which images of each cluster are shown: nearest to the center, typical, borderline, doubtful.
+
+Shapes: N images, K clusters.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spice.runs import Labels
+
+# Pictures on the cards of all clusters together, so that many clusters do not make a heavy page.
+CARD_PICTURES = 1600
+MOST_PER_KIND = 8
+ATTENTION_PICTURES = 120
+MOST_ATTENTION = 3
+
+# From the center outward, where typical images are looked for: past the prototypes, before the edge.
+_TYPICAL_FROM, _TYPICAL_TO = 0.2, 0.8
+
+
+class Chosen(NamedTuple):
+    """Rows of the label table for one cluster; no image is shown twice."""
+
+    prototypes: NDArray[np.int64]  # nearest to the cluster's center
+    typical: NDArray[np.int64]  # evenly spread over the middle, in order of nearness
+    borderline: NDArray[np.int64]  # smallest margin before the next cluster
+    doubtful: NDArray[np.int64]  # fewest neighbors in the same cluster
+
+
+def choose(labels: Labels, clusters: int) -> list[Chosen]:
+    """What to show of every cluster."""
+    per_kind = int(np.clip(CARD_PICTURES // (4 * clusters), 1, MOST_PER_KIND))
+    return [_choose(labels, number, per_kind) for number in range(clusters)]
+
+
+def with_attention(chosen: list[Chosen]) -> list[NDArray[np.int64]]:
+    """The prototypes that get an attention overlay, per cluster; none where there are very many clusters."""
+    per_cluster = min(MOST_ATTENTION, ATTENTION_PICTURES // max(1, len(chosen)))
+    return [rows.prototypes[:per_cluster] for rows in chosen]
+
+
+def _choose(labels: Labels, cluster: int, per_kind: int) -> Chosen:
+    members = np.flatnonzero(labels.cluster == cluster)
+    near_first = members[np.argsort(labels.prototype_rank[members], kind="stable")]
+    prototypes, rest = near_first[:per_kind], near_first[per_kind:]
+    # The doubtful come before the borderline: an image can be both, and doubt is the graver.
+    unreliable = rest[~labels.reliable[rest]]
+    doubtful = unreliable[np.argsort(labels.reliability[unreliable], kind="stable")][:per_kind]
+    rest = rest[~np.isin(rest, doubtful)]
+    borderline = rest[np.argsort(labels.margin[rest], kind="stable")][: min(per_kind, len(rest) // 2)]
+    rest = rest[~np.isin(rest, borderline)]
+    middle = rest[int(len(rest) * _TYPICAL_FROM) : int(np.ceil(len(rest) * _TYPICAL_TO))]
+    spread = np.unique(np.linspace(0, len(middle) - 1, min(per_kind, len(middle))).round().astype(np.int64))
+    return Chosen(prototypes, middle[spread], borderline, doubtful)

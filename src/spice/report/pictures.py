@@ -1,0 +1,126 @@
+"""Thumbnails of a run, as files of the run folder: one picture per image on a card, sheets of small ones for the rest.
+
+The folder `pictures` holds `image-ROW.jpg`, `attention-ROW.jpg`, `sheet-NUMBER.jpg` and `pictures.json`.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from pydantic import BaseModel, ConfigDict
+
+from spice.progress import Progress, silent
+
+Pixels = NDArray[np.uint8]  # (C, S, S)
+Take = Callable[[NDArray[np.int64]], NDArray[np.uint8]]  # rows (B,) -> (B, C, S, S)
+
+CARD_SIDE = 128
+# The small pictures of all images together hold at most this many pixels: about 7 MB of JPEG.
+SHEET_PIXELS = 32_000_000
+LARGEST_TILE, SMALLEST_TILE = 96, 40
+MOST_TILES = SHEET_PIXELS // SMALLEST_TILE**2  # 20,000
+SHEET_COLUMNS = 32
+INDEX = "pictures.json"
+_QUALITY, _SHEET_QUALITY = 82, 70
+
+# Dark blue over red to light yellow: read as low to high with any color vision, and in gray.
+_HEAT = np.array([[20, 11, 53], [101, 21, 110], [188, 55, 84], [243, 120, 25], [252, 220, 120]], dtype=np.float32)
+
+
+class Sheets(BaseModel):
+    """How the small pictures lie on their sheets: row by row, `columns` by `columns` on each."""
+
+    model_config = ConfigDict(frozen=True)
+
+    side: int  # pixels of the images they were made of
+    tile: int
+    columns: int
+    count: int
+    rows: list[int]  # rows of the label table that have a small picture, in order
+
+
+class Attention(NamedTuple):
+    """Where an image resembles its cluster's center."""
+
+    row: int
+    map: NDArray[np.float32]  # (h, w) in 0..1
+
+
+def write_pictures(
+    folder: Path,
+    take: Take,
+    *,
+    images: int,
+    side: int,
+    on_cards: NDArray[np.int64],
+    attention: Iterable[Attention],
+    progress: Progress = silent,
+) -> None:
+    """Make `folder` whole or not at all."""
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    for row in on_cards.tolist():
+        _save(_picture(take(np.array([row]))[0], CARD_SIDE), partial / f"image-{row}.jpg", _QUALITY)
+    for seen in attention:
+        picture = _picture(take(np.array([seen.row]))[0], CARD_SIDE)
+        _save(overlay(picture, seen.map), partial / f"attention-{seen.row}.jpg", _QUALITY)
+    _write_sheets(partial, take, images, side, progress)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.replace(folder)
+
+
+def read_sheets(folder: Path) -> Sheets | None:
+    """How the small pictures lie; None where there are no pictures."""
+    path = folder / INDEX
+    return Sheets.model_validate_json(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def overlay(picture: Image.Image, attention: NDArray[np.float32]) -> Image.Image:
+    """The picture in gray under a map of heat: the warmer, the nearer to the center of its cluster."""
+    small = Image.fromarray((attention * 255).round().astype(np.uint8))
+    heat = np.asarray(small.resize(picture.size, Image.Resampling.BICUBIC), dtype=np.float32) / 255 * (len(_HEAT) - 1)
+    below = np.clip(heat.astype(np.int64), 0, len(_HEAT) - 2)  # (h, w)
+    part = (heat - below)[..., None]
+    colors = _HEAT[below] * (1 - part) + _HEAT[below + 1] * part  # (h, w, 3)
+    gray = np.asarray(picture.convert("L"), dtype=np.float32)[..., None]
+    return Image.fromarray((0.45 * gray + 0.55 * colors).round().clip(0, 255).astype(np.uint8))
+
+
+def tile_side(images: int, side: int) -> int:
+    """Pixels on a side of a small picture: as many as the budget allows, none more than the image has."""
+    fitting = int((SHEET_PIXELS / max(1, images)) ** 0.5)
+    return min(side, int(np.clip(fitting, SMALLEST_TILE, LARGEST_TILE)))
+
+
+def _write_sheets(folder: Path, take: Take, images: int, side: int, progress: Progress) -> None:
+    count = min(images, MOST_TILES)
+    rows = np.unique(np.linspace(0, images - 1, count).astype(np.int64))
+    tile, per_sheet = tile_side(images, side), SHEET_COLUMNS**2
+    for number, start in enumerate(range(0, len(rows), per_sheet)):
+        here = rows[start : start + per_sheet]
+        sheet = Image.new("RGB", (SHEET_COLUMNS * tile, -(-len(here) // SHEET_COLUMNS) * tile))
+        for place, row in enumerate(here):
+            at = (place % SHEET_COLUMNS * tile, place // SHEET_COLUMNS * tile)
+            sheet.paste(_picture(take(np.array([row]))[0], tile), at)
+        _save(sheet, folder / f"sheet-{number}.jpg", _SHEET_QUALITY)
+        progress("thumbnails", start + len(here), len(rows))
+    sheets = Sheets(side=side, tile=tile, columns=SHEET_COLUMNS, count=-(-len(rows) // per_sheet), rows=rows.tolist())
+    (folder / INDEX).write_text(sheets.model_dump_json(), encoding="utf-8")
+
+
+def _picture(pixels: Pixels, side: int) -> Image.Image:
+    channels_last = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
+    picture = Image.fromarray(np.ascontiguousarray(channels_last))
+    if picture.width > side:
+        # Halving first costs little and loses nothing that can be seen.
+        picture = picture.resize((side, side), Image.Resampling.LANCZOS, reducing_gap=2.0)
+    return picture.convert("RGB")
+
+
+def _save(picture: Image.Image, path: Path, quality: int) -> None:
+    picture.save(path, "JPEG", quality=quality, optimize=True)

@@ -1,0 +1,64 @@
+// All images: search by name, filter by cluster and reliability, sort; shown a screenful at a time.
+
+const PAGE = 96;
+const lowered = data.path.map((path) => path.toLowerCase());
+const sorts = {
+  rank: (a, b) => data.rank[a] - data.rank[b],
+  doubt: (a, b) => data.reliability[a] - data.reliability[b],
+  margin: (a, b) => data.margin[a] - data.margin[b],
+  probability: (a, b) => data.probability[b] - data.probability[a],
+  path: (a, b) => (lowered[a] < lowered[b] ? -1 : lowered[a] > lowered[b] ? 1 : 0),
+};
+let found = [], shown = 0;
+
+function search() {
+  const wanted = byId("search").value.trim().toLowerCase();
+  const cluster = byId("in-cluster").value, trust = byId("trust").value, least = byId("least").value * 1000;
+  byId("least-value").textContent = `from ${Number(byId("least").value)}`;
+  found = [];
+  for (let image = 0; image < lowered.length; image++) {
+    if (cluster !== "" && data.cluster[image] !== Number(cluster)) continue;
+    if (trust !== "" && data.reliable[image] !== Number(trust)) continue;
+    if (data.reliability[image] < least || !lowered[image].includes(wanted)) continue;
+    found.push(image);
+  }
+  found.sort(sorts[byId("sort").value]);
+  byId("found").textContent = `${found.length.toLocaleString("en")} ${found.length === 1 ? "image" : "images"}.`;
+  byId("gallery").replaceChildren();
+  shown = 0;
+  showMore();
+}
+
+function showMore() {
+  const next = found.slice(shown, shown + PAGE);
+  byId("gallery").append(...next.map(item));
+  shown += next.length;
+  byId("more").hidden = shown >= found.length;
+}
+
+function item(image) {
+  const element = document.createElement("li"), button = document.createElement("button");
+  element.style.setProperty("--hue", data.hues[data.cluster[image]]);
+  if (!data.reliable[image]) element.className = "unreliable";
+  button.type = "button";
+  button.title = data.path[image];
+  button.setAttribute("aria-label", `${data.path[image]}, ${facts(image)}${data.reliable[image] ? "" : ", not reliable"}`);
+  const line = text("span", "", "facts");
+  line.append(text("span", "", "dot"), `cluster ${data.cluster[image]}`, text("span", share(data.reliability[image]), "trust"));
+  button.append(thumbnail(image), line, text("span", data.path[image], "name"));
+  button.addEventListener("click", () => showDetail(image));
+  element.append(button);
+  return element;
+}
+
+byId("controls").addEventListener("input", search);
+byId("controls").addEventListener("submit", (event) => event.preventDefault());
+byId("more").addEventListener("click", showMore);
+byId("cards").addEventListener("click", (event) => {
+  const link = event.target.closest("[data-show]");
+  if (!link) return;
+  byId("controls").reset();
+  byId("in-cluster").value = link.dataset.show;
+  search();
+});
+search();

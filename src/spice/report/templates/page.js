@@ -1,0 +1,90 @@
+"use strict";
+// What all parts of the page share: the data, thumbnails, the theme, the dialog of one image.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const byId = (id) => document.getElementById(id);
+
+// Sheets of small pictures are decoded when the first of their pictures is asked for.
+const sheetUrls = new Map();
+function sheetUrl(number) {
+  if (!sheetUrls.has(number)) {
+    const bytes = Uint8Array.from(atob(byId(`sheet-${number}`).textContent), (letter) => letter.charCodeAt(0));
+    sheetUrls.set(number, URL.createObjectURL(new Blob([bytes], { type: "image/jpeg" })));
+  }
+  return sheetUrls.get(number);
+}
+
+function thumbnail(image) {
+  const element = document.createElement("span");
+  element.className = "thumb";
+  const place = data.tiles ? data.tiles[image] : -1;
+  if (place < 0) return element;
+  const { columns } = data.sheet;
+  const inSheet = place % (columns * columns);
+  const rows = sheetRows(Math.floor(place / (columns * columns)));
+  const column = inSheet % columns, row = Math.floor(inSheet / columns);
+  element.style.backgroundImage = `url(${sheetUrl(Math.floor(place / (columns * columns)))})`;
+  element.style.backgroundSize = `${columns * 100}% ${rows * 100}%`;
+  element.style.backgroundPosition = `${(100 * column) / (columns - 1)}% ${rows > 1 ? (100 * row) / (rows - 1) : 0}%`;
+  return element;
+}
+
+// The last sheet is not full: its height is that of its own rows of pictures.
+function sheetRows(sheet) {
+  const { columns, count } = data.sheet;
+  return Math.min(columns, Math.ceil((count - sheet * columns * columns) / columns));
+}
+
+const share = (thousandths) => (thousandths / 1000).toFixed(2);
+const facts = (image) => `cluster ${data.cluster[image]}, reliability ${share(data.reliability[image])}`;
+
+function showDetail(image, picture) {
+  byId("detail-picture").replaceChildren(picture || thumbnail(image));
+  byId("detail-name").textContent = data.path[image];
+  const lines = [
+    ["Cluster", data.cluster[image]],
+    ["Reliable", `${data.reliable[image] ? "yes" : "no"} (${share(data.reliability[image])})`],
+    ["Probability", share(data.probability[image])],
+    ["Margin", `${share(data.margin[image])} before cluster ${data.other[image]}`],
+    ["Nearness", `number ${(data.rank[image] + 1).toLocaleString("en")} from the center`],
+  ];
+  byId("detail-facts").replaceChildren(...lines.flatMap(([name, value]) => [text("dt", name), text("dd", value)]));
+  byId("detail").showModal();
+}
+
+function text(tag, content, className) {
+  const element = document.createElement(tag);
+  element.textContent = content;
+  if (className) element.className = className;
+  return element;
+}
+
+function sortElements(list, key) {
+  const order = { number: (e) => Number(e.dataset.number), size: (e) => -e.dataset.size, share: (e) => -e.dataset.share };
+  const sorted = [...list.children].sort((a, b) => order[key](a) - order[key](b) || a.dataset.number - b.dataset.number);
+  list.append(...sorted);
+}
+
+byId("theme").addEventListener("click", () => {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  dispatchEvent(new Event("themechange"));
+});
+
+for (const image of document.querySelectorAll("img[data-from]")) image.src = byId(image.dataset.from).src;
+
+byId("sort-clusters").addEventListener("change", (event) => {
+  for (const list of [byId("verdicts"), byId("cards")]) sortElements(list, event.target.value);
+});
+
+const rowOfPath = new Map(data.path.map((path, row) => [path, row]));
+byId("cards").addEventListener("click", (event) => {
+  const button = event.target.closest(".picture");
+  if (!button) return;
+  const picture = button.querySelector("img");
+  showDetail(rowOfPath.get(button.dataset.path), picture && picture.cloneNode());
+});
+
+byId("attention")?.addEventListener("change", (event) => byId("cards").classList.toggle("attending", event.target.checked));
+byId("detail").addEventListener("click", (event) => event.target === byId("detail") && byId("detail").close());
