@@ -1,0 +1,35 @@
+"""The data sets of the tables. `load(name).whole()` and `.split()` give the paper's two settings."""
+
+from pathlib import Path
+
+from spice.benchmark.datasets import shelf
+from spice.benchmark.datasets.card import Card, Remote
+from spice.benchmark.datasets.catalog import CATALOG, card_of
+from spice.benchmark.datasets.dataset import Dataset, Images, Part, Setting
+from spice.benchmark.datasets.shelf import default_root, located
+from spice.progress import Progress, silent
+
+__all__ = [
+    "CATALOG",
+    "Card",
+    "Dataset",
+    "Images",
+    "Part",
+    "Remote",
+    "Setting",
+    "card_of",
+    "default_root",
+    "get",
+    "load",
+    "located",
+]
+
+
+def load(name: str, *, root: Path | None = None) -> Dataset:
+    """The data set called `name`, which must be on this machine; `root` is $SPICE_DATA unless given."""
+    return shelf.load(card_of(name), root or default_root())
+
+
+def get(name: str, *, source: Path | None = None, root: Path | None = None, progress: Progress = silent) -> Dataset:
+    """The data set called `name`, downloaded first, or taken from the archive or folder `source`."""
+    return shelf.get(card_of(name), source=source, root=root or default_root(), progress=progress)

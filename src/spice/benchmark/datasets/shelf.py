@@ -1,0 +1,163 @@
+"""The folder that data sets are kept in: getting one, finding it again, and reading it."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from spice.benchmark.datasets.card import Card, Remote
+from spice.benchmark.datasets.dataset import Dataset
+from spice.benchmark.datasets.download import WAITS, download
+from spice.benchmark.datasets.unpack import is_archive, unpack
+from spice.errors import UserError
+from spice.files import written_atomically
+from spice.progress import Progress, silent
+
+try:
+    import fcntl
+except ImportError:  # Windows: no advisory locks; two processes getting one data set are then the user's to avoid
+    fcntl = None  # type: ignore[assignment]
+
+
+def default_root() -> Path:
+    """$SPICE_DATA, or the place where the platform keeps data."""
+    if chosen := os.environ.get("SPICE_DATA"):
+        return Path(chosen).expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "spice" / "data"
+    if sys.platform == "darwin":
+        return Path("~/Library/Application Support/spice/data").expanduser()
+    return Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "spice"
+
+
+def located(card: Card, root: Path) -> Path | None:
+    """The folder that the data set lies in, or None."""
+    remembered = _note(card, root)
+    if remembered.is_file():
+        return Path(remembered.read_text(encoding="utf-8"))
+    return next((place for place in (root / card.name, *card.places) if place.is_dir()), None)
+
+
+def load(card: Card, root: Path) -> Dataset:
+    """The data set, if it is here."""
+    place = located(card, root)
+    if place is None:
+        raise UserError(f"{card.title} is not in {root}: get it with `spice datasets get {card.name}`")
+    return read(card, place)
+
+
+def read(card: Card, folder: Path) -> Dataset:
+    """The data set in `folder`, in whichever of its layouts it lies there."""
+    if not folder.is_dir():
+        raise UserError(f"{card.title} was in {folder}, but that folder is gone: get it again")
+    for reader in card.readers:
+        if (found := reader(folder, card)) is not None:
+            _same(found, card, folder)
+            return found
+    raise UserError(f"{folder} does not hold {card.title} in any layout known here: see docs/datasets.md")
+
+
+def get(
+    card: Card,
+    *,
+    source: Path | None = None,
+    root: Path,
+    progress: Progress = silent,
+    waits: Sequence[float] = WAITS,
+) -> Dataset:
+    """Have the data set here: downloaded, or from a local `source`.
+
+    An archive is unpacked under `root`; a folder is used where it lies, and its place is written down.
+    """
+    if source is None and located(card, root) is not None:
+        return load(card, root)
+    if source is None and not card.files:
+        raise UserError(f"{card.title} cannot be downloaded: {card.advice}")
+    with _alone(card, root):
+        if source is None:
+            _install(card, _downloaded(card.files, root / "downloads" / card.name, progress, waits), root, progress)
+            shutil.rmtree(root / "downloads" / card.name, ignore_errors=True)
+        elif source.is_dir():
+            _remember(card, source, root)
+        elif source.is_file():
+            _install(card, [source], root, progress)
+        else:
+            raise UserError(f"there is no file or folder {source}")
+    return load(card, root)
+
+
+def _downloaded(files: Sequence[Remote], folder: Path, progress: Progress, waits: Sequence[float]) -> list[Path]:
+    return [download(remote, folder, progress=progress, waits=waits) for remote in files]
+
+
+def _remember(card: Card, source: Path, root: Path) -> None:
+    read(card, source)
+    with written_atomically(_note(card, root)) as temporary:
+        temporary.write_text(str(source.resolve()), encoding="utf-8")
+
+
+def _install(card: Card, files: Sequence[Path], root: Path, progress: Progress) -> None:
+    """Unpack or copy the files, and let them take the data set's place only if it can be read from them."""
+    place, fresh = root / card.name, root / f".{card.name}.partial"
+    shutil.rmtree(fresh, ignore_errors=True)  # left by a kill
+    fresh.mkdir()
+    try:
+        for file in files:
+            if is_archive(file):
+                unpack(file, fresh, progress=progress)
+            else:
+                _copy(file, fresh)
+        _read_fresh(card, fresh, files)
+        shutil.rmtree(place, ignore_errors=True)
+        fresh.replace(place)
+        _note(card, root).unlink(missing_ok=True)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _copy(file: Path, folder: Path) -> None:
+    try:
+        shutil.copyfile(file, folder / file.name)
+    except OSError as error:
+        raise UserError(f"{file} cannot be copied to {folder}: {error.strerror or error}") from error
+
+
+def _read_fresh(card: Card, fresh: Path, files: Sequence[Path]) -> None:
+    try:
+        read(card, fresh)
+    except UserError as error:
+        given = ", ".join(map(str, files))
+        raise UserError(f"{given} cannot be taken for {card.title}: {str(error).replace(str(fresh), 'it')}") from error
+
+
+def _same(found: Dataset, card: Card, folder: Path) -> None:
+    """Whether it is this data set and no other of the same layout."""
+    if not len(found.train):
+        raise UserError(f"{folder} holds no images of {card.title}")
+    if card.first_labels and not np.array_equal(found.train.read_labels()[: len(card.first_labels)], card.first_labels):
+        raise UserError(f"{folder} has the layout of {card.title}, but holds other images")
+
+
+def _note(card: Card, root: Path) -> Path:
+    return root / f"{card.name}.place"
+
+
+@contextmanager
+def _alone(card: Card, root: Path) -> Iterator[None]:
+    """One process at a time gets a data set; the lock ends with the process, however that ends."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        lock = (root / f".{card.name}.lock").open("a")
+    except OSError as error:
+        raise UserError(f"{root} cannot be written ({error.strerror}): choose another folder with --to") from error
+    with lock:
+        if fcntl is not None:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"another process is getting {card.title} right now: wait for it to end") from None
+        yield
