@@ -5,13 +5,14 @@ from pathlib import Path
 from spice.benchmark.datasets import shelf
 from spice.benchmark.datasets.card import Card, Remote
 from spice.benchmark.datasets.catalog import CATALOG, card_of
-from spice.benchmark.datasets.dataset import Dataset, Images, Part, Setting
+from spice.benchmark.datasets.dataset import Counts, Dataset, Images, Part, Setting
 from spice.benchmark.datasets.shelf import default_root, located
 from spice.progress import Progress, silent
 
 __all__ = [
     "CATALOG",
     "Card",
+    "Counts",
     "Dataset",
     "Images",
     "Part",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from spice.benchmark.datasets.dataset import Dataset
+from spice.benchmark.datasets.dataset import Counts, Dataset
 
 
 class Remote(NamedTuple):
@@ -29,10 +29,8 @@ class Card:
     classes: tuple[str, ...]  # in the order of the official labels; empty where the archive alone lists them
     clusters: int  # K
     pixels: str
-    train: int
+    counts: Counts
     readers: "tuple[Reader, ...]"
-    test: int = 0
-    unlabeled: int = 0
     files: tuple[Remote, ...] = ()
     advice: str = ""  # where to get it if `files` is empty
     places: tuple[Path, ...] = ()  # where an operating system's package puts it

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from spice.benchmark.datasets import cifar, digits, folders, idx, stl10, tiny_imagenet
 from spice.benchmark.datasets.card import Card, Remote
+from spice.benchmark.datasets.dataset import Counts
 from spice.errors import UserError
 
 _TORONTO = "https://www.cs.toronto.edu/~kriz"
@@ -36,9 +37,7 @@ STL10 = Card(
     classes=_listed("airplane, bird, car, cat, deer, dog, horse, monkey, ship, truck"),
     clusters=10,
     pixels="96 x 96",
-    train=5_000,
-    test=8_000,
-    unlabeled=100_000,
+    counts=Counts(train=5_000, test=8_000, unlabeled=100_000),
     readers=(stl10.read,),
     files=(
         Remote(
@@ -54,8 +53,7 @@ CIFAR10 = Card(
     classes=_listed("airplane, automobile, bird, cat, deer, dog, frog, horse, ship, truck"),
     clusters=10,
     pixels="32 x 32",
-    train=50_000,
-    test=10_000,
+    counts=Counts(train=50_000, test=10_000),
     readers=(cifar.read_cifar10_binary, cifar.read_cifar10_python, folders.read_split),
     files=(
         Remote(
@@ -76,8 +74,7 @@ CIFAR100_20 = Card(
     ),
     clusters=20,
     pixels="32 x 32",
-    train=50_000,
-    test=10_000,
+    counts=Counts(train=50_000, test=10_000),
     readers=(cifar.read_cifar100_binary, cifar.read_cifar100_python),
     files=(
         Remote(
@@ -95,7 +92,7 @@ IMAGENET10 = Card(
     ),
     clusters=10,
     pixels="any",
-    train=13_000,
+    counts=Counts(train=13_000),
     readers=(folders.read_imagenet,),
     advice=_FROM_IMAGENET,
 )
@@ -108,7 +105,7 @@ IMAGENET_DOG = Card(
     ),
     clusters=15,
     pixels="any",
-    train=19_500,
+    counts=Counts(train=19_500),
     readers=(folders.read_imagenet,),
     advice=_FROM_IMAGENET,
 )
@@ -118,8 +115,7 @@ TINY_IMAGENET = Card(
     classes=(),
     clusters=200,
     pixels="64 x 64",
-    train=100_000,
-    test=10_000,
+    counts=Counts(train=100_000, test=10_000),
     readers=(tiny_imagenet.read,),
     files=(
         Remote(
@@ -135,8 +131,7 @@ FASHION_MNIST = Card(
     classes=_listed("T-shirt/top, Trouser, Pullover, Dress, Coat, Sandal, Shirt, Sneaker, Bag, Ankle boot"),
     clusters=10,
     pixels="28 x 28",
-    train=60_000,
-    test=10_000,
+    counts=Counts(train=60_000, test=10_000),
     readers=(idx.read_idx, idx.read_npz),
     files=_idx_files(
         _ZALANDO,
@@ -154,8 +149,7 @@ MNIST = Card(
     classes=tuple("0123456789"),
     clusters=10,
     pixels="28 x 28",
-    train=60_000,
-    test=10_000,
+    counts=Counts(train=60_000, test=10_000),
     readers=(idx.read_idx, idx.read_npz),
     files=_idx_files(
         _CVDF,
@@ -176,8 +170,7 @@ IMAGENETTE = Card(
     ),
     clusters=10,
     pixels="160 or more",
-    train=9_469,
-    test=3_925,
+    counts=Counts(train=9_469, test=3_925),
     readers=(folders.read_split,),
     files=(
         Remote(
@@ -197,8 +190,7 @@ IMAGEWOOF = Card(
     ),
     clusters=10,
     pixels="160 or more",
-    train=9_025,
-    test=3_929,
+    counts=Counts(train=9_025, test=3_929),
     readers=(folders.read_split,),
     files=(
         Remote(
@@ -217,7 +209,7 @@ FRUITS = Card(
     ),
     clusters=15,
     pixels="100 x 100",
-    train=3_000,
+    counts=Counts(train=3_000),
     readers=(folders.read_flat,),
     advice="a selection from https://github.com/fruits-360: give one folder per kind, or an archive of it, with --from",
 )
@@ -227,14 +219,14 @@ DIGITS = Card(
     classes=tuple("0123456789"),
     clusters=10,
     pixels="8 x 8",
-    train=1_797,
+    counts=Counts(train=1_797),
     readers=(digits.read,),
-    places=(Path(),),  # comes with scikit-learn
+    places=(digits.PLACE,),
 )
 
-_CARDS = (STL10, CIFAR10, CIFAR100_20, IMAGENET10, IMAGENET_DOG, TINY_IMAGENET)
-_MORE_CARDS = (FASHION_MNIST, MNIST, IMAGENETTE, IMAGEWOOF, FRUITS, DIGITS)
-CATALOG: dict[str, Card] = {card.name: card for card in (*_CARDS, *_MORE_CARDS)}
+_OF_THE_PAPER = (STL10, CIFAR10, CIFAR100_20, IMAGENET10, IMAGENET_DOG, TINY_IMAGENET)
+_FURTHER = (FASHION_MNIST, MNIST, IMAGENETTE, IMAGEWOOF, FRUITS, DIGITS)
+CATALOG: dict[str, Card] = {card.name: card for card in (*_OF_THE_PAPER, *_FURTHER)}
 
 
 def card_of(name: str) -> Card:

@@ -68,6 +68,14 @@ class Setting(NamedTuple):
         return self.learn if self.extra is None else merged([self.learn, self.extra])
 
 
+class Counts(NamedTuple):
+    """How many images the parts of a data set have."""
+
+    train: int
+    test: int = 0
+    unlabeled: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """A data set as it lies on this machine."""
@@ -80,6 +88,11 @@ class Dataset:
     @property
     def classes(self) -> tuple[str, ...]:
         return self.train.classes
+
+    @property
+    def counts(self) -> Counts:
+        test = 0 if self.test is None else len(self.test)
+        return Counts(len(self.train), test, 0 if self.unlabeled is None else len(self.unlabeled))
 
     def whole(self) -> Setting:
         """Train and test merged as one, for learning and for scoring (the paper's Table II)."""

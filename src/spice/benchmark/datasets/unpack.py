@@ -32,7 +32,7 @@ def unpack(path: Path, folder: Path, *, progress: Progress = silent) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("wb") as file:
                 shutil.copyfileobj(content, file, 1 << 20)
-            progress(task, min(position // 1000, total), total)
+            progress(task, min(position // 1000, max(total - 1, 0)), total)
     except _DAMAGE as error:
         raise UserError(f"{path} cannot be unpacked ({error}): is it complete?") from error
     except OSError as error:
