@@ -113,7 +113,8 @@ def compactness(features: Tensor, labels: Tensor, clusters: int) -> Tensor:
     unit = F.normalize(features, dim=1)
     members = F.one_hot(labels, clusters).transpose(1, 2).to(unit.dtype)  # (H, K, N)
     # The sum of cosines to the mean direction of n unit vectors is the length of their sum.
-    return (members @ unit).norm(dim=2).sum(dim=1) / len(features)
+    lengths: Tensor = (members @ unit).norm(dim=2)  # (H, K)
+    return lengths.sum(dim=1) / len(features)
 
 
 def all_logits(heads: Heads, views: Views, kind: Kind) -> Tensor:
