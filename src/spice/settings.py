@@ -89,6 +89,8 @@ class HeadSettings(Settings):
     clusters: PositiveInt
     heads: PositiveInt = 10
     epochs: PositiveInt = 100
+    # More epochs where a small collection would get fewer steps than this.
+    least_steps: PositiveInt = 1
     # M: images labeled together. None: all of them. The authors' code takes 5,000 to 10,000.
     batch: PositiveInt | None = 1000
     learning_rate: PositiveFloat = 0.005

@@ -54,12 +54,14 @@ for line in sys.stdin:
 
 
 def digest(run: Path) -> dict[str, str]:
-    """Everything that a result is: not the manifest, which holds times, nor the store, which is in order of reading."""
+    """Everything that a result is: not the manifest and the page, which tell times, nor the store, which is in order
+    of reading.
+    """
     files = [path for path in run.rglob("*") if path.is_file() and "store" not in path.relative_to(run).parts]
     return {
         str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in files
-        if path.name not in (".lock", "manifest.json")
+        if path.name not in (".lock", "manifest.json", "report.html")
     }
 
 

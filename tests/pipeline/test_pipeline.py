@@ -68,7 +68,8 @@ def test_the_account_tells_what_was_done(finished: tuple[Path, Account], shapes:
     assert sum(found.images for found in account.clusters) == 96
     assert account.figures["scan"] == {"images": 96, "problems": 0, "copies": 0}
     assert account.figures["views"]["width"] == 1280
-    assert set(account.seconds) == {"scan", "views", "neighbors", "kmeans", "heads", "labels", "model"}
+    steps = {"scan", "views", "neighbors", "kmeans", "heads", "labels", "model", "pictures", "report"}
+    assert set(account.seconds) == steps
     beside = account.figures["labels"]["kmeans"]
     assert isinstance(beside, dict)
     assert set(beside) == {"reliable", "agreement"}
@@ -79,7 +80,7 @@ def test_every_promised_file_is_there_and_no_work_is_left(finished: tuple[Path, 
     assert names == {
         "manifest.json", "images.parquet", "problems.csv", "store", "features.npy", "views", "neighbors.npy",
         "similarities.npy", "kmeans.npy", "heads.json", "head.safetensors", "probabilities.npy", "labels.parquet",
-        "labels.csv", "model",
+        "labels.csv", "model", "map.npy", "pictures", "report.html",
     }  # fmt: skip
 
 
@@ -223,6 +224,22 @@ def test_a_run_of_images_in_memory_says_how_to_go_on(tmp_path: Path) -> None:
     cluster(images, settings(clusters=2), tmp_path / "run")
     with pytest.raises(UserError, match=r"made from images in memory; .* run_folder="):
         resume(tmp_path / "run")
+
+
+def test_features_brought_along_are_used_and_their_change_is_seen(shapes: Path, tmp_path: Path) -> None:
+    names = sorted(str(path.relative_to(shapes)) for path in shapes.rglob("*.png"))
+    kinds = np.unique([name.split("/")[0] for name in names], return_inverse=True)[1]
+    random = np.random.default_rng(0)
+    np.save(tmp_path / "mine.npy", np.eye(4, 16)[kinds] + 0.1 * random.standard_normal((96, 16)))
+    brought = settings().model_copy(update={"encoder": f"features:{tmp_path / 'mine.npy'}"})
+    account = cluster(shapes, brought, tmp_path / "run")
+    assert account.figures["views"]["space"] == "features"
+    labels = read_labels(tmp_path / "run")
+    assert adjusted_rand_score([path.split("/")[0] for path in labels.path], labels.cluster) == 1.0
+    before = written(tmp_path / "run")
+    np.save(tmp_path / "mine.npy", np.eye(4, 16)[kinds] + 0.2 * random.standard_normal((96, 16)))
+    cluster(shapes, brought, tmp_path / "run")
+    assert written(tmp_path / "run")["features.npy"] != before["features.npy"]
 
 
 def test_too_many_clusters_are_refused_in_words(shapes: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ are in a file (see `views`), and it has stopped learning.
 Shapes: N images, M of them in a batch, D feature width, K clusters, H heads, T = M // K images labeled per cluster.
 """
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -67,6 +68,7 @@ def train_heads(
     the same heads.
     """
     batch = batch_size(len(views), settings, processes)
+    settings = settings.model_copy(update={"epochs": epochs_for(len(views), batch, settings)})
     components = None
     if settings.components is not None:
         components = principal_components(views.plain, settings.components, seed=seed)
@@ -98,6 +100,11 @@ def train_heads(
             if checkpoints.due() or done == settings.epochs * per_epoch:
                 checkpoints.save(done, trainer.state())
     return trainer.result(components)
+
+
+def epochs_for(images: int, batch: int, settings: HeadSettings) -> int:
+    """As many epochs as are set, or more where a small collection would get too few steps of them."""
+    return max(settings.epochs, math.ceil(settings.least_steps / (images // batch)))
 
 
 def batch_size(images: int, settings: HeadSettings, processes: Processes = ALONE) -> int:
