@@ -115,7 +115,7 @@ def _learn(network: nn.Module, heads: Heads, views: Tensor, chosen: PseudoLabels
             continue
         share = (flat != IGNORE).sum(dim=1) / kept  # a mean over the portion, as its part of the batch's mean
         parts = share * head_losses(often, flat, settings)
-        parts.sum().backward()
+        parts.sum().backward()  # type: ignore[no-untyped-call]
         losses += parts.detach()
     return losses
 
