@@ -46,7 +46,7 @@ def download(remote: Remote, folder: Path, *, progress: Progress = silent, waits
 def _transfer(remote: Remote, file: IO[bytes], folder: Path, progress: Progress, waits: Sequence[float]) -> None:
     """Ask until everything has arrived, or nothing more comes."""
     if file.tell() > remote.bytes:
-        file.truncate(0)
+        _start_over(file)
     _need_room(remote.bytes - file.tell(), folder)
     failures = 0
     while (before := file.tell()) < remote.bytes:
@@ -65,7 +65,7 @@ def _go_on(remote: Remote, file: IO[bytes], progress: Progress) -> None:
     headers = {"User-Agent": f"spice-cluster/{__version__}"} | ({"Range": f"bytes={have}-"} if have else {})
     with _answer(Request(remote.url, headers=headers), remote, file) as response:
         if not _goes_on(response, have):
-            file.truncate(0)
+            _start_over(file)
         _same_size(remote, response, file.tell())
         task = f"{remote.name} (kB)"
         progress(task, file.tell() // 1000, remote.bytes // 1000)
@@ -78,13 +78,18 @@ def _go_on(remote: Remote, file: IO[bytes], progress: Progress) -> None:
         raise _InterruptedError("the connection was cut")
 
 
+def _start_over(file: IO[bytes]) -> None:
+    file.seek(0)
+    file.truncate()
+
+
 @contextmanager
 def _answer(request: Request, remote: Remote, file: IO[bytes]) -> Iterator[http.client.HTTPResponse]:
     try:
         response = urlopen(request, timeout=_TIMEOUT)
     except HTTPError as error:
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            file.truncate(0)  # what is here cannot be a beginning of what is there
+            _start_over(file)  # what is here cannot be a beginning of what is there
         elif error.code not in _TRY_AGAIN:
             raise UserError(f"{remote.url} answers {error.code} {error.reason}: {_BY_HAND}") from error
         raise _InterruptedError(f"the server answers {error.code} {error.reason}") from error

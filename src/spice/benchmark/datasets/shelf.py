@@ -36,10 +36,9 @@ def default_root() -> Path:
 
 def located(card: Card, root: Path) -> Path | None:
     """The folder that the data set lies in, or None."""
-    remembered = _note(card, root)
-    if remembered.is_file():
-        return Path(remembered.read_text(encoding="utf-8"))
-    return next((place for place in (root / card.name, *card.places) if place.is_dir()), None)
+    note = _note(card, root)
+    noted = [Path(note.read_text(encoding="utf-8"))] if note.is_file() else []
+    return next((place for place in (*noted, root / card.name, *card.places) if place.is_dir()), None)
 
 
 def load(card: Card, root: Path) -> Dataset:
@@ -52,11 +51,8 @@ def load(card: Card, root: Path) -> Dataset:
 
 def read(card: Card, folder: Path) -> Dataset:
     """The data set in `folder`, in whichever of its layouts it lies there."""
-    if not folder.is_dir():
-        raise UserError(f"{card.title} was in {folder}, but that folder is gone: get it again")
     for reader in card.readers:
         if (found := reader(folder, card)) is not None:
-            _same(found, card, folder)
             return found
     raise UserError(f"{folder} does not hold {card.title} in any layout known here: see docs/datasets.md")
 
@@ -95,7 +91,7 @@ def _downloaded(files: Sequence[Remote], folder: Path, progress: Progress, waits
 
 
 def _remember(card: Card, source: Path, root: Path) -> None:
-    read(card, source)
+    _recognize(card, source, called=str(source))
     with written_atomically(_note(card, root)) as temporary:
         temporary.write_text(str(source.resolve()), encoding="utf-8")
 
@@ -103,43 +99,35 @@ def _remember(card: Card, source: Path, root: Path) -> None:
 def _install(card: Card, files: Sequence[Path], root: Path, progress: Progress) -> None:
     """Unpack or copy the files, and let them take the data set's place only if it can be read from them."""
     place, fresh = root / card.name, root / f".{card.name}.partial"
-    shutil.rmtree(fresh, ignore_errors=True)  # left by a kill
-    fresh.mkdir()
     try:
+        shutil.rmtree(fresh, ignore_errors=True)  # left by a kill
+        fresh.mkdir()
         for file in files:
             if is_archive(file):
                 unpack(file, fresh, progress=progress)
             else:
-                _copy(file, fresh)
-        _read_fresh(card, fresh, files)
+                shutil.copyfile(file, fresh / file.name)
+        _recognize(card, fresh, called=", ".join(map(str, files)))
         shutil.rmtree(place, ignore_errors=True)
         fresh.replace(place)
         _note(card, root).unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"{card.title} cannot be put into {root}: {error}") from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _copy(file: Path, folder: Path) -> None:
+def _recognize(card: Card, folder: Path, *, called: str) -> None:
+    """Whether this data set can be read here, and it is no other one of the same layout."""
     try:
-        shutil.copyfile(file, folder / file.name)
-    except OSError as error:
-        raise UserError(f"{file} cannot be copied to {folder}: {error.strerror or error}") from error
-
-
-def _read_fresh(card: Card, fresh: Path, files: Sequence[Path]) -> None:
-    try:
-        read(card, fresh)
+        train = read(card, folder).train
+        first = train.truth().labels[: len(card.first_labels)]
     except UserError as error:
-        given = ", ".join(map(str, files))
-        raise UserError(f"{given} cannot be taken for {card.title}: {str(error).replace(str(fresh), 'it')}") from error
-
-
-def _same(found: Dataset, card: Card, folder: Path) -> None:
-    """Whether it is this data set and no other of the same layout."""
-    if not len(found.train):
-        raise UserError(f"{folder} holds no images of {card.title}")
-    if card.first_labels and not np.array_equal(found.train.read_labels()[: len(card.first_labels)], card.first_labels):
-        raise UserError(f"{folder} has the layout of {card.title}, but holds other images")
+        raise UserError(f"{called} cannot be used: {str(error).replace(str(folder), 'it')}") from error
+    if not len(train):
+        raise UserError(f"{called} holds no images of {card.title}")
+    if not np.array_equal(first, card.first_labels):
+        raise UserError(f"{called} has the layout of {card.title}, but holds other images")
 
 
 def _note(card: Card, root: Path) -> Path:

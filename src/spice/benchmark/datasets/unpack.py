@@ -24,7 +24,7 @@ def is_archive(path: Path) -> bool:
 
 
 def unpack(path: Path, folder: Path, *, progress: Progress = silent) -> None:
-    """Write every regular file of the archive under `folder`; links and devices are left out."""
+    """Write every regular file of the archive under `folder`; links and devices are left out. Raises OSError too."""
     task, total = f"unpacking {path.name} (kB)", path.stat().st_size // 1000
     try:
         for name, content, position in _zip(path) if zipfile.is_zipfile(path) else _tar(path):
@@ -35,8 +35,6 @@ def unpack(path: Path, folder: Path, *, progress: Progress = silent) -> None:
             progress(task, min(position // 1000, max(total - 1, 0)), total)
     except _DAMAGE as error:
         raise UserError(f"{path} cannot be unpacked ({error}): is it complete?") from error
-    except OSError as error:
-        raise UserError(f"{path} cannot be unpacked into {folder}: {error.strerror or error}") from error
     progress(task, total, total)
 
 
