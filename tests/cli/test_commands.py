@@ -20,7 +20,7 @@ from PIL import Image
 
 from spice.cli.cluster import default_out, finish
 from spice.errors import NothingTrustworthyError
-from spice.runs import account
+from spice.runs import RunFolder, account
 
 Spice = Callable[..., Any]
 
@@ -135,7 +135,7 @@ def test_predict_takes_a_model_folder_and_writes_parquet(spice: Spice, run: Path
     assert spice("predict", run, shapes / "disc", "--out", tmp_path / "new.xlsx").code == 2
 
 
-def test_evaluate_reads_labels_and_changes_nothing_else(spice: Spice, run: Path, tmp_path: Path) -> None:
+def test_evaluate_reads_labels_and_changes_nothing_but_the_page(spice: Spice, run: Path, tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
     ended = spice("evaluate", run, "--truth", "folders")
     assert ended.code == 0
@@ -145,9 +145,9 @@ def test_evaluate_reads_labels_and_changes_nothing_else(spice: Spice, run: Path,
     assert scores["reliable"]["images"] <= 96
     assert sorted(scores["classes"]) == ["bars", "disc", "ring", "tent"]
     assert np.array(scores["confusion"]["counts"]).sum() == 96
-    assert {
-        path.name: path.read_bytes() for path in run.iterdir() if path.is_file() and path.name != "scores.json"
-    } == before
+    assert "uses labels" in (run / "report.html").read_text()
+    after = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file() and path.name != "scores.json"}
+    assert {name for name in after if after[name] != before[name]} == {"report.html"}
     (tmp_path / "truth.csv").write_text("path,label\ndisc/0.png,round\nring/0.png,round\nbars/0.png,square\n")
     found = json.loads(spice("evaluate", run, "--truth", tmp_path / "truth.csv", "--json").out)
     assert (found["images"], found["without_label"]) == (3, 93)
@@ -170,6 +170,7 @@ def test_export_of_reliable_images_only(spice: Spice, run: Path, tmp_path: Path)
     assert [row for row in every if row["reliable"] == "1"] == some
 
 
+@pytest.mark.slow
 def test_images_in_an_archive_are_taken_out_of_it(spice: Spice, shapes: Path, tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "shapes.tar", "w") as archive:
         archive.add(shapes, "shapes")
@@ -184,12 +185,11 @@ def test_images_in_an_archive_are_taken_out_of_it(spice: Spice, shapes: Path, tm
     assert refused.code == 2
 
 
-def test_export_says_when_an_image_has_gone(spice: Spice, shapes: Path, tmp_path: Path) -> None:
+def test_export_says_when_an_image_has_gone(spice: Spice, run: Path, shapes: Path, tmp_path: Path) -> None:
     drawings = Path(shutil.copytree(shapes, tmp_path / "drawings"))
-    out = tmp_path / "run"
-    spice("cluster", drawings, "-k", "4", "--size", "64", "--out", out)
+    RunFolder.open(run).update(source=str(drawings))
     (drawings / "disc" / "3.png").unlink()
-    ended = spice("export", out, tmp_path / "groups", "--as", "folders")
+    ended = spice("export", run, tmp_path / "groups", "--as", "folders")
     assert ended.code == 2
     assert "disc/3.png is no longer in" in ended.err
 

@@ -27,9 +27,10 @@ def command(
     truth: Annotated[str, typer.Option(help="`folders`, or a csv file with the columns path and label.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
 ) -> None:
-    """Compare the groups with true labels: ACC, NMI, ARI; k-means beside them. Nothing of the run is changed."""
+    """Compare the groups with true labels: ACC, NMI, ARI; k-means beside them. Of the run, only its page changes."""
     from spice.evaluate import from_csv, from_folders
     from spice.files import written_atomically
+    from spice.report import write_report
     from spice.runs import read_labels
     from spice.runs.artifacts import SCORES
 
@@ -38,6 +39,7 @@ def command(
     text = json.dumps(found, indent=2)
     with written_atomically(run / SCORES.name) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
+    write_report(run)
     print(text if as_json else _table(found))
 
 

@@ -126,7 +126,8 @@ def _what_next(run: Path) -> list[str]:
     name = quote(str(run))
     return [
         f"written    {run / 'labels.csv'}, labels.parquet, model/ and more",
-        f"next       spice export {name} groups --as folders     look at the groups",
+        f"look       {run / 'report.html'}",
+        f"next       spice export {name} groups --as folders     a folder per group",
         f"           spice why {name} IMAGE                      why an image is where it is",
         f"           spice predict {name} MORE_IMAGES            the same groups for other images",
     ]

@@ -1,6 +1,7 @@
 """The card of each cluster: its pictures with their words, its verdict, its histogram."""
 
 import base64
+from math import gcd
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,15 +12,19 @@ from spice.report.content import Content
 from spice.report.verdict import Verdict
 from spice.runs import Cluster, Labels
 
-# Turning the color circle by the golden angle keeps any number of neighbors apart.
-_GOLDEN_ANGLE = 137.508
-
 _KINDS = {
     "prototypes": ("Nearest to the center", "the images that the cluster is built around"),
     "typical": ("Typical", "from the middle of the cluster"),
     "borderline": ("Borderline", "another cluster is almost as likely"),
-    "doubtful": ("Doubtful", "most of their neighbors lie in other clusters"),
+    "doubtful": ("Doubtful", "the fewest of their neighbors are in this cluster"),
 }
+
+
+class Color(NamedTuple):
+    """Of a cluster; lightness and saturation are the page's, which has a light and a dark face."""
+
+    hue: int  # degrees
+    tone: int  # percent lighter than usual
 
 
 class Picture(NamedTuple):
@@ -46,7 +51,7 @@ class Card(NamedTuple):
 
     figures: Cluster
     verdict: Verdict
-    hue: int
+    color: Color
     kinds: list[Kind]
     bars: list[Bar]
 
@@ -56,9 +61,13 @@ def cards(content: Content) -> list[Card]:
     return [_card(content, figures) for figures in content.account.clusters]
 
 
-def hue(cluster: int) -> int:
-    """The color of a cluster, in degrees."""
-    return round(250 + cluster * _GOLDEN_ANGLE) % 360
+def color(cluster: int, clusters: int) -> Color:
+    """Hues all around the circle; those side by side differ in lightness, and clusters that follow each other lie far
+    apart.
+    """
+    stride = next(step for step in range(max(1, round(0.38 * clusters)), clusters + 1) if gcd(step, clusters) == 1)
+    place = cluster * stride % clusters
+    return Color(round(20 + 360 * place / clusters) % 360, 16 * (place % 2))
 
 
 def _card(content: Content, figures: Cluster) -> Card:
@@ -69,7 +78,7 @@ def _card(content: Content, figures: Cluster) -> Card:
     ]
     members = np.flatnonzero(labels.cluster == number)
     bars = histogram(labels.reliability[members], labels.reliable[members])
-    return Card(figures, content.verdicts[number], hue(number), kinds, bars)
+    return Card(figures, content.verdicts[number], color(number, len(content.account.clusters)), kinds, bars)
 
 
 def _picture(folder: Path, labels: Labels, row: int) -> Picture:

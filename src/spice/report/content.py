@@ -17,7 +17,7 @@ from spice.report.chosen import Chosen, choose
 from spice.report.pictures import Sheets, read_sheets
 from spice.report.verdict import Verdict, neighbor_votes, verdicts
 from spice.runs import Account, Labels, Manifest, account, read_labels, read_manifest
-from spice.runs.artifacts import HEADS, IMAGES, MAP, NEIGHBORS, PICTURES, PROBLEMS, SCORES
+from spice.runs.artifacts import HEADS, IMAGES, KMEANS, MAP, NEIGHBORS, PICTURES, PROBLEMS, SCORES
 
 # Rows of tables that may be as long as the collection; the files of the run hold them whole.
 LONGEST_TABLE = 200
@@ -101,14 +101,14 @@ def read_content(folder: Path) -> Content:
     manifest, found, labels = read_manifest(folder), account(folder), read_labels(folder)
     clusters = len(found.clusters)
     asked = int(str(found.figures["labels"]["neighbors"]))
-    votes = neighbor_votes(labels.cluster, np.load(folder / NEIGHBORS.name, mmap_mode="r"), clusters, asked=asked)
+    votes = neighbor_votes(labels, np.load(folder / NEIGHBORS.name, mmap_mode="r"), clusters, asked=asked)
     points = folder / MAP.name
     return Content(
         manifest=manifest,
         account=found,
         labels=labels,
         chosen=choose(labels, clusters),
-        verdicts=verdicts(labels, votes),
+        verdicts=verdicts(labels, votes, np.load(folder / KMEANS.name)),
         heads=_read(HeadsFile, folder / HEADS.name),
         scores=_read(Scores, folder / SCORES.name),
         points=np.load(points) if points.exists() else None,

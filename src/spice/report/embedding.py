@@ -61,9 +61,7 @@ def _among(components: Floats, known: Floats, placed: Floats) -> Floats:
 
 
 def _unit(features: Floats) -> Floats:
-    length: Floats = np.linalg.norm(features, axis=1, keepdims=True)
-    unit: Floats = features / np.maximum(length, 1e-12)
-    return unit
+    return np.asarray(features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12), dtype=np.float32)
 
 
 def _two_wide(components: Floats) -> Floats:

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from spice.files import written_atomically
 from spice.progress import duration
-from spice.report.cards import cards, hue
+from spice.report.cards import cards, color
 from spice.report.charts import HEIGHT, WIDTH, loss_chart
 from spice.report.content import Content, read_content
 from spice.runs.artifacts import REPORT
@@ -74,7 +74,7 @@ def _listed(content: Content) -> NDArray[np.int64]:
 
 def _data(content: Content, rows: NDArray[np.int64]) -> dict[str, JsonValue]:
     """What the script needs to know of every listed image, column by column; shares in thousandths."""
-    labels, sheets = content.labels.rows(rows), content.sheets
+    labels, sheets, clusters = content.labels.rows(rows), content.sheets, len(content.account.clusters)
     data: dict[str, JsonValue] = {
         "path": list(labels.path),
         "cluster": labels.cluster.tolist(),
@@ -84,7 +84,7 @@ def _data(content: Content, rows: NDArray[np.int64]) -> dict[str, JsonValue]:
         "reliable": labels.reliable.astype(int).tolist(),
         "other": labels.nearest_other_cluster.tolist(),
         "rank": labels.prototype_rank.tolist(),
-        "hues": [hue(number) for number in range(len(content.account.clusters))],
+        "colors": [list(color(number, clusters)) for number in range(clusters)],
         "x": None,
         "y": None,
         "tiles": None,

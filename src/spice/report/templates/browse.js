@@ -38,7 +38,8 @@ function showMore() {
 
 function item(image) {
   const element = document.createElement("li"), button = document.createElement("button");
-  element.style.setProperty("--hue", data.hues[data.cluster[image]]);
+  const [hue, tone] = data.colors[data.cluster[image]];
+  element.style.cssText = `--hue:${hue};--tone:${tone}%`;
   if (!data.reliable[image]) element.className = "unreliable";
   button.type = "button";
   button.title = data.path[image];

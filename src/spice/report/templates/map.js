@@ -22,7 +22,7 @@ function startMap(canvas) {
   }
 
   const isDark = () => getComputedStyle(document.documentElement).colorScheme === "dark";
-  const light = () => (isDark() ? 62 : 45);
+  const light = () => (isDark() ? 58 : 42);
   const byCluster = (image) => data.cluster[image];
   const byReliability = (image) => Math.min(9, Math.floor(data.reliability[image] / 100));
 
@@ -40,10 +40,10 @@ function startMap(canvas) {
     }
     return [...found].sort((a, b) => (a[0] & 1) - (b[0] & 1)).map(([key, images]) => ({
       images,
-      alpha: key & 1 ? 0.9 : 0.16,
+      alpha: key & 1 ? 0.9 : 0.24,
       color: reliability
         ? `hsl(${210 - 190 * (1 - (key >> 1) / 9)} 70% ${light()}%)`
-        : `hsl(${data.hues[key >> 1]} 62% ${light()}%)`,
+        : `hsl(${data.colors[key >> 1][0]} 62% ${light() + data.colors[key >> 1][1]}%)`,
     }));
   }
 
@@ -147,8 +147,11 @@ function startMap(canvas) {
   const directions = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
   canvas.addEventListener("keydown", (event) => {
     if (event.key === "+" || event.key === "-") zoom(event.key === "+" ? 1.5 : 1 / 1.5);
-    if (event.key === "Enter" && active >= 0) showDetail(active);
     if (event.key === "Escape") activate(-1);
+    if (event.key === "Enter" && active >= 0) {
+      event.preventDefault(); // or the same key would press the dialog's first button, which closes it
+      showDetail(active);
+    }
     const to = directions[event.key];
     if (!to) return;
     event.preventDefault();

@@ -1,0 +1,229 @@
+"""The page in a real browser: it draws, answers, asks for nothing, and stays small."""
+
+import json
+from pathlib import Path
+
+import pytest
+from browser import Page
+from made_runs import HARMFUL
+
+from spice.report import write_report
+
+FOUND = "document.getElementById('found').textContent"
+NAMES = "[...document.querySelectorAll('#gallery .name')].map(name => name.textContent)"
+TRUST = "[...document.querySelectorAll('#gallery .trust')].map(trust => Number(trust.textContent))"
+HINT = "document.getElementById('map-hint')"
+
+
+@pytest.fixture(scope="module")
+def small_page(small: Path) -> Path:
+    return write_report(small)
+
+
+@pytest.fixture
+def page(browser: Page, small_page: Path) -> Page:
+    browser.open(small_page)
+    return browser
+
+
+def choose(page: Page, control: str, value: str) -> None:
+    """As a user would: the value changes, and the page is told."""
+    page.run(
+        f"(() => {{ const e = document.getElementById('{control}'); e.value = {json.dumps(value)};"
+        "for (const kind of ['input', 'change']) e.dispatchEvent(new Event(kind, {bubbles: true})); })()"
+    )
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False), (390, True)])
+def test_it_draws_without_an_error_or_a_request(browser: Page, small_page: Path, width: int, dark: bool) -> None:
+    browser.open(small_page, width=width, dark=dark)
+    browser.wait("document.querySelectorAll('#gallery li').length === 96")
+    assert browser.errors == []
+    elsewhere = [url for url in browser.requests if not url.startswith(("data:", "blob:"))]
+    assert elsewhere == [small_page.resolve().as_uri()]
+    assert browser.run("document.documentElement.scrollWidth") == width  # nothing sticks out on a phone
+    assert browser.run("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
+    background = browser.run("getComputedStyle(document.body).backgroundColor")
+    assert background == ("rgb(20, 19, 17)" if dark else "rgb(251, 250, 248)")
+
+
+def test_a_harmful_name_is_shown_and_does_nothing(page: Page) -> None:
+    page.run("document.getElementById('search').focus()")
+    page.type("<script>")
+    page.wait(f"{FOUND} === '1 image.'")
+    assert page.run(NAMES) == [HARMFUL]
+    assert page.run("document.querySelector('#cluster-0 .picture').dataset.path") == HARMFUL
+    assert page.run("document.querySelector('.warning').textContent").endswith(HARMFUL)
+    assert page.run("[...document.scripts].filter(script => script.textContent.startsWith('alert')).length") == 0
+    # Even markup that had found a way in could not run: only the page's own script may.
+    page.run("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.harmed = true\">')")
+    page.run(
+        "document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.harmed = true'}))"
+    )
+    assert page.run("window.harmed") is None
+
+
+def test_search_filter_and_sort_find_images(page: Page) -> None:
+    assert page.run(FOUND) == "300 images."
+    page.run("document.getElementById('search').focus()")
+    page.type("PHOTO-0001")
+    page.wait(f"{FOUND} === '10 images.'")
+    assert all("photo-0001" in name for name in page.run(NAMES))
+    choose(page, "search", "")
+    choose(page, "least", "0.9")
+    choose(page, "sort", "doubt")
+    found = page.run(TRUST)
+    assert found == sorted(found)
+    assert found[0] >= 0.9
+    choose(page, "trust", "0")
+    assert 0 < int(page.run(FOUND).split()[0]) < 300
+    assert max(page.run(TRUST)) <= 0.95
+    choose(page, "in-cluster", "5")
+    assert page.run(FOUND) == "0 images."
+    choose(page, "sort", "path")
+    choose(page, "trust", "")
+    choose(page, "in-cluster", "2")
+    choose(page, "least", "0")
+    names = page.run(NAMES)
+    assert names == sorted(names)
+
+
+def test_more_images_are_shown_when_asked_for(page: Page) -> None:
+    page.click("#more")
+    page.wait("document.querySelectorAll('#gallery li').length === 192")
+    page.click("[data-show='1']")
+    page.wait("document.getElementById('in-cluster').value === '1'")
+    assert page.run(
+        "[...document.querySelectorAll('#gallery .facts')].every(f => f.textContent.startsWith('cluster 1'))"
+    )
+
+
+def test_a_point_of_the_map_shows_its_image(page: Page) -> None:
+    page.run("document.getElementById('map').scrollIntoView({behavior: 'instant'})")
+    x, y = page.run(POINT.replace("IMAGE", "7"))
+    page.mouse("mouseMoved", x, y)
+    page.wait(f"!{HINT}.hidden")
+    assert "photo-" in page.run(f"{HINT}.textContent")
+    assert page.run(f"getComputedStyle({HINT}.querySelector('.thumb')).backgroundImage").startswith('url("blob:')
+    page.mouse("mousePressed", x, y)
+    page.mouse("mouseReleased", x, y)
+    page.wait("document.getElementById('detail').open")
+    assert page.run("document.getElementById('detail-name').textContent") in page.run(f"{HINT}.textContent")
+
+
+# Where a point of the map lies in the window, by the page's own arithmetic at zoom 1.
+POINT = """(() => {
+  const box = document.getElementById('map-canvas').getBoundingClientRect();
+  const side = Math.min(box.width, box.height) - 32;
+  return [box.x + box.width / 2 + (data.x[IMAGE] / 10000 - 0.5) * side,
+          box.y + box.height / 2 + (data.y[IMAGE] / 10000 - 0.5) * side];
+})()"""
+
+
+def test_the_map_answers_to_keys_legend_and_zoom(page: Page) -> None:
+    page.run("document.getElementById('map-canvas').focus()")
+    page.key("ArrowRight")
+    page.wait(f"!{HINT}.hidden")
+    first = page.run(f"{HINT}.textContent")
+    page.key("ArrowRight")
+    page.wait(f"{HINT}.textContent !== {json.dumps(first)}")
+    page.key("Enter")
+    page.wait("document.getElementById('detail').open")
+    page.run("document.getElementById('detail').close()")
+    before = page.run(PIXELS)
+    page.click("#map-legend button[data-cluster='2']")
+    assert page.run("document.querySelector('#map-legend [aria-pressed=true]').dataset.cluster") == "2"
+    page.wait(f"{PIXELS} !== {json.dumps(before)}")
+    alone = page.run(PIXELS)
+    page.click("#map-in")
+    page.wait(f"{PIXELS} !== {json.dumps(alone)}")
+
+
+PIXELS = "document.getElementById('map-canvas').toDataURL()"
+
+
+def test_fading_changes_what_is_drawn(page: Page) -> None:
+    page.wait(f"{PIXELS}.length > 5000")
+    faded = page.run(PIXELS)
+    page.click("#map-fade")
+    page.wait(f"{PIXELS} !== {json.dumps(faded)}")
+    plain = page.run(PIXELS)
+    choose(page, "map-color", "reliability")
+    page.wait(f"{PIXELS} !== {json.dumps(plain)}")
+
+
+def test_clusters_are_sorted_and_attention_is_shown(page: Page) -> None:
+    order = "[...document.querySelectorAll('#cards .card')].map(card => Number(card.dataset.share))"
+    choose(page, "sort-clusters", "share")
+    shares = page.run(order)
+    assert shares == sorted(shares, reverse=True)
+    page.click("#attention")
+    page.wait("getComputedStyle(document.querySelector('.attention')).opacity === '1'")
+
+
+def test_light_and_dark_can_be_changed_by_hand(page: Page) -> None:
+    page.click("#theme")
+    assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(20, 19, 17)"
+    page.click("#theme")
+    assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(251, 250, 248)"
+
+
+def test_everything_has_a_name_for_those_who_cannot_see_it(page: Page) -> None:
+    unnamed = page.run(
+        "[...document.querySelectorAll('input, select')].filter(e => !e.labels.length).map(e => e.id)"
+        ".concat([...document.images].filter(e => !e.hasAttribute('alt')).map(e => e.id))"
+        ".concat([...document.querySelectorAll('button')].filter(e => !(e.textContent.trim() || e.ariaLabel ||"
+        " e.querySelector('img[alt]'))).map(e => e.outerHTML))"
+    )
+    assert unnamed == []
+    assert page.run("document.documentElement.lang") == "en"
+    repeated = page.run(
+        "(ids => ids.filter((id, at) => ids.indexOf(id) !== at))([...document.querySelectorAll('[id]')].map(e => e.id))"
+    )
+    assert repeated == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_stands_out_from_what_is_behind_it(browser: Page, small_page: Path, dark: bool) -> None:
+    browser.open(small_page, dark=dark)
+    weakest = browser.run(CONTRAST)
+    assert weakest[0] >= 4.5, weakest
+
+
+# The smallest contrast of any text with the first opaque color behind it, by the rule of WCAG 2.
+CONTRAST = """(() => {
+  const canvas = new OffscreenCanvas(1, 1).getContext('2d', {willReadFrequently: true});
+  const rgba = (color) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+                            return canvas.getImageData(0, 0, 1, 1).data; };
+  const light = (color) => { const [r, g, b] = [...rgba(color)].map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const behind = (e) => { for (; e; e = e.parentElement) {
+    const color = getComputedStyle(e).backgroundColor; if (rgba(color)[3] === 255) return color; } return 'white'; };
+  let worst = [99, ''];
+  for (const e of document.querySelectorAll('main *')) {
+    if (![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) || e.closest('svg')) continue;
+    const [a, b] = [light(getComputedStyle(e).color), light(behind(e))];
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (contrast < worst[0]) worst = [contrast, e.outerHTML.slice(0, 120)];
+  }
+  return worst;
+})()"""
+
+
+def test_twenty_thousand_images_stay_light_and_quick(browser: Page, large: Path) -> None:
+    written = write_report(large)
+    assert written.stat().st_size < 30_000_000
+    browser.open(written)
+    browser.wait("document.querySelectorAll('#gallery li').length === 96")
+    assert browser.errors == []
+    painted = browser.run("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    assert painted < 3000
+    assert browser.run(FOUND) == "20,000 images."
+    browser.run("document.getElementById('search').focus()")
+    browser.type("photo-12345")
+    browser.wait(f"{FOUND} === '1 image.'")
+    browser.run("document.getElementById('map').scrollIntoView({behavior: 'instant'})")
+    browser.wait(f"{PIXELS}.length > 20000")
+    x, y = browser.run(POINT.replace("IMAGE", "15000"))
+    browser.mouse("mouseMoved", x, y)
+    browser.wait(f"!{HINT}.hidden")
