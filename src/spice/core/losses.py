@@ -10,6 +10,7 @@ from torch import Tensor
 
 from spice.core.checks import check_integers, check_probs, check_temperature, shape
 from spice.core.labels import IGNORE
+from spice.core.probs import cluster_probs
 
 
 def info_nce(query: Tensor, key: Tensor, queue: Tensor, *, temperature: float = 0.2) -> Tensor:
@@ -40,7 +41,7 @@ def double_softmax_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     Not a slip: the second softmax, inside the cross-entropy, damps the gradient where the head is unsure, since
     pseudo-labels are often wrong there (Appendix A). A perfect head's loss is ln(e + K - 1) - 1, not zero.
     """
-    return cross_entropy(logits.softmax(dim=-1), labels)
+    return cross_entropy(cluster_probs(logits), labels)
 
 
 def temperature_cross_entropy(logits: Tensor, labels: Tensor, *, temperature: float) -> Tensor:
@@ -55,7 +56,7 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     A head whose labels are all IGNORE while another's are not has nothing to learn here: its loss is 0.
     """
     each = _cross_entropies(logits, labels)
-    kept = (labels != IGNORE).sum(dim=-1)
+    kept = (labels.long() != IGNORE).sum(dim=-1)  # long: as uint8, -1 is 255
     if not kept.any():
         raise ValueError(f"there is nothing to learn from: all {labels.numel()} labels are IGNORE ({IGNORE})")
     return each.sum(dim=-1) / kept.clamp(min=1)
@@ -113,5 +114,7 @@ def _cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
         raise ValueError(f"logits (M, K) or (H, M, K) need labels (M,) or (H, M), got {shape(logits)}, {shape(labels)}")
     clusters = logits.shape[-1]
     check_integers("labels", labels, lowest=IGNORE, count=clusters)
-    flat = F.cross_entropy(logits.reshape(-1, clusters), labels.flatten().long(), ignore_index=IGNORE, reduction="none")
-    return flat.view(labels.shape)
+    # Clusters before images: the layout of `cluster_probs`, for its reason.
+    by_cluster = logits.reshape(-1, *logits.shape[-2:]).transpose(1, 2)  # (H, K, M)
+    each = F.cross_entropy(by_cluster, labels.reshape(-1, labels.shape[-1]).long(), ignore_index=IGNORE, reduction="none")
+    return each.view(labels.shape)

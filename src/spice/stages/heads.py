@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from spice.core import PseudoLabels, prototype_labels
+from spice.core.probs import cluster_probs
 from spice.data.batches import Batch, batches, generator
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.processes import ALONE, Processes
@@ -175,7 +176,7 @@ class _Trainer:
             probs = start_probs(plain, self.centers)  # (H, M, K)
         else:
             features = self._features(self.settings.label_view, part.images, step, "label")
-            probs = self.whole(self.heads(features).softmax(dim=2), dim=1)
+            probs = self.whole(cluster_probs(self.heads(features)), dim=1)
         return prototype_labels(plain, probs, center_ratio=self.settings.center_ratio, overlap=self.settings.overlap)
 
     def learned(self, part: Batch, images: Tensor, labels: PseudoLabels, step: int) -> Iterator[tuple[Tensor, Tensor]]:

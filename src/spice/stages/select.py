@@ -19,6 +19,7 @@ from spice.core import (
     prototype_labels,
     temperature_cross_entropy,
 )
+from spice.core.probs import cluster_probs
 from spice.errors import SpiceWarning
 from spice.models.heads import Heads
 from spice.settings import HeadSettings
@@ -82,7 +83,7 @@ def head_losses(logits: Tensor, labels: Tensor, settings: HeadSettings) -> Tenso
     else:
         losses = cross_entropy(logits, labels)
     if settings.entropy:
-        losses = losses + settings.entropy * negative_entropy(logits.softmax(dim=2))
+        losses = losses + settings.entropy * negative_entropy(cluster_probs(logits))
     return losses
 
 
@@ -95,7 +96,7 @@ def look(heads: Heads, views: Views, settings: HeadSettings, *, epoch: int) -> L
     losses, compact, distinct = [], [], []
     for first in range(0, len(heads), at_once):
         few = heads.part(slice(first, first + at_once))
-        probs = all_logits(few, views, settings.label_view).softmax(dim=2)  # (h, N, K)
+        probs = cluster_probs(all_logits(few, views, settings.label_view))  # (h, N, K)
         chosen = prototype_labels(plain, probs, center_ratio=settings.center_ratio, overlap=settings.overlap)
         logits = chosen_logits(all_logits(few, views, settings.train_view), chosen.image)
         losses.append(head_losses(logits, chosen.cluster, settings))
@@ -135,7 +136,7 @@ def chosen_logits(logits: Tensor, image: Tensor) -> Tensor:
 def signs(heads: Heads, selected: Heads, views: Views, settings: HeadSettings) -> Signs:
     """Look at the selected head (a `Heads` of one) among all the others, and warn of what looks bad."""
     device = selected.hidden_weight.device
-    probs = all_logits(selected, views, settings.label_view).softmax(dim=2)
+    probs = cluster_probs(all_logits(selected, views, settings.label_view))
     plain = views.take("plain", 0, slice(None)).to(device)
     chosen = prototype_labels(plain, probs, center_ratio=settings.center_ratio)
     sizes = all_logits(selected, views, "plain")[0].argmax(dim=1).bincount(minlength=settings.clusters)  # (K,)

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spice.core.probs import cluster_probs
 from spice.data.batches import generator
 
 ENOUGH_PER_CLUSTER, ENOUGH = 50, 5_000
@@ -38,7 +39,7 @@ def kmeans_centers(features: NDArray[np.floating], clusters: int, *, heads: int,
 def start_probs(features: Tensor, centers: Tensor) -> Tensor:
     """Probabilities (H, M, K) of a batch's features (M, D), by their cosines to each head's centers (H, K, D)."""
     cosines = F.normalize(features, dim=1) @ centers.transpose(1, 2)  # (H, M, K)
-    return (cosines / TEMPERATURE).softmax(dim=2)
+    return cluster_probs(cosines / TEMPERATURE)
 
 
 def _spread_out(some: Tensor, clusters: int, heads: int, randomness: torch.Generator) -> Tensor:
