@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install test fast check format clean
+.PHONY: help install test fast check format demo clean
 
 help:  ## what there is to run
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -30,6 +30,9 @@ check: install  ## format, lint, types, layers
 format: install  ## put the code into shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+demo: install  ## all three stages on scikit-learn's digits, from nothing to a page to look at
+	$(BIN)/spice demo
 
 clean:  ## remove what was built
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache dist site

@@ -18,10 +18,12 @@ from spice import steps
 from spice.data import ImageStore, SourceLike, ingest
 from spice.data.recognize import open_source
 from spice.errors import SpiceWarning, UserError
-from spice.models.encoders import Encoder, load_encoder
+from spice.models.encoders import SCRATCH, Encoder, load_encoder, load_trained
+from spice.presets import joint_on_cpu
 from spice.progress import Progress, silent
 from spice.runs import Account, RunFolder, account, key_of, locked, told_in_words
 from spice.runs.artifacts import (
+    ENCODER,
     FEATURES,
     HEAD,
     HEADS,
@@ -35,6 +37,7 @@ from spice.runs.artifacts import (
     PICTURES,
     PROBABILITIES,
     PROBLEMS,
+    REFINED,
     REPORT,
     SCORES,
     SIMILARITIES,
@@ -47,6 +50,7 @@ from spice.settings import RunSettings
 from spice.stages.heads import batch_size
 from spice.stages.model import hash_of
 from spice.steps import Figures, Work
+from spice.training import SCRATCH_SIZE, feature_settings, train_encoder
 from spice.version import __version__
 
 
@@ -59,6 +63,7 @@ class Step(NamedTuple):
     depends: Callable[[RunSettings], JsonValue]  # the settings that its result depends on
     makes: tuple[Artifact, ...]
     spoils: tuple[Artifact, ...] = ()  # what others made of its result: gone when the result is
+    wanted: Callable[[RunSettings], bool] = lambda _: True
 
 
 def cluster(
@@ -67,7 +72,8 @@ def cluster(
     """Group the images of `source`; the run folder `out` is begun, gone on with, or, with `redo`, replaced."""
     # What the user may have misspelled comes first, before anything is written.
     open_source(source)
-    encoder = load_encoder(settings.encoder, size=settings.size)
+    encoder = None if settings.encoder == SCRATCH else load_encoder(settings.encoder, size=settings.size)
+    size = settings.size or SCRATCH_SIZE if encoder is None else encoder.size
     with told_in_words(out):
         refuse_foreign(out)
         out.mkdir(parents=True, exist_ok=True)
@@ -76,27 +82,42 @@ def cluster(
             run = RunFolder.begin_or_go_on(
                 out, source=_name_of(source), settings=settings.model_dump(mode="json"), redo=redo
             )
-            images = _scan(run, source, encoder.size, redo, progress)
+            images = _scan(run, source, size, redo, progress)
             batch_size(len(images), settings.heads)  # refuses K > N in words, before the long work
+            encoder = encoder or _trained(run, images, settings, progress)
             _run_steps(run, encoder, images, settings, progress)
     return account(out)
 
 
 def resume(out: Path, *, progress: Progress = silent) -> Account:
     """Go on with the run in `out`."""
-    manifest = RunFolder.open(out).manifest
-    if manifest.source is None:
+    run = RunFolder.open(out)
+    if run.manifest.source is None:
         raise UserError(
             f"{out} was made from images in memory; go on by fitting them again with run_folder={str(out)!r}"
         )
+    return cluster(run.manifest.source, _settings_of(run), out, progress=progress)
+
+
+def refine(out: Path, *, minutes: float | None = None, progress: Progress = silent) -> Account:
+    """Add joint training to the run in `out`; what is done stays done."""
+    with told_in_words(out), locked(out):
+        run = RunFolder.open(out)
+        settings = _settings_of(run)
+        flip = settings.views.augment.flip
+        joint = joint_on_cpu(pretrained=settings.encoder != SCRATCH, minutes=minutes, flip=flip)
+        run.update(settings=settings.model_copy(update={"joint": joint}).model_dump(mode="json"))
+    return resume(out, progress=progress)
+
+
+def _settings_of(run: RunFolder) -> RunSettings:
     try:
-        settings = RunSettings.model_validate(manifest.settings)
+        return RunSettings.model_validate(run.manifest.settings)
     except ValidationError as error:
         what = ".".join(str(part) for part in error.errors()[0]["loc"])
         raise UserError(
-            f"{out} has settings that this version does not know ({what}); begin a new run with another --out"
+            f"{run.path} has settings that this version does not know ({what}); begin a new run with another --out"
         ) from None
-    return cluster(manifest.source, settings, out, progress=progress)
 
 
 def _name_of(source: SourceLike) -> str | None:
@@ -125,6 +146,17 @@ def _scan(run: RunFolder, source: SourceLike, size: int, redo: bool, progress: P
     return images
 
 
+def _trained(run: RunFolder, images: ImageStore, settings: RunSettings, progress: Progress) -> Encoder:
+    """A feature model trained on these images alone (III-A)."""
+    chosen = feature_settings(images, settings).model_dump(mode="json")
+    key = key_of("features", chosen, settings.seed, images.collection.identity, images.size)
+    if not run.is_done("features", key, (ENCODER,)):
+        started = time.monotonic()
+        figures = train_encoder(run, images, settings, run.work("features", key), progress=progress)
+        run.finish("features", key, time.monotonic() - started, figures)
+    return load_trained(run / ENCODER)
+
+
 def _run_steps(run: RunFolder, encoder: Encoder, images: ImageStore, settings: RunSettings, progress: Progress) -> None:
     keys = _keys(run, encoder, images, settings)
     # Results of other settings go first: labels that no longer belong to the images beside them would be a trap.
@@ -132,7 +164,7 @@ def _run_steps(run: RunFolder, encoder: Encoder, images: ImageStore, settings: R
         if step.name in run.manifest.steps and run.manifest.steps[step.name].key != key:
             run.forget(step.name, (*step.makes, *step.spoils))
     for step, key in keys.items():
-        if run.is_done(step.name, key, step.makes):
+        if not step.wanted(settings) or run.is_done(step.name, key, step.makes):
             continue
         work = Work(run, encoder, images, settings, run.work(step.name, key), progress)
         started = time.monotonic()
@@ -172,6 +204,12 @@ def _heads_and_seed(settings: RunSettings) -> JsonValue:
     return [settings.heads.model_dump(mode="json"), settings.seed]
 
 
+def _joint_and_seed(settings: RunSettings) -> JsonValue:
+    if settings.joint is None:
+        return None
+    return [settings.joint.model_dump(mode="json"), settings.reliability.model_dump(mode="json"), settings.seed]
+
+
 STEPS = (
     Step(
         "views",
@@ -180,19 +218,27 @@ STEPS = (
         depends=lambda settings: [settings.views.model_dump(mode="json"), settings.seed],
         makes=(FEATURES, VIEWS),
     ),
-    Step(
-        "neighbors",
-        steps.neighbors,
-        after=("views",),
-        depends=lambda settings: [settings.reliability.neighbors, settings.heads.clusters],
-        makes=(NEIGHBORS, SIMILARITIES),
-    ),
     Step("kmeans", steps.kmeans, after=("views",), depends=_clusters_and_seed, makes=(KMEANS,)),
     Step("heads", steps.heads, after=("views",), depends=_heads_and_seed, makes=(HEADS, HEAD)),
     Step(
+        "joint",
+        steps.joint,
+        after=("views", "heads"),
+        depends=_joint_and_seed,
+        makes=(REFINED,),
+        wanted=lambda settings: settings.joint is not None,
+    ),
+    Step(
+        "neighbors",
+        steps.neighbors,
+        after=("views", "joint"),
+        depends=lambda settings: [settings.reliability.neighbors, settings.heads.clusters],
+        makes=(NEIGHBORS, SIMILARITIES),
+    ),
+    Step(
         "labels",
         steps.labels,
-        after=("names", "neighbors", "kmeans", "heads"),
+        after=("names", "neighbors", "kmeans", "heads", "joint"),
         depends=lambda settings: settings.reliability.model_dump(mode="json"),
         makes=(PROBABILITIES, LABELS, LABELS_CSV),
         spoils=(SCORES,),

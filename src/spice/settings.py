@@ -163,4 +163,8 @@ class RunSettings(Settings):
     views: ViewSettings = ViewSettings()
     heads: HeadSettings
     reliability: ReliabilitySettings = ReliabilitySettings()
+    # Stage 1, where the encoder is `scratch`. None: what a CPU can do with so many images.
+    features: FeatureSettings | None = None
+    # Stage 3. None: the second stage's answer stands.
+    joint: JointSettings | None = None
     seed: int = Field(default=0, ge=0)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import JsonValue
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
@@ -22,7 +22,6 @@ from spice.data import ImageStore
 from spice.files import written_atomically
 from spice.models.encoders import Encoder
 from spice.models.given_features import GivenFeatures
-from spice.models.heads import Head
 from spice.neighbors import nearest
 from spice.progress import Progress
 from spice.report import write_report
@@ -53,6 +52,7 @@ from spice.stages.kmeans import kmeans as kmeans_labels
 from spice.stages.model import TrainedModel, hash_of, probabilities
 from spice.stages.reliability import neighbors_to_ask
 from spice.stages.views import encode_views, open_views, perturb_features
+from spice.training import Believed, believed, train_on
 
 Figures = dict[str, JsonValue]
 
@@ -69,8 +69,13 @@ class Work(NamedTuple):
 
     @property
     def features(self) -> Tensor:  # (N, D)
-        """Mapped, not read: a million images have 5 GB of them."""
+        """The frozen encoder's. Mapped, not read: a million images have 5 GB of them."""
         return torch.from_numpy(np.load(self.run / FEATURES, mmap_mode="c"))
+
+    @property
+    def believed(self) -> Believed:
+        """Encoder, head and features that the answer comes from."""
+        return believed(self.run, self.encoder, self.settings)
 
     @property
     def asked(self) -> int:
@@ -102,7 +107,7 @@ def views(work: Work) -> Figures:
 
 def neighbors(work: Work) -> Figures:
     """The nearest images of every image (III-C)."""
-    features = work.features
+    features = work.believed.features
     warn_of_blank(features)
     count = min(max(SHOWN_NEIGHBORS, work.asked), len(features) - 1)
     found = nearest(with_direction(features), count)
@@ -142,11 +147,16 @@ def heads(work: Work) -> Figures:
     }
 
 
+def joint(work: Work) -> Figures:
+    """Encoder and head trained together on reliable labels (III-C)."""
+    return train_on(work.run, work.encoder, work.images, work.settings, work.unfinished, progress=work.progress)
+
+
 def labels(work: Work) -> Figures:
     """The answer for every image, and how far to trust it (III-C)."""
-    features, near = work.features, torch.from_numpy(np.load(work.run / NEIGHBORS))
-    probs = probabilities(Head.of(load_file(work.run / HEAD)), features)  # (N, K)
-    found = answers(work.images.collection.paths, features, probs, near, work.settings.reliability)
+    source, near = work.believed, torch.from_numpy(np.load(work.run / NEIGHBORS))
+    probs = probabilities(source.head, source.features)  # (N, K)
+    found = answers(work.images.collection.paths, source.features, probs, near, work.settings.reliability)
     _save(work.run / PROBABILITIES, probs.numpy())
     write_labels(work.run.path, found)
     threshold = work.settings.reliability.threshold
@@ -155,19 +165,19 @@ def labels(work: Work) -> Figures:
 
 def model(work: Work) -> Figures:
     """What puts tomorrow's images into the same groups."""
-    settings = work.settings
+    settings, source = work.settings, work.believed
     cluster = torch.from_numpy(read_labels(work.run.path).cluster).long()
-    bank = remember(work.features, cluster, clusters=settings.heads.clusters, asked=work.asked, seed=settings.seed)
-    head = Head.of(load_file(work.run / HEAD))
-    TrainedModel(work.encoder, head, bank, threshold=settings.reliability.threshold).save(work.run / MODEL)
+    bank = remember(source.features, cluster, clusters=settings.heads.clusters, asked=work.asked, seed=settings.seed)
+    trained = TrainedModel(source.encoder, source.head, bank, threshold=settings.reliability.threshold)
+    trained.save(work.run / MODEL, embed=source.refined)
     return {}
 
 
 def pictures(work: Work) -> Figures:
     """What the report shows of images: points on a plane, thumbnails, attention overlays."""
     found, clusters = read_labels(work.run.path), work.settings.heads.clusters
-    features = np.load(work.run / FEATURES)
-    _save(work.run / MAP, embed(features))
+    features = work.believed.features
+    _save(work.run / MAP, embed(features.numpy()))
     chosen = choose(found, clusters)
     write_pictures(
         work.run / PICTURES,
@@ -175,7 +185,7 @@ def pictures(work: Work) -> Figures:
         images=len(found.path),
         side=work.images.size,
         on_cards=np.concatenate([rows for kinds in chosen for rows in kinds]),
-        attention=_attention(work, torch.from_numpy(features), np.concatenate(with_attention(chosen))),
+        attention=_attention(work, features, np.concatenate(with_attention(chosen))),
         progress=work.progress,
     )
     return {}
@@ -189,7 +199,7 @@ def report(work: Work) -> Figures:
 
 def _attention(work: Work, features: Tensor, rows: NDArray[np.int64]) -> Iterator[Attention]:
     probs = torch.from_numpy(np.load(work.run / PROBABILITIES))
-    seen = attention_of(rows, images=work.images, encoder=work.encoder, features=features, probs=probs)
+    seen = attention_of(rows, images=work.images, encoder=work.believed.encoder, features=features, probs=probs)
     return (Attention(one.image, one.attention.numpy()) for one in seen)
 
 

@@ -19,6 +19,7 @@ EXAMPLES = examples(
     "spice cluster 'scans/**/*.tif' -k 4 --out scans.spice --seed 1",
     "spice cluster images.csv -k 20  # a list of paths: .txt, .csv, .parquet",
     "spice cluster photos.zip -k 10 --json > account.json",
+    "spice cluster digits -k 10 --encoder scratch --size 16 --no-flip --refine",
 )
 
 
@@ -32,9 +33,15 @@ def command(
     *,
     clusters: Annotated[int, typer.Option("-k", "--clusters", min=2, help="How many groups to make.")],
     encoder: Annotated[
-        str, typer.Option(help="What looks at the images: lite0, hf:facebook/dinov2-small, onnx:FILE, ...")
+        str,
+        typer.Option(help="What looks at the images: lite0, scratch (trained on them), hf:facebook/dinov2-small, ..."),
     ] = "lite0",
     size: Annotated[int | None, typer.Option(min=8, help="Pixels on a side shown to the encoder.")] = None,
+    flip: Annotated[
+        bool, typer.Option("--flip/--no-flip", help="Whether a mirrored image shows the same; not so for text, digits.")
+    ] = True,
+    refine: Annotated[bool, typer.Option("--refine", help="Train encoder and head together afterwards.")] = False,
+    minutes: Annotated[float | None, typer.Option(min=0.1, help="How long --refine may train.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; by default IMAGES.spice, here.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same groups.")] = 0,
     redo: Annotated[bool, typer.Option("--redo", help="Replace a run of other settings or other images.")] = False,
@@ -45,7 +52,9 @@ def command(
     from spice.presets import standard
 
     out = out or default_out(images)
-    settings = standard(clusters=clusters, encoder=encoder, size=size, seed=seed)
+    settings = standard(
+        clusters=clusters, encoder=encoder, size=size, flip=flip, refine=refine, minutes=minutes, seed=seed
+    )
     with under_way(out), shown_progress() as progress:
         account = cluster(images, settings, out, redo=redo, progress=progress)
     finish(account, as_json=as_json)

@@ -17,8 +17,11 @@ from spice.models.huggingface import load_huggingface
 from spice.models.networks import NETWORKS
 from spice.models.onnx_file import OnnxEncoder
 from spice.models.timm_models import load_timm
-from spice.models.weights import load_network
+from spice.models.weights import NetworkCard, load_network
 from spice.settings import Normalization
+
+# The name of a feature model trained on the user's own images.
+SCRATCH = "scratch"
 
 # The network was made for 224 px; at 160 it is twice as fast.
 LITE0_SIZE = 160
@@ -96,6 +99,12 @@ def _pretrained(name: str, kind: str, rest: str, size: int | None) -> Pretrained
     return Pretrained(trained, card.size, card.normalization)
 
 
+def load_trained(path: Path) -> "TorchEncoder":
+    """The feature model that stage 1 wrote to `path`. It is called `scratch` wherever the file may lie."""
+    module, card = load_network(path)
+    return TorchEncoder(SCRATCH, module, card.normalization, size=card.size, card=card)
+
+
 class TorchEncoder:
     """A network held by torch; on a CPU its frozen features come from ONNX Runtime."""
 
@@ -109,8 +118,10 @@ class TorchEncoder:
         *,
         size: int,
         device: torch.device | str = "cpu",
+        card: NetworkCard | None = None,
     ) -> None:
         self.name = name
+        self.card = card  # what a file of its weights must say of them, where nothing else does
         self.size = size
         self.channels = len(normalization.mean)
         self.normalization = normalization

@@ -20,6 +20,9 @@ MANIFEST = Artifact(
 IMAGES = Artifact("images.parquet", "scan", "one row per image: path, content hash, size, exact copy of which")
 PROBLEMS = Artifact("problems.csv", "scan", "every file that could not be used, with the reason")
 STORE = Artifact("store", "store", "the decoded images at the working size; may be deleted")
+ENCODER = Artifact(
+    "encoder.safetensors", "features", "the feature model trained on these images, with `--encoder scratch`"
+)
 FEATURES = Artifact("features.npy", "views", "(N, D) float32: the frozen encoder's features of the plain images")
 VIEWS = Artifact("views", "views", "features of V weak and V strong views of every image; may be deleted when done")
 NEIGHBORS = Artifact("neighbors.npy", "neighbors", "(N, S) int64: the nearest images of every image, nearest first")
@@ -27,6 +30,7 @@ SIMILARITIES = Artifact("similarities.npy", "neighbors", "(N, S) float32: their 
 KMEANS = Artifact("kmeans.npy", "kmeans", "(N,) int32: k-means on the same features, to compare with")
 HEADS = Artifact("heads.json", "heads", "loss of every head after every epoch, and which one was selected")
 HEAD = Artifact("head.safetensors", "heads", "weights of the selected clustering head")
+REFINED = Artifact("refined", "joint", "with `--refine`: the network trained jointly, its features, and how it went")
 PROBABILITIES = Artifact("probabilities.npy", "labels", "(N, K) float32: the selected head's probabilities")
 LABELS = Artifact("labels.parquet", "labels", "the answer: one row per image, see below")
 LABELS_CSV = Artifact("labels.csv", "labels", "the same table as text")

@@ -21,9 +21,10 @@ from torch import Tensor, nn
 from spice.augment import Plain
 from spice.core import reliable
 from spice.errors import UserError
-from spice.models.encoders import Encoder, load_encoder
+from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
 from spice.models.given_features import GivenFeatures
 from spice.models.heads import Head
+from spice.models.weights import save_network
 from spice.progress import Progress, silent
 from spice.settings import AugmentSettings, Normalization
 from spice.stages.bank import Bank, hold_against
@@ -159,7 +160,9 @@ class TrainedModel:
             (new / ABOUT).write_text(about.model_dump_json(indent=2) + "\n", encoding="utf-8")
             (new / HEAD).write_bytes(save(_contiguous(self.head)))
             (new / BANK).write_bytes(save({"features": self.bank.features, "cluster": self.bank.cluster}))
-            if embed and self.encoder.module is not None:
+            if isinstance(self.encoder, TorchEncoder) and self.encoder.card is not None:
+                save_network(new / ENCODER, self.encoder.module, self.encoder.card)
+            elif embed and self.encoder.module is not None:
                 (new / ENCODER).write_bytes(save(_contiguous(self.encoder.module)))
 
     @classmethod
@@ -219,6 +222,8 @@ def _bytes(value: Tensor) -> bytes:
 def _load_encoder(about: About, folder: Path) -> Encoder:
     if about.encoder == NoEncoder.name:
         return NoEncoder(about.width)
+    if about.encoder == SCRATCH:
+        return load_trained(folder / ENCODER)
     encoder = load_encoder(about.encoder, size=about.size)
     if about.embedded and encoder.module is not None:
         encoder.module.load_state_dict(load_file(folder / ENCODER))

@@ -1,0 +1,60 @@
+"""`spice demo`: the whole way on images that come with scikit-learn, from nothing to a page to look at."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spice.cli.help import examples
+
+EXAMPLES = examples("spice demo", "spice demo elsewhere --seed 1")
+
+
+def command(
+    folder: Annotated[Path, typer.Argument(help="Where to put images and results.")] = Path("spice-demo"),
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same groups.")] = 0,
+) -> None:
+    """Cluster 1,797 handwritten digits through all three stages, from scratch, and compare with the truth."""
+    from spice.cli import evaluate, export
+    from spice.cli.cluster import finish
+    from spice.cli.showing import shown_progress
+    from spice.cli.under_way import under_way
+    from spice.pipeline import cluster
+    from spice.presets import demo
+    from spice.runs.artifacts import REPORT
+
+    images, run, groups = folder / "digits", folder / "digits.spice", folder / "groups"
+    write_digits(images)
+    print(f"1,797 digits are in {images}; a feature model is trained on them now, then heads, then both together.")
+    with under_way(run), shown_progress() as progress:
+        account = cluster(str(images), demo(seed=seed), run, progress=progress)
+    finish(account, as_json=False)
+    print("\nAgainst the true digits, which nothing above has seen:")
+    evaluate.command(run, truth="folders")
+    print(f"k-means on pixels: ACC {_kmeans_on_pixels(seed):.3f}")
+    if not groups.exists():
+        export.command(run, groups, shape=export.As.folders)
+    print(f"\nA folder per group: {groups}\nLook at it: {run / REPORT.name}")
+
+
+def write_digits(folder: Path) -> None:
+    """Every digit as a PNG file, in a folder named after what it shows (which only `evaluate` reads)."""
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    for number, (pixels, digit) in enumerate(zip(bunch.images, bunch.target, strict=True)):
+        path = folder / str(digit) / f"{number:04d}.png"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray((pixels * (255 / 16)).round().astype("uint8")).save(path)
+
+
+def _kmeans_on_pixels(seed: int) -> float:
+    from sklearn.cluster import KMeans
+    from sklearn.datasets import load_digits
+
+    from spice.evaluate import accuracy
+
+    bunch = load_digits()
+    return accuracy(KMeans(10, n_init=10, random_state=seed).fit_predict(bunch.data), bunch.target)

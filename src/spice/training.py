@@ -1,0 +1,148 @@
+"""The steps of a run that train a feature model: on its own (stage 1) and together with the head (stage 3).
+
+Both are wanted only where the user asks for them: `--encoder scratch`, `--refine`.
+"""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from pydantic import JsonValue
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from spice.data import ImageStore
+from spice.errors import UserError
+from spice.files import written_atomically
+from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
+from spice.models.heads import Head
+from spice.models.weights import NetworkCard, save_network
+from spice.neighbors import nearest
+from spice.presets import features_on_cpu
+from spice.progress import Progress
+from spice.runs import RunFolder
+from spice.runs.artifacts import ENCODER, FEATURES, HEAD, REFINED
+from spice.settings import IMAGENET, IMAGENET_GRAY, FeatureSettings, RunSettings
+from spice.stages.features import train_features
+from spice.stages.joint import Labeled
+from spice.stages.model import probabilities
+from spice.stages.refine import Answer, Refined, refine
+from spice.stages.reliability import judge, neighbors_to_ask
+
+# Pixels on a side of images that a feature model is trained on, unless told otherwise: what a CPU can do in minutes.
+SCRATCH_SIZE = 32
+
+# The files of REFINED.
+_ENCODER, _HEAD, _FEATURES, _STORY = "encoder.safetensors", "head.safetensors", "features.npy", "joint.json"
+
+
+def feature_settings(images: ImageStore, settings: RunSettings) -> FeatureSettings:
+    """Stage 1 as asked for, or as a CPU can do it in half an hour."""
+    flip = settings.views.augment.flip
+    return settings.features or features_on_cpu(images=len(images), size=images.size, mirror=flip)
+
+
+def train_encoder(
+    run: RunFolder, images: ImageStore, settings: RunSettings, unfinished: Path, *, progress: Progress
+) -> dict[str, JsonValue]:
+    """A feature model trained on these images and nothing else (III-A)."""
+    chosen = feature_settings(images, settings)
+    trained = train_features(images, chosen, seed=settings.seed, folder=unfinished, progress=progress)
+    card = NetworkCard(
+        network=chosen.network,
+        stem=chosen.stem,
+        width=chosen.width,
+        channels=images.channels,
+        size=images.size,
+        normalization=IMAGENET_GRAY if images.channels == 1 else IMAGENET,
+    )
+    save_network(run / ENCODER, trained.network, card)
+    return {
+        "method": chosen.method,
+        "network": chosen.network,
+        "epochs": chosen.epochs,
+        "health": str(trained.health[-1]),
+    }
+
+
+class Believed(NamedTuple):
+    """What the answer comes from: the second stage's result, or the third's where nothing speaks against it."""
+
+    encoder: Encoder
+    head: Head
+    features: Tensor  # (N, D)
+    refined: bool
+
+
+def train_on(
+    run: RunFolder, encoder: Encoder, images: ImageStore, settings: RunSettings, unfinished: Path, *, progress: Progress
+) -> dict[str, JsonValue]:
+    """Encoder and head trained together on the reliable labels (III-C)."""
+    assert settings.joint is not None
+    known = torch.from_numpy(np.load(run / FEATURES))  # (N, D)
+    head = Head.of(load_file(run / HEAD))
+    answer = Answer(known, probabilities(head, known))
+    asked = neighbors_to_ask(len(images), settings.heads.clusters, settings.reliability)
+    labels = answer.probs.argmax(dim=1)  # (N,)
+    judged = judge(labels, nearest(known, asked).index, settings.reliability, clusters=settings.heads.clusters)
+    if not judged.reliable.any():
+        raise UserError("no image is reliable, so joint training has nothing to start from; try fewer clusters")
+    trusted = judged.reliable.nonzero().flatten()
+    found = refine(
+        images,
+        encoder,
+        head,
+        answer,
+        Labeled(trusted, labels[trusted]),
+        settings=settings.joint,
+        neighbors=asked,
+        seed=settings.seed,
+        folder=unfinished,
+        progress=progress,
+    )
+    _write(run / REFINED, found)
+    return {
+        "labeled": len(trusted),
+        "steps": len(found.history),
+        "loss": found.history[-1].loss,
+        "agreement before": found.before.agreement,
+        "agreement": found.after.agreement,
+        "doubts": list(found.doubts),
+    }
+
+
+def believed(run: RunFolder, encoder: Encoder, settings: RunSettings) -> Believed:
+    """What the labels come from."""
+    folder = run / REFINED
+    if settings.joint is None or json.loads((folder / _STORY).read_text(encoding="utf-8"))["doubts"]:
+        mapped = np.load(run / FEATURES, mmap_mode="c")
+        return Believed(encoder, Head.of(load_file(run / HEAD)), torch.from_numpy(mapped), refined=False)
+    mapped = np.load(folder / _FEATURES, mmap_mode="c")
+    head = Head.of(load_file(folder / _HEAD))
+    # The encoder anew, with the weights that joint training left: the one given stays as it is.
+    fresh = load_trained(run / ENCODER) if encoder.name == SCRATCH else load_encoder(encoder.name, size=encoder.size)
+    assert isinstance(fresh, TorchEncoder)
+    fresh.module.load_state_dict(load_file(folder / _ENCODER))
+    return Believed(fresh, head, torch.from_numpy(mapped), refined=True)
+
+
+def _write(folder: Path, found: Refined) -> None:
+    folder.mkdir(exist_ok=True)
+    assert found.encoder.module is not None
+    for name, module in ((_ENCODER, found.encoder.module), (_HEAD, found.head)):
+        weights = {key: value.detach().cpu().contiguous() for key, value in module.state_dict().items()}
+        with written_atomically(folder / name) as temporary:
+            temporary.write_bytes(save(weights))
+    with written_atomically(folder / _FEATURES) as temporary, temporary.open("wb") as file:
+        np.save(file, found.answer.features.numpy())
+    story = {
+        "before": found.before._asdict(),
+        "after": found.after._asdict(),
+        "doubts": found.doubts,
+        "loss": [step.loss for step in found.history],
+        "taught": [step.taught for step in found.history],
+    }
+    with written_atomically(folder / _STORY) as temporary:
+        temporary.write_text(json.dumps(story, allow_nan=False), encoding="utf-8")
