@@ -12,7 +12,7 @@ def written_atomically(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield temporary
-        with temporary.open("rb") as file:
+        with temporary.open("r+b") as file:  # Windows syncs only what is open for writing
             os.fsync(file.fileno())
         temporary.replace(path)
     finally:

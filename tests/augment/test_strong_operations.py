@@ -9,6 +9,7 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
+from spice.augment import draws
 from spice.augment.operations import OPERATIONS, Operation
 
 Picture = Image.Image
@@ -107,6 +108,7 @@ def test_solarize_inverts_from_its_threshold_on() -> None:
 
 
 def test_posterize_keeps_the_highest_bits() -> None:
-    images = torch.full((5, 1, 1, 1), 0b10111111, dtype=torch.uint8)
-    kept = named("posterize").apply(images, torch.tensor([4.0, 5.9, 6.0, 7.5, 8.99]))
-    assert kept.flatten().tolist() == [0b10110000, 0b10111000, 0b10111100, 0b10111110, 0b10111111]
+    images = torch.full((6, 1, 1, 1), 0b10111111, dtype=torch.uint8)
+    most = draws.between(4.0, 9.0, torch.tensor(1.0 - 2.0**-24)).item()  # of the largest number that is ever drawn
+    kept = named("posterize").apply(images, torch.tensor([4.0, 5.9, 6.0, 7.5, 8.99, most]))
+    assert kept.flatten().tolist() == [0b10110000, 0b10111000, 0b10111100, 0b10111110, 0b10111111, 0b10111111]

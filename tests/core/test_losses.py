@@ -72,6 +72,11 @@ def test_each_loss_equals_its_equation_in_loops_and_skips_ignored_labels(
         assert loss(logits, labels).item() == pytest.approx(loop_loss(logits, labels, to_probs), abs=1e-12)
 
 
+def test_labels_of_any_integer_type_give_the_same_loss() -> None:
+    logits, labels = random(0, 4, 300), torch.tensor([255, 0, 7, 128])
+    assert cross_entropy(logits, labels.to(torch.uint8)) == cross_entropy(logits, labels)
+
+
 @pytest.mark.parametrize(("clusters", "published"), [(10, 1.4612), (15, 1.8165), (20, 2.0782), (200, 4.3069)])
 def test_a_perfect_head_loses_ln_of_e_plus_k_minus_1_minus_1_and_a_uniform_one_ln_k(
     clusters: int, published: float

@@ -261,13 +261,16 @@ def test_features_of_extreme_scale_give_the_same_labels(scale: float, dtype: tor
     assert [sorted(images) for images in by_cluster(labels.image, 3)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
 
 
-def test_images_that_are_all_zeros_are_labeled_in_batch_order() -> None:
-    assert by_cluster(prototype_labels(torch.zeros(4, 2), torch.full((4, 2), 0.5)).image, 2) == [[0, 1], [0, 1]]
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_images_that_are_all_zeros_are_labeled_in_batch_order(dtype: torch.dtype) -> None:
+    features, probs = torch.zeros(4, 2, dtype=dtype), torch.full((4, 2), 0.5, dtype=dtype)
+    assert by_cluster(prototype_labels(features, probs).image, 2) == [[0, 1], [0, 1]]
 
 
-def test_an_image_of_zeros_is_near_to_nothing() -> None:
-    features = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 0.1], [0.0, 1.0]])
-    probs = torch.tensor([[0.5, 0.5], [0.9, 0.1], [0.8, 0.2], [0.1, 0.9]])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_an_image_of_zeros_is_near_to_nothing(dtype: torch.dtype) -> None:
+    features = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 0.1], [0.0, 1.0]], dtype=dtype)
+    probs = torch.tensor([[0.5, 0.5], [0.9, 0.1], [0.8, 0.2], [0.1, 0.9]], dtype=dtype)
     assert by_cluster(prototype_labels(features, probs, center_ratio=0.5).image, 2) == [[1, 2], [3, 2]]
 
 

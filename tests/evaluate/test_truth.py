@@ -21,6 +21,10 @@ def test_the_folder_an_image_lies_in_is_its_class() -> None:
     assert (positions.tolist(), labels.tolist(), classes) == ([0, 1, 2], [1, 0, 1], ("cat", "dog"))
 
 
+def test_a_name_that_is_not_utf_8_is_no_folder() -> None:
+    assert from_folders(["dog/caf\\xe9.jpg", "./cat//2.jpg"]).classes == ("cat", "dog")
+
+
 @pytest.mark.parametrize(
     ("paths", "words"),
     [

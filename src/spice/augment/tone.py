@@ -34,7 +34,7 @@ def equalize(images: Tensor) -> Tensor:
 
 def posterize(images: Tensor, bits: Tensor) -> Tensor:
     """Only the highest `bits` bits of each value."""
-    mask = 256 - 2 ** (8 - bits.long())
+    mask = 256 - 2 ** (8 - bits.long().clamp(max=8))  # the largest of all draws rounds up to 9
     return images & mask.to(torch.uint8).view(-1, 1, 1, 1)
 
 

@@ -63,7 +63,7 @@ def prototype_labels(
     # Cosines do not change with the features' scale, but lengths overflow, or vanish, where it is extreme.
     features = features / features.abs().amax().clamp(min=torch.finfo(features.dtype).tiny)
     centers = _prototypes(features, probs, max(1, int(center_ratio * images / clusters)))  # (..., K, D)
-    similarity = F.normalize(centers, dim=-1) @ F.normalize(features, dim=1).T  # (..., K, M)
+    similarity = _unit(centers) @ _unit(features).T  # (..., K, M)
     claimed = _top(similarity, images // clusters)  # (..., K, M)
     image = _nearest_first(similarity, claimed)  # (..., K, T)
     cluster = torch.arange(clusters, device=probs.device).unsqueeze(dim=1).expand_as(image).contiguous()
@@ -77,6 +77,11 @@ def _prototypes(features: Tensor, probs: Tensor, per_cluster: int) -> Tensor:
     confident = _top(probs.transpose(-2, -1).contiguous(), per_cluster)  # (..., K, M)
     # A product with zeros and 1/T beats gathering (H, K, T, D) rows five to nine times, and needs no such memory.
     return (confident * features.new_tensor(1 / per_cluster)) @ features  # (..., K, D)
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    # The usual bound of 1e-12 is zero in float16, where a vector of zeros would become NaN.
+    return F.normalize(vectors, dim=-1, eps=max(1e-12, torch.finfo(vectors.dtype).tiny))
 
 
 def _top(values: Tensor, count: int) -> Tensor:

@@ -10,14 +10,15 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Self
 
 from spice.data.decode import Content
 from spice.data.problems import BadImageError, Problem, Reason, printable
 from spice.data.sources import AnyOrder, Entry, Piece, read_if_image
 from spice.errors import UserError
 
-_DAMAGE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError)
+# What tarfile raises for damaged archives. The last three are slips of its own.
+_DAMAGE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError, ValueError, TypeError, LookupError)
 
 
 class Tar(AnyOrder):
@@ -103,7 +104,7 @@ class TarStream:
 
     def _stream(self) -> Iterator[tuple[int, Callable[[], Content]]]:
         """Every usable member's number and bytes, in one go through the archive."""
-        with suppress(*_DAMAGE), tarfile.open(self.path, "r|*") as archive:
+        with suppress(*_DAMAGE), tarfile.open(self.path, "r|*", tarinfo=_Member) as archive:
             usable = (member for member in _read_on(archive) if _unusable(member) is None)
             for number, member in enumerate(usable):
                 yield number, _read_now(archive, member)
@@ -123,9 +124,9 @@ class Zip(AnyOrder):
         self.path = path
         try:
             self._archive = zipfile.ZipFile(path)
-        except (zipfile.BadZipFile, OSError) as error:
+        except Exception as error:  # zipfile lets through whatever its parsing of a damaged table ends with
             raise UserError(f"{path} cannot be read as a zip archive ({error}): is it complete?") from error
-        self._members = [info for info in self._archive.infolist() if not info.is_dir()]
+        self._members = [info for info in self._archive.infolist() if not info.filename.endswith("/")]
 
     def entries(self) -> Iterator[Entry | Problem]:
         stamp = _stamp(self.path)
@@ -137,9 +138,11 @@ class Zip(AnyOrder):
         try:
             with self._archive.open(info) as file:
                 return read_if_image(file, info.file_size, longest=info.file_size)
+        except BadImageError:
+            raise
         except EOFError as error:
             raise BadImageError(Reason.TRUNCATED, "the archive ends too early") from error
-        except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, NotImplementedError) as error:
+        except Exception as error:  # one damaged member must not cost the others
             raise BadImageError(Reason.UNREADABLE, str(error)) from error
 
 
@@ -152,7 +155,7 @@ def _members(path: Path, mode: str) -> Iterator[tarfile.TarInfo | Problem]:
     """The members of a tar that are not folders; damage ends the listing with a problem in the archive's own name."""
     first = True
     try:
-        with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]  # the mode is one of two
+        with tarfile.open(path, mode, tarinfo=_Member) as archive:  # type: ignore[call-overload]  # one of two modes
             for member in _read_on(archive):
                 first = False
                 yield member
@@ -160,6 +163,22 @@ def _members(path: Path, mode: str) -> Iterator[tarfile.TarInfo | Problem]:
         if first:
             raise UserError(f"{path} cannot be read as a tar archive ({error}): is it complete?") from error
         yield Problem(str(path), Reason.TRUNCATED, f"the archive is damaged from here on: {error}")
+
+
+class _Member(tarfile.TarInfo):
+    """A member whose damaged header is an error: tarfile takes it for the end, and what follows would be lost."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        try:
+            member = super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            if len(buf) < tarfile.BLOCKSIZE or not any(buf):  # the end indeed
+                raise
+            raise tarfile.ReadError(str(error)) from error
+        if member.size < 0:  # Pythons before 3.11.14, 3.12.12 and 3.13.6 would read the same members for ever
+            raise tarfile.ReadError("a member of negative length")
+        return member
 
 
 def _read_on(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import uuid
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -69,7 +68,9 @@ def array_file(path: Path) -> Arrays:
             return Arrays({"": loaded}, label=str(path), stamp=stamp)
         with loaded:
             arrays = {name: array for name in loaded.files if (array := loaded[name]).ndim in (3, 4)}
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+    except UserError:
+        raise
+    except Exception as error:  # numpy lets through what zipfile, zlib and Python's tokenizer say of a damaged file
         raise UserError(f"{path} cannot be read as an array of images: {error}") from error
     if not arrays:
         raise UserError(f"{path} holds no array of images: one of shape (N, H, W) or (N, H, W, C) is needed")

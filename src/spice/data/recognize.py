@@ -4,8 +4,8 @@ import csv
 import os
 import tarfile
 import zipfile
-from collections.abc import Iterable, Sequence
-from glob import glob, has_magic
+from collections.abc import Iterable, Iterator, Sequence
+from glob import has_magic
 from pathlib import Path
 
 import numpy as np
@@ -57,12 +57,19 @@ def _open_path(name: str, leave_out: Iterable[Path]) -> Source:
     if path.is_file():
         return _open_file(path)
     if has_magic(name):
-        found = glob(name, recursive=True, include_hidden=True)  # noqa: PTH207 - Path.glob wants a relative pattern
-        matches = sorted(match for match in found if not Path(match).is_dir())
+        matches = sorted(str(match) for match in _matches(path) if not match.is_dir())
         if not matches:
             raise UserError(f"nothing matches {name}")
         return Files(matches, label=name)
     raise UserError(f"there is no file or folder {name}")
+
+
+def _matches(pattern: Path) -> Iterator[Path]:
+    """What a glob matches. `**` does not enter links to folders, for two that lead back would never end."""
+    parts = pattern.parts
+    first = next(place for place, part in enumerate(parts) if has_magic(part))
+    below = [*parts[first:], "*"] if parts[-1] == "**" else parts[first:]  # else only folders match, before 3.13
+    return Path(*parts[:first]).glob("/".join(below))
 
 
 def _open_file(path: Path) -> Source:

@@ -3,7 +3,7 @@
 import csv
 import os.path
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,8 @@ class Truth(NamedTuple):
 
 def from_folders(paths: Sequence[str]) -> Truth:
     """The class of an image is the name of the folder that it lies in: `train/dog/7.jpg` is a dog."""
-    folders = [PurePosixPath(_plain(path)).parent.name for path in paths]
+    # Not `_plain`: a backslash in the name of a file is no folder where the run was made, unless that was on Windows.
+    folders = [PurePath(os.path.normpath(path)).parent.name for path in paths]
     loose = [path for path, folder in zip(paths, folders, strict=True) if not folder]
     if loose:
         raise UserError(

@@ -109,7 +109,7 @@ def _complete(found: Neighbors, base: Tensor, queries: Tensor, exclude: Tensor |
 
 def _spread(total: int, wanted: int) -> Tensor:
     """At most `wanted` positions, evenly over `total`."""
-    return torch.linspace(0, total - 1, min(wanted, total)).round().long()
+    return torch.linspace(0, total - 1, min(wanted, total), dtype=torch.float64).round().long()
 
 
 def _doubling(last: int) -> list[int]:
