@@ -116,5 +116,7 @@ def _cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
     check_integers("labels", labels, lowest=IGNORE, count=clusters)
     # Clusters before images: the layout of `cluster_probs`, for its reason.
     by_cluster = logits.reshape(-1, *logits.shape[-2:]).transpose(1, 2)  # (H, K, M)
-    each = F.cross_entropy(by_cluster, labels.reshape(-1, labels.shape[-1]).long(), ignore_index=IGNORE, reduction="none")
+    each = F.cross_entropy(
+        by_cluster, labels.reshape(-1, labels.shape[-1]).long(), ignore_index=IGNORE, reduction="none"
+    )
     return each.view(labels.shape)
