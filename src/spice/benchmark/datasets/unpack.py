@@ -48,7 +48,7 @@ def _inside(name: str, archive: Path) -> PurePosixPath:
 
 def _tar(path: Path) -> Iterator[tuple[str, IO[bytes], int]]:
     """Name, content and place of every regular file, first to last."""
-    with path.open("rb") as raw, tarfile.open(fileobj=raw, mode="r|*") as archive:
+    with path.open("rb") as raw, tarfile.open(fileobj=raw, mode="r:*") as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isreg() else None
             if content is not None:
