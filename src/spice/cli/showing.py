@@ -51,7 +51,9 @@ class _OnBars:
     def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
         if task not in self.tasks:
             self.tasks[task] = self.bars.add_task(task, total=total, completed=done, figures="")
-        text = " ".join(f"{name} {value:.4g}" for name, value in (figures or {}).items())
+        speed = self.bars.tasks[self.tasks[task]].speed  # None until two steps are done
+        rate = [f"{speed:,.1f}/s"] if speed else []
+        text = " ".join(rate + [f"{name} {value:.4g}" for name, value in (figures or {}).items()])
         self.bars.update(self.tasks[task], completed=done, total=total, figures=text)
 
 
