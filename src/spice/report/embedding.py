@@ -1,12 +1,13 @@
 """Images as points on a plane: near points are images with similar features.
 
-t-SNE of landmarks, then every other image among the landmarks that it resembles most: seconds at any size.
+t-SNE of landmarks, then every other image beside the landmark that it resembles most: seconds at any size.
 
 Shapes: N images, D feature width, C components, L landmarks.
 """
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import KDTree
 from sklearn.manifold import TSNE
 
 Floats = NDArray[np.float32]
@@ -16,8 +17,9 @@ LANDMARKS = 1500
 FEWEST = 30
 _PERPLEXITY, _ITERATIONS = 30.0, 500
 _COMPONENTS = 50
-_NEAREST = 3
 _CHUNK = 8192
+# Unit features that spread less than this are equal but for rounding.
+_NOTHING = 1e-6
 
 
 def embed(features: Floats) -> Floats:
@@ -25,14 +27,23 @@ def embed(features: Floats) -> Floats:
     # Images lie in the order of their content hashes, so every so-many-th image is a fair draw.
     landmarks = np.unique(np.linspace(0, len(features) - 1, min(LANDMARKS, len(features))).astype(np.int64))
     components = _principal(features, landmarks)  # (N, C)
-    if len(landmarks) < FEWEST:
+    known = components[landmarks]  # (L, C)
+    if len(landmarks) < FEWEST or float(known.std(axis=0).max()) < _NOTHING:
         return _to_unit_square(_two_wide(components))
-    perplexity = min(_PERPLEXITY, (len(landmarks) - 1) / 3)
-    tsne = TSNE(init="pca", perplexity=perplexity, max_iter=_ITERATIONS, random_state=0)
-    placed: Floats = tsne.fit_transform(components[landmarks])  # (L, 2)
-    points = placed if len(landmarks) == len(features) else _among(components, components[landmarks], placed)
+    placed = _tsne(known)
+    points = _beside(components, known, placed)
     points[landmarks] = placed
     return _to_unit_square(points)
+
+
+def _tsne(components: Floats) -> Floats:
+    """(L, C) -> (L, 2)."""
+    # Not its own start from PCA, which divides by the spread of the second component, and with nothing there crashes.
+    start = _two_wide(components)
+    start = start / start.std() * 1e-4 + np.random.default_rng(0).normal(0, 1e-6, start.shape)
+    perplexity = min(_PERPLEXITY, (len(components) - 1) / 3)
+    tsne = TSNE(init=start.astype(np.float32), perplexity=perplexity, max_iter=_ITERATIONS, random_state=0)
+    return np.asarray(tsne.fit_transform(components), dtype=np.float32)
 
 
 def _principal(features: Floats, landmarks: NDArray[np.int64]) -> Floats:
@@ -46,18 +57,18 @@ def _principal(features: Floats, landmarks: NDArray[np.int64]) -> Floats:
     return np.concatenate(parts)
 
 
-def _among(components: Floats, known: Floats, placed: Floats) -> Floats:
-    """Each image at the mean of its nearest landmarks' places, the nearer the heavier: (N, 2)."""
-    found = np.empty((len(components), 2), dtype=np.float32)
+def _beside(components: Floats, known: Floats, placed: Floats) -> Floats:
+    """Each image close beside the landmark that it resembles most: (N, 2)."""
+    nearest = np.empty(len(components), dtype=np.int64)
     squares = (known**2).sum(axis=1)  # (L,)
     for start in range(0, len(components), _CHUNK):
         here = components[start : start + _CHUNK]
-        distance = squares - 2 * here @ known.T + (here**2).sum(axis=1, keepdims=True)  # (B, L)
-        nearest = np.argpartition(distance, _NEAREST, axis=1)[:, :_NEAREST]  # (B, 3)
-        weight = 1 / (np.maximum(np.take_along_axis(distance, nearest, axis=1), 0) + 1e-6)
-        weight /= weight.sum(axis=1, keepdims=True)
-        found[start : start + _CHUNK] = (placed[nearest] * weight[..., None]).sum(axis=1)
-    return found
+        nearest[start : start + _CHUNK] = (squares - 2 * here @ known.T).argmin(axis=1)  # (B, L) -> (B,)
+    # As far from it as landmarks are from each other, so that images do not hide one another.
+    distances = np.asarray(KDTree(placed).query(placed, k=2)[0])  # (L, 2): to itself, to the nearest other
+    apart = float(np.median(distances[:, 1]))
+    jitter = np.random.default_rng(0).normal(0, apart / 2, size=(len(components), 2))
+    return np.asarray(placed[nearest] + jitter, dtype=np.float32)
 
 
 def _unit(features: Floats) -> Floats:

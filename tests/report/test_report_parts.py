@@ -1,0 +1,282 @@
+"""What the page says, without a browser: which images, which verdict, where on the map."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from made_runs import HARMFUL, make_run, natural
+from numpy.typing import NDArray
+from PIL import Image
+
+from spice.errors import UserError
+from spice.report import embedding, page, write_report
+from spice.report.cards import color
+from spice.report.charts import histogram, loss_chart
+from spice.report.chosen import choose, with_attention
+from spice.report.embedding import embed
+from spice.report.pictures import MOST_TILES, SHEET_PIXELS, overlay, read_sheets, tile_side, write_pictures
+from spice.report.verdict import Grade, neighbor_votes, verdicts
+from spice.runs import Labels, read_labels
+from spice.stages.attention import attention
+
+
+def labels_of(reliability: list[float], margin: list[float], cluster: list[int]) -> Labels:
+    """Labels in the order of nearness to the center."""
+    count = len(cluster)
+    trust, lead = np.array(reliability, dtype=np.float32), np.array(margin, dtype=np.float32)
+    numbers = np.array(cluster, dtype=np.int32)
+    rank = np.array([cluster[:row].count(cluster[row]) for row in range(count)], dtype=np.int32)
+    return Labels([f"{row}.jpg" for row in range(count)], numbers, lead, lead, trust, trust > 0.95, 1 - numbers, rank)
+
+
+def test_no_image_is_shown_twice_on_a_card_and_each_kind_is_what_it_says(small: Path) -> None:
+    labels = read_labels(small)
+    for number, chosen in enumerate(choose(labels, 6)):
+        rows = np.concatenate(chosen)
+        assert len(np.unique(rows)) == len(rows)
+        assert (labels.cluster[rows] == number).all()
+        assert sorted(labels.prototype_rank[chosen.prototypes]) == list(range(len(chosen.prototypes)))
+        assert not labels.reliable[chosen.doubtful].any()
+        others = np.setdiff1d(np.flatnonzero((labels.cluster == number) & ~labels.reliable), rows)
+        if len(others):
+            assert labels.reliability[chosen.doubtful].max() <= labels.reliability[others].min()
+    assert [len(kind) for kind in choose(labels, 6)[5]] == [0, 0, 0, 0]  # the empty cluster
+
+
+def test_many_clusters_get_fewer_pictures_each() -> None:
+    labels = labels_of([1.0] * 4000, [0.9] * 4000, [row % 400 for row in range(4000)])
+    chosen = choose(labels, 400)
+    assert sum(len(rows) for kinds in chosen for rows in kinds) <= 1600
+    assert all(len(kinds.prototypes) == 1 for kinds in chosen)
+    assert sum(len(rows) for rows in with_attention(chosen)) == 0
+
+
+@pytest.mark.parametrize(
+    ("reliability", "margin", "grade", "words"),
+    [
+        ([1.0, 1.0, 0.2, 0.2], 0.9, Grade.GOOD, "50% of its images are reliable"),
+        ([1.0, 0.2, 0.2, 0.2], 0.9, Grade.MIXED, "25% of its images are reliable"),
+        ([0.95, 0.2, 0.2, 0.2], 0.9, Grade.WEAK, "none of its images is reliable"),  # 0.95 is not above the threshold
+        ([1.0, 1.0, 1.0, 1.0], 0.05, Grade.WEAK, "hardly likelier here than in the next cluster"),
+    ],
+)
+def test_a_verdict_has_its_reason(reliability: list[float], margin: float, grade: Grade, words: str) -> None:
+    labels = labels_of(reliability, [margin] * 4, [0] * 4)
+    found = verdicts(labels, np.array([[1.0, 0.0], [0.0, 0.0]]), np.zeros(4, dtype=np.int32))
+    assert found[0].grade == grade
+    assert words in found[0].reason
+    assert found[0].confused_with is None
+    assert (found[1].grade, found[1].reason) == (Grade.WEAK, "no image fell into it")
+
+
+def test_a_cluster_is_confused_with_the_one_its_neighbors_lie_in() -> None:
+    labels = labels_of([0.5] * 6, [0.9] * 6, [0, 0, 1, 1, 2, 2])
+    neighbors = np.array([[1, 4, 0], [0, 5, 0], [3, 0, 0], [2, 1, 0], [5, 4, 0], [4, 5, 0]])
+    votes = neighbor_votes(labels, neighbors, 3, asked=2)  # the third neighbor is not asked
+    np.testing.assert_allclose(votes, [[0.5, 0.0, 0.5], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
+    found = verdicts(labels, votes, np.array([0, 1, 0, 0, 1, 1], dtype=np.int32))
+    assert [verdict.confused_with for verdict in found] == [2, 0, None]
+    assert "50% of their neighbors lie in cluster 2" in found[0].reason
+    assert [verdict.kmeans for verdict in found] == [0.5, 1.0, 1.0]
+
+
+def blobs(count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    random = np.random.default_rng(0)
+    kinds = np.arange(count) % 4
+    return (4 * np.eye(4, 32)[kinds] + 0.5 * random.normal(size=(count, 32))).astype(np.float32), kinds
+
+
+@pytest.mark.parametrize("count", [40, 200, 900])
+def test_the_map_keeps_what_is_alike_together(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding, "LANDMARKS", 300)
+    features, kinds = blobs(count)
+    points = embed(features)
+    assert points.shape == (count, 2)
+    assert points.min() >= 0
+    assert points.max() <= 1
+    distance = ((points[:, None] - points[None]) ** 2).sum(axis=2)
+    np.fill_diagonal(distance, np.inf)
+    assert (kinds[distance.argmin(axis=1)] == kinds).mean() > 0.98
+    np.testing.assert_array_equal(points, embed(features))
+
+
+def test_the_map_bears_equal_and_empty_features() -> None:
+    assert np.isfinite(embed(np.zeros((50, 8), dtype=np.float32))).all()
+    assert np.isfinite(embed(np.ones((1, 8), dtype=np.float32))).all()
+    assert np.isfinite(embed(np.ones((40, 1), dtype=np.float32))).all()
+    two_kinds = np.eye(2, 8, dtype=np.float32)[np.arange(60) % 2]  # thirty exact copies of two images
+    assert np.isfinite(embed(two_kinds)).all()
+
+
+def test_the_histogram_counts_every_image_once() -> None:
+    trust = np.array([0.0, 0.5, 0.95, 0.96, 1.0, 1.0], dtype=np.float32)
+    bars = histogram(trust, trust > 0.95)
+    assert sum(int(bar.title.split()[3]) for bar in bars) == 6
+    assert sum(int(bar.title.split()[3]) for bar in bars if bar.reliable) == 3
+    assert max(bar.x + bar.width for bar in bars) <= 100
+    assert min(bar.y for bar in bars) == 0  # the highest column fills the height
+
+
+def test_the_selected_head_is_drawn_last_and_marked_where_it_was_taken() -> None:
+    chart = loss_chart([5, 10], [[2.0, 1.9], [1.8, 1.5]], head=1, epoch=10)
+    assert [line.head for line in chart.lines] == [0, 1]
+    assert chart.lines[-1].selected
+    assert chart.lines[-1].points.endswith(f"{chart.mark[0]},{chart.mark[1]}")
+    single = loss_chart([5], [[2.0]], head=0, epoch=5)  # one look, one head: no division by zero
+    assert single.mark[0] > 0
+
+
+def test_clusters_that_follow_each_other_do_not_look_alike() -> None:
+    for clusters in (2, 3, 10, 15, 100):
+        found = [color(number, clusters) for number in range(clusters)]
+        assert len(set(found)) == clusters
+        apart = abs(found[0].hue - found[1].hue)
+        assert min(apart, 360 - apart) >= 90
+
+
+def test_small_pictures_stay_within_their_budget() -> None:
+    assert tile_side(100, 160) == 96
+    assert tile_side(100, 28) == 28
+    assert tile_side(1_000_000, 160) ** 2 * MOST_TILES <= SHEET_PIXELS
+    assert tile_side(20_000, 160) == 40
+
+
+def test_every_picture_lies_where_the_index_says(tmp_path: Path) -> None:
+    colors = np.random.default_rng(0).integers(0, 256, size=(1100, 3, 1, 1), dtype=np.uint8)
+    flat = np.broadcast_to(colors, (1100, 3, 32, 32))
+    rows = np.array([3, 1050])
+    write_pictures(tmp_path / "pictures", lambda here: flat[here], images=1100, side=32, on_cards=rows, attention=[])
+    sheets = read_sheets(tmp_path / "pictures")
+    assert sheets is not None
+    assert (sheets.count, sheets.tile, len(sheets.rows)) == (2, 32, 1100)
+    for row in (0, 31, 32, 1023, 1024, 1099):
+        number, place = divmod(row, sheets.columns**2)
+        sheet = np.asarray(Image.open(tmp_path / "pictures" / f"sheet-{number}.jpg"), dtype=int)
+        top, left = place // sheets.columns * 32 + 16, place % sheets.columns * 32 + 16
+        assert abs(sheet[top, left] - colors[row, :, 0, 0]).max() < 12
+    for row in rows:
+        picture = np.asarray(Image.open(tmp_path / "pictures" / f"image-{row}.jpg"), dtype=int)
+        assert abs(picture[16, 16] - colors[row, :, 0, 0]).max() < 12
+    assert {path.name for path in tmp_path.iterdir()} == {"pictures"}
+
+
+def test_gray_images_have_gray_pictures(tmp_path: Path) -> None:
+    gray = np.full((3, 1, 28, 28), 77, dtype=np.uint8)
+    rows = np.arange(3)
+    write_pictures(tmp_path / "p", lambda here: gray[here], images=3, side=28, on_cards=rows, attention=[])
+    assert abs(np.asarray(Image.open(tmp_path / "p" / "image-2.jpg"), dtype=int) - 77).max() < 4
+
+
+def test_attention_is_the_cosine_with_the_center_scaled_to_one() -> None:
+    maps = torch.zeros(1, 2, 1, 3)
+    maps[0, :, 0] = torch.tensor([[1.0, 1.0, 0.0], [0.0, 1.0, 5.0]])  # directions at three places
+    found = attention(maps, torch.tensor([[2.0, 0.0]]))
+    np.testing.assert_allclose(found[0, 0], [1.0, 2**-0.5, 0.0], atol=1e-6)
+    assert (attention(torch.ones(1, 2, 2, 2), torch.ones(1, 2)) == 0).all()  # nothing stands out
+
+
+def test_the_overlay_is_warm_where_attention_is_high() -> None:
+    picture = Image.new("RGB", (64, 64), (128, 128, 128))
+    seen = np.asarray(overlay(picture, np.array([[0.0, 1.0]], dtype=np.float32)), dtype=int)
+    assert seen[32, 60].sum() > seen[32, 4].sum() + 200
+    assert seen[32, 60, 0] > seen[32, 60, 2]
+
+
+class Names(HTMLParser):
+    """All tags and addresses of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.handlers: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+
+
+def test_the_page_holds_all_it_needs_and_escapes_every_name(small: Path) -> None:
+    text = write_report(small).read_text(encoding="utf-8")
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;.jpg" in text
+    found = Names()
+    found.feed(text)
+    assert found.handlers == []
+    assert all(address.startswith(("data:", "#")) for address in found.addresses)
+    assert found.tags.count("article") == 6
+    assert not re.search(r"(?i)(https?:)?//[a-z]", re.sub(r"base64,[A-Za-z0-9+/=]+|>[A-Za-z0-9+/=]{2000,}<", "", text))
+    data = json.loads(text.split('id="data">')[1].split("</script>")[0])
+    assert data["path"] == read_labels(small).path
+    assert HARMFUL in data["path"]
+
+
+def test_the_page_marks_what_uses_labels(small: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(small, run)
+    assert "uses labels" not in write_report(run).read_text(encoding="utf-8")
+    score = {"acc": 0.9, "nmi": 0.8, "ari": 0.7}
+    scores = {
+        "images": 299, "without_label": 1, "classes": ["<b>cat</b>", "dog"], "spice": score, "kmeans": score,
+        "reliable": {"images": 0}, "confusion": {"clusters": [1, 0], "counts": [[90, 10], [0, 199]]},
+    }  # fmt: skip
+    (run / "scores.json").write_text(json.dumps(scores))
+    text = write_report(run).read_text(encoding="utf-8")
+    assert 'class="flag">uses labels' in text
+    assert "&lt;b&gt;cat&lt;/b&gt;" in text
+    assert text.count("<td>\N{EN DASH}</td>") == 3  # no reliable image: no score
+
+
+def test_the_page_does_without_pictures_and_map(small: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(small, run)
+    shutil.rmtree(run / "pictures")
+    (run / "map.npy").unlink()
+    (run / "heads.json").unlink()
+    text = write_report(run).read_text(encoding="utf-8")
+    assert 'class="missing"' in text
+    assert 'id="map-canvas"' not in text
+
+
+def test_a_page_of_many_images_lists_an_even_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(tmp_path / "run", images=2000, clusters=4)
+    monkeypatch.setattr(page, "MOST_LISTED", 500)
+    text = write_report(run).read_text(encoding="utf-8")
+    listed = json.loads(text.split('id="data">')[1].split("</script>")[0])["path"]
+    assert 500 <= len(listed) <= 500 + 4 * 32
+    assert f"This page lists {len(listed)} of the 2,000 images" in text
+    shown = set(re.findall(r'data-path="(album[^"]*)"', text))
+    assert shown <= set(listed)  # what is on a card can be asked for more
+
+
+def test_a_run_without_labels_is_refused_in_words(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not a run folder"):
+        write_report(tmp_path)
+
+
+def test_writing_the_page_needs_no_torch(small: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from spice.report import write_report; write_report(Path(sys.argv[1]))"
+    )
+    code += "; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code, str(small)], check=False).returncode == 0
+
+
+def test_made_pictures_weigh_as_much_as_photographs() -> None:
+    """Or the limit on the page's size would be tested on something lighter than what users have."""
+    from io import BytesIO
+
+    sizes = []
+    for pixels in natural(np.random.default_rng(1), 20):
+        held = BytesIO()
+        Image.fromarray(pixels.transpose(1, 2, 0)).save(held, "JPEG", quality=70)
+        sizes.append(len(held.getvalue()))
+    assert np.mean(sizes) > 1200
