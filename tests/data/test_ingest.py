@@ -190,6 +190,11 @@ def test_beyond_its_limit_the_store_streams_the_same_pixels(limit: int, folder: 
     with pytest.raises(UserError, match="together with their source"):
         open_store(tmp_path / "store")
     assert torch.equal(everything(open_store(tmp_path / "store", source=folder)), everything(whole))
+    (folder / "z run").mkdir()
+    (folder / "z run" / "page.png").write_bytes((folder / "class0" / "00").read_bytes())
+    reopened = open_store(tmp_path / "store", source=folder, leave_out=[folder / "z run"])
+    assert torch.equal(everything(reopened), everything(whole))
+    shutil.rmtree(folder / "z run")
     roomier = ingest(folder, size=24, folder=tmp_path / "store")
     assert (roomier.collection.rows >= 0).all()
     assert torch.equal(everything(roomier), everything(whole))

@@ -21,7 +21,8 @@ class Batch(NamedTuple):
 def generator(seed: int, *purpose: str | int) -> torch.Generator:
     """A generator whose stream depends on `seed` and `purpose` alone: generator(0, "views", epoch, batch)."""
     key = hashlib.blake2b(repr((seed, *purpose)).encode(), digest_size=8).digest()
-    return torch.Generator().manual_seed(int.from_bytes(key, "little") >> 1)  # manual_seed takes 63 bits
+    # manual_seed takes 63 bits; torch's generator for the CPU uses 32 of them.
+    return torch.Generator().manual_seed(int.from_bytes(key, "little") >> 1)
 
 
 def batches(

@@ -7,7 +7,7 @@ in neither, and are decoded whenever they are asked for.
 import json
 import sys
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -105,8 +105,11 @@ class Streamed:
         return pixels
 
 
-def open_store(folder: Path, *, source: SourceLike | None = None) -> ImageStore:
-    """A store that `ingest` has finished; `source` is needed only where the store was too small for all images."""
+def open_store(folder: Path, *, source: SourceLike | None = None, leave_out: Iterable[Path] = ()) -> ImageStore:
+    """A store that `ingest` has finished.
+
+    `source` and `leave_out`, as `ingest` was given them, are needed only where the store was too small for all images.
+    """
     if not (folder / "images.parquet").is_file():
         raise UserError(f"there is no finished store in {folder}")
     collection = Collection.load(folder)
@@ -115,6 +118,6 @@ def open_store(folder: Path, *, source: SourceLike | None = None) -> ImageStore:
         return ImageStore(folder, collection, size)
     if source is None:
         raise UserError(f"the store in {folder} does not hold all images: open it together with their source")
-    opened = open_source(source, leave_out=[folder])
+    opened = open_source(source, leave_out=[*leave_out, folder])
     entries, _ = listing(opened)
     return ImageStore(folder, collection, size, Streamed(opened, entries, collection, size))
