@@ -51,6 +51,8 @@ def open_source(source: SourceLike, *, leave_out: Iterable[Path] = ()) -> Source
 
 
 def _open_path(name: str, leave_out: Iterable[Path]) -> Source:
+    if not name:  # an unset variable in somebody's script, and not the folder they happen to be in
+        raise UserError("the path of the images is empty")
     path = Path(name)
     if path.is_dir():
         return Folder(path, leave_out=leave_out)
