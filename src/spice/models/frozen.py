@@ -1,4 +1,4 @@
-"""A frozen network on a CPU runs on ONNX Runtime, several times faster than in torch: exported once, checked, cached.
+"""A frozen network on a CPU runs on ONNX Runtime, `lite0` several times faster so: exported once, checked, cached.
 
 The tracing exporter (`dynamo=False`) is used, though torch calls it deprecated: for the networks here it takes a
 second where the new one takes ten and needs `onnxscript`, and their outputs agree. What it exports is compared with
