@@ -6,7 +6,7 @@ from typing import Self
 import torch
 from pydantic import PositiveInt, ValidationError, model_validator
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from spice.errors import UserError
@@ -44,7 +44,8 @@ def save_network(path: Path, trained: Backbone, card: NetworkCard) -> None:
     """Write the weights under the card, whole or not at all."""
     weights = {name: value.detach().cpu().contiguous() for name, value in trained.state_dict().items()}
     with written_atomically(path) as temporary:
-        save_file(weights, temporary, {HEADER: card.model_dump_json()})
+        # Not save_file, which makes files that only their owner can read.
+        temporary.write_bytes(save(weights, {HEADER: card.model_dump_json()}))
 
 
 def load_network(path: Path, *, name: str | None = None) -> tuple[Backbone, NetworkCard]:
