@@ -6,7 +6,8 @@
     python benchmarks/stage2.py choices  --folder /tmp/stage2
     python benchmarks/stage2.py speed
 
-Labels are read by the last line of each measurement alone: nothing is trained, selected or stopped by them.
+Labels are read by the last line of each measurement alone: nothing is trained, selected or stopped by them. Seconds are
+processor seconds, so that other work on the machine disturbs them little; with OMP_NUM_THREADS=1, those of one core.
 """
 
 import argparse
@@ -102,9 +103,9 @@ def measure(collection: Collection, settings: HeadSettings, seeds: Iterable[int]
     """ACC over seeds, and what is seen without labels: loss, distinct share, agreement of heads, stability of seeds."""
     found, selected, everyone, seconds = [], [], [], []
     for seed in seeds:
-        started = time.perf_counter()
+        started = time.process_time()
         trained = trained_quietly(collection.views, settings, seed)
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.process_time() - started)
         found.append(trained)
         labels = head_labels(trained, collection.views)
         selected.append(labels[0])
@@ -141,9 +142,9 @@ def compare(folder: Path, names: Iterable[str], rivals: list[str]) -> None:
         for method in methods:
             scores, seconds = [], []
             for seed in SEEDS:
-                started = time.perf_counter()
+                started = time.process_time()
                 labels = method_labels(method, collection, seed)
-                seconds.append(time.perf_counter() - started)
+                seconds.append(time.process_time() - started)
                 scores.append(score(labels, collection.truth))
             accuracy = np.array([each.acc for each in scores])
             others = [np.mean([getattr(each, kind) for each in scores]) for kind in ("nmi", "ari")]
@@ -230,9 +231,9 @@ def generated_speed(images: int, settings: HeadSettings, name: str, *, width: in
             table.flush()
             tables.append(np.load(Path(folder) / kind, mmap_mode="r"))
         views_of = Views(*tables)
-        started = time.perf_counter()
+        started = time.process_time()
         trained_quietly(views_of, settings, 0)
-        seconds = time.perf_counter() - started
+        seconds = time.process_time() - started
         share = matrix_share(views_of, settings) if images <= 6_000 else float("nan")  # profiles are large
     per = seconds / images * 1000
     print(f"| {images:,} | {width} | {settings.heads} | {name} | {seconds:.1f} | {per:.2f} | {share:.0%} |", flush=True)
