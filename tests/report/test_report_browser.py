@@ -150,6 +150,7 @@ def test_fading_changes_what_is_drawn(page: Page) -> None:
     plain = page.run(PIXELS)
     choose(page, "map-color", "reliability")
     page.wait(f"{PIXELS} !== {json.dumps(plain)}")
+    assert page.run("!document.getElementById('map-scale').hidden && document.getElementById('map-fade').disabled")
 
 
 def test_clusters_are_sorted_and_attention_is_shown(page: Page) -> None:
@@ -227,3 +228,13 @@ def test_twenty_thousand_images_stay_light_and_quick(browser: Page, large: Path)
     x, y = browser.run(POINT.replace("IMAGE", "15000"))
     browser.mouse("mouseMoved", x, y)
     browser.wait(f"!{HINT}.hidden")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_links_lead_to_where_they_say(browser: Page, small_page: Path, width: int) -> None:
+    browser.open(small_page, width=width)
+    browser.run("document.documentElement.style.scrollBehavior = 'auto'")
+    for section in ("clusters", "map", "images", "course"):
+        browser.click(f"nav a[href='#{section}']")
+        top = browser.run(f"document.getElementById('{section}').getBoundingClientRect().top")
+        assert 0 <= top < 120  # under the bar, not behind it

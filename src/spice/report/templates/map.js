@@ -26,6 +26,13 @@ function startMap(canvas) {
   const byCluster = (image) => data.cluster[image];
   const byReliability = (image) => Math.min(9, Math.floor(data.reliability[image] / 100));
 
+  // From orange over gray to blue: apart for every kind of color vision. The style has the same for the scale.
+  function trustColor(share) {
+    const ends = [[214, 92, 20], [150, 145, 140], [40, 120, 215]];
+    const from = share < 0.5 ? 0 : 1, part = share * 2 - from;
+    return ends[from].map((value, channel) => Math.round(value + part * (ends[from + 1][channel] - value))).join();
+  }
+
   // Points are drawn color by color: setting a color costs more than drawing a point.
   function groups() {
     const reliability = byId("map-color").value === "reliability";
@@ -33,7 +40,7 @@ function startMap(canvas) {
     const found = new Map();
     for (let image = 0; image < count; image++) {
       const color = reliability ? byReliability(image) : byCluster(image);
-      const faint = (fade && !data.reliable[image]) || (alone !== null && data.cluster[image] !== alone);
+      const faint = (fade && !reliability && !data.reliable[image]) || (alone !== null && data.cluster[image] !== alone);
       const key = color * 2 + (faint ? 0 : 1);
       if (!found.has(key)) found.set(key, []);
       found.get(key).push(image);
@@ -42,7 +49,7 @@ function startMap(canvas) {
       images,
       alpha: key & 1 ? 0.9 : 0.24,
       color: reliability
-        ? `hsl(${210 - 190 * (1 - (key >> 1) / 9)} 70% ${light()}%)`
+        ? `rgb(${trustColor((key >> 1) / 9)})`
         : `hsl(${data.colors[key >> 1][0]} 62% ${light() + data.colors[key >> 1][1]}%)`,
     }));
   }
@@ -164,7 +171,12 @@ function startMap(canvas) {
 
   byId("map-in").addEventListener("click", () => zoom(1.5));
   byId("map-out").addEventListener("click", () => zoom(1 / 1.5));
-  byId("map-color").addEventListener("change", regroup);
+  byId("map-color").addEventListener("change", (event) => {
+    const reliability = event.target.value === "reliability";
+    byId("map-scale").hidden = !reliability;
+    byId("map-fade").disabled = reliability;
+    regroup();
+  });
   byId("map-fade").addEventListener("change", regroup);
   byId("map-legend").addEventListener("click", (event) => {
     const button = event.target.closest("button");
