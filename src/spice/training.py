@@ -4,6 +4,7 @@ Both are wanted only where the user asks for them: `--encoder scratch`, `--refin
 """
 
 import json
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from spice.runs import RunFolder
 from spice.runs.artifacts import ENCODER, FEATURES, HEAD, REFINED
 from spice.settings import IMAGENET, IMAGENET_GRAY, FeatureSettings, RunSettings
 from spice.stages.features import train_features
+from spice.stages.guard import DoubtfulRefinementWarning
 from spice.stages.joint import Labeled
 from spice.stages.model import probabilities
 from spice.stages.refine import Answer, Refined, refine
@@ -103,6 +105,12 @@ def train_on(
         progress=progress,
     )
     _write(run / REFINED, found)
+    if found.doubts:
+        warnings.warn(
+            f"joint training is not believed, and the answer is that of the second stage: {'; '.join(found.doubts)}",
+            DoubtfulRefinementWarning,
+            stacklevel=2,
+        )
     return {
         "labeled": len(trusted),
         "steps": len(found.history),

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from spice.core import consistency_ratio, double_softmax_cross_entropy, prototype_labels
+from spice.errors import SpiceWarning
 
 CONFIDENT = 0.95  # the paper's eta
 
@@ -17,6 +18,10 @@ CONFIDENT = 0.95  # the paper's eta
 AGREEMENT_SLACK = 0.01
 CONFIDENCE_SLACK = 0.05
 LOSS_SLACK = 0.02
+
+
+class DoubtfulRefinementWarning(SpiceWarning):
+    """Joint training made something worse that can be seen without labels; its result is not used."""
 
 
 class Signs(NamedTuple):

@@ -1,0 +1,122 @@
+"""A run through all three stages, from scratch; and what becomes of a doubtful result."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from spice import training
+from spice.errors import UserError
+from spice.pipeline import cluster, refine
+from spice.presets import joint_on_cpu, standard
+from spice.runs import read_labels
+from spice.settings import AugmentSettings, FeatureSettings, JointSettings, RunSettings
+from spice.stages.model import TrainedModel
+from spice.stages.refine import refine as refine_network
+
+JOINT = JointSettings(
+    steps=6, labeled=8, unlabeled=8, ema=None, learning_rate=0.01, augment=AugmentSettings(operations=2)
+)
+
+
+def settings(*, joint: JointSettings | None, encoder: str = "scratch", size: int = 16) -> RunSettings:
+    """Tiny stages: what is tested here is how they hang together."""
+    usual = standard(clusters=4, encoder=encoder, size=size)
+    features = FeatureSettings(method="simclr", network="resnet10", stem="plain", width=8, epochs=3, batch=32)
+    heads = usual.heads.model_copy(update={"heads": 6, "epochs": 8})
+    reliability = usual.reliability.model_copy(update={"threshold": 0.3})
+    return usual.model_copy(update={"features": features, "heads": heads, "reliability": reliability, "joint": joint})
+
+
+@pytest.fixture(scope="module")
+def two_stages(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("two") / "run"
+    cluster(shapes, settings(joint=None), out)
+    return out
+
+
+def believing(monkeypatch: pytest.MonkeyPatch, *, doubts: list[str]) -> None:
+    """Joint training is so short here that its result may be good or bad: the verdict is set, not found."""
+
+    def judged(*args: object, **kwargs: object) -> object:
+        return refine_network(*args, **kwargs)._replace(doubts=doubts)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(training, "refine", judged)
+
+
+def test_a_run_from_scratch_goes_through_all_stages(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    believing(monkeypatch, doubts=[])
+    account = cluster(shapes, settings(joint=JOINT), tmp_path / "run")
+    assert account.figures["features"]["method"] == "simclr"
+    assert account.figures["joint"]["steps"] == 6
+    assert account.figures["joint"]["doubts"] == []
+    refined = np.load(tmp_path / "run" / "refined" / "features.npy")
+    assert not np.array_equal(refined, np.load(tmp_path / "run" / "features.npy")), "the encoder has learned"
+
+    # What is saved is the network that gave the answer, whole: it predicts the same in a place of its own.
+    labels = read_labels(tmp_path / "run")
+    moved = Path(shutil.copytree(tmp_path / "run" / "model", tmp_path / "elsewhere"))
+    shutil.rmtree(tmp_path / "run")
+    predicted = TrainedModel.load(moved).predict_features(torch.from_numpy(refined))
+    np.testing.assert_array_equal(predicted.cluster, labels.cluster)
+
+
+def test_a_finished_run_can_be_refined_later_and_keeps_what_is_done(
+    two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(shutil.copytree(two_stages, tmp_path / "run"))
+    trained = (run / "encoder.safetensors").stat().st_mtime_ns
+    monkeypatch.setattr("spice.pipeline.joint_on_cpu", lambda **_: JOINT)
+    believing(monkeypatch, doubts=[])
+    refine(run)
+    assert (run / "encoder.safetensors").stat().st_mtime_ns == trained
+    assert (run / "refined" / "joint.json").is_file()
+
+
+def test_a_doubtful_refinement_leaves_the_second_stages_answer(
+    two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(shutil.copytree(two_stages, tmp_path / "run"))
+    before = read_labels(run)
+    monkeypatch.setattr("spice.pipeline.joint_on_cpu", lambda **_: JOINT)
+    believing(monkeypatch, doubts=["agreement with neighbors fell from 0.9 to 0.5"])
+    account = refine(run)
+    after = read_labels(run)
+    np.testing.assert_array_equal(after.cluster, before.cluster)
+    np.testing.assert_array_equal(after.reliability, before.reliability)
+    assert any("agreement with neighbors fell" in warning for warning in account.warnings)
+
+
+def test_an_encoder_that_cannot_be_trained_cannot_be_refined(shapes: Path, tmp_path: Path) -> None:
+    vectors = tmp_path / "vectors.npy"
+    np.save(vectors, np.random.default_rng(0).normal(size=(96, 8)).astype(np.float32))
+    given = settings(joint=JOINT, encoder=f"features:{vectors}", size=16).model_copy(update={"size": None})
+    with pytest.raises(UserError, match="cannot be trained, so there is nothing to refine"):
+        cluster(shapes, given, tmp_path / "run")
+
+
+def test_the_preset_is_gentler_with_an_encoder_that_knows_photos() -> None:
+    assert joint_on_cpu(pretrained=True).learning_rate < joint_on_cpu(pretrained=False).learning_rate
+    assert joint_on_cpu(pretrained=True, minutes=5).minutes == 5
+
+
+@pytest.mark.slow
+def test_the_demo_ends_with_digits_in_their_groups(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from spice.cli import main; main()", "demo", str(tmp_path / "demo")],
+        capture_output=True,
+        text=True,
+        timeout=550,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("all images"))
+    assert float(line.split()[3]) >= 0.93, done.stdout
+    assert (tmp_path / "demo" / "digits.spice" / "report.html").stat().st_size > 100_000
+    assert len(list((tmp_path / "demo" / "groups").rglob("*.png"))) == 1797
