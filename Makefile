@@ -16,10 +16,10 @@ install: .venv/.installed  ## the environment, once; quick the second time
 	touch $@
 
 test: install  ## every test, the slow ones on real images too
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 fast: install  ## the unit tests alone: what to run while changing code
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m "not slow"
 
 check: install  ## format, lint, types, layers
 	$(BIN)/ruff format --check .
