@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from spice.runs import Labels
 
 # Pictures on the cards of all clusters together, so that many clusters do not make a heavy page.
-CARD_PICTURES = 1600
+CARD_PICTURES = 1200
 MOST_PER_KIND = 8
 ATTENTION_PICTURES = 120
 MOST_ATTENTION = 3
@@ -30,9 +30,11 @@ class Chosen(NamedTuple):
 
 
 def choose(labels: Labels, clusters: int) -> list[Chosen]:
-    """What to show of every cluster."""
-    per_kind = int(np.clip(CARD_PICTURES // (4 * clusters), 1, MOST_PER_KIND))
-    return [_choose(labels, number, per_kind) for number in range(clusters)]
+    """What to show of every cluster; where not every kind finds room, the one image that tells what it is about."""
+    per_kind = min(MOST_PER_KIND, CARD_PICTURES // (4 * clusters))
+    chosen = [_choose(labels, number, max(1, per_kind)) for number in range(clusters)]
+    nothing = np.empty(0, dtype=np.int64)
+    return chosen if per_kind else [Chosen(found.prototypes, nothing, nothing, nothing) for found in chosen]
 
 
 def with_attention(chosen: list[Chosen]) -> list[NDArray[np.int64]]:

@@ -5,7 +5,8 @@ function startMap(canvas) {
   const hint = byId("map-hint");
   const count = data.x.length;
   const view = { scale: 1, left: 0, top: 0 }; // what part of the unit square is seen
-  let width = 0, height = 0, active = -1, alone = null, drawing = 0;
+  let width = 0, height = 0, active = -1, alone = null, drawing = 0, stale = true;
+  const layer = document.createElement("canvas"), points = layer.getContext("2d"); // all points, drawn once
 
   const side = () => Math.min(width, height) - 32;
   const toX = (x) => width / 2 + (x / 10000 - 0.5 - view.left) * side() * view.scale;
@@ -15,10 +16,10 @@ function startMap(canvas) {
     const box = canvas.getBoundingClientRect(), ratio = window.devicePixelRatio || 1;
     width = box.width;
     height = box.height;
-    canvas.width = Math.round(width * ratio);
-    canvas.height = Math.round(height * ratio);
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    draw();
+    layer.width = canvas.width = Math.round(width * ratio);
+    layer.height = canvas.height = Math.round(height * ratio);
+    for (const pen of [context, points]) pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    redraw();
   }
 
   const isDark = () => getComputedStyle(document.documentElement).colorScheme === "dark";
@@ -55,31 +56,38 @@ function startMap(canvas) {
   }
 
   let painted = groups();
-  const regroup = () => { painted = groups(); draw(); };
+  const regroup = () => { painted = groups(); redraw(); };
+  const redraw = () => { stale = true; draw(); };
+  const radius = () => Math.max(1.1, Math.min(4.5, 90 / Math.sqrt(count))) * Math.min(2.5, Math.sqrt(view.scale));
 
   function draw() {
     cancelAnimationFrame(drawing);
     drawing = requestAnimationFrame(() => {
-      const radius = Math.max(1.1, Math.min(4.5, 90 / Math.sqrt(count))) * Math.min(2.5, Math.sqrt(view.scale));
+      if (stale) drawPoints(radius());
+      stale = false;
       context.clearRect(0, 0, width, height);
-      for (const { images, alpha, color } of painted) {
-        context.globalAlpha = alpha;
-        context.fillStyle = color;
-        context.beginPath();
-        for (const image of images) {
-          const x = toX(data.x[image]), y = toY(data.y[image]);
-          if (x < -9 || y < -9 || x > width + 9 || y > height + 9) continue;
-          if (radius < 2) context.rect(x - radius, y - radius, 2 * radius, 2 * radius);
-          else { context.moveTo(x + radius, y); context.arc(x, y, radius, 0, 7); }
-        }
-        context.fill();
-      }
-      if (active >= 0) ring(radius + 3);
+      if (layer.width && layer.height) context.drawImage(layer, 0, 0, width, height);
+      if (active >= 0) ring(radius() + 3);
     });
   }
 
+  function drawPoints(radius) {
+    points.clearRect(0, 0, width, height);
+    for (const { images, alpha, color } of painted) {
+      points.globalAlpha = alpha;
+      points.fillStyle = color;
+      points.beginPath();
+      for (const image of images) {
+        const x = toX(data.x[image]), y = toY(data.y[image]);
+        if (x < -9 || y < -9 || x > width + 9 || y > height + 9) continue;
+        if (radius < 2) points.rect(x - radius, y - radius, 2 * radius, 2 * radius);
+        else { points.moveTo(x + radius, y); points.arc(x, y, radius, 0, 7); }
+      }
+      points.fill();
+    }
+  }
+
   function ring(radius) {
-    context.globalAlpha = 1;
     context.lineWidth = 2;
     context.strokeStyle = getComputedStyle(canvas).color;
     context.beginPath();
@@ -118,7 +126,7 @@ function startMap(canvas) {
     view.top += ((y - height / 2) / side()) * (1 / view.scale - 1 / scale);
     view.scale = scale;
     if (scale === 1) view.left = view.top = 0;
-    draw();
+    redraw();
   }
 
   let dragged = null, moved = false;
@@ -132,7 +140,7 @@ function startMap(canvas) {
         view.top -= dy / (side() * view.scale);
         dragged = [event.clientX, event.clientY];
         activate(-1);
-        draw();
+        redraw();
       }
       return;
     }
