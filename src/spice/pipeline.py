@@ -133,8 +133,8 @@ def _scan(run: RunFolder, source: SourceLike, size: int, redo: bool, progress: P
     found = images.collection
     if run.manifest.input not in (None, found.identity) and run.has_results and not redo:
         raise UserError(
-            f"the images have changed since this run began (there are {len(found):,} now); give another folder with "
-            "--out, or add --redo to replace the run"
+            f"the images have changed since this run began (there are {len(found):,} now); cluster them into another "
+            "folder (--out), or replace this run with: spice cluster ... --redo"
         )
     key = key_of(found.identity, images.size, *found.paths)
     if not run.is_done("scan", key, (IMAGES, PROBLEMS)):

@@ -81,6 +81,7 @@ def _labelstudio(labels: Labels, originals: list[Path], destination: Path, put: 
         f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={root}\n"
         "Then make a project with config.xml as its labeling interface, and import tasks.json.\n",
         encoding="utf-8",
+        errors="surrogateescape",
     )
 
 
@@ -92,7 +93,7 @@ def _task(labels: Labels, row: int, name: Path) -> dict[str, JsonValue]:
         "value": {"choices": [_cluster_name(labels, row)]},
     }
     return {
-        "data": {"image": f"/data/local-files/?d={quote(name.as_posix())}", "reliable": bool(labels.reliable[row])},
+        "data": {"image": f"/data/local-files/?d={quote(os.fsencode(name.as_posix()))}", "reliable": bool(labels.reliable[row])},
         "predictions": [
             {"model_version": "spice", "score": round(float(labels.reliability[row]), 6), "result": [choice]}
         ],
