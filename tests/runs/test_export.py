@@ -1,6 +1,7 @@
 import csv
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +112,15 @@ def test_missing_originals_are_named(labels: Labels, photos: list[Path], tmp_pat
         export(labels, photos, tmp_path / "out", shape="folders")
     assert not (tmp_path / "out").exists()
     export(labels, photos, tmp_path / "out.csv", shape="csv")
+
+
+@pytest.mark.parametrize("shape", ["folders", "imagefolder", "labelstudio", "fiftyone"])
+def test_names_that_are_not_utf_8_are_no_trouble(
+    labels: Labels, photos: list[Path], tmp_path: Path, shape: Shape
+) -> None:
+    odd = photos[0].rename(Path(os.fsdecode(bytes(photos[0].parent) + b"/caf\xe9.png")))
+    export(labels, [odd, *photos[1:]], tmp_path / "out", shape=shape)
+    if shape == "labelstudio":
+        assert read(tmp_path / "out" / "tasks.json")[0]["data"]["image"].endswith("cats/caf%E9.png")
+    if shape == "folders":
+        assert any(b"caf\xe9" in bytes(path) for path in (tmp_path / "out").rglob("*.png"))

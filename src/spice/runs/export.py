@@ -93,7 +93,10 @@ def _task(labels: Labels, row: int, name: Path) -> dict[str, JsonValue]:
         "value": {"choices": [_cluster_name(labels, row)]},
     }
     return {
-        "data": {"image": f"/data/local-files/?d={quote(os.fsencode(name.as_posix()))}", "reliable": bool(labels.reliable[row])},
+        "data": {
+            "image": f"/data/local-files/?d={quote(os.fsencode(name.as_posix()))}",
+            "reliable": bool(labels.reliable[row]),
+        },
         "predictions": [
             {"model_version": "spice", "score": round(float(labels.reliability[row]), 6), "result": [choice]}
         ],
