@@ -87,8 +87,8 @@ def _what_went_in(account: "Account") -> list[str]:
         lines.append(f"features   {views.get('encoder')}, {views.get('width')} wide")
     if heads:
         lines.append(
-            f"heads      {heads.get('heads')}, the best by its own loss: {_number(heads.get('loss'))} after epoch "
-            f"{heads.get('epoch')}"
+            f"heads      {heads.get('heads')}; taken, without any label: number {heads.get('head')} after epoch "
+            f"{heads.get('epoch')}, loss {_number(heads.get('loss'))}"
         )
     return lines
 
