@@ -19,13 +19,13 @@ from spice.errors import UserError
 from spice.files import written_atomically
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
 from spice.models.heads import Head
-from spice.models.weights import NetworkCard, save_network
+from spice.models.weights import save_network
 from spice.neighbors import nearest
 from spice.presets import features_on_cpu
 from spice.progress import Progress
 from spice.runs import RunFolder
 from spice.runs.artifacts import ENCODER, FEATURES, HEAD, REFINED
-from spice.settings import IMAGENET, IMAGENET_GRAY, FeatureSettings, RunSettings
+from spice.settings import FeatureSettings, RunSettings
 from spice.stages.features import train_features
 from spice.stages.guard import DoubtfulRefinementWarning
 from spice.stages.joint import Labeled
@@ -52,20 +52,14 @@ def train_encoder(
     """A feature model trained on these images and nothing else (III-A)."""
     chosen = feature_settings(images, settings)
     trained = train_features(images, chosen, seed=settings.seed, folder=unfinished, progress=progress)
-    card = NetworkCard(
-        network=chosen.network,
-        stem=chosen.stem,
-        width=chosen.width,
-        channels=images.channels,
-        size=images.size,
-        normalization=IMAGENET_GRAY if images.channels == 1 else IMAGENET,
-    )
-    save_network(run / ENCODER, trained.network, card)
+    save_network(run / ENCODER, trained.network, trained.card)
     return {
         "method": chosen.method,
         "network": chosen.network,
         "epochs": chosen.epochs,
         "health": str(trained.health[-1]),
+        "alignment": [round(line.alignment, 4) for line in trained.health],
+        "uniformity": [round(line.uniformity, 4) for line in trained.health],
     }
 
 
