@@ -15,6 +15,7 @@ class Host:
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
     knows_range: bool = True
+    tells_length: bool = True
     cuts: list[int] = field(default_factory=list)  # for each coming answer, the bytes after which it is cut
     failures: list[int] = field(default_factory=list)  # status codes of coming answers
     asked: list[str | None] = field(default_factory=list)  # the Range of each request
@@ -39,7 +40,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(206 if wanted else 200)
         if wanted:
             self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        self.send_header("Content-Length", str(len(content) - start))
+        if self.host.tells_length:
+            self.send_header("Content-Length", str(len(content) - start))
         self.end_headers()
         end = start + self.host.cuts.pop(0) if self.host.cuts else len(content)
         self.wfile.write(content[start:end])

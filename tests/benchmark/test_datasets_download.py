@@ -127,6 +127,15 @@ def test_a_file_of_another_size_is_refused_before_it_is_fetched(host: "Host", re
     assert (tmp_path / "data.tgz.partial").stat().st_size == 0
 
 
+def test_a_server_that_does_not_tell_the_length_is_watched(host: "Host", remote: Remote, tmp_path: Path) -> None:
+    host.tells_length = False
+    host.files["data.tgz"] = CONTENT + bytes(2_000_000)
+    with pytest.raises(UserError, match="sends more than the published 700,000 bytes"):
+        download(remote, tmp_path)
+    host.files["data.tgz"] = CONTENT
+    assert download(remote, tmp_path).read_bytes() == CONTENT
+
+
 def test_no_network_is_told_in_words(tmp_path: Path) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # bound, but not listening

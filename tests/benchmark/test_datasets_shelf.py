@@ -127,6 +127,17 @@ def test_a_local_folder_is_used_where_it_lies(tmp_path: Path) -> None:
         load(STL10, root)
 
 
+def test_the_last_source_given_is_the_one_used(tmp_path: Path) -> None:
+    archive, folder, root = tmp_path / "stl10.tgz", tmp_path / "mine", tmp_path / "root"
+    archive.write_bytes(tar(stl10_files()))
+    unpack(archive, folder)
+    places = []
+    for source in (archive, folder, archive):
+        get(STL10, source=source, root=root)
+        places.append(located(STL10, root))
+    assert places == [root / "stl10", folder, root / "stl10"]
+
+
 def test_debians_package_is_found_without_being_asked_for(tmp_path: Path) -> None:
     place = tmp_path / "usr" / "share" / "datasets" / "fashion-mnist"
     place.mkdir(parents=True)
@@ -168,10 +179,10 @@ def test_a_failed_replacement_keeps_what_was_there(tmp_path: Path) -> None:
     (tmp_path / "good").write_bytes(tar(stl10_files()))
     (tmp_path / "bad").write_bytes(tar({"notes.txt": b""}))
     get(STL10, source=tmp_path / "good", root=tmp_path)
-    (tmp_path / ".stl10.partial").mkdir()  # left by a kill
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match="does not hold STL-10"):
         get(STL10, source=tmp_path / "bad", root=tmp_path)
     assert load(STL10, tmp_path).counts == Counts(4, 3, 5)
+    (tmp_path / ".stl10.partial").mkdir()  # left by a kill
     (tmp_path / "good").write_bytes(tar(stl10_files(train=6)))
     assert get(STL10, source=tmp_path / "good", root=tmp_path).counts == Counts(6, 3, 5)
 
