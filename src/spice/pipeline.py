@@ -62,6 +62,7 @@ class Step(NamedTuple):
     after: tuple[str, ...]  # the steps whose results it reads
     depends: Callable[[RunSettings], JsonValue]  # the settings that its result depends on
     makes: tuple[Artifact, ...]
+    lends: tuple[tuple[Artifact, str], ...] = ()  # made for one other step, and not missed when that is done
     spoils: tuple[Artifact, ...] = ()  # what others made of its result: gone when the result is
     wanted: Callable[[RunSettings], bool] = lambda _: True
 
@@ -162,9 +163,11 @@ def _run_steps(run: RunFolder, encoder: Encoder, images: ImageStore, settings: R
     # Results of other settings go first: labels that no longer belong to the images beside them would be a trap.
     for step, key in keys.items():
         if step.name in run.manifest.steps and run.manifest.steps[step.name].key != key:
-            run.forget(step.name, (*step.makes, *step.spoils))
+            run.forget(step.name, (*step.makes, *(lent for lent, _ in step.lends), *step.spoils))
+    done = {step.name for step, key in keys.items() if run.is_done(step.name, key, step.makes)}
     for step, key in keys.items():
-        if not step.wanted(settings) or run.is_done(step.name, key, step.makes):
+        missed = (lent for lent, reader in step.lends if reader not in done)
+        if not step.wanted(settings) or run.is_done(step.name, key, (*step.makes, *missed)):
             continue
         work = Work(run, encoder, images, settings, run.work(step.name, key), progress)
         started = time.monotonic()
@@ -216,7 +219,8 @@ STEPS = (
         steps.views,
         after=("encoder", "images"),
         depends=lambda settings: [settings.views.model_dump(mode="json"), settings.seed],
-        makes=(FEATURES, VIEWS),
+        makes=(FEATURES,),
+        lends=((VIEWS, "heads"),),
     ),
     Step("kmeans", steps.kmeans, after=("views",), depends=_clusters_and_seed, makes=(KMEANS,)),
     Step("heads", steps.heads, after=("views",), depends=_heads_and_seed, makes=(HEADS, HEAD)),

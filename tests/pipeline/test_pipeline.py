@@ -84,6 +84,12 @@ def test_every_promised_file_is_there_and_no_work_is_left(finished: tuple[Path, 
     }  # fmt: skip
 
 
+def test_the_page_shows_where_the_encoder_sees_each_cluster(finished: tuple[Path, Account]) -> None:
+    pictures = finished[0] / "pictures"
+    assert len(list(pictures.glob("attention-*.jpg"))) == 4 * 3
+    assert (finished[0] / "report.html").read_text().count('class="attention"') == 4 * 3
+
+
 def test_the_same_command_again_changes_nothing(run: Path, shapes: Path, finished: tuple[Path, Account]) -> None:
     before = written(run)
     again = cluster(shapes, settings(), run)
@@ -156,6 +162,16 @@ def test_what_was_deleted_is_made_again(run: Path, shapes: Path, finished: tuple
     cluster(shapes, settings(), run)
     assert path.exists()
     assert (run / "labels.csv").read_bytes() == (finished[0] / "labels.csv").read_bytes()
+
+
+def test_views_may_be_deleted_and_are_made_again_only_when_they_are_needed(run: Path, shapes: Path) -> None:
+    shutil.rmtree(run / "views")
+    before = written(run)
+    cluster(shapes, settings(), run)
+    assert written(run) == before
+    cluster(shapes, settings(clusters=3), run, redo=True)
+    assert (run / "views" / "weak.npy").exists()
+    assert np.load(run / "probabilities.npy").shape == (96, 3)
 
 
 def test_scores_of_old_labels_do_not_outlive_them(run: Path, shapes: Path) -> None:
