@@ -162,6 +162,7 @@ def test_another_data_set_of_the_same_layout_is_refused(tmp_path: Path) -> None:
         (tar(stl10_files())[:-300], r"given cannot be unpacked \(.*\): is it complete\?"),
         (zipped(stl10_files()).replace(b"\1\1\1\1", b"\1\1\1\2", 1), r"cannot be unpacked \(Bad CRC-32"),
         (tar(stl10_files(), "w")[:100_000], r"given cannot be unpacked \(unexpected end of data\)"),
+        (zipped(stl10_files()).replace(b"PK\1\2", b"PK\1\3"), "given cannot be used: it does not hold STL-10"),
         (b"no archive at all", "given cannot be used: it does not hold STL-10"),
         (tar({"a": b"", "a/b": b""}), "STL-10 cannot be put into .*a"),
         (tar(stl10_files(train=0)), "train_X.bin has 0 bytes"),
@@ -225,6 +226,28 @@ def test_links_in_an_archive_lead_nowhere(tmp_path: Path) -> None:
     unpack(tmp_path / "links.tar", tmp_path / "folder")
     assert [path.name for path in (tmp_path / "folder").rglob("*")] == ["link", "evil"]
     assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_a_tar_that_ends_with_a_zip_is_a_tar(tmp_path: Path) -> None:
+    (tmp_path / "given").write_bytes(tar(stl10_files() | {"more.zip": zipped({"notes.txt": b""})}, "w"))
+    assert get(STL10, source=tmp_path / "given", root=tmp_path).counts == Counts(4, 3, 5)
+
+
+def test_a_folder_of_any_name_is_found_again(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9 \xff")
+    (tmp_path / "stl10.tgz").write_bytes(tar(stl10_files()))
+    unpack(tmp_path / "stl10.tgz", folder)
+    get(STL10, source=folder, root=tmp_path)
+    assert located(STL10, tmp_path) == folder
+
+
+def test_labels_that_have_gone_are_told(tmp_path: Path) -> None:
+    (tmp_path / "stl10.tgz").write_bytes(tar(stl10_files()))
+    found = get(STL10, source=tmp_path / "stl10.tgz", root=tmp_path)
+    (tmp_path / "stl10" / "test_y.bin").unlink()  # lazily read: nothing else needs the file
+    assert len(found.split().scored) == 3
+    with pytest.raises(UserError, match=r"the true labels cannot be read: .*test_y\.bin"):
+        found.split().scored.truth()
 
 
 def test_arrays_in_a_file_are_no_archive(tmp_path: Path) -> None:

@@ -37,7 +37,10 @@ class Part:
 
     def truth(self) -> Truth:
         """Open the door. For `evaluate`, and for the supervised references of the paper's tables."""
-        labels = self.read_labels().astype(np.int64)
+        try:
+            labels = self.read_labels().astype(np.int64)
+        except OSError as error:
+            raise UserError(f"the true labels cannot be read: {error}") from error
         if labels.shape != (len(self),):
             raise UserError(f"{len(self):,} images have {labels.shape[0]:,} labels: get the data set again")
         if len(labels) and not 0 <= labels.min() <= labels.max() < len(self.classes):

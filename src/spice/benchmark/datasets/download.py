@@ -2,6 +2,7 @@
 
 import hashlib
 import http.client
+import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -24,20 +25,21 @@ _TRY_AGAIN = {408, 429, 500, 502, 503, 504}
 _BY_HAND = "download it by hand and give it with --from"
 
 
-class _InterruptedError(Exception):
+class _PassingError(Exception):
     """The server or the network failed in a way that may pass."""
 
 
 def download(remote: Remote, folder: Path, *, progress: Progress = silent, waits: Sequence[float] = WAITS) -> Path:
     """The published file in `folder`, checked; a UserError says what is wrong and what to do."""
     target = folder / remote.name
-    if target.exists():
+    if target.exists():  # it got this name after its checksum was found right
         return target
     partial = folder / f"{remote.name}.partial"
     with _told(partial):
         folder.mkdir(parents=True, exist_ok=True)
         with partial.open("ab", buffering=0) as file:
             _transfer(remote, file, folder, progress, waits)
+            os.fsync(file.fileno())
         _check(remote, partial)
         partial.replace(target)
     return target
@@ -52,7 +54,7 @@ def _transfer(remote: Remote, file: IO[bytes], folder: Path, progress: Progress,
     while (before := file.tell()) < remote.bytes:
         try:
             _go_on(remote, file, progress)
-        except _InterruptedError as error:
+        except _PassingError as error:
             failures = 1 if file.tell() > before else failures + 1
             if failures > len(waits):
                 raise UserError(_given_up(remote, file.tell(), error)) from error
@@ -75,7 +77,7 @@ def _go_on(remote: Remote, file: IO[bytes], progress: Progress) -> None:
             if file.tell() > remote.bytes:
                 raise UserError(f"{remote.url} sends more than the published {remote.bytes:,} bytes: {_BY_HAND}")
     if file.tell() < remote.bytes:
-        raise _InterruptedError("the connection was cut")
+        raise _PassingError("the connection was cut")
 
 
 def _start_over(file: IO[bytes]) -> None:
@@ -92,11 +94,11 @@ def _answer(request: Request, remote: Remote, file: IO[bytes]) -> Iterator[http.
             _start_over(file)  # what is here cannot be a beginning of what is there
         elif error.code not in _TRY_AGAIN:
             raise UserError(f"{remote.url} answers {error.code} {error.reason}: {_BY_HAND}") from error
-        raise _InterruptedError(f"the server answers {error.code} {error.reason}") from error
+        raise _PassingError(f"the server answers {error.code} {error.reason}") from error
     except URLError as error:
-        raise _InterruptedError(str(error.reason)) from error
+        raise _PassingError(str(error.reason)) from error
     except (OSError, http.client.HTTPException) as error:
-        raise _InterruptedError(str(error) or type(error).__name__) from error
+        raise _PassingError(str(error) or type(error).__name__) from error
     with response:
         yield response
 
@@ -119,7 +121,7 @@ def _read(response: http.client.HTTPResponse) -> bytes:
     try:
         return response.read(_PIECE)
     except (OSError, http.client.HTTPException) as error:
-        raise _InterruptedError(str(error) or type(error).__name__) from error
+        raise _PassingError(str(error) or type(error).__name__) from error
 
 
 def _write(file: IO[bytes], piece: bytes) -> None:
@@ -161,7 +163,7 @@ def _told(partial: Path) -> Iterator[None]:
         ) from error
 
 
-def _given_up(remote: Remote, have: int, error: _InterruptedError) -> str:
+def _given_up(remote: Remote, have: int, error: _PassingError) -> str:
     if have == 0:
         return f"{remote.url} cannot be reached ({error}): check the network, or {_BY_HAND}"
     return (

@@ -37,7 +37,7 @@ def default_root() -> Path:
 def located(card: Card, root: Path) -> Path | None:
     """The folder that the data set lies in, or None."""
     note = _note(card, root)
-    noted = [Path(note.read_text(encoding="utf-8"))] if note.is_file() else []
+    noted = [Path(os.fsdecode(note.read_bytes()))] if note.is_file() else []
     return next((place for place in (*noted, root / card.name, *card.places) if place.is_dir()), None)
 
 
@@ -51,9 +51,12 @@ def load(card: Card, root: Path) -> Dataset:
 
 def read(card: Card, folder: Path) -> Dataset:
     """The data set in `folder`, in whichever of its layouts it lies there."""
-    for reader in card.readers:
-        if (found := reader(folder, card)) is not None:
-            return found
+    try:
+        found = next((found for reader in card.readers if (found := reader(folder, card)) is not None), None)
+    except OSError as error:
+        raise UserError(f"{card.title} cannot be read from {folder}: {error}") from error
+    if found is not None:
+        return found
     raise UserError(f"{folder} does not hold {card.title} in any layout known here: see docs/datasets.md")
 
 
@@ -93,7 +96,7 @@ def _downloaded(files: Sequence[Remote], folder: Path, progress: Progress, waits
 def _remember(card: Card, source: Path, root: Path) -> None:
     _recognize(card, source, called=str(source))
     with written_atomically(_note(card, root)) as temporary:
-        temporary.write_text(str(source.resolve()), encoding="utf-8")
+        temporary.write_bytes(os.fsencode(source.resolve()))
 
 
 def _install(card: Card, files: Sequence[Path], root: Path, progress: Progress) -> None:

@@ -12,22 +12,25 @@ from typing import IO
 from spice.errors import UserError
 from spice.progress import Progress, silent
 
-_DAMAGE = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, NotImplementedError)
+_DAMAGE = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, RuntimeError)
 
 
 def is_archive(path: Path) -> bool:
     """Whether the content of the file, not its name, is a tar or zip archive of files (an .npz is one of arrays)."""
-    if zipfile.is_zipfile(path):
+    if tarfile.is_tarfile(path):
+        return True
+    try:
         with zipfile.ZipFile(path) as archive:
             return not all(name.endswith(".npy") for name in archive.namelist())
-    return tarfile.is_tarfile(path)
+    except zipfile.BadZipFile:
+        return False
 
 
 def unpack(path: Path, folder: Path, *, progress: Progress = silent) -> None:
     """Write every regular file of the archive under `folder`; links and devices are left out. Raises OSError too."""
     task, total = f"unpacking {path.name} (kB)", path.stat().st_size // 1000
     try:
-        for name, content, position in _zip(path) if zipfile.is_zipfile(path) else _tar(path):
+        for name, content, position in _tar(path) if tarfile.is_tarfile(path) else _zip(path):
             target = folder / _inside(name, path)
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("wb") as file:
