@@ -228,7 +228,7 @@ def test_tiny_imagenet_takes_the_labels_of_its_test_part_from_the_table(tmp_path
 
 
 @pytest.mark.parametrize("name", ["imagenet-10", "imagenet-dog"])
-@pytest.mark.parametrize("place", [".", "train", "ILSVRC/Data/CLS-LOC/train"])
+@pytest.mark.parametrize("place", [".", "train", "ILSVRC/Data/CLS-LOC/train", "a-selection/train"])
 def test_subsets_of_imagenet_are_their_classes_and_no_other(name: str, place: str, tmp_path: Path) -> None:
     card = CATALOG[name]
     images = made(20, 16, card.clusters, seed=0)

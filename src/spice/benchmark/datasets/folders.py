@@ -35,8 +35,8 @@ def read_flat(folder: Path, card: Card) -> Dataset | None:
 
 def read_imagenet(folder: Path, card: Card) -> Dataset | None:
     """The card's classes among the training images of an ImageNet folder."""
-    for place in _IMAGENET_TRAIN:
-        if train := _class_folders(folder / place, card):
+    for place in (outer / inner for outer in around(folder) for inner in _IMAGENET_TRAIN):
+        if train := _class_folders(place, card):
             return Dataset(card.name, train=part(train, card))
     return None
 
