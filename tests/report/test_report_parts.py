@@ -18,12 +18,12 @@ from PIL import Image
 from spice.errors import UserError
 from spice.report import embedding, page, write_report
 from spice.report.cards import color
-from spice.report.charts import histogram, loss_chart
+from spice.report.charts import curve, histogram, loss_chart
 from spice.report.chosen import choose, with_attention
 from spice.report.embedding import embed
 from spice.report.pictures import MOST_TILES, SHEET_PIXELS, overlay, read_sheets, tile_side, write_pictures
 from spice.report.verdict import Grade, neighbor_votes, verdicts
-from spice.runs import Labels, read_labels
+from spice.runs import Labels, RunFolder, read_labels
 from spice.stages.attention import attention
 
 
@@ -134,6 +134,39 @@ def test_the_selected_head_is_drawn_last_and_marked_where_it_was_taken() -> None
     assert chart.lines[-1].points.endswith(f"{chart.mark[0]},{chart.mark[1]}")
     single = loss_chart([5], [[2.0]], head=0, epoch=5)  # one look, one head: no division by zero
     assert single.mark[0] > 0
+
+
+def test_a_long_curve_is_told_by_the_means_of_its_stretches() -> None:
+    chart = curve([1.0, 3.0] * 1000)
+    assert len(chart.lines) == 1
+    heights = {point.split(",")[1] for point in chart.lines[0].points.split()}
+    assert len(chart.lines[0].points.split()) == 200
+    assert len(heights) == 1
+    assert chart.horizontal[0][1] == "10"  # where the first stretch ends
+    assert len(curve([0.5]).lines[0].points.split()) == 1
+
+
+def test_every_trained_stage_has_its_curve(small: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(small, run)
+    folder = RunFolder.open(run)
+    folder.finish("features", "f", 60.0, {"alignment": [1.5, 0.4], "uniformity": [-0.1, -3.0]})
+    (run / "refined").mkdir()
+    story = {
+        "loss": [1.0, 0.5, 0.25],
+        "taught": [0.1, 0.6, 0.9],
+        "doubts": ["<b>half</b> agree"],
+        "before": {},
+        "after": {},
+    }
+    (run / "refined" / "joint.json").write_text(json.dumps(story))
+    text = write_report(run).read_text(encoding="utf-8")
+    titles = re.findall(r"<figcaption><strong>([^<]*)</strong>", text)
+    assert titles == [
+        "Feature model: alignment", "Feature model: uniformity", "Loss of every head", "Joint training: loss",
+        "Joint training: share", "Time per step",
+    ]  # fmt: skip
+    assert "its result is not believed: &lt;b&gt;half&lt;/b&gt; agree" in text
 
 
 def test_clusters_that_follow_each_other_do_not_look_alike() -> None:

@@ -50,20 +50,29 @@ class Line(NamedTuple):
     selected: bool
 
 
-class LossChart(NamedTuple):
-    """Loss of every head, in the units of an SVG of WIDTH x HEIGHT."""
+class LineChart(NamedTuple):
+    """Lines over epochs or steps, in the units of an SVG of WIDTH x HEIGHT."""
 
     lines: list[Line]
-    horizontal: list[tuple[float, str]]  # x, epoch
-    vertical: list[tuple[float, str]]  # y, loss
+    horizontal: list[tuple[float, str]]  # x and its text
+    vertical: list[tuple[float, str]]  # y and its text
     mark: tuple[float, float]  # the selected head at the selected epoch
 
 
 WIDTH, HEIGHT = 640.0, 260.0
+_MOST_POINTS = 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 16.0, 14.0, 30.0
 
 
-def loss_chart(epochs: list[int], losses: list[list[float]], *, head: int, epoch: int) -> LossChart:
+def curve(values: list[float]) -> LineChart:
+    """One value per epoch or step; of very many, the means of stretches."""
+    stretches = np.array_split(np.array(values), min(_MOST_POINTS, len(values)))
+    ends = np.cumsum([len(stretch) for stretch in stretches]).tolist()
+    means = [[float(stretch.mean())] for stretch in stretches]
+    return loss_chart(ends, means, head=0, epoch=ends[-1])
+
+
+def loss_chart(epochs: list[int], losses: list[list[float]], *, head: int, epoch: int) -> LineChart:
     """`losses` is (looks, heads)."""
     table = np.array(losses, dtype=np.float64)  # (E, H)
     low, high = float(table.min()), float(table.max())
@@ -85,7 +94,7 @@ def loss_chart(epochs: list[int], losses: list[list[float]], *, head: int, epoch
     lines = [Line(number, points(number), number == head) for number in range(table.shape[1])]
     lines.sort(key=lambda line: line.selected)  # the selected one is drawn last, over the others
     shown = epochs if len(epochs) <= 10 else epochs[:: -(-len(epochs) // 10)]
-    return LossChart(
+    return LineChart(
         lines,
         [(x_of(when), str(when)) for when in shown],
         [(y_of(value), f"{value:.3f}") for value in np.linspace(low, high, 4).tolist()],

@@ -17,7 +17,7 @@ from spice.report.chosen import Chosen, choose
 from spice.report.pictures import Sheets, read_sheets
 from spice.report.verdict import Verdict, neighbor_votes, verdicts
 from spice.runs import Account, Labels, Manifest, account, read_labels, read_manifest
-from spice.runs.artifacts import HEADS, IMAGES, KMEANS, MAP, NEIGHBORS, PICTURES, PROBLEMS, SCORES
+from spice.runs.artifacts import HEADS, IMAGES, KMEANS, MAP, NEIGHBORS, PICTURES, PROBLEMS, REFINED, SCORES
 
 # Rows of tables that may be as long as the collection; the files of the run hold them whole.
 LONGEST_TABLE = 200
@@ -39,6 +39,14 @@ class HeadsFile(BaseModel):
     epochs: list[int]
     loss: list[list[float]]  # (looks, heads)
     selected: Selected
+
+
+class JointFile(BaseModel):
+    """What is read of how joint training went."""
+
+    loss: list[float]  # per step
+    taught: list[float]  # per step, share of the images whose own prediction taught
+    doubts: list[str]
 
 
 class Score(BaseModel):
@@ -85,6 +93,7 @@ class Content(NamedTuple):
     chosen: list[Chosen]
     verdicts: list[Verdict]
     heads: HeadsFile | None
+    joint: JointFile | None
     scores: Scores | None
     points: NDArray[np.float32] | None  # (N, 2)
     pictures: Path
@@ -110,6 +119,7 @@ def read_content(folder: Path) -> Content:
         chosen=choose(labels, clusters),
         verdicts=verdicts(labels, votes, np.load(folder / KMEANS.name)),
         heads=_read(HeadsFile, folder / HEADS.name),
+        joint=_read(JointFile, folder / REFINED.name / "joint.json"),
         scores=_read(Scores, folder / SCORES.name),
         points=np.load(points) if points.exists() else None,
         pictures=folder / PICTURES.name,

@@ -15,8 +15,9 @@ from pydantic import JsonValue
 from spice.files import written_atomically
 from spice.progress import duration
 from spice.report.cards import cards, color
-from spice.report.charts import HEIGHT, WIDTH, loss_chart
+from spice.report.charts import HEIGHT, WIDTH
 from spice.report.content import Content, read_content
+from spice.report.course import courses
 from spice.runs.artifacts import REPORT
 
 # Images that can be searched, sorted and pointed at in the page; of more, an even share is shown, and the page says so.
@@ -43,7 +44,7 @@ def render(content: Content) -> str:
         content=content,
         title=_title(content),
         cards=cards(content),
-        chart=_chart(content),
+        courses=courses(content),
         width=WIDTH,
         height=HEIGHT,
         settings=_flat(content.manifest.settings),
@@ -105,13 +106,6 @@ def _sheets(content: Content) -> list[str]:
         return []
     names = (content.pictures / f"sheet-{number}.jpg" for number in range(content.sheets.count))
     return [base64.b64encode(name.read_bytes()).decode() for name in names]
-
-
-def _chart(content: Content) -> object:
-    heads = content.heads
-    if heads is None:
-        return None
-    return loss_chart(heads.epochs, heads.loss, head=heads.selected.head, epoch=heads.selected.epoch)
 
 
 def _flat(settings: JsonValue, name: str = "") -> list[tuple[str, str]]:
