@@ -12,7 +12,7 @@ install: .venv/.installed  ## the environment, once; quick the second time
 
 .venv/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev,ann,hf]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev,ann,figures,hf]"
 	touch $@
 
 test: install  ## every test, the slow ones on real images too

@@ -5,7 +5,7 @@ import warnings
 
 import typer
 
-from spice.cli import cluster, datasets, demo, doctor, evaluate, export, predict, refine, report, resume, why
+from spice.cli import cluster, datasets, demo, doctor, evaluate, export, figures, predict, refine, report, resume, why
 from spice.errors import UserError
 from spice.version import __version__
 
@@ -23,6 +23,7 @@ app.command("predict", epilog=predict.EXAMPLES)(predict.command)
 app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.command)
 app.command("export", epilog=export.EXAMPLES)(export.command)
 app.command("report", epilog=report.EXAMPLES)(report.command)
+app.command("figures", epilog=figures.EXAMPLES)(figures.command)
 app.command("why", epilog=why.EXAMPLES)(why.command)
 app.add_typer(datasets.app, name="datasets")
 app.command("demo", epilog=demo.EXAMPLES)(demo.command)

@@ -1,0 +1,25 @@
+"""`spice figures`: the paper's figures for a run."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spice.cli.help import examples
+from spice.errors import UserError
+
+EXAMPLES = examples("spice figures photos.spice", "spice figures photos.spice --out paper/figures")
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    out: Annotated[Path | None, typer.Option(help="Where to; by default figures/ in the run folder.")] = None,
+) -> None:
+    """Write the paper's figures as PNG and SVG: prototypes with attention, map, heads, double softmax."""
+    if find_spec("matplotlib") is None:
+        raise UserError("figures need matplotlib; install it with: pip install 'spice-cluster[figures]'")
+    from spice.report.figures import write_figures
+
+    for path in write_figures(run, out or run / "figures"):
+        print(path)
