@@ -167,6 +167,7 @@ def test_another_data_set_of_the_same_layout_is_refused(tmp_path: Path) -> None:
         (tar({"a": b"", "a/b": b""}), "STL-10 cannot be put into .*a"),
         (tar(stl10_files(train=0)), "train_X.bin has 0 bytes"),
     ],
+    ids=["other files", "cut gzip", "bad checksum", "cut tar", "no directory", "text", "file as folder", "empty file"],
 )
 def test_what_cannot_be_used_is_told_and_leaves_nothing(content: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / "given").write_bytes(content)
