@@ -20,6 +20,7 @@ NEEDED = {
     "numpy": "numpy",
     "pillow": "PIL",
     "pyarrow": "pyarrow",
+    "jinja2": "jinja2",
     "safetensors": "safetensors",
     "pydantic": "pydantic",
     "scikit-learn": "sklearn",
@@ -33,6 +34,7 @@ OPTIONAL = {
     "faiss-cpu": ("faiss", "fast neighbors from about 100,000 images", "ann"),
     "transformers": ("transformers", "encoders named hf:...", "hf"),
     "timm": ("timm", "encoders named timm:...", "timm"),
+    "matplotlib": ("matplotlib", "spice figures", "figures"),
 }
 
 
