@@ -52,7 +52,10 @@ def test_a_harmful_name_is_shown_and_does_nothing(page: Page) -> None:
     page.type("<script>")
     page.wait(f"{FOUND} === '1 image.'")
     assert page.run(NAMES) == [HARMFUL]
-    assert page.run("document.querySelector('#cluster-0 .picture').dataset.path") == HARMFUL
+    assert page.run("document.querySelector('#cluster-0 .picture').title").startswith(HARMFUL + "\n")
+    page.click("#cluster-0 .picture")
+    page.wait("document.getElementById('detail').open")
+    assert page.run("document.getElementById('detail-name').textContent") == HARMFUL
     assert page.run("document.querySelector('.warning').textContent").endswith(HARMFUL)
     assert page.run("[...document.scripts].filter(script => script.textContent.startsWith('alert')).length") == 0
     # Even markup that had found a way in could not run: only the page's own script may.

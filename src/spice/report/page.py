@@ -77,6 +77,7 @@ def _data(content: Content, rows: NDArray[np.int64]) -> dict[str, JsonValue]:
     """What the script needs to know of every listed image, column by column; shares in thousandths."""
     labels, sheets, clusters = content.labels.rows(rows), content.sheets, len(content.account.clusters)
     data: dict[str, JsonValue] = {
+        "rows": None if len(rows) == len(content.labels.path) else rows.tolist(),
         "path": list(labels.path),
         "cluster": labels.cluster.tolist(),
         "probability": _thousandths(labels.probability),

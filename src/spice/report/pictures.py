@@ -4,7 +4,7 @@ The folder `pictures` holds `image-ROW.jpg`, `attention-ROW.jpg`, `sheet-NUMBER.
 """
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ MOST_TILES = SHEET_PIXELS // SMALLEST_TILE**2  # 20,000
 SHEET_COLUMNS = 32
 INDEX = "pictures.json"
 _QUALITY, _SHEET_QUALITY = 82, 70
+_AT_ONCE = 64
 
 # Dark blue over red to light yellow: read as low to high with any color vision, and in gray.
 _HEAT = np.array([[20, 11, 53], [101, 21, 110], [188, 55, 84], [243, 120, 25], [252, 220, 120]], dtype=np.float32)
@@ -64,8 +65,8 @@ def write_pictures(
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
-    for row in on_cards.tolist():
-        _save(_picture(take(np.array([row]))[0], CARD_SIDE), partial / f"image-{row}.jpg", _QUALITY)
+    for row, pixels in _taken(take, on_cards):
+        _save(_picture(pixels, CARD_SIDE), partial / f"image-{row}.jpg", _QUALITY)
     for seen in attention:
         picture = _picture(take(np.array([seen.row]))[0], CARD_SIDE)
         _save(overlay(picture, seen.map), partial / f"attention-{seen.row}.jpg", _QUALITY)
@@ -104,13 +105,19 @@ def _write_sheets(folder: Path, take: Take, images: int, side: int, progress: Pr
     for number, start in enumerate(range(0, len(rows), per_sheet)):
         here = rows[start : start + per_sheet]
         sheet = Image.new("RGB", (SHEET_COLUMNS * tile, -(-len(here) // SHEET_COLUMNS) * tile))
-        for place, row in enumerate(here):
-            at = (place % SHEET_COLUMNS * tile, place // SHEET_COLUMNS * tile)
-            sheet.paste(_picture(take(np.array([row]))[0], tile), at)
+        for place, (_, pixels) in enumerate(_taken(take, here)):
+            sheet.paste(_picture(pixels, tile), (place % SHEET_COLUMNS * tile, place // SHEET_COLUMNS * tile))
         _save(sheet, folder / f"sheet-{number}.jpg", _SHEET_QUALITY)
         progress("thumbnails", start + len(here), len(rows))
     sheets = Sheets(side=side, tile=tile, columns=SHEET_COLUMNS, count=-(-len(rows) // per_sheet), rows=rows.tolist())
     (folder / INDEX).write_text(sheets.model_dump_json(), encoding="utf-8")
+
+
+def _taken(take: Take, rows: NDArray[np.int64]) -> Iterator[tuple[int, Pixels]]:
+    """Rows with their pixels; several at a time, since images outside the store are decoded side by side."""
+    for start in range(0, len(rows), _AT_ONCE):
+        here = rows[start : start + _AT_ONCE]
+        yield from zip(here.tolist(), take(here), strict=True)
 
 
 def _picture(pixels: Pixels, side: int) -> Image.Image:

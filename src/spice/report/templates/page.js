@@ -52,6 +52,11 @@ function showDetail(image, picture) {
   byId("detail").showModal();
 }
 
+function withoutId(element) {
+  element.removeAttribute("id");
+  return element;
+}
+
 function text(tag, content, className) {
   const element = document.createElement(tag);
   element.textContent = content;
@@ -78,12 +83,12 @@ byId("sort-clusters").addEventListener("change", (event) => {
   for (const list of [byId("verdicts"), byId("cards")]) sortElements(list, event.target.value);
 });
 
-const rowOfPath = new Map(data.path.map((path, row) => [path, row]));
 byId("cards").addEventListener("click", (event) => {
   const button = event.target.closest(".picture");
   if (!button) return;
   const picture = button.querySelector("img");
-  showDetail(rowOfPath.get(button.dataset.path), picture && picture.cloneNode());
+  const row = Number(button.dataset.row);
+  showDetail(data.rows ? data.rows.indexOf(row) : row, picture && withoutId(picture.cloneNode()));
 });
 
 byId("attention")?.addEventListener("change", (event) => byId("cards").classList.toggle("attending", event.target.checked));
