@@ -185,7 +185,7 @@ class _Training:
         labeled, weak, strong = logits.split([len(labels), others, others])
         # Every process labels all images, for the thresholds may depend on all; then it keeps its own.
         everyone = processes.gather(weak.softmax(dim=1))
-        consistency = self.algorithm.label(everyone)[processes.rank * others :][:others]  # (U,)
+        consistency = self.algorithm.label(everyone)[processes.rank :: processes.count]  # (U,)
         loss = joint_loss(labeled, labels, strong, consistency)
         set_learning_rate_(self.optimizer, self.settings.learning_rate * seven_sixteenths_cosine(step, steps))
         self.optimizer.zero_grad(set_to_none=True)
