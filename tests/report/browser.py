@@ -82,6 +82,8 @@ class Page:
         """Scroll an element into view and press the mouse in its middle."""
         find = f"document.querySelector({json.dumps(selector)})"
         self.run(f"{find}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+        # The mouse meets what was last painted: two frames on, that is the page as it is now.
+        self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
         x, y = self.run(
             f"(() => {{ const b = {find}.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; }})()"
         )
