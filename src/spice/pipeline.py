@@ -26,6 +26,7 @@ from spice.runs.artifacts import (
     ENCODER,
     FEATURES,
     HEAD,
+    HEAD_LABELS,
     HEADS,
     IMAGES,
     KMEANS,
@@ -223,7 +224,7 @@ STEPS = (
         lends=((VIEWS, "heads"),),
     ),
     Step("kmeans", steps.kmeans, after=("views",), depends=_clusters_and_seed, makes=(KMEANS,)),
-    Step("heads", steps.heads, after=("views",), depends=_heads_and_seed, makes=(HEADS, HEAD)),
+    Step("heads", steps.heads, after=("views",), depends=_heads_and_seed, makes=(HEADS, HEAD, HEAD_LABELS)),
     Step(
         "joint",
         steps.joint,

@@ -32,6 +32,7 @@ from spice.runs import Labels, RunFolder, read_labels, write_labels
 from spice.runs.artifacts import (
     FEATURES,
     HEAD,
+    HEAD_LABELS,
     HEADS,
     KMEANS,
     MAP,
@@ -42,7 +43,7 @@ from spice.runs.artifacts import (
     SIMILARITIES,
 )
 from spice.runs.why import SHOWN_NEIGHBORS
-from spice.settings import RunSettings
+from spice.settings import HeadSettings, RunSettings
 from spice.stages.answers import answers
 from spice.stages.attention import attention_of
 from spice.stages.bank import remember
@@ -51,6 +52,7 @@ from spice.stages.heads import TrainedHeads, train_heads
 from spice.stages.kmeans import kmeans as kmeans_labels
 from spice.stages.model import TrainedModel, hash_of, probabilities
 from spice.stages.reliability import neighbors_to_ask
+from spice.stages.select import cluster_agreement, good_heads
 from spice.stages.views import encode_views, open_views, perturb_features
 from spice.training import Believed, believed, train_on
 
@@ -133,7 +135,10 @@ def heads(work: Work) -> Figures:
         folder=work.unfinished,
         progress=work.progress,
     )
-    _write_heads(work.run / HEADS, trained)
+    _write_heads(work.run / HEADS, trained, settings.heads)
+    with written_atomically(work.run / HEAD_LABELS) as temporary, temporary.open("wb") as file:
+        rows = np.arange(len(work.images))[trained.compared]  # (n,)
+        np.savez_compressed(file, rows=rows, labels=np.stack([seen.labels.numpy() for seen in trained.looks]))
     with written_atomically(work.run / HEAD) as temporary:
         # Not save_file, which makes files that only their owner can read.
         temporary.write_bytes(save({name: value.contiguous() for name, value in trained.head.state_dict().items()}))
@@ -159,8 +164,12 @@ def labels(work: Work) -> Figures:
     found = answers(work.images.collection.paths, source.features, probs, near, work.settings.reliability)
     _save(work.run / PROBABILITIES, probs.numpy())
     write_labels(work.run.path, found)
-    threshold = work.settings.reliability.threshold
-    return {"neighbors": work.asked, "threshold": threshold, "kmeans": _beside(work, found, near[:, : work.asked])}
+    return {
+        "neighbors": work.asked,
+        "threshold": work.settings.reliability.threshold,
+        "kmeans": _beside(work, found, near[:, : work.asked]),
+        "agreement": _agreement_of_heads(work, found),
+    }
 
 
 def model(work: Work) -> Figures:
@@ -211,13 +220,26 @@ def _beside(work: Work, found: Labels, near: Tensor) -> Figures:
     return {"reliable": int(trusted.sum()), "agreement": float(adjusted_rand_score(other, found.cluster))}
 
 
-def _write_heads(path: Path, trained: TrainedHeads) -> None:
+def _agreement_of_heads(work: Work, found: Labels) -> list[JsonValue] | None:
+    """How far the other good heads have each cluster of the answer too: K numbers; None where there is one head."""
+    good = json.loads((work.run / HEADS).read_text(encoding="utf-8"))["good"]
+    if not good:
+        return None
+    with np.load(work.run / HEAD_LABELS) as kept:
+        rows, last = kept["rows"], kept["labels"][-1, good]  # (n,), (good heads, n)
+    cluster = torch.from_numpy(found.cluster[rows])
+    agreed = cluster_agreement(cluster, torch.from_numpy(last), work.settings.heads.clusters)  # (K,)
+    return [round(value, 4) for value in agreed.tolist()]
+
+
+def _write_heads(path: Path, trained: TrainedHeads, settings: HeadSettings) -> None:
     """Every head's loss after every epoch looked at, which one was taken, and the signs it was judged by."""
     content = {
         "epochs": [seen.epoch for seen in trained.looks],
         "loss": [seen.loss.tolist() for seen in trained.looks],
         "distinct": [seen.distinct.tolist() for seen in trained.looks],
         "selected": {"epoch": trained.best.epoch, "head": trained.best.number, "loss": trained.best.loss},
+        "good": good_heads(trained.looks[-1], settings, apart_from=trained.best.number),
         "signs": {**trained.signs._asdict(), "agreement": _agreement(trained)},
     }
     with written_atomically(path) as temporary:

@@ -1,6 +1,6 @@
 """What lies in a run folder: every file by name, with what it holds and the step that writes it.
 
-Shapes: N images, D feature width, K clusters, S neighbors, V views.
+Shapes: N images, n of them by which heads are compared, D feature width, K clusters, S neighbors, V views, H heads.
 """
 
 from typing import NamedTuple
@@ -30,6 +30,12 @@ SIMILARITIES = Artifact("similarities.npy", "neighbors", "(N, S) float32: their 
 KMEANS = Artifact("kmeans.npy", "kmeans", "(N,) int32: k-means on the same features, to compare with")
 HEADS = Artifact("heads.json", "heads", "loss of every head after every epoch, and which one was selected")
 HEAD = Artifact("head.safetensors", "heads", "weights of the selected clustering head")
+HEAD_LABELS = Artifact(
+    "head_labels.npz",
+    "heads",
+    "`labels` (looks, H, n): the clusters that every head gave to an even share of the images after every epoch "
+    "looked at; `rows` (n,): which images",
+)
 REFINED = Artifact("refined", "joint", "with `--refine`: the network trained jointly, its features, and how it went")
 PROBABILITIES = Artifact("probabilities.npy", "labels", "(N, K) float32: the selected head's probabilities")
 LABELS = Artifact("labels.parquet", "labels", "the answer: one row per image, see below")

@@ -25,7 +25,7 @@ from spice.models.heads import Head, Heads
 from spice.progress import Progress, silent
 from spice.settings import HeadSettings
 from spice.stages.inputs import Components, principal_components
-from spice.stages.select import Look, Signs, chosen_logits, head_losses, look, signs
+from spice.stages.select import Look, Signs, chosen_logits, compared, head_losses, look, signs
 from spice.stages.starts import kmeans_centers, start_probs
 from spice.stages.views import Kind, Views
 
@@ -48,6 +48,7 @@ class TrainedHeads(NamedTuple):
     head: Head  # the selected one, on the encoder's features
     best: Best
     looks: tuple[Look, ...]
+    compared: slice  # the images whose clusters the looks keep
     signs: Signs
     heads: Heads  # all of them after the last epoch, on what heads see of the features
     components: Components | None  # what they see; None: the features
@@ -239,7 +240,8 @@ class _Trainer:
         seen = signs(self.heads, selected, self.views, self.settings)
         head = selected.head(0).cpu()
         whole = head if components is None else components.on_features(head)
-        return TrainedHeads(whole, self.best, tuple(self.looks), seen, self.heads, components)
+        images = compared(len(self.views), self.settings)
+        return TrainedHeads(whole, self.best, tuple(self.looks), images, seen, self.heads, components)
 
     def state(self) -> dict[str, object]:
         """All that the rest of the training depends on."""

@@ -32,7 +32,8 @@ CHUNK = 8_192
 SHARED = 0.5  # two clusters that share so much of their pseudo-labels have one prototype
 GIANT = 0.5  # share of all images
 UNSTABLE = 0.3  # mean adjusted Rand index between heads
-COMPARED = 10_000  # images by which heads are compared
+COMPARED = 10_000  # images by which heads are compared, at most
+KEPT = 20_000_000  # clusters that are kept of all looks at all heads, at most
 
 
 class SharedPrototypeWarning(SpiceWarning):
@@ -58,6 +59,7 @@ class Look(NamedTuple):
     loss: Tensor  # (H,) over all images, M = N
     compactness: Tensor  # (H,) mean cosine of the images to the means of their clusters
     distinct: Tensor  # (H,) share of distinct images among the pseudo-labels; each shared prototype takes away 1 / K
+    labels: Tensor  # (H, n) clusters of the plain images of `compared`, uint8 where that is wide enough
 
     def score(self, settings: HeadSettings) -> Tensor:
         """What the best head has least of: the loss (the paper), less a share of the compactness if one is set."""
@@ -93,7 +95,7 @@ def look(heads: Heads, views: Views, settings: HeadSettings, *, epoch: int) -> L
     device = heads.hidden_weight.device
     plain = views.take("plain", 0, slice(None)).to(device)
     at_once = max(1, NUMBERS // (len(views) * settings.clusters))
-    losses, compact, distinct = [], [], []
+    losses, compact, distinct, labels = [], [], [], []
     for first in range(0, len(heads), at_once):
         few = heads.part(slice(first, first + at_once))
         probs = cluster_probs(all_logits(few, views, settings.label_view))  # (h, N, K)
@@ -102,7 +104,24 @@ def look(heads: Heads, views: Views, settings: HeadSettings, *, epoch: int) -> L
         losses.append(head_losses(logits, chosen.cluster, settings))
         compact.append(compactness(plain, probs.argmax(dim=2), settings.clusters))
         distinct.append(torch.stack([_distinct(image, len(views)) for image in chosen.image]))
-    return Look(epoch, *(torch.cat(parts).cpu() for parts in (losses, compact, distinct)))
+        labels.append(_some_labels(few, views, settings).to(_dtype(settings.clusters)))
+    return Look(epoch, *(torch.cat(parts).cpu() for parts in (losses, compact, distinct, labels)))
+
+
+def compared(images: int, settings: HeadSettings) -> slice:
+    """An even share of the images, by which heads are compared: few enough to keep what all heads say of them.
+
+    Images lie in the order of their content, so every so-many-th one is a fair draw.
+    """
+    looks = -(-settings.epochs // settings.select_every)
+    most = min(COMPARED, max(1, KEPT // (looks * settings.heads)))
+    return slice(0, images, -(-images // most))
+
+
+def good_heads(seen: Look, settings: HeadSettings, *, apart_from: int) -> list[int]:
+    """The better half of the heads by what they are selected by, without the selected one."""
+    order = seen.score(settings).argsort(stable=True).tolist()
+    return [number for number in order if number != apart_from][: max(1, len(order) // 2)]
 
 
 def compactness(features: Tensor, labels: Tensor, clusters: int) -> Tensor:
@@ -145,7 +164,7 @@ def signs(heads: Heads, selected: Heads, views: Views, settings: HeadSettings) -
         shared=_shared(PseudoLabels(chosen.image[0], chosen.cluster[0]), settings.clusters, len(views)),
         empty=(sizes == 0).nonzero().flatten().tolist(),
         largest=float(sizes.max()) / len(views),
-        agreement=agreement(_some_labels(heads, views), settings.clusters),
+        agreement=agreement(_some_labels(heads, views, settings), settings.clusters),
     )
     _warn(found, settings)
     return found
@@ -168,15 +187,33 @@ def agreement(labels: Tensor, clusters: int) -> float:
     return float(index.cpu()[above].mean())
 
 
+def cluster_agreement(labels: Tensor, others: Tensor, clusters: int) -> Tensor:
+    """How far other heads (H, n) find each cluster of `labels` (n,) too: (K,), 1 where all have the very same.
+
+    For each head the best Jaccard index (images in both over images in either) of any of its clusters; their mean.
+    """
+    mine = F.one_hot(labels.long(), clusters).float()  # (n, K)
+    best = []
+    for head in others:
+        theirs = F.one_hot(head.long(), clusters).float()
+        both = mine.T @ theirs  # (K, K)
+        either = mine.sum(dim=0)[:, None] + theirs.sum(dim=0)[None, :] - both
+        best.append((both / either.clamp_min(1)).amax(dim=1))
+    return torch.stack(best).mean(dim=0)
+
+
 def _pairs(count: Tensor) -> Tensor:
     return count * (count - 1) / 2
 
 
-def _some_labels(heads: Heads, views: Views) -> Tensor:
-    step = max(1, len(views) // COMPARED)
-    features = views.take("plain", 0, slice(None, None, step)).to(heads.hidden_weight.device)
+def _some_labels(heads: Heads, views: Views, settings: HeadSettings) -> Tensor:
+    features = views.take("plain", 0, compared(len(views), settings)).to(heads.hidden_weight.device)
     parts: tuple[Tensor, ...] = features.split(CHUNK)  # type: ignore[no-untyped-call]
     return torch.cat([heads(part).argmax(dim=2) for part in parts], dim=1)  # (H, n)
+
+
+def _dtype(clusters: int) -> torch.dtype:
+    return torch.uint8 if clusters <= 256 else torch.int32
 
 
 def _distinct(image: Tensor, images: int) -> Tensor:
