@@ -1,6 +1,9 @@
 """What all tests share."""
 
 import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +12,32 @@ from PIL import Image, ImageDraw
 
 # One thread: the machine is shared, and results must not depend on how many threads it has.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Exported networks go to a folder that ends with the tests, not to the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPICE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def two_processes(tmp_path: Path) -> Callable[..., str]:
+    """Run a script in two real processes, started by torchrun over loopback; what they print."""
+
+    def run(script: str, *arguments: str) -> str:
+        path = tmp_path / "two_processes.py"
+        path.write_text(script)
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(path)]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            [*command, *arguments], env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,6 @@
 """Two real processes, started by torchrun over loopback, compute what one would."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -37,19 +34,8 @@ def test_a_batch_that_cannot_be_shared_is_refused_in_words() -> None:
         Processes(0, 4).share(3)
 
 
-def test_two_processes_talk_right(tmp_path: Path) -> None:
-    script = tmp_path / "talk.py"
-    script.write_text(TALK)
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("all right") == 2, done.stdout
+def test_two_processes_talk_right(two_processes: Callable[..., str]) -> None:
+    assert two_processes(TALK).count("all right") == 2
 
 
 TALK = """

@@ -1,3 +1,5 @@
+"""Scikit-learn's own checks of an estimator, on arrays of features."""
+
 import warnings
 
 import pytest

@@ -1,3 +1,5 @@
+"""The account of a run: counts, figures and warnings, read from its files alone."""
+
 from spice.runs import RunFolder, account
 
 

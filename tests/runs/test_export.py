@@ -1,3 +1,5 @@
+"""Groups written for other programs: links or copies, never moves, and nothing overwritten."""
+
 import csv
 import hashlib
 import json

@@ -1,3 +1,5 @@
+"""The labels as parquet and csv."""
+
 import csv
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""A run folder is begun, gone on with, or refused; what is done is known by its key."""
+
 import json
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""One process at a time in a run folder."""
+
 import subprocess
 import sys
 from pathlib import Path

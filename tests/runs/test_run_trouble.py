@@ -1,3 +1,5 @@
+"""A full disk, and a folder that may not be written, are told in words."""
+
 import errno
 import os
 import subprocess

@@ -1,3 +1,5 @@
+"""Why an image is where it is, from the files of a run alone."""
+
 from pathlib import Path
 
 import pytest

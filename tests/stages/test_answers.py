@@ -1,3 +1,5 @@
+"""The answer for every image: cluster, margin, reliability, rank."""
+
 import numpy as np
 import pytest
 import torch

@@ -1,3 +1,5 @@
+"""What a model remembers of its training images, and what it says of others."""
+
 import pytest
 import torch
 from torch.nn import functional as F

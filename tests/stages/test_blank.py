@@ -1,3 +1,5 @@
+"""Images whose features have no direction."""
+
 import warnings
 
 import numpy as np

@@ -4,9 +4,7 @@ Batch norm sees a process's own images, so runs are equal only for networks with
 replaced by a group norm, and everything else (views, gradients, queue, shuffling) must then agree.
 """
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -107,17 +105,5 @@ with joined(torch.device("cpu")) as processes:
 
 
 @pytest.mark.slow
-def test_two_processes_train_as_one(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(SCRIPT)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
-    done = subprocess.run(
-        [*command, str(tmp_path / "checkpoints")],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("all right") == 2, done.stdout
+def test_two_processes_train_as_one(two_processes: Callable[..., str], tmp_path: Path) -> None:
+    assert two_processes(SCRIPT, str(tmp_path / "checkpoints")).count("all right") == 2

@@ -1,10 +1,7 @@
 """The second stage: Algorithm 1 by hand, every option, every size, and a run that can be stopped."""
 
-import os
-import subprocess
-import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -255,19 +252,8 @@ def test_non_overlap_never_trains_an_image_as_two_clusters() -> None:
         assert len(kept.unique()) == len(kept)
 
 
-def test_two_processes_train_what_one_does(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(TWO.format(tests=str(Path(__file__).parent)))
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("as one") == 2 * 4, done.stdout
+def test_two_processes_train_what_one_does(two_processes: Callable[..., str]) -> None:
+    assert two_processes(TWO.format(tests=str(Path(__file__).parent))).count("as one") == 2 * 4
 
 
 TWO = """

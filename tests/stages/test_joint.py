@@ -1,9 +1,7 @@
 """The third stage: L_joint step by step, the images it draws, and a run that can be stopped."""
 
 import copy
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -298,14 +296,10 @@ with joined(torch.device("cpu")) as processes:
 """
 
 
-def test_two_processes_train_as_one_where_no_batch_norm_is(tmp_path: Path) -> None:
+def test_two_processes_train_as_one_where_no_batch_norm_is(two_processes: Callable[..., str], tmp_path: Path) -> None:
     """With batch norm they cannot be equal: each process normalizes by its own half of the batch."""
-    script, out = tmp_path / "two.py", tmp_path / "weights.pt"
-    script.write_text(TWO.format(tests=str(Path(__file__).parent), out=str(out)))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    out = tmp_path / "weights.pt"
+    two_processes(TWO.format(tests=str(Path(__file__).parent), out=str(out)))
     settings = SETTINGS.model_copy(update={"steps": 4, "algorithm": "freematch"})
     alone = train(settings, small_network(norm=False)).network.state_dict()
     for name, tensor in torch.load(out, weights_only=True).items():

@@ -1,3 +1,5 @@
+"""The k-means that every result is held against."""
+
 import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score

@@ -1,3 +1,5 @@
+"""Small collections get enough steps in the second stage."""
+
 import numpy as np
 import pytest
 

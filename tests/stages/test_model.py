@@ -1,3 +1,5 @@
+"""What predicts: saved, loaded, and the same as in training."""
+
 import json
 import subprocess
 import sys

@@ -1,3 +1,5 @@
+"""Encoder and head as one ONNX file, held against torch."""
+
 from pathlib import Path
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""How many neighbors are asked, and which images are reliable (III-C)."""
+
 import warnings
 
 import pytest
