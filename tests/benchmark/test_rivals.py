@@ -128,3 +128,11 @@ def test_the_objective_of_temi_is_the_published_one() -> None:
             other = float((((student[1][head, :, i] * teacher[0][head, :, i]) ** 0.6) / mean[head, :, 0]).sum().log())
             expected -= weight * (one + other) / 2 / 5
         assert found[head].item() == pytest.approx(expected)
+
+
+@pytest.mark.usefixtures("very_short")
+def test_the_head_of_scan_says_of_features_what_its_labels_say() -> None:
+    features, _ = blobs()
+    head = scan.train(features, 4, seed=3)
+    found = head(torch.from_numpy(features)).argmax(dim=1).numpy()
+    assert (found == scan.fit(features, 4, seed=3)).mean() == 1.0

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spice.benchmark.rivals.rival import Features, Labels, unit
@@ -32,6 +33,27 @@ class LinearHeads(nn.Module):
         return logits.view(self.heads, self.clusters, -1)  # (H, K, B)
 
 
+class NeighborHead(nn.Module):
+    """One of the heads as a part of a network, with what `Pairs` does to features before: (B, D) -> logits (B, K)."""
+
+    mean: Tensor  # (D,)
+    spread: Tensor  # ()
+
+    def __init__(self, heads: LinearHeads, pairs: "Pairs", number: int) -> None:
+        super().__init__()
+        rows = slice(number * heads.clusters, (number + 1) * heads.clusters)
+        self.linear = nn.Linear(heads.weight.shape[1], heads.clusters)
+        with torch.no_grad():
+            self.linear.weight.copy_(heads.weight[rows])
+            self.linear.bias.copy_(heads.bias[rows, 0])
+        self.register_buffer("mean", pairs.mean)
+        self.register_buffer("spread", pairs.spread)
+
+    def forward(self, features: Tensor) -> Tensor:
+        logits: Tensor = self.linear((F.normalize(features, dim=1) - self.mean) / self.spread)
+        return logits
+
+
 class Pairs:
     """Every image once an epoch, each with one of its nearest neighbors, drawn anew."""
 
@@ -39,8 +61,9 @@ class Pairs:
         points = torch.from_numpy(unit(features))
         self.neighbors = nearest(points, min(neighbors, len(points) - 1)).index  # (N, S)
         # Centered, and with entries of about 1, as the layers' initialization expects.
-        centered = points - points.mean(dim=0)
-        self.inputs = centered / centered.std().clamp(min=1e-12)  # (N, D)
+        self.mean = points.mean(dim=0)
+        self.spread = (points - self.mean).std().clamp(min=1e-12)
+        self.inputs = (points - self.mean) / self.spread  # (N, D)
         self.batch, self.seed = min(batch, len(points)), seed
 
     def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -9,7 +9,7 @@ Shapes: N images, K clusters, H heads, B pairs in a batch.
 import torch
 from torch import Tensor
 
-from spice.benchmark.rivals.neighbor_heads import LinearHeads, Pairs, epochs_for, labels_of
+from spice.benchmark.rivals.neighbor_heads import LinearHeads, NeighborHead, Pairs, epochs_for, labels_of
 from spice.benchmark.rivals.rival import Features, Labels
 from spice.data.batches import generator
 
@@ -24,6 +24,18 @@ LEARNING_RATE = 1e-3
 
 def fit(features: Features, clusters: int, *, seed: int) -> Labels:
     """Labels by the head with the lowest loss in the last epoch, of ten."""
+    heads, pairs, losses = _trained(features, clusters, seed)
+    return labels_of(heads, pairs, losses=losses)
+
+
+def train(features: Features, clusters: int, *, seed: int) -> NeighborHead:
+    """The same head, for other images, and for the self-labeling that follows it."""
+    heads, pairs, losses = _trained(features, clusters, seed)
+    return NeighborHead(heads, pairs, int(losses.argmin()))
+
+
+def _trained(features: Features, clusters: int, seed: int) -> tuple[LinearHeads, Pairs, Tensor]:
+    """The heads, what they were trained on, and their losses (H,) in the last epoch."""
     pairs = Pairs(features, neighbors=NEIGHBORS, batch=BATCH, seed=seed)
     heads = LinearHeads(HEADS, features.shape[1], clusters, random=generator(seed, "scan"))
     optimizer = torch.optim.Adam(heads.parameters(), lr=LEARNING_RATE)
@@ -35,7 +47,7 @@ def fit(features: Features, clusters: int, *, seed: int) -> Labels:
             losses.sum().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             total += losses.detach()
-    return labels_of(heads, pairs, losses=total)
+    return heads, pairs, total
 
 
 def scan_loss(logits: Tensor, neighbor_logits: Tensor, *, entropy_weight: float) -> Tensor:
