@@ -136,6 +136,12 @@ class JointSettings(Settings):
     algorithm: Literal["fixmatch", "freematch"] = "fixmatch"
     # The paper goes on from stages 1 and 2; the authors' code starts the network from random weights.
     init: Literal["stages", "scratch"] = "stages"
+    # Share of the encoder's layers that learn, counted from the last; 1 is the paper. The others stay as they are and
+    # run without a backward pass, and the batch norms of those that learn keep their statistics.
+    trained: float = Field(default=1.0, gt=0.0, le=1.0)
+    # None: the network of stages 1 and 2. The paper's tables name others, taken from FixMatch (WRN-28-2 for CIFAR-10):
+    # such a one starts from random weights, whatever `init` says, and only the reliable labels cross over.
+    network: str | None = None
     steps: PositiveInt = 2**20
     # Takes the place of `steps`: as many as fit.
     minutes: PositiveFloat | None = None

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from pydantic import JsonValue
 from safetensors.torch import load_file, save
-from torch import Tensor
+from torch import Tensor, nn
 
 from spice.data import ImageStore
 from spice.errors import UserError
@@ -25,10 +25,10 @@ from spice.presets import features_on_cpu
 from spice.progress import Progress
 from spice.runs import RunFolder
 from spice.runs.artifacts import ENCODER, FEATURES, HEAD, REFINED
-from spice.settings import FeatureSettings, RunSettings
+from spice.settings import FeatureSettings, JointSettings, RunSettings
 from spice.stages.features import train_features
 from spice.stages.guard import DoubtfulRefinementWarning
-from spice.stages.joint import Labeled
+from spice.stages.joint_draws import Labeled
 from spice.stages.model import probabilities
 from spice.stages.refine import Answer, Refined, refine
 from spice.stages.reliability import judge, neighbors_to_ask
@@ -123,20 +123,27 @@ def believed(run: RunFolder, encoder: Encoder, settings: RunSettings) -> Believe
         return Believed(encoder, Head.of(load_file(run / HEAD)), torch.from_numpy(mapped), refined=False)
     mapped = np.load(folder / _FEATURES, mmap_mode="c")
     head = Head.of(load_file(folder / _HEAD))
-    # The encoder anew, with the weights that joint training left: the one given stays as it is.
+    return Believed(_refined(run, encoder, settings.joint), head, torch.from_numpy(mapped), refined=True)
+
+
+def _refined(run: RunFolder, encoder: Encoder, settings: JointSettings) -> Encoder:
+    """The encoder that joint training left: a network of its own, or the one given, anew and with other weights."""
+    weights = run / REFINED / _ENCODER
+    if settings.network is not None:
+        return load_trained(weights)
     fresh = load_trained(run / ENCODER) if encoder.name == SCRATCH else load_encoder(encoder.name, size=encoder.size)
     assert isinstance(fresh, TorchEncoder)
-    fresh.module.load_state_dict(load_file(folder / _ENCODER))
-    return Believed(fresh, head, torch.from_numpy(mapped), refined=True)
+    fresh.module.load_state_dict(load_file(weights))
+    return fresh
 
 
 def _write(folder: Path, found: Refined) -> None:
     folder.mkdir(exist_ok=True)
-    assert found.encoder.module is not None
-    for name, module in ((_ENCODER, found.encoder.module), (_HEAD, found.head)):
-        weights = {key: value.detach().cpu().contiguous() for key, value in module.state_dict().items()}
-        with written_atomically(folder / name) as temporary:
-            temporary.write_bytes(save(weights))
+    if found.encoder.card is not None:
+        save_network(folder / _ENCODER, found.encoder.module, found.encoder.card)
+    else:
+        _write_weights(folder / _ENCODER, found.encoder.module)
+    _write_weights(folder / _HEAD, found.head)
     with written_atomically(folder / _FEATURES) as temporary, temporary.open("wb") as file:
         np.save(file, found.answer.features.numpy())
     story = {
@@ -148,3 +155,9 @@ def _write(folder: Path, found: Refined) -> None:
     }
     with written_atomically(folder / _STORY) as temporary:
         temporary.write_text(json.dumps(story, allow_nan=False), encoding="utf-8")
+
+
+def _write_weights(path: Path, module: nn.Module) -> None:
+    weights = {key: value.detach().cpu().contiguous() for key, value in module.state_dict().items()}
+    with written_atomically(path) as temporary:
+        temporary.write_bytes(save(weights))

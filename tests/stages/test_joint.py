@@ -15,7 +15,8 @@ from spice.errors import UserError
 from spice.settings import AugmentSettings, JointSettings, Normalization
 from spice.stages.fixmatch import FixMatch
 from spice.stages.freematch import FreeMatch
-from spice.stages.joint import Joint, Labeled, View, draw_weights, momentum, train_jointly
+from spice.stages.joint import Joint, View, momentum, train_jointly
+from spice.stages.joint_draws import Labeled, draw_weights
 
 AUGMENT = AugmentSettings(flip=False, operations=2)
 GRAY = Normalization(mean=(0.5,), std=(0.5,))

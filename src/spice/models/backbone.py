@@ -3,7 +3,8 @@
 Shapes: B images, C channels, S pixels on a side, D feature width, h x w places of the last feature map.
 """
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -24,9 +25,20 @@ class Backbone(nn.Module):
         """(B, C, S, S) -> (B, D)."""
         return self.feature_map(images).mean(dim=(2, 3))
 
+    def chain(self) -> list[nn.Module]:
+        """Layers that, one after another, are `forward`; the whole network alone where it cannot be taken apart."""
+        return [self]
+
     def exportable(self, images: Tensor) -> AbstractContextManager[None]:  # noqa: ARG002
         """Within it the network may be traced for images of this shape."""
         return nullcontext()
+
+
+class Pool(nn.Module):
+    """The mean over all places: (B, D, h, w) -> (B, D)."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        return maps.mean(dim=(2, 3))
 
 
 class Pretrained(NamedTuple):
@@ -35,6 +47,18 @@ class Pretrained(NamedTuple):
     network: Backbone
     size: int
     normalization: Normalization
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Eval mode for a while; then every part is in the mode it was in, since somebody may be training it."""
+    before = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in before:
+            part.training = training
 
 
 def check_shape(images: Tensor, name: str, channels: int, size: int) -> None:

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spice.errors import UserError
-from spice.models.backbone import Backbone
+from spice.models.backbone import Backbone, Pool
 from spice.settings import Normalization
 
 CLASSES = 1000
@@ -51,6 +51,9 @@ class EfficientNetLite0(Backbone):
     def feature_map(self, images: Tensor) -> Tensor:
         maps = F.relu6(self.stem(images))
         return F.relu6(self.head(self.blocks(maps)))  # (B, 1280, ceil(S / 32), ceil(S / 32))
+
+    def chain(self) -> list[nn.Module]:
+        return [nn.Sequential(self.stem, nn.ReLU6()), *self.blocks, nn.Sequential(self.head, nn.ReLU6()), Pool()]
 
 
 class Bottleneck(nn.Module):

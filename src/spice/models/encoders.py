@@ -1,7 +1,5 @@
 """Encoders by name, one protocol: whatever turns images into features can be the feature model (paper III-A)."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -9,7 +7,7 @@ import torch
 from torch import Tensor
 
 from spice.errors import UserError
-from spice.models.backbone import Backbone, Pretrained, check_shape
+from spice.models.backbone import Backbone, Pretrained, check_shape, evaluating
 from spice.models.efficientnet import LITE0_NORMALIZATION, pretrained_lite0
 from spice.models.frozen import Session, frozen_session
 from spice.models.given_features import GivenFeatures
@@ -136,14 +134,14 @@ class TorchEncoder:
         session = self._current_session()
         if session is not None:
             return session.run(images, "features")
-        with _evaluating(self.module), torch.no_grad():  # not inference_mode: heads are trained on what comes out
+        with evaluating(self.module), torch.no_grad():  # not inference_mode: heads are trained on what comes out
             ready = images.to(self.device, memory_format=torch.channels_last)
             features: Tensor = self.module(ready)
         return features
 
     def feature_map(self, images: Tensor) -> Tensor:
         check_shape(images, self.name, self.channels, self.size)
-        with _evaluating(self.module), torch.no_grad():
+        with evaluating(self.module), torch.no_grad():
             return self.module.feature_map(images.to(self.device))
 
     def _current_session(self) -> Session | None:
@@ -152,19 +150,7 @@ class TorchEncoder:
             return None
         changes = sum(value._version for value in self.module.state_dict(keep_vars=True).values())
         if changes != self._exported:
-            with _evaluating(self.module):
+            with evaluating(self.module):
                 self._session = frozen_session(self.module, size=self.size, channels=self.channels)
             self._exported = changes
         return self._session
-
-
-@contextmanager
-def _evaluating(module: Backbone) -> Iterator[None]:
-    """Eval mode for a while; then every part is in the mode it was in, since somebody may be training it."""
-    before = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, training in before:
-            part.training = training

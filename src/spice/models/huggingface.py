@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from spice.errors import SpiceWarning, UserError
-from spice.models.backbone import Backbone, Pretrained, patches_as_map
+from spice.models.backbone import Backbone, Pool, Pretrained, patches_as_map
 from spice.settings import IMAGENET, Normalization
 
 
@@ -79,6 +79,12 @@ class ClassToken(Backbone):
     def feature_map(self, images: Tensor) -> Tensor:
         return patches_as_map(self.tokens(images), self.grid, self.grid)
 
+    def chain(self) -> list[nn.Module]:
+        model: Any = self.model
+        if hasattr(model, "rope_embeddings"):  # DINOv3: every layer is told positions as well
+            return [self]
+        return [_Embed(model.embeddings, self.options), *_layers(model), _First(model.layernorm)]
+
     @contextmanager
     def exportable(self, images: Tensor) -> Iterator[None]:
         """Positions are interpolated once, here, and constants in the trace: ONNX lacks what some models do there."""
@@ -116,6 +122,12 @@ class Projected(ClassToken):
         projected: Tensor = model.visual_projection(model.vision_model.post_layernorm(tokens))
         return projected
 
+    def chain(self) -> list[nn.Module]:
+        model: Any = self.model
+        vision = model.vision_model
+        embed = nn.Sequential(_Embed(vision.embeddings, self.options), vision.pre_layrnorm)
+        return [embed, *_layers(model), _First(vision.post_layernorm, model.visual_projection)]
+
 
 class AttentionPooled(ClassToken):
     """SigLIP: no class token; the feature is pooled by a last layer of attention."""
@@ -123,6 +135,13 @@ class AttentionPooled(ClassToken):
     def forward(self, images: Tensor) -> Tensor:
         pooled: Tensor = self.model(pixel_values=images, **self.options).pooler_output
         return pooled
+
+    def chain(self) -> list[nn.Module]:
+        model: Any = self.model
+        # Older versions of transformers have a module more around the same parts.
+        model = getattr(model, "vision_model", model)
+        last = nn.Sequential(model.post_layernorm, model.head)
+        return [_Embed(model.embeddings, self.options), *_layers(model), last]
 
 
 class Convolutional(Backbone):
@@ -141,6 +160,55 @@ class Convolutional(Backbone):
     def feature_map(self, images: Tensor) -> Tensor:
         maps: Tensor = self.model(pixel_values=images).last_hidden_state
         return maps
+
+    def chain(self) -> list[nn.Module]:
+        model: Any = self.model
+        if not hasattr(model, "embeddings"):  # ResNet
+            return [model.embedder, *model.encoder.stages, model.pooler, nn.Flatten()]
+        return [model.embeddings, *model.encoder.stages, Pool(), model.layernorm]
+
+
+class _Embed(nn.Module):
+    """Images -> tokens."""
+
+    def __init__(self, embeddings: nn.Module, options: dict[str, bool]) -> None:
+        super().__init__()
+        self.embeddings, self.options = embeddings, options
+
+    def forward(self, images: Tensor) -> Tensor:
+        tokens: Tensor = self.embeddings(images, **self.options)
+        return tokens
+
+
+class _Layer(nn.Module):
+    """Tokens -> tokens; some versions of transformers wrap them in a tuple."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        out: Tensor | tuple[Tensor, ...] = self.layer(tokens, None)
+        return out[0] if isinstance(out, tuple) else out
+
+
+class _First(nn.Module):
+    """The class token of (B, places, D), through the last layers."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        features: Tensor = self.layers(tokens[:, 0])
+        return features
+
+
+def _layers(model: nn.Module) -> list[nn.Module]:
+    """The transformer's layers: the one list in a model with as many members as the configuration says."""
+    config: Any = model.config
+    lists = [part for part in model.modules() if isinstance(part, nn.ModuleList)]
+    return [_Layer(layer) for layer in next(part for part in lists if len(part) == config.num_hidden_layers)]
 
 
 class _Kind(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spice.models.backbone import Backbone, initialize_convolutions_
+from spice.models.backbone import Backbone, Pool, initialize_convolutions_
 
 Stem = Literal["imagenet", "pool", "plain"]
 STEMS: tuple[Stem, ...] = get_args(Stem)
@@ -57,6 +57,10 @@ class ResNet(Backbone):
         for group in (self.layer1, self.layer2, self.layer3, self.layer4):
             maps = group(maps)
         return maps  # (B, D, h, w)
+
+    def chain(self) -> list[nn.Module]:
+        stem = nn.Sequential(self.conv1, self.bn1, nn.ReLU(), self.maxpool)
+        return [stem, *self.layer1, *self.layer2, *self.layer3, *self.layer4, Pool()]
 
 
 class BasicBlock(nn.Module):

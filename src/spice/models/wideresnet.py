@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spice.models.backbone import Backbone, initialize_convolutions_
+from spice.models.backbone import Backbone, Pool, initialize_convolutions_
 
 # FixMatch's leaky ReLU. Without a slope the count of parameters is the same and the network another one.
 SLOPE = 0.1
@@ -64,6 +64,9 @@ class WideResNet(Backbone):
 
     def feature_map(self, images: Tensor) -> Tensor:
         return F.leaky_relu(self.norm(self.blocks(self.stem(images))), SLOPE)  # (B, D, h, w)
+
+    def chain(self) -> list[nn.Module]:
+        return [self.stem, *self.blocks, nn.Sequential(self.norm, nn.LeakyReLU(SLOPE)), Pool()]
 
 
 class PreActivatedBlock(nn.Module):

@@ -1,6 +1,6 @@
 """Third stage: feature model and clustering head trained together, from reliable labels (paper III-C).
 
-Shapes: N images, R of them labeled; L labeled and U other images in a step; K clusters; S pixels on a side.
+Shapes: L labeled and U other images in a step; K clusters; S pixels on a side.
 """
 
 import copy
@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from spice.core import IGNORE, ema_update_, joint_loss
 from spice.data.batches import generator
@@ -17,27 +18,20 @@ from spice.engine.checkpoints import Checkpoints, Saved
 from spice.engine.processes import ALONE, Processes
 from spice.engine.schedules import set_learning_rate_, seven_sixteenths_cosine
 from spice.errors import UserError
-from spice.models.backbone import Backbone
 from spice.models.heads import Head
 from spice.progress import Progress, silent
 from spice.settings import JointSettings
 from spice.stages.fixmatch import FixMatch
 from spice.stages.freematch import FreeMatch
+from spice.stages.joint_draws import Draws, Labeled, check_labels
 
 
 class View(Protocol):
-    """A random view, as in `spice.augment`: uint8 (B, C, S, S) -> normalized float (B, C, S, S)."""
+    """A random view, as in `spice.augment`: uint8 (B, C, S, S) -> what the network takes, one row per image."""
 
     def __call__(
         self, images: Tensor, generator: torch.Generator, *, rows: Tensor | None = None, of: int | None = None
     ) -> Tensor: ...
-
-
-class Labeled(NamedTuple):
-    """The images whose labels stay fixed: the reliable ones, and any that the user has labeled."""
-
-    image: Tensor  # (R,) positions in the collection
-    cluster: Tensor  # (R,)
 
 
 class Images(Protocol):
@@ -78,7 +72,7 @@ class Joint(NamedTuple):
 class ClusteringNetwork(nn.Module):
     """The whole network of the paper: images -> features -> logits."""
 
-    def __init__(self, backbone: Backbone, head: Head) -> None:
+    def __init__(self, backbone: nn.Module, head: Head) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head
@@ -106,14 +100,14 @@ def train_jointly(
     """Minimize L_joint over the whole network, which is trained in place; return the moving average of its weights.
 
     Args:
-        network: images -> (B, K) logits, from stages 1 and 2 as in the paper, or untrained as in the authors' code.
+        network: views -> (B, K) logits, from stages 1 and 2 as in the paper, or untrained as in the authors' code.
         labeled: fixed while training.
         weak: alpha, under which labels are given and the labeled images are learned.
         strong: beta, under which the others learn their own labels.
     """
-    _check_labels(labeled, images=len(images), clusters=clusters)
+    check_labels(labeled, images=len(images), clusters=clusters)
     training = _Training(network, settings, clusters=clusters)
-    draws = _Draws(len(images), labeled, settings, seed, processes)
+    draws = Draws(len(images), labeled, settings, seed, processes)
 
     def step_once(step: int, steps: int) -> Step:
         chosen = draws.of(step)
@@ -173,16 +167,12 @@ class _Training:
 
     def step_(self, views: _Views, labels: Tensor, step: int, steps: int, processes: Processes) -> Step:
         """One step down L_joint, and one of the average after it."""
-        # One forward for all views, so that batch norm sees one batch, as in FixMatch.
-        together = torch.cat([views.weak, views.strong]).contiguous(memory_format=torch.channels_last)
-        others = len(views.strong)
-        logits = self.network(together)  # (L + 2U, K)
-        if not logits.isfinite().all():
+        labeled, weak, strong = self._logits(views, len(labels))  # (L, K), (U, K), (U, K)
+        if not all(logits.isfinite().all() for logits in (labeled, weak, strong)):
             raise UserError(
                 f"the network's output is no longer finite at step {step} of joint training: "
                 f"start the stage again with a learning rate below {self.settings.learning_rate}"
             )
-        labeled, weak, strong = logits.split([len(labels), others, others])
         # Every process labels all images, for the thresholds may depend on all; then it keeps its own.
         everyone = processes.gather(weak.softmax(dim=1))
         consistency = self.algorithm.label(everyone)[processes.rank :: processes.count]  # (U,)
@@ -194,6 +184,19 @@ class _Training:
         self.optimizer.step()
         ema_update_(self.average, self.network, momentum=momentum(self.settings, steps))
         return Step(loss.item(), (consistency != IGNORE).float().mean().item())
+
+    def _logits(self, views: _Views, labeled: int) -> tuple[Tensor, ...]:
+        """Of the labeled images, and of the others' weak and strong views."""
+        others = len(views.strong)
+        if _normalizes_batches(self.network):
+            # One forward for all views, so that batch norm sees one batch, as in FixMatch.
+            together = self.network(_laid_out(torch.cat([views.weak, views.strong])))  # (L + 2U, K)
+            return together.split([labeled, others, others])  # type: ignore[no-any-return]
+        # Where each image is seen alone, weak views that only give labels need no backward pass.
+        with torch.no_grad():
+            weak = self.network(_laid_out(views.weak[labeled:]))
+        learned = self.network(_laid_out(torch.cat([views.weak[:labeled], views.strong])))  # (L + U, K)
+        return learned[:labeled], weak, learned[labeled:]
 
     def averaged(self) -> nn.Module:
         """The moving average of the weights with the newest batch-norm statistics, ready to predict."""
@@ -221,52 +224,6 @@ class _Training:
         return state["steps"], [Step(*entry) for entry in state["history"].tolist()]
 
 
-class _Chosen(NamedTuple):
-    labeled: Tensor  # (L,) positions in the collection
-    clusters: Tensor  # (L,)
-    others: Tensor  # (U,)
-
-
-class _Draws:
-    """Which images a step sees: a function of (seed, step), so that a resumed run sees the same ones."""
-
-    def __init__(self, images: int, labeled: Labeled, settings: JointSettings, seed: int, processes: Processes) -> None:
-        self.images, self.labeled, self.settings, self.seed = images, labeled, settings, seed
-        self.mine = slice(processes.rank, None, processes.count)
-        for size in (settings.labeled, settings.unlabeled):
-            processes.share(size)  # refuses what cannot be shared equally
-        every = torch.arange(settings.labeled + settings.unlabeled)
-        self.rows = torch.cat([every[: settings.labeled][self.mine], every[settings.labeled :][self.mine]])
-        self.weights = draw_weights(labeled.cluster, largest_share=settings.largest_share)
-
-    def of(self, step: int) -> _Chosen:
-        noise = generator(self.seed, "joint", "labeled", step)
-        drawn = torch.multinomial(self.weights, self.settings.labeled, replacement=True, generator=noise)[self.mine]
-        return _Chosen(self.labeled.image[drawn], self.labeled.cluster[drawn], self._others(step)[self.mine])
-
-    def _others(self, step: int) -> Tensor:
-        """The next U images of one endless sequence of shuffles, so that any U goes with any N."""
-        start = step * self.settings.unlabeled
-        places = torch.arange(start, start + self.settings.unlabeled)
-        passes = places // self.images
-        numbers = range(int(passes[0]), int(passes[-1]) + 1)
-        return torch.cat([self._shuffle(number)[places[passes == number] % self.images] for number in numbers])
-
-    def _shuffle(self, number: int) -> Tensor:
-        return torch.randperm(self.images, generator=generator(self.seed, "joint", "order", number))
-
-
-def draw_weights(clusters: Tensor, *, largest_share: float) -> Tensor:
-    """How often each labeled image is drawn: (R,) -> (R,), adding up to 1.
-
-    As it comes, but no cluster more often than `largest_share` times the median one.
-    """
-    counts = clusters.bincount()
-    present = counts[counts > 0].double()
-    cap = largest_share * present.median()
-    return ((counts.clamp(max=cap) / counts)[clusters] / counts.clamp(max=cap).sum()).double()
-
-
 def momentum(settings: JointSettings, steps: int) -> float:
     """The moving average's: 0.999 as published, but one that spans no more than a twentieth of a short schedule."""
     return settings.ema if settings.ema is not None else min(0.999, max(0.0, 1 - 20 / steps))
@@ -288,20 +245,16 @@ def _steps_within(
     return max(1, int(minutes * 60 / slowest))
 
 
+def _normalizes_batches(network: nn.Module) -> bool:
+    return any(isinstance(part, _BatchNorm) and part.training for part in network.modules())
+
+
+def _laid_out(views: Tensor) -> Tensor:
+    """Images and maps channels-last, which convolutions are fastest with; tokens (B, places, D) as they are."""
+    return views.contiguous(memory_format=torch.channels_last) if views.ndim == 4 else views
+
+
 def _algorithm(settings: JointSettings, clusters: int) -> Algorithm:
     if settings.algorithm == "freematch":
         return FreeMatch(clusters=clusters)
     return FixMatch(threshold=settings.threshold)
-
-
-def _check_labels(labeled: Labeled, *, images: int, clusters: int) -> None:
-    if len(labeled.image) == 0:
-        raise UserError(
-            "no image has a reliable label, so joint training has nothing to start from: lower the threshold"
-        )
-    if len(labeled.image) != len(labeled.cluster):
-        raise ValueError(f"{len(labeled.image)} images do not match {len(labeled.cluster)} labels")
-    if not 0 <= int(labeled.cluster.min()) <= int(labeled.cluster.max()) < clusters:
-        raise ValueError(f"labels must lie in 0..{clusters - 1}, got {labeled.cluster.min()}..{labeled.cluster.max()}")
-    if not 0 <= int(labeled.image.min()) <= int(labeled.image.max()) < images:
-        raise ValueError(f"positions must lie in 0..{images - 1}, got up to {labeled.image.max()}")

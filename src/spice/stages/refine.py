@@ -6,6 +6,7 @@ Shapes: N images, D feature width, K clusters, R images with a fixed label.
 """
 
 import copy
+import time
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -21,11 +22,14 @@ from spice.errors import UserError
 from spice.models.backbone import Backbone, initialize_convolutions_
 from spice.models.encoders import Encoder, TorchEncoder
 from spice.models.heads import Head
+from spice.models.parts import cut
+from spice.models.weights import NetworkCard
 from spice.neighbors import nearest
 from spice.progress import Progress, silent
 from spice.settings import JointSettings
 from spice.stages.guard import Signs, doubts, signs
-from spice.stages.joint import ClusteringNetwork, Labeled, Step, train_jointly
+from spice.stages.joint import ClusteringNetwork, Step, View, train_jointly
+from spice.stages.joint_draws import Labeled
 from spice.stages.model import encode_plain, probabilities
 
 CPU = torch.device("cpu")
@@ -48,7 +52,7 @@ class Answer(NamedTuple):
 class Refined(NamedTuple):
     """The third stage's network and answer, and whether it is to be believed."""
 
-    encoder: Encoder
+    encoder: TorchEncoder
     head: Head
     answer: Answer
     before: Signs
@@ -76,45 +80,116 @@ def refine(
 
     The encoder given is left as it is. With a `folder`, a run that was stopped goes on bit for bit.
     """
-    if encoder.module is None:
-        raise UserError(
-            f"{encoder.name} cannot be trained, so there is nothing to refine: choose an encoder that can be"
-        )
-    backbone, head = _start(encoder.module, head, settings, seed)
-    network = placed(ClusteringNetwork(backbone, head), device)
+    start = _start(encoder, head, settings, seed, device)
     identity = settings.model_dump(mode="json") | {"seed": seed, "images": len(images), "labeled": len(labeled.image)}
     joint = train_jointly(
-        network,
+        start.network,
         _Colored(images, encoder.channels),
         labeled,
         settings,
         clusters=head.clusters,
-        weak=Weak(settings.augment, size=encoder.size, normalization=encoder.normalization),
-        strong=Strong(settings.augment, size=encoder.size, normalization=encoder.normalization),
+        weak=start.weak,
+        strong=start.strong,
         seed=seed,
         checkpoints=Checkpoints(folder, identity=identity),
         processes=processes,
         progress=progress,
     )
-    assert isinstance(joint.network, ClusteringNetwork)
-    trained, head = joint.network.backbone, joint.network.head.cpu()
-    refined = TorchEncoder(f"{encoder.name}, refined", trained, encoder.normalization, size=encoder.size, device=device)
+    # Into the network that was started from: its front, if it has one, was not trained.
+    start.network.load_state_dict(joint.network.state_dict())
+    refined = TorchEncoder(
+        f"{encoder.name}, refined", start.backbone, encoder.normalization, size=encoder.size, device=device
+    )
+    head = start.network.head.cpu()
     features = encode_plain(refined, images, progress=progress)
     after = Answer(features, probabilities(head, features))
     seen_before, seen_after = _seen(answer, neighbors), _seen(after, neighbors)
     return Refined(refined, head, after, seen_before, seen_after, doubts(seen_before, seen_after), joint.history)
 
 
-def _start(backbone: Backbone, head: Head, settings: JointSettings, seed: int) -> tuple[Backbone, Head]:
+def refuse_untrainable(encoder: Encoder) -> None:
+    """Refuse an encoder that is only there to be run, in words."""
+    if encoder.module is None:
+        raise UserError(
+            f"{encoder.name} cannot be trained, so there is nothing to refine: choose an encoder that can be"
+        )
+
+
+def estimated_seconds(
+    encoder: Encoder, settings: JointSettings, *, clusters: int, images: int, device: torch.device = CPU
+) -> float:
+    """How long `refine` will take for so many images, from a few steps on made-up ones."""
+    if settings.minutes is not None:
+        return settings.minutes * 60
+    noise = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (64, encoder.channels, encoder.size, encoder.size), generator=noise).byte()
+    few = settings.model_copy(update={"steps": 4})
+    labeled = Labeled(torch.arange(64), torch.arange(64) % clusters)
+    start = _start(encoder, Head(encoder.features, clusters), few, 0, device)
+    times: list[float] = []
+    train_jointly(
+        start.network,
+        _InMemory(pixels),
+        labeled,
+        few,
+        clusters=clusters,
+        weak=start.weak,
+        strong=start.strong,
+        seed=0,
+        checkpoints=Checkpoints(None),
+        progress=lambda *_: times.append(time.monotonic()),
+    )
+    # The first step is slow: memory is allotted, kernels are chosen.
+    training = settings.steps * (times[-1] - times[0]) / (len(times) - 1)
+    started = time.monotonic()
+    encode_plain(encoder, _InMemory(pixels))
+    return training + (time.monotonic() - started) * images / len(pixels)
+
+
+class _Start(NamedTuple):
+    """What is trained, and what it is shown."""
+
+    backbone: Backbone  # whole
+    network: ClusteringNetwork  # the part of it that learns, and the head
+    weak: View  # as the part that does not learn leaves them
+    strong: View
+
+
+def _start(encoder: Encoder, head: Head, settings: JointSettings, seed: int, device: torch.device) -> _Start:
     """Copies to train: as stages 1 and 2 left them (paper), or with random weights (authors' code)."""
-    backbone, head = copy.deepcopy(backbone), copy.deepcopy(head)
+    refuse_untrainable(encoder)
+    assert encoder.module is not None
+    backbone, head = placed(copy.deepcopy(encoder.module), device), placed(copy.deepcopy(head), device)
     if settings.init == "scratch":
-        with seeded(seed, "joint", "weights"):
-            for module in (*backbone.modules(), *head.modules()):
-                if isinstance(module, nn.Conv2d | nn.Linear | nn.BatchNorm2d | nn.LayerNorm):
-                    module.reset_parameters()
-            initialize_convolutions_(backbone)
-    return backbone.requires_grad_(), head.requires_grad_()
+        _begin_anew_(backbone, head, seed)
+    front, tail = cut(backbone, share=settings.trained, size=encoder.size, channels=encoder.channels)
+    network = ClusteringNetwork(tail.requires_grad_(), head.requires_grad_())
+    weak: View = Weak(settings.augment, size=encoder.size, normalization=encoder.normalization)
+    strong: View = Strong(settings.augment, size=encoder.size, normalization=encoder.normalization)
+    if front is not None:
+        frozen = TorchEncoder("front", front, encoder.normalization, size=encoder.size, device=device)
+        weak, strong = _Through(weak, frozen), _Through(strong, frozen)
+    return _Start(backbone, network, weak, strong)
+
+
+def _begin_anew_(backbone: Backbone, head: Head, seed: int) -> None:
+    with seeded(seed, "joint", "weights"):
+        for module in (*backbone.modules(), *head.modules()):
+            if isinstance(module, nn.Conv2d | nn.Linear | nn.BatchNorm2d | nn.LayerNorm):
+                module.reset_parameters()
+        initialize_convolutions_(backbone)
+
+
+class _Through:
+    """A view as the layers that do not learn leave it."""
+
+    def __init__(self, view: View, front: TorchEncoder) -> None:
+        self.view, self.front = view, front
+
+    def __call__(
+        self, images: Tensor, generator: torch.Generator, *, rows: Tensor | None = None, of: int | None = None
+    ) -> Tensor:
+        return self.front.encode(self.view(images, generator, rows=rows, of=of))
 
 
 class _Colored:
@@ -128,6 +203,19 @@ class _Colored:
 
     def take(self, positions: Tensor) -> Tensor:
         return self.images.take(positions).expand(-1, self.channels, -1, -1)
+
+
+class _InMemory:
+    """Images (N, C, S, S)."""
+
+    def __init__(self, pixels: Tensor) -> None:
+        self.pixels = pixels
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def take(self, positions: Tensor) -> Tensor:
+        return self.pixels[positions]
 
 
 def _seen(answer: Answer, neighbors: int) -> Signs:

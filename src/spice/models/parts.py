@@ -1,0 +1,89 @@
+"""A network cut in two: a front that stays as it is, and a tail that goes on learning (for paper III-C on a CPU).
+
+A frozen front runs on ONNX Runtime and needs no backward pass; most of a pretrained network's time is spent there.
+"""
+
+import logging
+import math
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from spice.models.backbone import Backbone, evaluating
+
+log = logging.getLogger("spice")
+
+
+class Front(Backbone):
+    """The first layers of a network: images (B, C, S, S) -> whatever the next layer takes."""
+
+    def __init__(self, network: Backbone, layers: list[nn.Module]) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+        self.features = network.features
+        self.exportable = network.exportable  # type: ignore[method-assign]
+
+    def forward(self, images: Tensor) -> Tensor:
+        out: Tensor = self.layers(images)
+        return out
+
+
+class Tail(nn.Module):
+    """The last layers. Batch norms keep their statistics: the front's output has those that they were made for.
+
+    So an image's features depend on that image alone while training too, and a batch may be small.
+    """
+
+    def __init__(self, layers: list[nn.Module]) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """-> (B, D)."""
+        features: Tensor = self.layers(maps)
+        return features
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        for part in self.modules():
+            if isinstance(part, _BatchNorm):
+                part.eval()
+        return self
+
+
+class Parts(NamedTuple):
+    """Both share their weights with the network they were cut from."""
+
+    front: Front | None  # None: all of the network learns
+    tail: nn.Module
+
+
+def cut(network: Backbone, *, share: float, size: int, channels: int) -> Parts:
+    """The last `share` of the layers that have weights, rounded, and what comes before them.
+
+    A network that cannot be taken apart is left whole: all of it learns.
+    """
+    layers = network.chain()
+    learned = [place for place, layer in enumerate(layers) if any(True for _ in layer.parameters())]
+    count = max(1, round(share * len(learned)))
+    if share == 1 or count == len(learned) or not _is_whole(network, layers, size=size, channels=channels):
+        return Parts(None, network)
+    start = learned[-count]
+    return Parts(Front(network, layers[:start]).eval().requires_grad_(False), Tail(layers[start:]))
+
+
+@torch.no_grad()
+def _is_whole(network: Backbone, layers: list[nn.Module], *, size: int, channels: int) -> bool:
+    """Whether the layers one after another are the network: what others have written may change."""
+    images = torch.rand(2, channels, size, size, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    images = images.to(next(network.parameters()).device)
+    with evaluating(network):
+        expected: Tensor = network(images)
+        found: Tensor = nn.Sequential(*layers)(images)
+    scale = max(1.0, expected.abs().max().item())
+    same = found.shape == expected.shape and math.isfinite(scale) and torch.allclose(found, expected, atol=1e-4 * scale)
+    if not same:
+        log.warning("%s cannot be taken apart, so all of it is trained", type(network).__name__)
+    return same

@@ -1,0 +1,84 @@
+"""Which images a step of joint training sees: labeled ones by weight, all the others in turn (paper III-C).
+
+Shapes: N images, R of them labeled; L labeled and U other images in a step; K clusters.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from spice.data.batches import generator
+from spice.engine.processes import Processes
+from spice.errors import UserError
+from spice.settings import JointSettings
+
+
+class Labeled(NamedTuple):
+    """The images whose labels stay fixed: the reliable ones, and any that the user has labeled."""
+
+    image: Tensor  # (R,) positions in the collection
+    cluster: Tensor  # (R,)
+
+
+class Chosen(NamedTuple):
+    """The images of one step."""
+
+    labeled: Tensor  # (L,) positions in the collection
+    clusters: Tensor  # (L,)
+    others: Tensor  # (U,)
+
+
+class Draws:
+    """Which images a step sees: a function of (seed, step), so that a resumed run sees the same ones."""
+
+    def __init__(self, images: int, labeled: Labeled, settings: JointSettings, seed: int, processes: Processes) -> None:
+        self.images, self.labeled, self.settings, self.seed = images, labeled, settings, seed
+        self.mine = slice(processes.rank, None, processes.count)
+        for size in (settings.labeled, settings.unlabeled):
+            processes.share(size)  # refuses what cannot be shared equally
+        every = torch.arange(settings.labeled + settings.unlabeled)
+        self.rows = torch.cat([every[: settings.labeled][self.mine], every[settings.labeled :][self.mine]])
+        self.weights = draw_weights(labeled.cluster, largest_share=settings.largest_share)
+
+    def of(self, step: int) -> Chosen:
+        """This process's part of the images of a step."""
+        noise = generator(self.seed, "joint", "labeled", step)
+        drawn = torch.multinomial(self.weights, self.settings.labeled, replacement=True, generator=noise)[self.mine]
+        return Chosen(self.labeled.image[drawn], self.labeled.cluster[drawn], self._others(step)[self.mine])
+
+    def _others(self, step: int) -> Tensor:
+        """The next U images of one endless sequence of shuffles, so that any U goes with any N."""
+        start = step * self.settings.unlabeled
+        places = torch.arange(start, start + self.settings.unlabeled)
+        passes = places // self.images
+        numbers = range(int(passes[0]), int(passes[-1]) + 1)
+        return torch.cat([self._shuffle(number)[places[passes == number] % self.images] for number in numbers])
+
+    def _shuffle(self, number: int) -> Tensor:
+        return torch.randperm(self.images, generator=generator(self.seed, "joint", "order", number))
+
+
+def draw_weights(clusters: Tensor, *, largest_share: float) -> Tensor:
+    """How often each labeled image is drawn: (R,) -> (R,), adding up to 1.
+
+    As it comes, but no cluster more often than `largest_share` times the median one.
+    """
+    counts = clusters.bincount()
+    present = counts[counts > 0].double()
+    cap = largest_share * present.median()
+    return ((counts.clamp(max=cap) / counts)[clusters] / counts.clamp(max=cap).sum()).double()
+
+
+def check_labels(labeled: Labeled, *, images: int, clusters: int) -> None:
+    """Refuse labels that nothing can be learned from, or that are not of these images and clusters."""
+    if len(labeled.image) == 0:
+        raise UserError(
+            "no image has a reliable label, so joint training has nothing to start from: lower the threshold"
+        )
+    if len(labeled.image) != len(labeled.cluster):
+        raise ValueError(f"{len(labeled.image)} images do not match {len(labeled.cluster)} labels")
+    if not 0 <= int(labeled.cluster.min()) <= int(labeled.cluster.max()) < clusters:
+        raise ValueError(f"labels must lie in 0..{clusters - 1}, got {labeled.cluster.min()}..{labeled.cluster.max()}")
+    if not 0 <= int(labeled.image.min()) <= int(labeled.image.max()) < images:
+        raise ValueError(f"positions must lie in 0..{images - 1}, got up to {labeled.image.max()}")
