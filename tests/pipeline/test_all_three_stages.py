@@ -67,6 +67,21 @@ def test_a_run_from_scratch_goes_through_all_stages(
     np.testing.assert_array_equal(predicted.cluster, labels.cluster)
 
 
+def test_joint_training_may_take_a_network_of_its_own(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the paper's tables: the features come from a ResNet, the final network is FixMatch's WideResNet."""
+    believing(monkeypatch, doubts=[])
+    wide = JOINT.model_copy(update={"network": "wrn-28-2", "steps": 2})
+    cluster(shapes, settings(joint=wide), tmp_path / "run")
+    refined = np.load(tmp_path / "run" / "refined" / "features.npy")
+    assert refined.shape == (96, 128)
+    model = TrainedModel.load(tmp_path / "run" / "model")
+    np.testing.assert_array_equal(
+        model.predict_features(torch.from_numpy(refined)).cluster, read_labels(tmp_path / "run").cluster
+    )
+
+
 def test_a_finished_run_can_be_refined_later_and_keeps_what_is_done(
     two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +105,8 @@ def test_a_doubtful_refinement_leaves_the_second_stages_answer(
     after = read_labels(run)
     np.testing.assert_array_equal(after.cluster, before.cluster)
     np.testing.assert_array_equal(after.reliability, before.reliability)
-    assert any("agreement with neighbors fell" in warning for warning in account.warnings)
+    told = {warned.name: warned.text for warned in account.warnings}
+    assert "agreement with neighbors fell" in told["DoubtfulRefinementWarning"]
 
 
 def test_an_encoder_that_cannot_be_trained_cannot_be_refined(shapes: Path, tmp_path: Path) -> None:

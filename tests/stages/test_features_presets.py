@@ -3,6 +3,7 @@
 import pytest
 
 from spice import presets
+from spice.errors import UserError
 from spice.stages.features import plan
 from spice.stages.moco import queue_length
 
@@ -14,7 +15,7 @@ def test_the_papers_training_is_moco_as_published() -> None:
     assert settings.augment.crop_scale == (0.2, 1.0)
     assert queue_length(50_000, settings) == 12_800
     assert presets.paper_features("stl10").network == "resnet34"
-    with pytest.raises(ValueError, match="no data set 'mnist'; choose one of stl10, cifar10"):
+    with pytest.raises(UserError, match="no data set 'mnist'; choose one of stl10, cifar10"):
         presets.paper_features("mnist")
 
 

@@ -97,9 +97,8 @@ def refine(
     )
     # Into the network that was started from: its front, if it has one, was not trained.
     start.network.load_state_dict(joint.network.state_dict())
-    refined = TorchEncoder(
-        f"{encoder.name}, refined", start.backbone, encoder.normalization, size=encoder.size, device=device
-    )
+    name, card = f"{encoder.name}, refined", _card(encoder, settings)
+    refined = TorchEncoder(name, start.backbone, encoder.normalization, size=encoder.size, device=device, card=card)
     head = start.network.head.cpu()
     features = encode_plain(refined, images, progress=progress)
     after = Answer(features, probabilities(head, features))
@@ -156,12 +155,16 @@ class _Start(NamedTuple):
 
 
 def _start(encoder: Encoder, head: Head, settings: JointSettings, seed: int, device: torch.device) -> _Start:
-    """Copies to train: as stages 1 and 2 left them (paper), or with random weights (authors' code)."""
+    """Networks to train: copies of what stages 1 and 2 left (paper), or random weights (authors' code)."""
     refuse_untrainable(encoder)
     assert encoder.module is not None
-    backbone, head = placed(copy.deepcopy(encoder.module), device), placed(copy.deepcopy(head), device)
-    if settings.init == "scratch":
+    backbone, head, other = copy.deepcopy(encoder.module), copy.deepcopy(head), _card(encoder, settings)
+    if other is not None:
+        backbone = other.build()
+        head = Head(backbone.features, head.clusters)
+    if settings.init == "scratch" or other is not None:
         _begin_anew_(backbone, head, seed)
+    backbone, head = placed(backbone, device), placed(head, device)
     front, tail = cut(backbone, share=settings.trained, size=encoder.size, channels=encoder.channels)
     network = ClusteringNetwork(tail.requires_grad_(), head.requires_grad_())
     weak: View = Weak(settings.augment, size=encoder.size, normalization=encoder.normalization)
@@ -170,6 +173,15 @@ def _start(encoder: Encoder, head: Head, settings: JointSettings, seed: int, dev
         frozen = TorchEncoder("front", front, encoder.normalization, size=encoder.size, device=device)
         weak, strong = _Through(weak, frozen), _Through(strong, frozen)
     return _Start(backbone, network, weak, strong)
+
+
+def _card(encoder: Encoder, settings: JointSettings) -> NetworkCard | None:
+    """Of the network that is trained in place of the encoder's, if one is asked for; it is shown the same images."""
+    if settings.network is None:
+        return None
+    return NetworkCard(
+        network=settings.network, channels=encoder.channels, size=encoder.size, normalization=encoder.normalization
+    )
 
 
 def _begin_anew_(backbone: Backbone, head: Head, seed: int) -> None:
