@@ -9,6 +9,10 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 
+# The paper's three stages, by the names of their files. Reliability belongs to the second here: it judges its answer.
+Stage = Literal["features", "heads", "joint"]
+
+
 class Settings(BaseModel):
     """Frozen, and with no room for a misspelled name."""
 
@@ -33,8 +37,9 @@ class AugmentSettings(Settings):
     flip: bool = True
     color: bool = True
     rotation: bool = True
-    # Contrastive views: MoCo-v2, read off the authors' configuration.
+    # Contrastive views: MoCo-v2, read off the authors' configuration. SimCLR leaves the blur out at 32 px.
     crop_scale: tuple[float, float] = (0.2, 1.0)
+    blur: bool = True
     # Weak views: random crop after zero padding by this many pixels at 32 px (authors' code).
     shift: PositiveInt = 4
     # Strong views: operations drawn per image (paper: four; stage 3 of the authors' code: three).
@@ -61,6 +66,8 @@ class FeatureSettings(Settings):
     weight_decay: float = 1e-4
     sgd_momentum: float = 0.9
     temperature: PositiveFloat = 0.2
+    # SimCLR: whether the other view is left out of the sum it is compared with (Yeh et al. 2022).
+    decoupled: bool = False
     # None: 0.999 as in the paper, less on a schedule too short for so slow an average.
     momentum: float | None = 0.999
     # Keys in the queue. None: as long as the collection allows.
@@ -128,6 +135,10 @@ class ReliabilitySettings(Settings):
     # N_s. None: 100 as in the paper, fewer where clusters are expected to be small.
     neighbors: PositiveInt | None = None
     threshold: float = Field(default=0.95, ge=0.0, lt=1.0)
+    # Which of these labels stage 3 learns: all (the paper), or those that the authors' code would keep: r at least the
+    # threshold, a probability above `confidence`, every cluster cut at random to the size of the smallest.
+    rule: Literal["paper", "authors"] = "paper"
+    confidence: float = Field(default=0.99, ge=0.0, lt=1.0)
 
 
 class JointSettings(Settings):
@@ -173,4 +184,6 @@ class RunSettings(Settings):
     features: FeatureSettings | None = None
     # Stage 3. None: the second stage's answer stands.
     joint: JointSettings | None = None
+    # Labels that the user gives stage 3 to learn from, by path: a few are enough. Nothing else is learned from labels.
+    given: dict[str, str] = {}
     seed: int = Field(default=0, ge=0)

@@ -146,6 +146,18 @@ def test_without_color_contrastive_views_keep_their_colors() -> None:
     assert (with_color - flat / 255.0).abs().mean() > 0.02
 
 
+def test_without_blur_half_of_the_contrastive_views_are_sharper_and_half_the_same(photos: Tensor) -> None:
+    def rough(views: Tensor) -> Tensor:
+        return views.diff(dim=3).abs().mean(dim=(1, 2, 3))
+
+    images = photos.repeat(40, 1, 1, 1)[:200]
+    sharp = built(Contrastive, settings=AugmentSettings(blur=False))(images, seeded())
+    blurred = built(Contrastive)(images, seeded())
+    same = (sharp - blurred).abs().amax(dim=(1, 2, 3)) < 1e-4
+    assert 0.3 < same.float().mean() < 0.7
+    assert (rough(sharp) > rough(blurred))[~same].float().mean() > 0.9
+
+
 def test_options_leave_out_the_operations_they_name() -> None:
     def names(settings: AugmentSettings) -> set[str]:
         return {operation.name for operation in Strong(settings, 32, IMAGENET).operations}

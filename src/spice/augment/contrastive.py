@@ -42,7 +42,9 @@ class Contrastive(Recipe):
     def _looks(self, uniforms: draws.Uniform, images: Tensor) -> "_Looks":
         boxes = draws.crops(uniforms, *images.shape[2:], scale=self.settings.crop_scale, ratio=ASPECT)
         flip = self._mirror(uniforms)
-        sigma = draws.between(*BLUR, uniforms.column()) * (uniforms.column() < BLUR_CHANCE)
+        sigma = draws.between(*BLUR, uniforms.column()) * (
+            uniforms.column() < (BLUR_CHANCE if self.settings.blur else 0.0)
+        )
         maps = color.jitter(
             uniforms.columns(4).argsort(dim=1),
             draws.between(*JITTER, uniforms.columns(3)),
