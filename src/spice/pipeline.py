@@ -10,72 +10,52 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from pydantic import JsonValue, ValidationError
 
-from spice import steps
 from spice.data import ImageStore, SourceLike, ingest
 from spice.data.recognize import open_source
 from spice.errors import SpiceWarning, UserError
 from spice.models.encoders import SCRATCH, Encoder, load_encoder, load_trained
+from spice.order import Step, keys_of
 from spice.presets import joint_on_cpu
-from spice.progress import Progress, silent
+from spice.progress import Progress, duration, log, silent
 from spice.runs import Account, RunFolder, account, key_of, locked, told_in_words
-from spice.runs.artifacts import (
-    ENCODER,
-    FEATURES,
-    HEAD,
-    HEAD_LABELS,
-    HEADS,
-    IMAGES,
-    KMEANS,
-    LABELS,
-    LABELS_CSV,
-    MAP,
-    MODEL,
-    NEIGHBORS,
-    PICTURES,
-    PROBABILITIES,
-    PROBLEMS,
-    REFINED,
-    REPORT,
-    SCORES,
-    SIMILARITIES,
-    STORE,
-    VIEWS,
-    Artifact,
-)
+from spice.runs.artifacts import ENCODER, IMAGES, PROBLEMS, STORE
 from spice.runs.folder import refuse_foreign, sweep
-from spice.settings import RunSettings
+from spice.settings import RunSettings, Stage
+from spice.stages.given import find
 from spice.stages.heads import batch_size
-from spice.stages.model import hash_of
+from spice.stages.refine import estimated_seconds, refuse_untrainable
 from spice.steps import Figures, Work
 from spice.training import SCRATCH_SIZE, feature_settings, train_encoder
-from spice.version import __version__
 
 
-class Step(NamedTuple):
-    """One arrow of the pipeline."""
-
-    name: str
-    do: Callable[[Work], Figures]  # returns what is worth telling
-    after: tuple[str, ...]  # the steps whose results it reads
-    depends: Callable[[RunSettings], JsonValue]  # the settings that its result depends on
-    makes: tuple[Artifact, ...]
-    lends: tuple[tuple[Artifact, str], ...] = ()  # made for one other step, and not missed when that is done
-    spoils: tuple[Artifact, ...] = ()  # what others made of its result: gone when the result is
-    wanted: Callable[[RunSettings], bool] = lambda _: True
+class NoPageWarning(SpiceWarning):
+    """What the page shows, or the page itself, could not be made."""
 
 
 def cluster(
-    source: SourceLike, settings: RunSettings, out: Path, *, redo: bool = False, progress: Progress = silent
+    source: SourceLike,
+    settings: RunSettings,
+    out: Path,
+    *,
+    last: Stage = "joint",
+    redo: bool = False,
+    progress: Progress = silent,
 ) -> Account:
-    """Group the images of `source`; the run folder `out` is begun, gone on with, or, with `redo`, replaced."""
+    """Group the images of `source`; the run folder `out` is begun, gone on with, or, with `redo`, replaced.
+
+    It stops after the stage `last`, if the settings ask for more: `resume` goes on from there.
+    """
     # What the user may have misspelled comes first, before anything is written.
     open_source(source)
     encoder = None if settings.encoder == SCRATCH else load_encoder(settings.encoder, size=settings.size)
     size = settings.size or SCRATCH_SIZE if encoder is None else encoder.size
+    if settings.joint is not None and encoder is not None:
+        refuse_untrainable(encoder)
+    if settings.given and settings.joint is None:
+        raise UserError("labels are learned by joint training: ask for it too (--refine)")
     with told_in_words(out):
         refuse_foreign(out)
         out.mkdir(parents=True, exist_ok=True)
@@ -86,8 +66,9 @@ def cluster(
             )
             images = _scan(run, source, size, redo, progress)
             batch_size(len(images), settings.heads)  # refuses K > N in words, before the long work
+            find(settings.given, images.collection.paths)  # and a label for an image that is not there
             encoder = encoder or _trained(run, images, settings, progress)
-            _run_steps(run, encoder, images, settings, progress)
+            _run_steps(run, encoder, images, _up_to(last, run, settings), last=last, progress=progress)
     return account(out)
 
 
@@ -101,14 +82,22 @@ def resume(out: Path, *, progress: Progress = silent) -> Account:
     return cluster(run.manifest.source, _settings_of(run), out, progress=progress)
 
 
-def refine(out: Path, *, minutes: float | None = None, progress: Progress = silent) -> Account:
-    """Add joint training to the run in `out`; what is done stays done."""
+def refine(
+    out: Path, *, minutes: float | None = None, labels: dict[str, str] | None = None, progress: Progress = silent
+) -> Account:
+    """Add joint training to the run in `out`; what is done stays done.
+
+    Args:
+        labels: by path, of a few images, to be learned from.
+    """
     with told_in_words(out), locked(out):
         run = RunFolder.open(out)
         settings = _settings_of(run)
         flip = settings.views.augment.flip
         joint = joint_on_cpu(pretrained=settings.encoder != SCRATCH, minutes=minutes, flip=flip)
-        run.update(settings=settings.model_copy(update={"joint": joint}).model_dump(mode="json"))
+        given = settings.given if labels is None else labels
+        settings = settings.model_copy(update={"joint": joint, "given": given})
+        run.update(settings=settings.model_dump(mode="json"))
     return resume(out, progress=progress)
 
 
@@ -159,8 +148,18 @@ def _trained(run: RunFolder, images: ImageStore, settings: RunSettings, progress
     return load_trained(run / ENCODER)
 
 
-def _run_steps(run: RunFolder, encoder: Encoder, images: ImageStore, settings: RunSettings, progress: Progress) -> None:
-    keys = _keys(run, encoder, images, settings)
+def _up_to(last: Stage, run: RunFolder, settings: RunSettings) -> RunSettings:
+    """Without joint training where the user wants to see what is there before it; what is done already stays."""
+    if last == "joint" or "joint" in run.manifest.steps:
+        return settings
+    return settings.model_copy(update={"joint": None})
+
+
+def _run_steps(
+    run: RunFolder, encoder: Encoder, images: ImageStore, settings: RunSettings, *, last: Stage, progress: Progress
+) -> None:
+    keys = keys_of(run, encoder, images, settings)
+    _tell_how_long(run, keys, encoder, images, settings)
     # Results of other settings go first: labels that no longer belong to the images beside them would be a trap.
     for step, key in keys.items():
         if step.name in run.manifest.steps and run.manifest.steps[step.name].key != key:
@@ -170,23 +169,39 @@ def _run_steps(run: RunFolder, encoder: Encoder, images: ImageStore, settings: R
         missed = (lent for lent, reader in step.lends if reader not in done)
         if not step.wanted(settings) or run.is_done(step.name, key, (*step.makes, *missed)):
             continue
+        if last == "features" and step.name != "views":
+            break
         work = Work(run, encoder, images, settings, run.work(step.name, key), progress)
         started = time.monotonic()
-        figures = _with_warnings(step.do, work)
+        figures = _with_warnings(step.do if step.needed else _shown(step.do), work)
         run.finish(step.name, key, time.monotonic() - started, figures)
+        if not run.is_done(step.name, key, step.makes):
+            break
 
 
-def _keys(run: RunFolder, encoder: Encoder, images: ImageStore, settings: RunSettings) -> dict[Step, str]:
-    # The names of images go into the labels alone: files that were moved are not encoded again.
-    keys = {
-        "encoder": key_of(encoder.name, hash_of(encoder)),
-        "images": key_of(images.collection.identity, images.size),
-        "names": run.manifest.steps["scan"].key,
-    }
-    found = {}
-    for step in STEPS:
-        found[step] = keys[step.name] = key_of(step.name, step.depends(settings), *(keys[name] for name in step.after))
-    return found
+def _tell_how_long(
+    run: RunFolder, keys: dict[Step, str], encoder: Encoder, images: ImageStore, settings: RunSettings
+) -> None:
+    """Joint training takes long: say how long before it begins; one that goes on shows what is left."""
+    (joint,) = (step for step in keys if step.name == "joint")
+    if settings.joint is None or run.is_done("joint", keys[joint], joint.makes) or run.has_work("joint"):
+        return
+    seconds = estimated_seconds(encoder, settings.joint, clusters=settings.heads.clusters, images=len(images))
+    log.info(f"joint training: it will take about {duration(seconds)}, after the heads")
+
+
+def _shown(do: Callable[[Work], Figures]) -> Callable[[Work], Figures]:
+    """The same step, and a warning where it fails: the answer is written, and only its picture is missing."""
+
+    def tried(work: Work) -> Figures:
+        try:
+            return do(work)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not take the answer with it
+            words = f"the page could not be made ({type(error).__name__}: {error}); the labels are all there. "
+            warnings.warn(f"{words}Try again with: spice resume {work.run.path}", NoPageWarning, stacklevel=2)
+            return {}
+
+    return tried
 
 
 def _with_warnings(do: Callable[[Work], Figures], work: Work) -> Figures:
@@ -196,60 +211,9 @@ def _with_warnings(do: Callable[[Work], Figures], work: Work) -> Figures:
         figures = do(work)
     for warning in caught:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    told: list[JsonValue] = [str(warning.message) for warning in caught if issubclass(warning.category, SpiceWarning)]
+    told: list[JsonValue] = [
+        {"name": warning.category.__name__, "text": str(warning.message)}
+        for warning in caught
+        if issubclass(warning.category, SpiceWarning)
+    ]
     return {**figures, "warnings": told} if told else figures
-
-
-def _clusters_and_seed(settings: RunSettings) -> JsonValue:
-    return [settings.heads.clusters, settings.seed]
-
-
-def _heads_and_seed(settings: RunSettings) -> JsonValue:
-    return [settings.heads.model_dump(mode="json"), settings.seed]
-
-
-def _joint_and_seed(settings: RunSettings) -> JsonValue:
-    if settings.joint is None:
-        return None
-    return [settings.joint.model_dump(mode="json"), settings.reliability.model_dump(mode="json"), settings.seed]
-
-
-STEPS = (
-    Step(
-        "views",
-        steps.views,
-        after=("encoder", "images"),
-        depends=lambda settings: [settings.views.model_dump(mode="json"), settings.seed],
-        makes=(FEATURES,),
-        lends=((VIEWS, "heads"),),
-    ),
-    Step("kmeans", steps.kmeans, after=("views",), depends=_clusters_and_seed, makes=(KMEANS,)),
-    Step("heads", steps.heads, after=("views",), depends=_heads_and_seed, makes=(HEADS, HEAD, HEAD_LABELS)),
-    Step(
-        "joint",
-        steps.joint,
-        after=("views", "heads"),
-        depends=_joint_and_seed,
-        makes=(REFINED,),
-        wanted=lambda settings: settings.joint is not None,
-    ),
-    Step(
-        "neighbors",
-        steps.neighbors,
-        after=("views", "joint"),
-        depends=lambda settings: [settings.reliability.neighbors, settings.heads.clusters],
-        makes=(NEIGHBORS, SIMILARITIES),
-    ),
-    Step(
-        "labels",
-        steps.labels,
-        after=("names", "neighbors", "kmeans", "heads", "joint"),
-        depends=lambda settings: settings.reliability.model_dump(mode="json"),
-        makes=(PROBABILITIES, LABELS, LABELS_CSV),
-        spoils=(SCORES,),
-    ),
-    Step("model", steps.model, after=("labels",), depends=lambda settings: settings.seed, makes=(MODEL,)),
-    Step("pictures", steps.pictures, after=("labels",), depends=lambda _: None, makes=(MAP, PICTURES)),
-    # A page of another version is written anew: that takes a moment.
-    Step("report", steps.report, after=("model", "pictures"), depends=lambda _: __version__, makes=(REPORT,)),
-)

@@ -79,7 +79,8 @@ def test_every_promised_file_is_there_and_no_work_is_left(finished: tuple[Path, 
     names = {path.name for path in finished[0].iterdir()} - {".lock"}
     assert names == {
         "manifest.json", "images.parquet", "problems.csv", "store", "features.npy", "views", "neighbors.npy",
-        "similarities.npy", "kmeans.npy", "heads.json", "head.safetensors", "probabilities.npy", "labels.parquet",
+        "similarities.npy", "kmeans.npy", "heads.json", "head.safetensors", "head_labels.npz", "probabilities.npy",
+        "labels.parquet",
         "labels.csv", "model", "map.npy", "pictures", "report.html",
     }  # fmt: skip
 

@@ -93,6 +93,10 @@ class RunFolder:
         self.manifest = self.manifest.without_step(step)
         write_manifest(self.path, self.manifest)
 
+    def has_work(self, step: str) -> bool:
+        """Whether a step was begun and not finished."""
+        return any((self.path / "work" / step).glob("*/*"))
+
     def work(self, step: str, key: str) -> Path:
         """A folder for the unfinished work of `step`: what was left by other settings is removed, not picked up."""
         folder = self.path / "work" / step
