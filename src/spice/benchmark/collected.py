@@ -1,0 +1,113 @@
+"""A data set as a table uses it: images decoded and at hand, and true labels that wait until they are asked for."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from spice.benchmark.choice import Choice, WhichImages
+from spice.benchmark.datasets import Dataset, Images, Part, load
+from spice.data import ImageStore, ingest
+from spice.data.batches import generator
+from spice.errors import UserError
+from spice.progress import Progress, silent
+
+Labels = NDArray[np.int64]
+
+
+class Collected(NamedTuple):
+    """Images without labels, and two doors to the labels."""
+
+    learn: ImageStore
+    asked: ImageStore  # whose clusters are scored; in the whole setting, the same store
+    extra: ImageStore | None  # for stages 1 and 3 only
+    known: Callable[[], Labels]  # of `learn`: for methods that are given labels, and for the probe
+    truth: Callable[[], Labels]  # of `asked`: for the score
+
+
+def collect(
+    choice: Choice, which: WhichImages, folder: Path, *, root: Path | None = None, progress: Progress = silent
+) -> Collected:
+    """Decode the images that `choice` takes of its data set, or find them decoded in `folder`."""
+    dataset = load(choice.dataset, root=root)
+    train, test = _parts(dataset, choice, which)
+
+    def stored(images: Images, name: str) -> ImageStore:
+        return ingest(images, size=choice.pixels, folder=folder / name, progress=progress)
+
+    extra = None if dataset.unlabeled is None else stored(dataset.unlabeled, "extra")
+    if which == "whole":
+        whole = train if test is None else train.merged(test)
+        store = stored(whole.images, "whole")
+        return Collected(store, store, extra, _labels_of(whole, store), _labels_of(whole, store))
+    assert test is not None
+    learn, asked = stored(train.images, "train"), stored(test.images, "test")
+    return Collected(learn, asked, extra, _labels_of(train, learn), _labels_of(test, asked))
+
+
+class Joined:
+    """Two stores as one, the first's images first."""
+
+    def __init__(self, first: ImageStore, second: ImageStore) -> None:
+        self.stores = first, second
+        self.size, self.channels = first.size, max(first.channels, second.channels)
+
+    def __len__(self) -> int:
+        return len(self.stores[0]) + len(self.stores[1])
+
+    def take(self, positions: Tensor) -> Tensor:
+        """uint8 (B, C, S, S)."""
+        border = len(self.stores[0])
+        out = torch.empty(len(positions), self.channels, self.size, self.size, dtype=torch.uint8)
+        for store, here, start in zip(self.stores, (positions < border, positions >= border), (0, border), strict=True):
+            out[here] = store.take(positions[here] - start)  # a gray image's channel spreads over three
+        return out
+
+
+def few_labels(labels: Labels, count: int, *, seed: int) -> Tensor:
+    """Positions of `count` images, the same number of every class as far as that goes, (n,)."""
+    order = torch.randperm(len(labels), generator=generator(seed, "few labels")).numpy()
+    classes = np.unique(labels)
+    by_class = [order[labels[order] == each] for each in classes]
+    quotas = [count // len(classes) + (place < count % len(classes)) for place in range(len(classes))]
+    chosen = np.concatenate([rows[:quota] for rows, quota in zip(by_class, quotas, strict=True)])
+    return torch.from_numpy(np.sort(chosen))
+
+
+def _parts(dataset: Dataset, choice: Choice, which: WhichImages) -> tuple[Part, Part | None]:
+    """Train and test, cut down as chosen. What has no test part gives some of its images for one, if asked to."""
+    if dataset.test is not None:
+        return _some(dataset.train, choice.train, "train"), _some(dataset.test, choice.test, "test")
+    if which == "whole":
+        return _some(dataset.train, choice.train, "train"), None
+    if choice.train is None or choice.test is None:
+        raise UserError(f"{dataset.name} has no test part, so only the whole setting is defined for it")
+    both = _drawn(len(dataset.train), choice.train + choice.test, "held out")
+    return _rows(dataset.train, np.sort(both[: choice.train])), _rows(dataset.train, np.sort(both[choice.train :]))
+
+
+def _some(part: Part, count: int | None, name: str) -> Part:
+    return part if count is None or count >= len(part) else _rows(part, np.sort(_drawn(len(part), count, name)))
+
+
+def _drawn(images: int, count: int, purpose: str) -> Labels:
+    """The same images whatever the seed of a run: seeds tell how methods vary, not how subsets do."""
+    return torch.randperm(images, generator=generator(0, "images of a table", purpose))[:count].numpy()
+
+
+def _rows(part: Part, rows: Labels) -> Part:
+    images: Images = part.images[rows] if isinstance(part.images, np.ndarray) else _listed(part.images, rows)
+    return Part(images, part.classes, lambda: part.read_labels()[rows])
+
+
+def _listed(paths: Sequence[Path], rows: Labels) -> list[Path]:
+    return [paths[row] for row in rows.tolist()]
+
+
+def _labels_of(part: Part, store: ImageStore) -> Callable[[], Labels]:
+    """True labels in the order of the store."""
+    return lambda: part.truth().labels[store.collection.numbers]

@@ -1,0 +1,83 @@
+"""SPICE-s (the second stage's answer), SPICE (the third's), and the variants of the ablation (Tables II to VIII).
+
+Shapes: A images asked for, K clusters.
+"""
+
+import copy
+
+from spice.augment import Strong, Weak
+from spice.benchmark.methods.codes import Labels
+from spice.benchmark.semi.methods import answers
+from spice.benchmark.workbench import Workbench
+from spice.errors import UserError
+from spice.models.backbone import Backbone
+from spice.settings import HeadSettings
+from spice.stages.joint import ClusteringNetwork
+from spice.stages.joint_heads import train_joint_heads
+from spice.stages.model import encode_plain, probabilities
+
+# Table VII, and VIII: what differs from SPICE-s.
+VARIANTS: dict[str, dict[str, object]] = {
+    "Non-overlap": {"overlap": False},
+    "Entropy": {"entropy": 1.0},
+    "CE": {"loss": "cross_entropy"},
+    "TCE": {"loss": "temperature"},
+    "Weak / Weak": {"label_view": "weak", "train_view": "weak"},
+    "Strong / Weak": {"label_view": "strong", "train_view": "weak"},
+    "Strong / Strong": {"label_view": "strong", "train_view": "strong"},
+    "Weak / Strong": {"label_view": "weak", "train_view": "strong"},
+}
+
+# The paper's heads: ten, from random weights, selected by their loss alone. Rows of an ablation differ from it by what
+# they say and nothing else.
+OF_THE_PAPER: dict[str, object] = {"heads": 10, "start": "random", "compactness": 0.0}
+
+
+def second_stage(bench: Workbench) -> Labels:
+    """SPICE-s: labels (A,) by the selected head."""
+    return _labels(bench)
+
+
+def ablated(bench: Workbench, variant: str | None = None) -> Labels:
+    """SPICE-s as in the ablation tables, with one thing changed, or none."""
+    return _labels(bench, OF_THE_PAPER | (VARIANTS[variant] if variant else {}))
+
+
+def third_stage(bench: Workbench) -> Labels:
+    """SPICE: labels (A,) by feature model and head after joint training."""
+    found = bench.refined()
+    labels: Labels = probabilities(found.head, encode_plain(found.encoder, bench.asked)).argmax(dim=1).numpy()
+    return labels
+
+
+def joint_heads(bench: Workbench, heads: int) -> Labels:
+    """Joint-SH (one head) and Joint-MH (several): the second stage with a feature model that learns along."""
+    encoder, chosen = bench.encoder, bench.choice.joint_heads
+    if encoder.module is None:
+        raise UserError(f"{encoder.name} cannot be trained along with heads")
+    # Heads on all features and not on their components, which would not follow the network.
+    changes = OF_THE_PAPER | {"heads": heads, "epochs": chosen.epochs, "least_steps": 1, "components": None}
+    settings = HeadSettings.model_validate(bench.choice.heads.model_dump() | changes)
+    augment = bench.choice.views.augment
+    trained = train_joint_heads(
+        copy.deepcopy(encoder.module).requires_grad_(),
+        bench.learn,
+        bench.features,
+        settings,
+        weak=Weak(augment, size=encoder.size, normalization=encoder.normalization),
+        strong=Strong(augment, size=encoder.size, normalization=encoder.normalization),
+        seed=bench.seed,
+        network_rate=chosen.network_rate,
+        folder=bench.place(f"joint-heads-{heads}", settings.model_dump_json(), chosen.network_rate),
+        device=bench.device,
+        progress=bench.progress,
+    )
+    assert isinstance(trained.network, Backbone)
+    best = trained.heads.head(int(trained.losses.argmin()))
+    return answers(ClusteringNetwork(trained.network, best).eval(), bench)
+
+
+def _labels(bench: Workbench, changes: dict[str, object] | None = None) -> Labels:
+    head = bench.head(changes)
+    labels: Labels = probabilities(head, bench.asked_features).argmax(dim=1).numpy()
+    return labels
