@@ -3,7 +3,15 @@
 from typing import NamedTuple
 
 from spice.errors import UserError
-from spice.settings import AugmentSettings, FeatureSettings, HeadSettings, JointSettings, RunSettings, ViewSettings
+from spice.settings import (
+    AugmentSettings,
+    FeatureSettings,
+    HeadSettings,
+    JointSettings,
+    ReliabilitySettings,
+    RunSettings,
+    ViewSettings,
+)
 
 PAPER = "paper:"
 
@@ -168,6 +176,12 @@ _PAPER = {
     "imagenet-10": _Paper(10, 224, 32),
     "imagenet-dog": _Paper(15, 224, 32),
 }
+
+
+def authors_reliability(dataset: str) -> ReliabilitySettings:
+    """Which labels the authors' code keeps for stage 3 on one of the paper's data sets."""
+    threshold = 0.99 if dataset.startswith("cifar") else 0.90
+    return ReliabilitySettings(neighbors=100, threshold=threshold, rule="authors", confidence=0.99)
 
 
 def paper_features(dataset: str) -> FeatureSettings:

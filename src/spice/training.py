@@ -27,11 +27,11 @@ from spice.runs import RunFolder
 from spice.runs.artifacts import ENCODER, FEATURES, HEAD, REFINED
 from spice.settings import FeatureSettings, JointSettings, RunSettings
 from spice.stages.features import train_features
+from spice.stages.given import Joined, find, join
 from spice.stages.guard import DoubtfulRefinementWarning
-from spice.stages.joint_draws import Labeled
 from spice.stages.model import probabilities
 from spice.stages.refine import Answer, Refined, refine
-from spice.stages.reliability import judge, neighbors_to_ask
+from spice.stages.reliability import labels_to_learn, neighbors_to_ask
 
 # Pixels on a side of images that a feature model is trained on, unless told otherwise: what a CPU can do in minutes.
 SCRATCH_SIZE = 32
@@ -81,17 +81,13 @@ def train_on(
     head = Head.of(load_file(run / HEAD))
     answer = Answer(known, probabilities(head, known))
     asked = neighbors_to_ask(len(images), settings.heads.clusters, settings.reliability)
-    labels = answer.probs.argmax(dim=1)  # (N,)
-    judged = judge(labels, nearest(known, asked).index, settings.reliability, clusters=settings.heads.clusters)
-    if not judged.reliable.any():
-        raise UserError("no image is reliable, so joint training has nothing to start from; try fewer clusters")
-    trusted = judged.reliable.nonzero().flatten()
+    labeled, names = _labels_to_learn(answer, asked, images, settings)
     found = refine(
         images,
         encoder,
         head,
         answer,
-        Labeled(trusted, labels[trusted]),
+        labeled,
         settings=settings.joint,
         neighbors=asked,
         seed=settings.seed,
@@ -106,13 +102,31 @@ def train_on(
             stacklevel=2,
         )
     return {
-        "labeled": len(trusted),
+        "labeled": len(labeled.image),
+        "given": len(settings.given),
+        "names": dict(names),
         "steps": len(found.history),
         "loss": found.history[-1].loss,
+        "moved": int((found.answer.probs.argmax(dim=1) != answer.probs.argmax(dim=1)).sum()),
         "agreement before": found.before.agreement,
         "agreement": found.after.agreement,
         "doubts": list(found.doubts),
     }
+
+
+def _labels_to_learn(answer: Answer, asked: int, images: ImageStore, settings: RunSettings) -> Joined:
+    """The reliable labels, and beside them those that the user gives."""
+    near = nearest(answer.features, asked).index
+    labeled = labels_to_learn(answer.probs, near, settings.reliability, seed=settings.seed)
+    joined = Joined(labeled, {})
+    if settings.given:
+        given = find(settings.given, images.collection.paths)
+        joined = join(labeled, given, answer.probs.argmax(dim=1), clusters=settings.heads.clusters)
+    if len(joined.labeled.image) == 0:
+        raise UserError(
+            "no image is reliable, so joint training has nothing to start from; try fewer clusters, or give labels"
+        )
+    return joined
 
 
 def believed(run: RunFolder, encoder: Encoder, settings: RunSettings) -> Believed:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spice.core import IGNORE, consistency_labels, consistency_ratio, reliable
+from spice.core import IGNORE, authors_reliable, consistency_labels, consistency_ratio, reliable
 
 
 @settings(max_examples=40, deadline=None)
@@ -115,3 +115,46 @@ def test_consistency_labels_take_any_dtype_and_any_leading_dimensions(dtype: tor
 def test_consistency_labels_of_logits_are_refused_in_words() -> None:
     with pytest.raises(ValueError, match="are these logits"):
         consistency_labels(torch.tensor([[3.0, -3.0]]))
+
+
+def sure(labels: list[int], probability: list[float], clusters: int) -> torch.Tensor:
+    """Probabilities (N, K) with the given largest one."""
+    probs = ((1 - torch.tensor(probability, dtype=torch.float64)) / (clusters - 1)).unsqueeze(dim=1).repeat(1, clusters)
+    probs[torch.arange(len(labels)), torch.tensor(labels)] = torch.tensor(probability, dtype=torch.float64)
+    return probs
+
+
+def test_the_authors_rule_asks_for_agreement_and_confidence_and_cuts_to_the_smallest() -> None:
+    #          agreeing neighbors of 100 / largest probability
+    labels = [0, 0, 0, 0, 0, 1, 1, 1]
+    ratio = torch.tensor([100, 90, 89, 95, 99, 90, 100, 100]) / 100
+    probs = sure(labels, [0.995, 0.991, 1.0, 0.99, 0.999, 0.999, 0.992, 0.98], 2)
+    kept = authors_reliable(ratio, probs, threshold=0.90, generator=torch.Generator().manual_seed(0))
+    # 90 of 100 is enough, 89 is not; 0.991 is enough, 0.99 and 0.98 are not: {0, 1, 4} and {5, 6}, cut to two each.
+    assert kept[[5, 6]].all()
+    assert not kept[[2, 3, 7]].any()
+    assert int(kept[[0, 1, 4]].sum()) == 2
+    # Which of the larger cluster stay is a matter of chance, and of the seed alone.
+    draws = {
+        tuple(authors_reliable(ratio, probs, threshold=0.90, generator=torch.Generator().manual_seed(seed)).tolist())
+        for seed in range(20)
+    }
+    assert len(draws) == 3
+    again = authors_reliable(ratio, probs, threshold=0.90, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(again, kept)
+
+
+def test_under_the_authors_rule_one_cluster_without_a_reliable_image_empties_the_set() -> None:
+    labels = [0, 0, 0, 1, 1, 1, 2]
+    probs = sure(labels, [1.0] * 6 + [0.5], 3)
+    ratio = torch.ones(7)
+    assert not authors_reliable(ratio, probs, threshold=0.99, generator=torch.Generator()).any()
+    # So does a cluster that no image is in.
+    assert not authors_reliable(ratio[:6], probs[:6], threshold=0.99, generator=torch.Generator()).any()
+    # The paper's rule keeps the two others.
+    assert reliable(ratio, threshold=0.95)[:6].all()
+
+
+def test_the_authors_rule_refuses_what_does_not_belong_together() -> None:
+    with pytest.raises(ValueError, match=r"ratios \(N,\) and probabilities \(N, K\) do not match: \(3,\) and \(2, 2\)"):
+        authors_reliable(torch.ones(3), sure([0, 1], [1.0, 1.0], 2), threshold=0.9, generator=torch.Generator())

@@ -73,8 +73,8 @@ def test_a_table_that_does_not_serve_is_refused_in_words(tmp_path: Path, text: s
 
 
 def test_a_file_that_cannot_be_read_is_refused_in_words(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"true labels cannot be read from .*none\.csv"):
+    with pytest.raises(UserError, match=r"labels cannot be read from .*none\.csv"):
         from_csv(tmp_path / "none.csv", PATHS)
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00path,label\n")
-    with pytest.raises(UserError, match="true labels cannot be read from"):
+    with pytest.raises(UserError, match="labels cannot be read from"):
         from_csv(tmp_path / "binary.csv", PATHS)

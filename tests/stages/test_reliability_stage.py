@@ -5,8 +5,9 @@ import warnings
 import pytest
 import torch
 
+from spice.presets import authors_reliability
 from spice.settings import ReliabilitySettings
-from spice.stages.reliability import NoReliableImagesWarning, judge, neighbors_to_ask
+from spice.stages.reliability import NoReliableImagesWarning, judge, labels_to_learn, neighbors_to_ask
 
 PAPER = ReliabilitySettings()
 
@@ -87,3 +88,40 @@ def test_too_few_known_neighbors_are_refused() -> None:
     labels, neighbors = groups([50, 50])
     with pytest.raises(ValueError, match="25 neighbors are to be asked, but only 3 are known"):
         judge(labels, neighbors[:, :3], PAPER, clusters=2)
+
+
+def one_hot(labels: torch.Tensor, clusters: int) -> torch.Tensor:
+    return torch.nn.functional.one_hot(labels, clusters).float()
+
+
+def test_the_labels_to_learn_are_all_the_reliable_ones_or_those_that_the_authors_code_keeps() -> None:
+    labels, neighbors = groups([150, 110, 130])
+    probs = one_hot(labels, 3)
+    probs[0] = torch.tensor([0.98, 0.01, 0.01])
+    paper = labels_to_learn(probs, neighbors, PAPER, seed=0)
+    assert paper.image.tolist() == list(range(390))
+    assert torch.equal(paper.cluster, labels)
+    authors = labels_to_learn(probs, neighbors, authors_reliability("stl10"), seed=0)
+    assert authors.cluster.bincount().tolist() == [110, 110, 110], "cut to the smallest"
+    assert 0 not in authors.image.tolist(), "not sure enough"
+    again = labels_to_learn(probs, neighbors, authors_reliability("stl10"), seed=0)
+    assert torch.equal(authors.image, again.image)
+    assert not torch.equal(labels_to_learn(probs, neighbors, authors_reliability("stl10"), seed=1).image, again.image)
+
+
+def test_twenty_clusters_on_ten_groups_empty_the_authors_set_and_not_the_papers() -> None:
+    """K = 20 on ten classes: some clusters are a few images at the edge of a class and can have no reliable one."""
+    labels, neighbors = groups([100] * 10)
+    split = torch.where(torch.arange(len(labels)) % 100 < 2, labels + 10, labels)
+    probs = one_hot(split, 20)
+    with pytest.warns(NoReliableImagesWarning, match="cluster 10"):
+        assert len(labels_to_learn(probs, neighbors, authors_reliability("stl10"), seed=0).image) == 0
+    with pytest.warns(NoReliableImagesWarning, match="cluster 10"):
+        kept = labels_to_learn(probs, neighbors, PAPER, seed=0)
+    assert set(kept.cluster.tolist()) == set(range(10))
+    assert len(kept.image) > 800
+
+
+def test_the_authors_ask_for_more_agreement_on_cifar() -> None:
+    assert authors_reliability("cifar10").threshold == authors_reliability("cifar100-20").threshold == 0.99
+    assert authors_reliability("imagenet-dog").threshold == 0.90

@@ -12,11 +12,12 @@ from spice.core.losses import (
 )
 from spice.core.momentum import ema_update_, enqueue_
 from spice.core.prototypes import PseudoLabels, prototype_labels, prototypes
-from spice.core.reliability import consistency_ratio, reliable
+from spice.core.reliability import authors_reliable, consistency_ratio, reliable
 
 __all__ = [
     "IGNORE",
     "PseudoLabels",
+    "authors_reliable",
     "consistency_labels",
     "consistency_ratio",
     "cross_entropy",

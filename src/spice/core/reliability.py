@@ -6,7 +6,7 @@ Shapes: N images, S neighbors of each (the paper's N_s).
 import torch
 from torch import Tensor
 
-from spice.core.checks import check_integers, check_threshold, shape
+from spice.core.checks import check_integers, check_probs, check_threshold, shape
 
 
 def consistency_ratio(labels: Tensor, neighbors: Tensor) -> Tensor:
@@ -24,14 +24,33 @@ def consistency_ratio(labels: Tensor, neighbors: Tensor) -> Tensor:
 
 
 def reliable(ratio: Tensor, *, threshold: float = 0.95) -> Tensor:
-    """Whether r_i > threshold, strictly: (N,) -> (N,) of bool.
-
-    The authors' code asks for >= 0.90 or >= 0.99 instead, for a probability above 0.99, and cuts every cluster to the
-    size of the smallest.
-    """
+    """Whether r_i > threshold, strictly: (N,) -> (N,) of bool. For the authors' code it is `authors_reliable`."""
     check_threshold(threshold)
     if threshold == 1:
         raise ValueError("no ratio is above 1: the threshold must be below it")
     if ratio.numel() == 0 or not ((ratio >= 0) & (ratio <= 1)).all():
         raise ValueError("ratios must lie in 0..1, at least one of them")
     return ratio > threshold
+
+
+def authors_reliable(
+    ratio: Tensor, probs: Tensor, *, threshold: float, confidence: float = 0.99, generator: torch.Generator
+) -> Tensor:
+    """The rule of the authors' code: (N,) and (N, K) -> (N,) of bool.
+
+    r_i >= threshold (0.90 or 0.99 there), a probability above `confidence`, and then every cluster cut, at random, to
+    the size of the smallest: one cluster that has none empties the whole set.
+    """
+    check_threshold(threshold)
+    check_threshold(confidence)
+    check_probs(probs)
+    if probs.ndim != 2 or ratio.shape != probs.shape[:1]:
+        raise ValueError(f"ratios (N,) and probabilities (N, K) do not match: {shape(ratio)} and {shape(probs)}")
+    surest, labels = probs.max(dim=1)
+    kept = (ratio >= threshold) & (surest > confidence)
+    smallest = int(labels[kept].bincount(minlength=probs.shape[1]).min())
+    for cluster in range(probs.shape[1]):
+        members = (kept & (labels == cluster)).nonzero().flatten()
+        order = torch.randperm(len(members), generator=generator)
+        kept[members[order[smallest:].to(members.device)]] = False
+    return kept

@@ -1,6 +1,5 @@
 """True labels, read after everything is done: from the folders that images lie in, or from a table of them."""
 
-import csv
 import os.path
 from collections.abc import Sequence
 from pathlib import Path, PurePath
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spice.errors import UserError
+from spice.label_table import plain_path, read_label_table
 
 
 class Truth(NamedTuple):
@@ -22,7 +22,7 @@ class Truth(NamedTuple):
 
 def from_folders(paths: Sequence[str]) -> Truth:
     """The class of an image is the name of the folder that it lies in: `train/dog/7.jpg` is a dog."""
-    # Not `_plain`: a backslash in the name of a file is no folder where the run was made, unless that was on Windows.
+    # Not `plain_path`: a backslash in the name of a file is no folder where the run was made, unless on Windows.
     folders = [PurePath(os.path.normpath(path)).parent.name for path in paths]
     loose = [path for path, folder in zip(paths, folders, strict=True) if not folder]
     if loose:
@@ -37,37 +37,12 @@ def from_folders(paths: Sequence[str]) -> Truth:
 
 def from_csv(file: Path, paths: Sequence[str]) -> Truth:
     """The class of an image stands in a csv file with columns `path` and `label`; images it does not name have none."""
-    labels = _read(file)
-    positions = [position for position, path in enumerate(paths) if _plain(path) in labels]
+    labels = read_label_table(file)
+    positions = [position for position, path in enumerate(paths) if plain_path(path) in labels]
     if not positions:
         listed, asked = next(iter(labels), "nothing"), paths[0] if paths else "nothing"
         raise UserError(f"{file} has a label for none of the images: it lists {listed}, the images are {asked}, ...")
-    return _truth(positions, [labels[_plain(paths[position])] for position in positions])
-
-
-def _read(file: Path) -> dict[str, str]:
-    """Label by path."""
-    labels: dict[str, str] = {}
-    try:
-        with file.open(newline="", encoding="utf-8-sig") as opened:
-            rows = csv.DictReader(opened)
-            missing = {"path", "label"} - set(rows.fieldnames or ())
-            if missing:
-                found = ", ".join(rows.fieldnames or ()) or "an empty file"
-                raise UserError(f"{file} has no column {' and no column '.join(sorted(missing))}: found {found}")
-            for row in rows:
-                _add_(labels, row, f"{file}, line {rows.line_num}")
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"true labels cannot be read from {file}: {error}") from error
-    return labels
-
-
-def _add_(labels: dict[str, str], row: dict[str, str | None], place: str) -> None:
-    path, label = _plain(row["path"] or ""), row["label"]
-    if not label or path == ".":
-        raise UserError(f"{place}: path {row['path']!r} and label {label!r}, but both are needed")
-    if labels.setdefault(path, label) != label:
-        raise UserError(f"{place}: {path} is labeled {label} here and {labels[path]} above: keep one of the two")
+    return _truth(positions, [labels[plain_path(paths[position])] for position in positions])
 
 
 def _truth(positions: list[int], names: list[str]) -> Truth:
@@ -76,11 +51,6 @@ def _truth(positions: list[int], names: list[str]) -> Truth:
     return Truth(
         np.array(positions, dtype=np.int64), np.array([number[name] for name in names], dtype=np.int64), classes
     )
-
-
-def _plain(path: str) -> str:
-    """One spelling for `./a//b.jpg`, `a\\b.jpg` and `a/b.jpg`."""
-    return os.path.normpath(path.replace("\\", "/")).replace("\\", "/")
 
 
 def _count(images: int) -> str:

@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from spice.core import consistency_ratio, reliable
+from spice.core import authors_reliable, consistency_ratio, reliable
+from spice.data.batches import generator
 from spice.errors import SpiceWarning
 from spice.settings import ReliabilitySettings
+from spice.stages.joint_draws import Labeled
 
 PAPER_NEIGHBORS = 100
 FEWEST_NEIGHBORS = 5
@@ -52,6 +54,20 @@ def judge(labels: Tensor, neighbors: Tensor, settings: ReliabilitySettings, *, c
     trusted = reliable(ratio, threshold=settings.threshold)
     _warn_of_untrusted(labels, trusted, clusters)
     return Reliability(ratio, trusted)
+
+
+def labels_to_learn(probs: Tensor, neighbors: Tensor, settings: ReliabilitySettings, *, seed: int) -> Labeled:
+    """The labels that joint training starts from, by the rule asked for: (N, K) and (N, >= S) -> (R,). May be empty."""
+    labels = probs.argmax(dim=1)
+    judged = judge(labels, neighbors, settings, clusters=probs.shape[1])
+    kept = judged.reliable
+    if settings.rule == "authors":
+        noise = generator(seed, "joint", "balance")
+        kept = authors_reliable(
+            judged.ratio, probs, threshold=settings.threshold, confidence=settings.confidence, generator=noise
+        )
+    image = kept.nonzero().flatten()
+    return Labeled(image, labels[image])
 
 
 def _warn_of_untrusted(labels: Tensor, trusted: Tensor, clusters: int) -> None:

@@ -1,0 +1,41 @@
+"""A table of labels by path, as people keep them: a csv file with columns `path` and `label`.
+
+Two readers share it and nothing else: `stages.given`, for labels that the user gives to be learned from, and
+`evaluate`, for true labels that nothing may have learned from.
+"""
+
+import csv
+import os.path
+from pathlib import Path
+
+from spice.errors import UserError
+
+
+def read_label_table(file: Path) -> dict[str, str]:
+    """Label by path, in one spelling of it."""
+    labels: dict[str, str] = {}
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as opened:
+            rows = csv.DictReader(opened)
+            missing = {"path", "label"} - set(rows.fieldnames or ())
+            if missing:
+                found = ", ".join(rows.fieldnames or ()) or "an empty file"
+                raise UserError(f"{file} has no column {' and no column '.join(sorted(missing))}: found {found}")
+            for row in rows:
+                _add_(labels, row, f"{file}, line {rows.line_num}")
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"labels cannot be read from {file}: {error}") from error
+    return labels
+
+
+def plain_path(path: str) -> str:
+    """One spelling for `./a//b.jpg`, `a\\b.jpg` and `a/b.jpg`."""
+    return os.path.normpath(path.replace("\\", "/")).replace("\\", "/")
+
+
+def _add_(labels: dict[str, str], row: dict[str, str | None], place: str) -> None:
+    path, label = plain_path(row["path"] or ""), row["label"]
+    if not label or path == ".":
+        raise UserError(f"{place}: path {row['path']!r} and label {label!r}, but both are needed")
+    if labels.setdefault(path, label) != label:
+        raise UserError(f"{place}: {path} is labeled {label} here and {labels[path]} above: keep one of the two")
