@@ -237,6 +237,7 @@ def _write_heads(path: Path, trained: TrainedHeads, settings: HeadSettings) -> N
     content = {
         "epochs": [seen.epoch for seen in trained.looks],
         "loss": [seen.loss.tolist() for seen in trained.looks],
+        "score": [seen.score(settings).tolist() for seen in trained.looks],
         "distinct": [seen.distinct.tolist() for seen in trained.looks],
         "selected": {"epoch": trained.best.epoch, "head": trained.best.number, "loss": trained.best.loss},
         "good": good_heads(trained.looks[-1], settings, apart_from=trained.best.number),

@@ -31,13 +31,18 @@ def make_run(folder: Path, *, images: int, clusters: int) -> Path:
     _write_scan(folder, labels.path)
     losses = (2 - np.arange(4)[:, None] * 0.1 + random.normal(0, 0.02, size=(4, 3))).tolist()
     selected = {"epoch": 20, "head": 1, "loss": losses[3][1]}
-    content = {"epochs": [5, 10, 15, 20], "loss": losses, "selected": selected}
+    content = {"epochs": [5, 10, 15, 20], "loss": losses, "score": losses, "selected": selected, "good": [0]}
     (folder / "heads.json").write_text(json.dumps(content))
+    said = np.stack([np.stack([(labels.cluster + shift) % clusters for shift in range(3)])] * 4)  # (looks, H, N)
+    np.savez_compressed(folder / "head_labels.npz", rows=np.arange(images), labels=said.astype(np.uint8))
     _write_pictures(folder, random, labels, clusters)
     run.finish("scan", "a", 1.0, {"images": images, "problems": 2, "copies": 1})
-    run.finish("heads", "b", 12.5, {"heads": 3, "agreement": 0.9, "warnings": [f"look at {HARMFUL}"]})
+    warned = {"name": "GiantClusterWarning", "text": f"look at {HARMFUL}"}
+    run.finish("heads", "b", 12.5, {"heads": 3, "agreement": 0.9, "warnings": [json.loads(json.dumps(warned))]})
     beside = {"reliable": images // 2, "agreement": 0.7}
-    run.finish("labels", "c", 0.1, {"neighbors": ASKED, "threshold": 0.95, "kmeans": json.loads(json.dumps(beside))})
+    agreement = [round(1 - 0.7 * number / clusters, 4) for number in range(clusters)]
+    figures = {"neighbors": ASKED, "threshold": 0.95, "kmeans": beside, "agreement": agreement}
+    run.finish("labels", "c", 0.1, json.loads(json.dumps(figures)))
     return folder
 
 

@@ -17,13 +17,12 @@ from PIL import Image
 
 from spice.errors import UserError
 from spice.report import embedding, page, write_report
-from spice.report.cards import color
-from spice.report.charts import curve, histogram, loss_chart
+from spice.report.charts import histogram
 from spice.report.chosen import choose, with_attention
 from spice.report.embedding import embed
 from spice.report.pictures import MOST_TILES, SHEET_PIXELS, overlay, read_sheets, tile_side, write_pictures
 from spice.report.verdict import Grade, neighbor_votes, verdicts
-from spice.runs import Labels, RunFolder, read_labels
+from spice.runs import Labels, read_labels
 from spice.stages.attention import attention
 
 
@@ -79,6 +78,26 @@ def test_a_verdict_has_its_reason(reliability: list[float], margin: float, grade
     assert (found[1].grade, found[1].reason) == (Grade.WEAK, "no image fell into it")
 
 
+@pytest.mark.parametrize(
+    ("overlap", "grade", "words"),
+    [
+        (0.9, Grade.GOOD, "other heads found it too"),
+        (0.5, Grade.GOOD, "other heads found a part of it"),
+        (0.49, Grade.MIXED, "other heads divide its images otherwise"),
+    ],
+)
+def test_a_cluster_that_other_heads_do_not_find_is_mixed_at_best(overlap: float, grade: Grade, words: str) -> None:
+    labels, votes = labels_of([1.0] * 4, [0.9] * 4, [0] * 4), np.array([[1.0, 0.0], [0.0, 0.0]])
+    found = verdicts(labels, votes, np.zeros(4, dtype=np.int32), [overlap, 0.0])
+    assert (found[0].grade, found[0].heads) == (grade, overlap)
+    assert words in found[0].reason
+    assert found[1].heads is None  # an empty cluster
+    weak = verdicts(labels_of([0.0] * 4, [0.9] * 4, [0] * 4), votes, np.zeros(4, dtype=np.int32), [1.0, 0.0])
+    assert weak[0].grade == Grade.WEAK  # agreement makes nothing better
+    alone = verdicts(labels, votes, np.zeros(4, dtype=np.int32), None)
+    assert "heads" not in alone[0].reason
+
+
 def test_a_cluster_is_confused_with_the_one_its_neighbors_lie_in() -> None:
     labels = labels_of([0.5] * 6, [0.9] * 6, [0, 0, 1, 1, 2, 2])
     neighbors = np.array([[1, 4, 0], [0, 5, 0], [3, 0, 0], [2, 1, 0], [5, 4, 0], [4, 5, 0]])
@@ -125,56 +144,6 @@ def test_the_histogram_counts_every_image_once() -> None:
     assert sum(int(bar.title.split()[3]) for bar in bars if bar.reliable) == 3
     assert max(bar.x + bar.width for bar in bars) <= 100
     assert min(bar.y for bar in bars) == 0  # the highest column fills the height
-
-
-def test_the_selected_head_is_drawn_last_and_marked_where_it_was_taken() -> None:
-    chart = loss_chart([5, 10], [[2.0, 1.9], [1.8, 1.5]], head=1, epoch=10)
-    assert [line.head for line in chart.lines] == [0, 1]
-    assert chart.lines[-1].selected
-    assert chart.lines[-1].points.endswith(f"{chart.mark[0]},{chart.mark[1]}")
-    single = loss_chart([5], [[2.0]], head=0, epoch=5)  # one look, one head: no division by zero
-    assert single.mark[0] > 0
-
-
-def test_a_long_curve_is_told_by_the_means_of_its_stretches() -> None:
-    chart = curve([1.0, 3.0] * 1000)
-    assert len(chart.lines) == 1
-    heights = {point.split(",")[1] for point in chart.lines[0].points.split()}
-    assert len(chart.lines[0].points.split()) == 200
-    assert len(heights) == 1
-    assert chart.horizontal[0][1] == "10"  # where the first stretch ends
-    assert len(curve([0.5]).lines[0].points.split()) == 1
-
-
-def test_every_trained_stage_has_its_curve(small: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(small, run)
-    folder = RunFolder.open(run)
-    folder.finish("features", "f", 60.0, {"alignment": [1.5, 0.4], "uniformity": [-0.1, -3.0]})
-    (run / "refined").mkdir()
-    story = {
-        "loss": [1.0, 0.5, 0.25],
-        "taught": [0.1, 0.6, 0.9],
-        "doubts": ["<b>half</b> agree"],
-        "before": {},
-        "after": {},
-    }
-    (run / "refined" / "joint.json").write_text(json.dumps(story))
-    text = write_report(run).read_text(encoding="utf-8")
-    titles = re.findall(r"<figcaption><strong>([^<]*)</strong>", text)
-    assert titles == [
-        "Feature model: alignment", "Feature model: uniformity", "Loss of every head", "Joint training: loss",
-        "Joint training: share", "Time per step",
-    ]  # fmt: skip
-    assert "its result is not believed: &lt;b&gt;half&lt;/b&gt; agree" in text
-
-
-def test_clusters_that_follow_each_other_do_not_look_alike() -> None:
-    for clusters in (2, 3, 10, 15, 100):
-        found = [color(number, clusters) for number in range(clusters)]
-        assert len(set(found)) == clusters
-        apart = abs(found[0].hue - found[1].hue)
-        assert min(apart, 360 - apart) >= 90
 
 
 def test_small_pictures_stay_within_their_budget() -> None:
@@ -253,22 +222,6 @@ def test_the_page_holds_all_it_needs_and_escapes_every_name(small: Path) -> None
     data = json.loads(text.split('id="data">')[1].split("</script>")[0])
     assert data["path"] == read_labels(small).path
     assert HARMFUL in data["path"]
-
-
-def test_the_page_marks_what_uses_labels(small: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(small, run)
-    assert "uses labels" not in write_report(run).read_text(encoding="utf-8")
-    score = {"acc": 0.9, "nmi": 0.8, "ari": 0.7}
-    scores = {
-        "images": 299, "without_label": 1, "classes": ["<b>cat</b>", "dog"], "spice": score, "kmeans": score,
-        "reliable": {"images": 0}, "confusion": {"clusters": [1, 0], "counts": [[90, 10], [0, 199]]},
-    }  # fmt: skip
-    (run / "scores.json").write_text(json.dumps(scores))
-    text = write_report(run).read_text(encoding="utf-8")
-    assert 'class="flag">uses labels' in text
-    assert "&lt;b&gt;cat&lt;/b&gt;" in text
-    assert text.count("<td>\N{EN DASH}</td>") == 3  # no reliable image: no score
 
 
 def test_the_page_does_without_pictures_and_map(small: Path, tmp_path: Path) -> None:

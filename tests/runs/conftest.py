@@ -46,6 +46,6 @@ def finished(tmp_path: Path, labels: Labels) -> RunFolder:
     np.save(path / "similarities.npy", np.array([[0.9, 0.8, 0.1]] * 6, np.float32))
     np.save(path / "probabilities.npy", np.array([[0.9, 0.04, 0.06]] * 6, np.float32))
     pq.write_table(pa.table({"hash": ["a", "b", "c", "d", "e", "b"]}), path / "images.parquet")
-    run.finish("scan", "k1", 1.5, {"problems": 2, "warnings": ["a warning"]})
+    run.finish("scan", "k1", 1.5, {"problems": 2, "warnings": [{"name": "SomeWarning", "text": "try this"}]})
     run.finish("labels", "k2", 0.5, {"neighbors": 2, "threshold": 0.95})
     return run

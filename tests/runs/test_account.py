@@ -20,5 +20,5 @@ def test_an_empty_cluster_is_listed_without_made_up_figures(finished: RunFolder)
 def test_figures_warnings_and_times_come_from_the_steps(finished: RunFolder) -> None:
     found = account(finished.path)
     assert found.figures["scan"] == {"problems": 2}
-    assert found.warnings == ["a warning"]
+    assert [(warned.name, warned.text) for warned in found.warnings] == [("SomeWarning", "try this")]
     assert found.seconds == {"scan": 1.5, "labels": 0.5}

@@ -1,6 +1,7 @@
 """THE ONLY PLACE THAT READS TRUE LABELS: how good clusters and features are, asked after everything is done."""
 
 from spice.evaluate.matching import UNMATCHED, match
+from spice.evaluate.run import evaluate_run, kept
 from spice.evaluate.scores import Confusion, Scores, accuracy, confusion, matched_labels, score
 from spice.evaluate.truth import Truth, from_csv, from_folders
 
@@ -11,8 +12,10 @@ __all__ = [
     "Truth",
     "accuracy",
     "confusion",
+    "evaluate_run",
     "from_csv",
     "from_folders",
+    "kept",
     "match",
     "matched_labels",
     "score",

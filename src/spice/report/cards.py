@@ -1,13 +1,13 @@
 """The card of each cluster: its pictures with their words, its verdict, its histogram."""
 
 import base64
-from math import gcd
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from spice.report.charts import Bar, histogram
+from spice.report.colors import Color, colors
 from spice.report.content import Content
 from spice.report.verdict import Verdict
 from spice.runs import Cluster, Labels
@@ -18,13 +18,6 @@ _KINDS = {
     "borderline": ("Borderline", "another cluster is almost as likely"),
     "doubtful": ("Doubtful", "the fewest of their neighbors are in this cluster"),
 }
-
-
-class Color(NamedTuple):
-    """Of a cluster; lightness and saturation are the page's, which has a light and a dark face."""
-
-    hue: int  # degrees
-    tone: int  # percent lighter than usual
 
 
 class Picture(NamedTuple):
@@ -58,19 +51,11 @@ class Card(NamedTuple):
 
 def cards(content: Content) -> list[Card]:
     """A card per cluster, in the order of their numbers."""
-    return [_card(content, figures) for figures in content.account.clusters]
+    found = content.account.clusters
+    return [_card(content, figures, color) for figures, color in zip(found, colors(len(found)), strict=True)]
 
 
-def color(cluster: int, clusters: int) -> Color:
-    """Hues all around the circle; those side by side differ in lightness, and clusters that follow each other lie far
-    apart.
-    """
-    stride = next(step for step in range(max(1, round(0.38 * clusters)), clusters + 1) if gcd(step, clusters) == 1)
-    place = cluster * stride % clusters
-    return Color(round(20 + 360 * place / clusters) % 360, 16 * (place % 2))
-
-
-def _card(content: Content, figures: Cluster) -> Card:
+def _card(content: Content, figures: Cluster, color: Color) -> Card:
     labels, number = content.labels, figures.cluster
     kinds = [
         Kind(name, *_KINDS[name], [_picture(content.pictures, labels, row) for row in rows.tolist()])
@@ -78,7 +63,7 @@ def _card(content: Content, figures: Cluster) -> Card:
     ]
     members = np.flatnonzero(labels.cluster == number)
     bars = histogram(labels.reliability[members], labels.reliable[members])
-    return Card(figures, content.verdicts[number], color(number, len(content.account.clusters)), kinds, bars)
+    return Card(figures, content.verdicts[number], color, kinds, bars)
 
 
 def _picture(folder: Path, labels: Labels, row: int) -> Picture:

@@ -1,11 +1,17 @@
 """Charts as SVG in the page itself: no script draws them, colors come from the page's style."""
 
+from collections.abc import Sequence
+from math import ceil, floor, log10
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 BINS = 20
+WIDTH, HEIGHT = 560.0, 276.0
+# Room for what is written beside the axes, in the larger letters of a phone too.
+LEFT, RIGHT, TOP, BOTTOM = 58.0, 26.0, 32.0, 52.0
+_MOST_POINTS = 200
 
 
 class Bar(NamedTuple):
@@ -42,61 +48,136 @@ def histogram(reliability: NDArray[np.float32], reliable: NDArray[np.bool_]) -> 
     return bars
 
 
-class Line(NamedTuple):
-    """One head's loss over the epochs."""
+class Series(NamedTuple):
+    """One line of a chart in its own units. The look is a class of the page's style: plain, selected or other."""
 
-    head: int
-    points: str  # of an SVG polyline
-    selected: bool
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    look: str = "selected"
+
+
+class Mark(NamedTuple):
+    """A point that stands out."""
+
+    x: float
+    y: float
+    name: str
+    look: str = "selected"
+
+
+class Line(NamedTuple):
+    """One line in the units of the SVG."""
+
+    name: str
+    points: str
+    look: str
+
+
+class Tick(NamedTuple):
+    """A place on an axis, in the units of the SVG, and its text."""
+
+    place: float
+    text: str
 
 
 class LineChart(NamedTuple):
-    """Lines over epochs or steps, in the units of an SVG of WIDTH x HEIGHT."""
+    """A chart in the units of an SVG of WIDTH x HEIGHT."""
 
     lines: list[Line]
-    horizontal: list[tuple[float, str]]  # x and its text
-    vertical: list[tuple[float, str]]  # y and its text
-    mark: tuple[float, float]  # the selected head at the selected epoch
+    marks: list[Mark]
+    across: list[Tick]
+    up: list[Tick]
+    x_title: str
+    y_title: str
 
 
-WIDTH, HEIGHT = 640.0, 260.0
-_MOST_POINTS = 200
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 16.0, 14.0, 30.0
+def line_chart(
+    series: Sequence[Series],
+    *,
+    x_title: str,
+    y_title: str,
+    marks: Sequence[Mark] = (),
+    share: bool = False,
+    at: Sequence[int] = (),
+) -> LineChart:
+    """Lines over one pair of axes.
 
-
-def curve(values: list[float]) -> LineChart:
-    """One value per epoch or step; of very many, the means of stretches."""
-    stretches = np.array_split(np.array(values), min(_MOST_POINTS, len(values)))
-    ends = np.cumsum([len(stretch) for stretch in stretches]).tolist()
-    means = [[float(stretch.mean())] for stretch in stretches]
-    return loss_chart(ends, means, head=0, epoch=ends[-1])
-
-
-def loss_chart(epochs: list[int], losses: list[list[float]], *, head: int, epoch: int) -> LineChart:
-    """`losses` is (looks, heads)."""
-    table = np.array(losses, dtype=np.float64)  # (E, H)
-    low, high = float(table.min()), float(table.max())
-    pad = max(1e-6, (high - low) * 0.06)
-    first, last = min(epochs), max(epochs)
-
-    def x_of(value: float) -> float:
-        share = (value - first) / (last - first) if last > first else 0.5
-        return round(_LEFT + share * (WIDTH - _LEFT - _RIGHT), 1)
-
-    def y_of(value: float) -> float:
-        share = (value - low + pad) / (high - low + 2 * pad)
-        return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
-
-    def points(column: int) -> str:
-        pairs = zip(epochs, table[:, column].tolist(), strict=True)
-        return " ".join(f"{x_of(when)},{y_of(loss)}" for when, loss in pairs)
-
-    lines = [Line(number, points(number), number == head) for number in range(table.shape[1])]
-    lines.sort(key=lambda line: line.selected)  # the selected one is drawn last, over the others
-    shown = epochs if len(epochs) <= 10 else epochs[:: -(-len(epochs) // 10)]
+    Args:
+        share: both axes are written as percentages, and the lower one is whole.
+        at: where the lower axis is marked; round numbers, if it does not say.
+    """
+    thin = [_thinned(one) for one in series]
+    across = _Axis([0.0, 1.0] if share else [value for one in thin for value in one.x], LEFT, WIDTH - RIGHT)
+    up = _Axis([value for one in thin for value in one.y], HEIGHT - BOTTOM, TOP, room=0.06)
     return LineChart(
-        lines,
-        [(x_of(when), str(when)) for when in shown],
-        [(y_of(value), f"{value:.3f}") for value in np.linspace(low, high, 4).tolist()],
-        (x_of(epoch), y_of(float(table[epochs.index(epoch), head]))),
+        [Line(one.name, _points(one, across, up), one.look) for one in thin],
+        [Mark(across.place(mark.x), up.place(mark.y), mark.name, mark.look) for mark in marks],
+        [Tick(across.place(value), str(value)) for value in at] or across.ticks(6, share=share),
+        up.ticks(5, share=share),
+        x_title,
+        y_title,
     )
+
+
+def curve(values: Sequence[float], *, x_title: str, y_title: str) -> LineChart:
+    """One value per epoch or step."""
+    whole = Series("", range(1, len(values) + 1), values)
+    return line_chart([whole], x_title=x_title, y_title=y_title)
+
+
+def head_chart(
+    epochs: Sequence[int], values: Sequence[Sequence[float]], *, head: int, epoch: int, y_title: str
+) -> LineChart:
+    """A line per head, (looks, heads); the selected one stands out, and the epoch that it was taken at."""
+    table = np.array(values, dtype=np.float64)  # (looks, heads)
+    order = sorted(range(table.shape[1]), key=lambda number: number == head)  # the selected one over the others
+    series = [
+        Series(f"head {number}", epochs, table[:, number].tolist(), "selected" if number == head else "plain")
+        for number in order
+    ]
+    value = float(table[list(epochs).index(epoch), head])
+    mark = Mark(epoch, value, f"head {head}, selected after epoch {epoch}: {value:.4f}")
+    return line_chart(series, x_title="epoch", y_title=y_title, marks=[mark], at=epochs[:: -(-len(epochs) // 10)])
+
+
+class _Axis:
+    """From values to places in the SVG."""
+
+    def __init__(self, values: Sequence[float], start: float, end: float, *, room: float = 0.0) -> None:
+        low, high = min(values), max(values)
+        spare = room * (high - low) if high > low else max(abs(low) * 0.05, 1e-6)
+        self.low, self.high, self.start, self.end = low - spare, high + spare, start, end
+
+    def place(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return round(self.start + share * (self.end - self.start), 1)
+
+    def ticks(self, most: int, *, share: bool) -> list[Tick]:
+        """Round numbers, at most so many."""
+        step = _round_step((self.high - self.low) / most)
+        numbers = range(ceil(self.low / step - 1e-9), floor(self.high / step + 1e-9) + 1)
+        digits = max(0, -floor(log10(step) + 1e-9))
+        texts = (
+            f"{number * step:.{max(0, digits - 2)}%}" if share else f"{number * step:.{digits}f}" for number in numbers
+        )
+        return [Tick(self.place(number * step), text) for number, text in zip(numbers, texts, strict=True)]
+
+
+def _round_step(least: float) -> float:
+    """The least of 1, 2 and 5 times a power of ten that is not below `least`."""
+    power = 10.0 ** floor(log10(least))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
+
+
+def _points(series: Series, across: _Axis, up: _Axis) -> str:
+    return " ".join(f"{across.place(x)},{up.place(y)}" for x, y in zip(series.x, series.y, strict=True))
+
+
+def _thinned(series: Series) -> Series:
+    """Of very many points, the means of stretches, each where its stretch ends."""
+    if len(series.x) <= _MOST_POINTS:
+        return series
+    values = np.array_split(np.array(series.y), _MOST_POINTS)
+    places = np.array_split(np.array(series.x), _MOST_POINTS)
+    return series._replace(x=[float(part[-1]) for part in places], y=[float(part.mean()) for part in values])

@@ -6,75 +6,22 @@ Shapes: N images, K clusters, S neighbors.
 import csv
 from collections import defaultdict
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pydantic import BaseModel, JsonValue
+from pydantic import JsonValue
 
 from spice.report.chosen import Chosen, choose
 from spice.report.pictures import Sheets, read_sheets
 from spice.report.verdict import Verdict, neighbor_votes, verdicts
 from spice.runs import Account, Labels, Manifest, account, read_labels, read_manifest
-from spice.runs.artifacts import HEADS, IMAGES, KMEANS, MAP, NEIGHBORS, PICTURES, PROBLEMS, REFINED, SCORES
+from spice.runs.artifacts import IMAGES, KMEANS, MAP, NEIGHBORS, PICTURES, PROBLEMS
+from spice.runs.outcomes import HeadsOutcome, JointOutcome, Scores, read_heads, read_joint, read_scores
 
 # Rows of tables that may be as long as the collection; the files of the run hold them whole.
 LONGEST_TABLE = 200
-
-_Model = TypeVar("_Model", bound=BaseModel)
-
-
-class Selected(BaseModel):
-    """The head that was taken."""
-
-    epoch: int
-    head: int
-    loss: float
-
-
-class HeadsFile(BaseModel):
-    """What is read of `heads.json`."""
-
-    epochs: list[int]
-    loss: list[list[float]]  # (looks, heads)
-    selected: Selected
-
-
-class JointFile(BaseModel):
-    """What is read of how joint training went."""
-
-    loss: list[float]  # per step
-    taught: list[float]  # per step, share of the images whose own prediction taught
-    doubts: list[str]
-
-
-class Score(BaseModel):
-    """How well a grouping agrees with true labels; all None where there was nothing to compare."""
-
-    images: int | None = None
-    acc: float | None = None
-    nmi: float | None = None
-    ari: float | None = None
-
-
-class Confusion(BaseModel):
-    """Images of every class (rows) in every cluster (columns)."""
-
-    clusters: list[int]
-    counts: list[list[int]]
-
-
-class Scores(BaseModel):
-    """What is read of `scores.json`."""
-
-    images: int
-    without_label: int
-    classes: list[str]
-    spice: Score
-    reliable: Score
-    kmeans: Score
-    confusion: Confusion
 
 
 class Table(NamedTuple):
@@ -92,8 +39,8 @@ class Content(NamedTuple):
     labels: Labels
     chosen: list[Chosen]
     verdicts: list[Verdict]
-    heads: HeadsFile | None
-    joint: JointFile | None
+    heads: HeadsOutcome | None
+    joint: JointOutcome | None
     scores: Scores | None
     points: NDArray[np.float32] | None  # (N, 2)
     pictures: Path
@@ -117,10 +64,10 @@ def read_content(folder: Path) -> Content:
         account=found,
         labels=labels,
         chosen=choose(labels, clusters),
-        verdicts=verdicts(labels, votes, np.load(folder / KMEANS.name)),
-        heads=_read(HeadsFile, folder / HEADS.name),
-        joint=_read(JointFile, folder / REFINED.name / "joint.json"),
-        scores=_read(Scores, folder / SCORES.name),
+        verdicts=verdicts(labels, votes, np.load(folder / KMEANS.name), _agreement(found)),
+        heads=read_heads(folder),
+        joint=read_joint(folder),
+        scores=read_scores(folder),
         points=np.load(points) if points.exists() else None,
         pictures=folder / PICTURES.name,
         sheets=read_sheets(folder / PICTURES.name),
@@ -129,8 +76,10 @@ def read_content(folder: Path) -> Content:
     )
 
 
-def _read(model: type[_Model], path: Path) -> _Model | None:
-    return model.model_validate_json(path.read_text(encoding="utf-8")) if path.exists() else None
+def _agreement(found: Account) -> list[float] | None:
+    """Of the heads with each cluster, (K,); None where there is one head."""
+    values = found.figures["labels"].get("agreement")
+    return [float(str(value)) for value in values] if isinstance(values, list) else None
 
 
 def _problems(path: Path) -> Table:

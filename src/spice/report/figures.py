@@ -4,7 +4,6 @@ Shapes: N images, K clusters.
 """
 
 from collections.abc import Callable
-from colorsys import hls_to_rgb
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from spice.errors import UserError
-from spice.report.cards import Color, color
 from spice.report.chosen import with_attention
+from spice.report.colors import colors
 from spice.report.content import Content, read_content
 
 Floats = NDArray[np.float64]
@@ -91,12 +90,11 @@ def samples(content: Content) -> Figure | None:
     labels, figure = content.labels, Figure(figsize=(9, 4.6), layout="constrained")
     everything = np.ones(len(labels.path), dtype=np.bool_)
     chosen = ((everything, "all"), (labels.reliable, "reliable"))
-    clusters = len(content.account.clusters)
-    colors = np.array([_rgb(color(number, clusters)) for number in range(clusters)])  # (K, 3)
+    palette = np.array([color.light for color in colors(len(content.account.clusters))])  # (K,)
     limits = (-0.03, 1.03)
     for axes, (rows, title) in zip(figure.subplots(1, 2), chosen, strict=True):
         x, y = content.points[rows].T
-        axes.scatter(x, 1 - y, c=colors[labels.cluster[rows]], s=5, linewidths=0, rasterized=True)
+        axes.scatter(x, 1 - y, c=palette[labels.cluster[rows]], s=5, linewidths=0, rasterized=True)
         heading = f"{title}: {int(rows.sum()):,} images"
         axes.set(title=heading, xticks=[], yticks=[], xlim=limits, ylim=limits, aspect="equal")
     return figure
@@ -123,11 +121,6 @@ def prototypes(content: Content) -> Figure | None:
     for number, line in enumerate(grid):
         line[0].set_title(str(number), fontsize=8, loc="left", pad=1)
     return figure
-
-
-def _rgb(found: Color) -> tuple[float, float, float]:
-    """As on the page."""
-    return hls_to_rgb(found.hue / 360, (42 + found.tone) / 100, 0.62)
 
 
 FIGURES: dict[str, Callable[[Content], Figure | None]] = {

@@ -14,10 +14,12 @@ from pydantic import JsonValue
 
 from spice.files import written_atomically
 from spice.progress import duration
-from spice.report.cards import cards, color
-from spice.report.charts import HEIGHT, WIDTH
+from spice.report import charts
+from spice.report.cards import cards
+from spice.report.colors import colors
 from spice.report.content import Content, read_content
-from spice.report.course import courses
+from spice.report.course import courses, scored, signs
+from spice.report.notices import notices
 from spice.runs.artifacts import REPORT
 
 # Images that can be searched, sorted and pointed at in the page; of more, an even share is shown, and the page says so.
@@ -43,10 +45,12 @@ def render(content: Content) -> str:
     return environment.get_template("report.html").render(
         content=content,
         title=_title(content),
+        warnings=notices(content.account.warnings),
         cards=cards(content),
         courses=courses(content),
-        width=WIDTH,
-        height=HEIGHT,
+        signs=signs(content.joint) if content.joint else [],
+        scored=scored(content.scores, content.heads) if content.scores else [],
+        frame=charts,
         settings=_flat(content.manifest.settings),
         listed=len(rows),
         style=Markup(_asset("page.css")),
@@ -86,7 +90,7 @@ def _data(content: Content, rows: NDArray[np.int64]) -> dict[str, JsonValue]:
         "reliable": labels.reliable.astype(int).tolist(),
         "other": labels.nearest_other_cluster.tolist(),
         "rank": labels.prototype_rank.tolist(),
-        "colors": [list(color(number, clusters)) for number in range(clusters)],
+        "colors": [list(color) for color in colors(clusters)],
         "x": None,
         "y": None,
         "tiles": None,

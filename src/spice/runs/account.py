@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, JsonValue
 
+from spice.runs.artifacts import LABELS
 from spice.runs.labels import Labels, read_labels
 from spice.runs.manifest import Manifest, read_manifest
 
@@ -25,34 +26,43 @@ class Cluster(BaseModel):
     nearest_other_cluster: int | None
 
 
+class Warned(BaseModel):
+    """A warning that a step gave: its class by name, and its words."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    text: str
+
+
 class Account(BaseModel):
-    """The whole run."""
+    """The whole run, as far as it has come."""
 
     model_config = ConfigDict(frozen=True)
 
     run: str
     source: str | None
     images: int
-    reliable: int
+    reliable: int | None  # None: there are no labels yet
     clusters: list[Cluster]
     # What each step found out, by step and name: problems, copies, feature width, loss of the selected head, ...
     figures: dict[str, dict[str, JsonValue]]
-    warnings: list[str]
+    warnings: list[Warned]
     seconds: dict[str, float]
 
 
 def account(folder: Path) -> Account:
-    """The account of the finished run in `folder`."""
+    """The account of the run in `folder`. One that was stopped before its labels has no clusters."""
     manifest = read_manifest(folder)
-    labels = read_labels(folder)
+    labels = read_labels(folder) if (folder / LABELS.name).exists() else None
     return Account(
         run=str(folder),
         source=manifest.source,
-        images=len(labels.path),
-        reliable=int(labels.reliable.sum()),
-        clusters=clusters(labels, count=_clusters_asked_for(manifest)),
+        images=_images(manifest) if labels is None else len(labels.path),
+        reliable=None if labels is None else int(labels.reliable.sum()),
+        clusters=[] if labels is None else clusters(labels, count=_clusters_asked_for(manifest)),
         figures={name: _without_warnings(step.figures) for name, step in manifest.steps.items()},
-        warnings=[text for step in manifest.steps.values() for text in _warnings(step.figures)],
+        warnings=[warned for step in manifest.steps.values() for warned in _warnings(step.figures)],
         seconds={name: step.seconds for name, step in manifest.steps.items()},
     )
 
@@ -90,9 +100,20 @@ def _clusters_asked_for(manifest: Manifest) -> int:
     return clusters_asked_for
 
 
-def _warnings(figures: Mapping[str, JsonValue]) -> list[str]:
+def _images(manifest: Manifest) -> int:
+    found = manifest.steps["scan"].figures["images"] if "scan" in manifest.steps else 0
+    assert isinstance(found, int)
+    return found
+
+
+def _warnings(figures: Mapping[str, JsonValue]) -> list[Warned]:
     found = figures.get("warnings", [])
-    return [str(text) for text in found] if isinstance(found, list) else []
+    return [_warned(warned) for warned in found] if isinstance(found, list) else []
+
+
+def _warned(found: JsonValue) -> Warned:
+    """Runs of the first days have the words alone."""
+    return Warned(name="SpiceWarning", text=found) if isinstance(found, str) else Warned.model_validate(found)
 
 
 def _without_warnings(figures: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

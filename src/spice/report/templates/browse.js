@@ -38,8 +38,8 @@ function showMore() {
 
 function item(image) {
   const element = document.createElement("li"), button = document.createElement("button");
-  const [hue, tone] = data.colors[data.cluster[image]];
-  element.style.cssText = `--hue:${hue};--tone:${tone}%`;
+  const [light, dark] = data.colors[data.cluster[image]];
+  element.style.cssText = `--on-light:${light};--on-dark:${dark}`;
   if (!data.reliable[image]) element.className = "unreliable";
   button.type = "button";
   button.title = data.path[image];

@@ -23,7 +23,6 @@ function startMap(canvas) {
   }
 
   const isDark = () => getComputedStyle(document.documentElement).colorScheme === "dark";
-  const light = () => (isDark() ? 58 : 42);
   const byCluster = (image) => data.cluster[image];
   const byReliability = (image) => Math.min(9, Math.floor(data.reliability[image] / 100));
 
@@ -51,7 +50,7 @@ function startMap(canvas) {
       alpha: key & 1 ? 0.9 : 0.24,
       color: reliability
         ? `rgb(${trustColor((key >> 1) / 9)})`
-        : `hsl(${data.colors[key >> 1][0]} 62% ${light() + data.colors[key >> 1][1]}%)`,
+        : data.colors[key >> 1][isDark() ? 1 : 0],
     }));
   }
 

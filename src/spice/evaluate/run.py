@@ -1,0 +1,100 @@
+"""A run against true labels: scores, what its reliability is worth, and how good every head was.
+
+Shapes: N images, n of them with a true label, H heads.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from spice.evaluate.scores import accuracy, confusion, matched_labels, score
+from spice.evaluate.truth import Truth
+from spice.runs import Labels, read_labels
+from spice.runs.artifacts import HEAD_LABELS, KMEANS
+from spice.runs.folder import needed
+from spice.runs.outcomes import Confusion, HeadScores, Kept, Score, Scores, read_heads, read_joint
+
+# Points of a curve, and the least share of the images that one stands for: fewer images say nothing.
+_POINTS, _LEAST = 100, 0.01
+
+
+def evaluate_run(run: Path, truth: Truth) -> Scores:
+    """Everything that `spice evaluate` tells of the run in `run`."""
+    labels = read_labels(run)
+    known = labels.rows(truth.positions)
+    kmeans = np.load(needed(run, KMEANS))[truth.positions]
+    table = confusion(known.cluster, truth.labels)
+    right = matched_labels(known.cluster, truth.labels) == truth.labels  # (n,)
+    return Scores(
+        images=len(truth.positions),
+        without_label=len(labels.path) - len(truth.positions),
+        classes=list(truth.classes),
+        spice=_score(known.cluster, truth.labels),
+        reliable=_score(known.cluster[known.reliable], truth.labels[known.reliable]),
+        kmeans=_score(kmeans, truth.labels),
+        second_stage=_second_stage(run, labels, truth),
+        confusion=Confusion(clusters=table.clusters.tolist(), counts=table.counts.tolist()),
+        by_reliability=kept(known.reliability, right),
+        by_probability=kept(known.probability, right),
+        heads=_head_scores(run, labels, truth),
+    )
+
+
+def kept(trust: NDArray[np.float32], right: NDArray[np.bool_]) -> Kept:
+    """Accuracy of the images trusted most, by how many are kept; images of equal trust are kept or left together.
+
+    Which cluster stands for which class is settled by all images, not anew for those that are kept.
+    """
+    order = np.argsort(-trust, kind="stable")
+    ordered = trust[order]
+    counts = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1, len(trust))  # ends of runs of equal trust
+    counts = np.unique(np.append(counts[counts >= _LEAST * len(trust)], len(trust)))
+    shown = counts[np.unique(np.linspace(0, len(counts) - 1, _POINTS).round().astype(np.int64))]
+    correct = np.cumsum(right[order])[shown - 1]
+    return Kept(share=_rounded(shown / len(trust)), acc=_rounded(correct / shown))
+
+
+def _head_scores(run: Path, labels: Labels, truth: Truth) -> HeadScores | None:
+    """Accuracy of every head after every epoch looked at; None for a run that has not kept what they said."""
+    found = _kept_labels(run, labels, truth)
+    if found is None:
+        return None
+    clusters, classes = found  # (looks, H, m), (m,)
+    return HeadScores(
+        images=len(classes), acc=[_rounded([accuracy(head, classes) for head in look]) for look in clusters]
+    )
+
+
+def _second_stage(run: Path, labels: Labels, truth: Truth) -> Score | None:
+    """The selected head before joint training, where that changed the answer."""
+    joint, heads = read_joint(run), read_heads(run)
+    found = _kept_labels(run, labels, truth)
+    if joint is None or joint.doubts or heads is None or found is None:
+        return None
+    clusters, classes = found
+    return _score(clusters[heads.epochs.index(heads.selected.epoch), heads.selected.head], classes)
+
+
+def _kept_labels(run: Path, labels: Labels, truth: Truth) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """What every head said of the images that have a true label, and those labels: (looks, H, m), (m,)."""
+    path = run / HEAD_LABELS.name
+    if not path.exists():
+        return None
+    with np.load(path) as held:
+        rows, clusters = held["rows"], held["labels"]
+    class_of = np.full(len(labels.path), -1)
+    class_of[truth.positions] = truth.labels
+    known = class_of[rows] >= 0
+    return (clusters[:, :, known].astype(np.int64), class_of[rows][known]) if known.any() else None
+
+
+def _score(clusters: NDArray[np.integer], truth: NDArray[np.int64]) -> Score:
+    if len(truth) == 0:
+        return Score(images=0)
+    found = score(clusters, truth)._asdict()
+    return Score(images=len(truth), **{name: round(value, 4) for name, value in found.items()})
+
+
+def _rounded(values: ArrayLike) -> list[float]:
+    return [round(float(value), 4) for value in np.asarray(values)]

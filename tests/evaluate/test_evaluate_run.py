@@ -1,0 +1,119 @@
+"""A run folder against true labels: what is kept by reliability, every head, and joint training's gain."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from spice.evaluate import Truth, accuracy, evaluate_run, kept
+from spice.runs import Labels, read_labels, write_labels
+
+Array = NDArray[np.int64]
+N, K = 200, 4
+
+
+@pytest.fixture
+def classes() -> Array:
+    return np.arange(N) % K
+
+
+@pytest.fixture
+def run(tmp_path: Path, classes: Array) -> Path:
+    """Clusters have other numbers than classes; a fifth of the images is wrong, and these are trusted less."""
+    wrong = np.arange(N) % 5 == 0
+    cluster = ((classes + wrong + 1) % K).astype(np.int32)
+    trust = np.where(wrong, 0.5, 1.0).astype(np.float32)
+    order = np.arange(N, dtype=np.int32)
+    paths = [f"{row}.jpg" for row in range(N)]
+    write_labels(tmp_path, Labels(paths, cluster, trust, trust, trust, trust > 0.95, cluster, order))
+    np.save(tmp_path / "kmeans.npy", np.zeros(N, dtype=np.int32))
+    rows = np.arange(0, N, 2)
+    perfect, useless = (classes[rows] + 2) % K, np.zeros(len(rows))
+    said = np.stack([[useless, useless], [useless, perfect]]).astype(np.uint8)  # (looks, heads, n)
+    np.savez_compressed(tmp_path / "head_labels.npz", rows=rows, labels=said)
+    heads = {"epochs": [5, 10], "loss": [[2.0, 2.0], [2.0, 1.0]], "score": [[2.0, 2.0], [2.0, 1.0]]}
+    chosen = {"selected": {"epoch": 10, "head": 1, "loss": 1.0}}
+    (tmp_path / "heads.json").write_text(json.dumps(heads | chosen))
+    return tmp_path
+
+
+def whole(classes: Array) -> Truth:
+    return Truth(np.arange(N), classes, ("a", "b", "c", "d"))
+
+
+def test_all_scores_of_a_run(run: Path, classes: Array) -> None:
+    found = evaluate_run(run, whole(classes))
+    assert (found.images, found.without_label) == (N, 0)
+    assert (found.spice.acc, found.spice.images) == (0.8, N)
+    assert (found.reliable.acc, found.reliable.images) == (1.0, 160)
+    assert found.kmeans.acc == 0.25
+    assert np.array(found.confusion.counts).trace() == 160
+    assert found.by_reliability.share == [0.8, 1.0]  # images of equal trust are kept or left together
+    assert found.by_reliability.acc == [1.0, 0.8]
+    assert found.second_stage is None  # there was no joint training
+
+
+def test_every_head_is_scored_after_every_look(run: Path, classes: Array) -> None:
+    found = evaluate_run(run, whole(classes)).heads
+    assert found is not None
+    assert found.images == 100
+    assert found.acc == [[0.5, 0.5], [0.5, 1.0]]  # the even images have two classes: one cluster for all is half right
+
+
+def test_images_without_a_true_label_are_left_out_everywhere(run: Path, classes: Array) -> None:
+    known = np.arange(0, N, 4)
+    found = evaluate_run(run, Truth(known, classes[known], ("a",)))
+    assert (found.images, found.without_label) == (50, 150)
+    assert found.heads is not None
+    assert found.heads.images == 50
+    odd = np.arange(1, N, 2)  # none of those that heads were compared by
+    assert evaluate_run(run, Truth(odd, classes[odd], ("b", "d"))).heads is None
+
+
+@pytest.mark.parametrize("doubts", [[], ["it fell"]])
+def test_the_second_stage_is_scored_where_joint_training_took_its_place(
+    run: Path, classes: Array, doubts: list[str]
+) -> None:
+    signs = {"agreement": 0.9, "confident": 0.9, "loss": 1.5, "empty": 0}
+    story = {"loss": [1.0], "taught": [0.5], "before": signs, "after": signs, "doubts": doubts}
+    (run / "refined").mkdir()
+    (run / "refined" / "joint.json").write_text(json.dumps(story))
+    found = evaluate_run(run, whole(classes)).second_stage
+    assert (found is None) == bool(doubts)
+    if found is not None:
+        assert (found.acc, found.images) == (1.0, 100)  # the selected head after the epoch it was taken at
+
+
+def test_a_run_that_kept_no_heads_is_scored_without_them(run: Path, classes: Array) -> None:
+    (run / "head_labels.npz").unlink()
+    assert evaluate_run(run, whole(classes)).heads is None
+
+
+def test_what_is_kept_is_counted_by_hand() -> None:
+    trust = np.array([0.9, 0.5, 0.9, 0.7, 0.1], dtype=np.float32)
+    right = np.array([True, False, True, False, True])
+    found = kept(trust, right)
+    assert found.share == [0.4, 0.6, 0.8, 1.0]
+    assert found.acc == [1.0, 0.6667, 0.5, 0.6]
+
+
+def test_of_many_thresholds_a_hundred_are_kept_and_the_last_is_all_images() -> None:
+    random = np.random.default_rng(0)
+    trust, right = random.random(5000).astype(np.float32), random.random(5000) < 0.7
+    found = kept(trust, right)
+    assert len(found.share) == 100
+    assert found.share[0] >= 0.01  # fewer images say nothing
+    assert (found.share[-1], found.acc[-1]) == (1.0, round(float(right.mean()), 4))
+    assert found.share == sorted(found.share)
+    place = 40
+    cut = np.sort(trust)[::-1][round(found.share[place] * 5000) - 1]
+    assert found.acc[place] == pytest.approx(right[trust >= cut].mean(), abs=1e-4)
+    single = kept(np.ones(1, dtype=np.float32), np.ones(1, dtype=np.bool_))
+    assert (single.share, single.acc) == ([1.0], [1.0])
+
+
+def test_all_images_kept_have_the_accuracy_of_the_run(run: Path, classes: Array) -> None:
+    found = evaluate_run(run, whole(classes))
+    assert found.by_probability.acc[-1] == found.spice.acc == accuracy(read_labels(run).cluster, classes)
