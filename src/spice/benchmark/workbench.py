@@ -21,7 +21,7 @@ from spice.benchmark.choice import Choice
 from spice.benchmark.collected import Collected, Joined
 from spice.data import ImageStore
 from spice.engine.device import choose
-from spice.errors import SpiceWarning, UserError
+from spice.errors import SpiceWarning
 from spice.models.encoders import SCRATCH, Encoder, load_encoder, load_trained
 from spice.models.heads import Head
 from spice.models.weights import save_network
@@ -163,12 +163,16 @@ class Workbench:
             trusted = judge(labels, near, self.choice.reliability, clusters=self.clusters).reliable.nonzero().flatten()
         return Labeled(trusted, labels[trusted])
 
-    def refined(self) -> Refined:
-        """Feature model and head after joint training (III-C); a finished run is found again, not repeated."""
+    def refined(self) -> Refined | None:
+        """Feature model and head after joint training (III-C); None where no image is reliable.
+
+        A finished run is found again, not repeated.
+        """
         head = self.head()
         labeled = self.reliable(head)
         if not len(labeled.image):
-            raise UserError("no image is reliable, so joint training has nothing to start from")
+            self.notes.append("no image is reliable: the second stage's answer stands")
+            return None
         settings = self.choice.joint
         place = self.place("joint", settings.model_dump_json(), self.choice.heads, hash_of(self.encoder))
         with self.own(place):

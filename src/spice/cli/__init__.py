@@ -5,7 +5,21 @@ import warnings
 
 import typer
 
-from spice.cli import cluster, datasets, demo, doctor, evaluate, export, figures, predict, refine, report, resume, why
+from spice.cli import (
+    bench,
+    cluster,
+    datasets,
+    demo,
+    doctor,
+    evaluate,
+    export,
+    figures,
+    predict,
+    refine,
+    report,
+    resume,
+    why,
+)
 from spice.errors import UserError
 from spice.version import __version__
 
@@ -26,6 +40,7 @@ app.command("report", epilog=report.EXAMPLES)(report.command)
 app.command("figures", epilog=figures.EXAMPLES)(figures.command)
 app.command("why", epilog=why.EXAMPLES)(why.command)
 app.add_typer(datasets.app, name="datasets")
+app.add_typer(bench.app, name="bench")
 app.command("demo", epilog=demo.EXAMPLES)(demo.command)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.command)
 

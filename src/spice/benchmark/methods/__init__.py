@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,12 +18,19 @@ from spice.benchmark.semi import methods as semi
 from spice.benchmark.workbench import Workbench
 from spice.stages.joint_draws import Labeled
 
-Method = Callable[[Workbench], Labels]
+Fit = Callable[[Workbench], Labels]
 # Given true labels of some images, as is the point of Table V and of the supervised reference.
-LabeledMethod = Callable[[Workbench, Labeled], Labels]
+LabeledFit = Callable[[Workbench, Labeled], Labels]
 
 
-def on_pixels(rival: Rival) -> Method:
+class Method(NamedTuple):
+    """A method, and the parts of a `Choice` that its result depends on, besides the images."""
+
+    fit: Fit
+    uses: tuple[str, ...]
+
+
+def on_pixels(rival: Rival) -> Fit:
     """The rival on bare pixels: no features are learned."""
 
     def fit(bench: Workbench) -> Labels:
@@ -31,7 +39,7 @@ def on_pixels(rival: Rival) -> Method:
     return fit
 
 
-def on_features(rival: Rival) -> Method:
+def on_features(rival: Rival) -> Fit:
     """The rival on the frozen feature model's features."""
 
     def fit(bench: Workbench) -> Labels:
@@ -41,7 +49,7 @@ def on_features(rival: Rival) -> Method:
     return fit
 
 
-def on_images(method: Callable[..., Labels]) -> Method:
+def on_images(method: Callable[..., Labels]) -> Fit:
     """A method that learns its own codes from images."""
 
     def fit(bench: Workbench) -> Labels:
@@ -67,26 +75,41 @@ def _nearest_mean(bench: Workbench, labels: Labels) -> Labels:
     return found
 
 
+FEATURES = ("encoder", "one_encoder", "features", "views")
+SECOND = (*FEATURES, "heads")
+THIRD = (*SECOND, "reliability", "joint")
+LABELS = (*FEATURES, "semi")
+
 METHODS: dict[str, Method] = {
-    "k-means": on_pixels(RIVALS["k-means"]),
-    "spectral": on_pixels(RIVALS["spectral"]),
-    "agglomerative": on_pixels(RIVALS["agglomerative"]),
-    "NMF": on_pixels(nmf.fit),
-    "AE": on_images(autoencoder.fit),
-    "DAE": on_images(denoising.fit),
-    "VAE": on_images(vae.fit),
-    "DEC": on_images(dec.fit),
-    **{f"features + {name}": on_features(rival) for name, rival in RIVALS.items() if name != "SCAN"},
-    "SCAN*": scan.objective,
-    "SCAN": scan.self_labeled,
-    "SPICE-s": spice.second_stage,
-    "SPICE": spice.third_stage,
-    "SPICE-s of the paper": spice.ablated,
-    **{variant: partial(spice.ablated, variant=variant) for variant in spice.VARIANTS},
-    "Joint-SH": partial(spice.joint_heads, heads=1),
-    "Joint-MH": lambda bench: spice.joint_heads(bench, bench.choice.joint_heads.heads),
+    "k-means": Method(on_pixels(RIVALS["k-means"]), ("bare_pixels",)),
+    "spectral": Method(on_pixels(RIVALS["spectral"]), ("bare_pixels",)),
+    "agglomerative": Method(on_pixels(RIVALS["agglomerative"]), ("bare_pixels",)),
+    "NMF": Method(on_pixels(nmf.fit), ("bare_pixels",)),
+    "AE": Method(on_images(autoencoder.fit), ("autoencoder",)),
+    "DAE": Method(on_images(denoising.fit), ("autoencoder",)),
+    "VAE": Method(on_images(vae.fit), ("autoencoder",)),
+    "DEC": Method(on_images(dec.fit), ("autoencoder",)),
+    **{f"features + {name}": Method(on_features(rival), FEATURES) for name, rival in RIVALS.items() if name != "SCAN"},
+    "SCAN*": Method(scan.objective, FEATURES),
+    "SCAN": Method(scan.self_labeled, (*FEATURES, "self_labeling")),
+    "SPICE-s": Method(spice.second_stage, SECOND),
+    "SPICE": Method(spice.third_stage, THIRD),
+    "SPICE-s of the paper": Method(spice.ablated, SECOND),
+    **{variant: Method(partial(spice.ablated, variant=variant), SECOND) for variant in spice.VARIANTS},
+    "Joint-SH": Method(partial(spice.joint_heads, heads=1), (*SECOND, "joint_heads")),
+    "Joint-MH": Method(
+        lambda bench: spice.joint_heads(bench, bench.choice.joint_heads.heads), (*SECOND, "joint_heads")
+    ),
 }
 
-LABELED: dict[str, LabeledMethod] = {name: partial(semi.fit, name) for name in (*ALGORITHMS, "FixMatch")}
+LABELED: dict[str, LabeledFit] = {name: partial(semi.fit, name) for name in (*ALGORITHMS, "FixMatch")}
 
-__all__ = ["LABELED", "METHODS", "LabeledMethod", "Labels", "Method"]
+
+def uses(name: str) -> tuple[str, ...]:
+    """The parts of a `Choice` that the result of the method called `name` depends on, besides the images."""
+    if name in LABELED:
+        return LABELS
+    return METHODS[name].uses if name in METHODS else THIRD  # Table VI's rows are SPICE before and after
+
+
+__all__ = ["LABELED", "METHODS", "Fit", "LabeledFit", "Labels", "Method", "uses"]

@@ -46,6 +46,8 @@ def ablated(bench: Workbench, variant: str | None = None) -> Labels:
 def third_stage(bench: Workbench) -> Labels:
     """SPICE: labels (A,) by feature model and head after joint training."""
     found = bench.refined()
+    if found is None:
+        return second_stage(bench)
     labels: Labels = probabilities(found.head, encode_plain(found.encoder, bench.asked)).argmax(dim=1).numpy()
     return labels
 

@@ -1,0 +1,124 @@
+"""A table as text: markdown for people, csv for programs. Every number comes from the saved cells or from the paper."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+
+from spice.benchmark.tables.quoted import SOURCE, Quote, quotes
+from spice.benchmark.tables.result import Data, Result
+
+# Methods that are given true labels lead no column.
+GIVEN_LABELS = {"supervised", "Pi-model", "Pseudo-Labeling", "Mean Teacher", "MixMatch", "UDA", "FixMatch"}
+ABSENT = "-"
+BESIDE = "STL-10"  # the paper's data set that every one of its tables has
+
+
+def markdown(result: Result, *, level: int = 2) -> str:
+    """The table under a heading, what was run, and the paper's own table below."""
+    table = result.of
+    paper = f" (the paper's Table {table.paper})" if table.paper else ""
+    parts = [f"{'#' * level} {table.title}{paper}", _caption(result), measured(result)]
+    missing = [f"- {data.title}, {method}: {why}." for data in result.data for method, why in data.left_out.items()]
+    if missing:
+        parts.append("Not run:\n" + "\n".join(missing))
+    doubted = sum(1 for cell in result.cells if cell.notes)
+    if doubted:
+        parts.append(f"In {doubted} of {len(result.cells)} cells a note was taken; they stand in the json file.")
+    if table.paper:
+        parts.append(f"Quoted from the paper, Table {table.paper} ({SOURCE}):")
+        parts.append(quoted_table(table.paper))
+    return "\n\n".join(parts) + "\n"
+
+
+def measured(result: Result) -> str:
+    """Rows of methods, mean ± standard deviation over seeds; the best of those without labels in bold."""
+    table, main = result.of, result.of.scores[0]
+    beside = {quote.here: quote for quote in quotes(table.paper) if (quote.data, quote.score) == (BESIDE, main)}
+    columns = [(data, score) for data in result.data for score in table.scores]
+    header = ["measured", *(f"{data.title} {score}" for data, score in columns)]
+    header += [f"{data.title} s" for data in result.data]
+    header += [f"quoted: {BESIDE} {main}"] if beside else []
+    rows = []
+    for method in table.methods:
+        cells = [_cell(result, data, method, score) for data, score in columns]
+        seconds = [_seconds(result.seconds(data.name, method)) for data in result.data]
+        if any(cell != ABSENT for cell in cells):
+            rows.append([_escaped(method), *cells, *seconds, *([_quoted(beside.get(method))] if beside else [])])
+    return _table(header, rows)
+
+
+def quoted_table(paper: str) -> str:
+    """One of the paper's tables in full, every row marked as quoted."""
+    found = quotes(paper)
+    columns = list(dict.fromkeys((quote.data, quote.score) for quote in found))
+    by_place = {(quote.method, quote.data, quote.score): quote for quote in found}
+    rows = [
+        [f"{_escaped(method)} (quoted)", *(_quoted(by_place.get((method, *column))) for column in columns)]
+        for method in dict.fromkeys(quote.method for quote in found)
+    ]
+    return _table(["quoted", *(f"{data} {score}" for data, score in columns)], rows)
+
+
+def comma_separated(result: Result) -> str:
+    """One line for each cell and score."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["table", "size", "data", "method", "seed", "score", "value", "seconds"])
+    for cell in result.cells:
+        for score, value in cell.scores.items():
+            line = [result.table, result.size, cell.data, cell.method, cell.seed, score, f"{value:.6f}"]
+            writer.writerow([*line, f"{cell.seconds:.2f}"])
+    return text.getvalue()
+
+
+def _caption(result: Result) -> str:
+    spread = "mean ± standard deviation of the sample" if len(result.seeds) > 1 else "a single seed"
+    ended = max((cell.at for cell in result.cells), default="never")
+    lines = [
+        f"`{result.command}`, seeds {_listed(result.seeds)} ({spread}); {result.machine}; {ended[:10]}. "
+        "`s`: processor seconds of the method itself, without the features and views that all share."
+    ]
+    lines += [f"- {data.about}." for data in result.data]
+    return "\n".join(lines)
+
+
+def _cell(result: Result, data: Data, method: str, score: str) -> str:
+    figure = result.figure(data.name, method, score)
+    if figure is None:
+        return ABSENT
+    text = _number(figure.mean, figure.std)
+    if figure.seeds < len(result.seeds):
+        text += f" ({figure.seeds} seeds)" if figure.seeds > 1 else " (1 seed)"
+    return f"**{text}**" if method not in GIVEN_LABELS and figure.mean >= _best(result, data, score) else text
+
+
+def _best(result: Result, data: Data, score: str) -> float:
+    others = (method for method in result.of.methods if method not in GIVEN_LABELS)
+    return max(figure.mean for method in others if (figure := result.figure(data.name, method, score)) is not None)
+
+
+def _quoted(quote: Quote | None) -> str:
+    return ABSENT if quote is None else _number(quote.mean, quote.std)
+
+
+def _number(mean: float, std: float | None) -> str:
+    return f"{mean:.3f}" if std is None else f"{mean:.3f} ± {std:.3f}"
+
+
+def _seconds(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:.1f}"
+
+
+def _escaped(name: str) -> str:
+    return name.replace("*", "\\*")
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    if list(seeds) == list(range(seeds[0], seeds[-1] + 1)) and len(seeds) > 1:
+        return f"{seeds[0]}-{seeds[-1]}"
+    return ", ".join(map(str, seeds))
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,126 @@
+"""A finished or half-finished table: its cells, and all that one must know to run it again. Saved as one json file."""
+
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+from spice.benchmark.choice import Choice
+from spice.benchmark.datasets import card_of
+from spice.benchmark.tables.catalog import TABLES, SizeName, Table
+from spice.benchmark.tables.cells import Cell
+from spice.errors import UserError
+from spice.files import written_atomically
+from spice.settings import Settings
+
+
+class Data(Settings):
+    """One data set of the table."""
+
+    name: str
+    title: str
+    about: str
+    left_out: dict[str, str]  # methods that were not run, and why
+
+
+class Result(Settings):
+    """A table with its numbers."""
+
+    table: str
+    size: SizeName
+    command: str
+    machine: str
+    data: list[Data]
+    cells: list[Cell]
+
+    @property
+    def of(self) -> Table:
+        """What the table is."""
+        return TABLES[self.table]
+
+    def save(self, path: Path) -> None:
+        """Write the json file, whole or not at all."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_atomically(path) as temporary:
+            temporary.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> "Result":
+        """Read what `save` wrote."""
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path} is not a table saved by `spice bench`: {str(error).splitlines()[0]}") from error
+
+    def figure(self, data: str, method: str, score: str) -> "Figure | None":
+        """Mean and spread of a score over seeds; None if it was not measured."""
+        values = [
+            cell.scores[score]
+            for cell in self.cells
+            if (cell.data, cell.method) == (data, method) and score in cell.scores
+        ]
+        return Figure.of(values) if values else None
+
+    def seconds(self, data: str, method: str) -> float | None:
+        """Mean processor seconds of a run of the method."""
+        values = [cell.seconds for cell in self.cells if (cell.data, cell.method) == (data, method)]
+        return fmean(values) if values else None
+
+    @property
+    def seeds(self) -> list[int]:
+        """All seeds that some cell was measured with."""
+        return sorted({cell.seed for cell in self.cells})
+
+
+class Figure(NamedTuple):
+    """A score over seeds."""
+
+    mean: float
+    std: float | None  # of the sample; None of a single seed
+    seeds: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Figure":
+        """Of the scores of all seeds."""
+        return cls(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
+
+
+def result(table: Table, size: SizeName, choices: Sequence[Choice], cells: Sequence[Cell], *, command: str) -> Result:
+    """The table of these cells."""
+    measured = {cell.data for cell in cells}
+    data = [
+        Data(
+            name=choice.dataset,
+            title=card_of(choice.dataset).title,
+            about=about(choice, table),
+            left_out={method: why for method, why in choice.left_out.items() if method in table.methods},
+        )
+        for choice in choices
+        if choice.dataset in measured
+    ]
+    return Result(table=table.name, size=size, command=command, machine=machine(), data=data, cells=list(cells))
+
+
+def about(choice: Choice, table: Table) -> str:
+    """What the reader must know of a data set's numbers, made from its settings."""
+    title, which = card_of(choice.dataset).title, table.which
+    counts = f"{choice.train:,} train and {choice.test:,} test images" if choice.train and choice.test else "all images"
+    parts = [f"{title}: {counts}{' merged' if which == 'whole' else ''}, {choice.pixels} px, K = {choice.clusters}"]
+    features = choice.features
+    if choice.encoder == "scratch":
+        network = features.network + (f" of width {features.width}" if features.width else "")
+        shared = ", one for all seeds" if choice.one_encoder else ", one for each seed"
+        parts.append(f"features by {features.method}, {network}, {features.epochs} epochs{shared}")
+    else:
+        parts.append(f"features by {choice.encoder}, which has seen the labels of ImageNet")
+    return "; ".join(parts)
+
+
+def machine() -> str:
+    """Where it ran, without telling more than numbers need."""
+    import torch
+
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    return f"{os.cpu_count()} cores of {platform.machine()}, {device}, {torch.get_num_threads()} thread(s)"

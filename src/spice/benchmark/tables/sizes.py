@@ -1,0 +1,144 @@
+"""The three sizes of every table: `smoke` (seconds), `cpu` (minutes on two cores), `full` (the paper's, for a GPU)."""
+
+from spice.benchmark.choice import (
+    AutoencoderSettings,
+    Choice,
+    JointHeadsSettings,
+    SelfLabelingSettings,
+    SemiSettings,
+)
+from spice.benchmark.tables.catalog import SizeName, Table
+from spice.errors import UserError
+from spice.presets import features_on_cpu, paper, standard_heads
+from spice.settings import AugmentSettings, FeatureSettings, JointSettings, ReliabilitySettings, ViewSettings
+
+SEEDS: dict[SizeName, tuple[int, ...]] = {"smoke": (0, 1), "cpu": (0, 1, 2), "full": (0, 1, 2, 3, 4)}
+
+_LITE0_IS_LARGE = "training `lite0` at 160 px takes hours of one core"
+
+
+def choices(table: Table, size: SizeName) -> list[Choice]:
+    """The data sets of a table at a size, each with all its settings."""
+    if size == "smoke":
+        return [_digits()]
+    if size == "cpu":
+        return _on_cpu(table)
+    return _of_the_paper(table)
+
+
+def _digits() -> Choice:
+    """Everything once, as short as it can be: what comes out is no result."""
+    upright = AugmentSettings(flip=False)
+    few = JointSettings(steps=2, labeled=8, unlabeled=8, learning_rate=0.01, ema=None, augment=upright)
+    return Choice(
+        dataset="digits",
+        clusters=10,
+        pixels=16,
+        train=200,
+        test=100,
+        features=_small_features(16, epochs=1, width=4, batch=100, mirror=False),
+        views=ViewSettings(weak=1, strong=1, augment=upright),
+        heads=standard_heads(10).model_copy(update={"heads": 10, "epochs": 2, "least_steps": 20, "components": 16}),
+        reliability=ReliabilitySettings(threshold=0.5),
+        joint=few,
+        joint_heads=JointHeadsSettings(epochs=1, heads=2),
+        autoencoder=AutoencoderSettings(size=16, width=4, code=8, epochs=2, batch=50, refining_epochs=2),
+        self_labeling=SelfLabelingSettings(steps=2, batch=50, threshold=0.1),
+        semi=SemiSettings(labels=20, start="features", training=few, supervised_steps=2),
+    )
+
+
+def _on_cpu(table: Table) -> list[Choice]:
+    """Subsets that fit: Fashion-MNIST and CIFAR-10 from scratch, Imagenette's photos with `lite0`."""
+    small = [_from_scratch("fashion-mnist", 28), _from_scratch("cifar10", 32)]
+    if table.name in ("semi-supervised", "feature-quality"):
+        return small  # both are about training the feature model
+    if table.name == "frozen":
+        return [_photos(train=None, test=None), *small]
+    return [*small, _photos(train=2000, test=1000)]
+
+
+def _from_scratch(dataset: str, pixels: int) -> Choice:
+    joint = JointSettings(steps=200, labeled=32, unlabeled=64, ema=None)
+    labeled = JointSettings(steps=150, labeled=32, unlabeled=48, ema=None)
+    return Choice(
+        dataset=dataset,
+        clusters=10,
+        pixels=pixels,
+        train=2000,
+        test=1000,
+        one_encoder=True,
+        features=_small_features(pixels, epochs=30, width=16, batch=128),
+        views=ViewSettings(weak=4, strong=4),
+        heads=standard_heads(10),
+        joint=joint,
+        joint_heads=JointHeadsSettings(epochs=4),
+        autoencoder=AutoencoderSettings(width=16, code=32, epochs=10, refining_epochs=10),
+        self_labeling=SelfLabelingSettings(steps=60, batch=250),
+        semi=SemiSettings(labels=100, start="features", training=labeled, supervised_steps=300),
+    )
+
+
+def _photos(*, train: int | None, test: int | None) -> Choice:
+    """Imagenette with an encoder that has seen ImageNet's labels: its scores are not those of learning without any."""
+    base = _from_scratch("imagenette", 160)
+    trained = ("SCAN", "SPICE", "Joint-SH", "Joint-MH", "supervised")
+    return base.model_copy(
+        update={
+            "encoder": "lite0",
+            "train": train,
+            "test": test,
+            "views": ViewSettings(),
+            "left_out": dict.fromkeys(trained, _LITE0_IS_LARGE),
+        }
+    )
+
+
+def _small_features(pixels: int, *, epochs: int, width: int, batch: int, mirror: bool = True) -> FeatureSettings:
+    """`presets.features_on_cpu`, narrower, in smaller batches, and for fewer epochs."""
+    usual = features_on_cpu(images=1000, size=pixels, mirror=mirror)
+    rate = usual.learning_rate * batch / usual.batch  # the linear rule
+    return usual.model_copy(update={"width": width, "epochs": epochs, "batch": batch, "learning_rate": rate})
+
+
+_WHOLE = ("stl10", "imagenet-10", "imagenet-dog", "cifar10", "cifar100-20", "tiny-imagenet")
+_DATASETS = {
+    "whole": _WHOLE,
+    "split": ("stl10", "cifar10", "cifar100-20"),
+    "detailed": ("stl10",),
+    "semi-supervised": ("stl10", "cifar10"),
+    "feature-quality": ("stl10", "cifar10", "cifar100-20"),
+    "ablation": ("stl10",),
+    "augmentation": ("stl10",),
+    "frozen": _WHOLE,
+}
+# n in Table V, as FixMatch has it: 1,000 of STL-10, 250 of CIFAR-10.
+_LABELS = {"stl10": 1000, "cifar10": 250}
+
+
+def _of_the_paper(table: Table) -> list[Choice]:
+    return [_as_published(dataset, table) for dataset in _DATASETS[table.name]]
+
+
+def _as_published(dataset: str, table: Table) -> Choice:
+    run = paper(dataset)
+    if run.size is None or run.features is None:
+        raise UserError(f"the preset paper:{dataset} trains no feature model")
+    features, joint = run.features, run.joint or JointSettings()
+    if table.which == "split":  # ResNet-18 in all stages, and with the same stem
+        features = features.model_copy(update={"network": "resnet18"})
+        joint = joint.model_copy(update={"network": None})
+    clusters = run.heads.clusters
+    return Choice(
+        dataset=dataset,
+        clusters=clusters,
+        pixels=run.size,
+        features=features,
+        views=run.views,
+        heads=run.heads,
+        reliability=run.reliability,
+        joint=joint,
+        autoencoder=AutoencoderSettings(size=min(run.size, 96) // 8 * 8),
+        semi=SemiSettings(labels=_LABELS.get(dataset, 20 * clusters), training=JointSettings()),
+        left_out={} if run.joint else {"SPICE": "the paper has no third stage for this data set"},
+    )

@@ -1,0 +1,110 @@
+"""`spice bench`: the paper's tables, one command each; and the page of the docs that is made from what they saved."""
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spice.benchmark.tables.catalog import TABLES, SizeName, Table
+from spice.cli.help import examples
+from spice.cli.showing import shown_progress
+from spice.cli.under_way import STOPPED
+from spice.errors import UserError
+
+if TYPE_CHECKING:
+    from spice.benchmark.tables.result import Result
+
+EXAMPLES = examples(
+    "spice bench whole --size smoke  # seconds, to see that it runs",
+    "spice bench ablation --size cpu --seeds 0-4",
+    "spice bench split --size full --estimate  # what the paper's size would take here",
+    "spice bench page docs/tables --to docs/tables.md",
+)
+app = typer.Typer(no_args_is_help=True, epilog=EXAMPLES, help="The paper's tables: run one, print and save it.")
+
+Size = Annotated[SizeName, typer.Option(help="smoke: seconds; cpu: minutes on two cores; full: the paper's, on a GPU.")]
+Seeds = Annotated[
+    str | None, typer.Option(help="Such as 0-4 or 0,3. Each size has its own default.", show_default=False)
+]
+Only = Annotated[
+    list[str] | None, typer.Option(help="A method, as the table calls it; may be repeated.", show_default=False)
+]
+OnlyData = Annotated[list[str] | None, typer.Option("--data", help="A data set; may be repeated.", show_default=False)]
+Out = Annotated[Path, typer.Option(help="Where cells, features and the table are kept; the same again goes on.")]
+
+
+def _command(table: Table) -> Callable[..., None]:
+    def command(
+        *,
+        size: Size = "smoke",
+        seeds: Seeds = None,
+        only: Only = None,
+        data: OnlyData = None,
+        out: Out = Path("bench"),
+        estimate: Annotated[bool, typer.Option("--estimate", help="Time one step of everything; run nothing.")] = False,
+    ) -> None:
+        if estimate:
+            from spice.benchmark.tables.estimate import estimate as estimated
+
+            print(estimated(table, size))
+            return
+        _run(table, size, seeds=seeds, only=only or [], data=data or [], out=out / size)
+
+    paper = f" (the paper's Table {table.paper})" if table.paper else ""
+    command.__doc__ = f"{table.title}{paper}."
+    return command
+
+
+for _table in TABLES.values():
+    app.command(_table.name, epilog=EXAMPLES)(_command(_table))
+
+
+@app.command("page", epilog=EXAMPLES)
+def page(
+    folder: Annotated[Path, typer.Argument(help="Where the json files of tables lie, and remarks.toml.")],
+    to: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/tables.md"),
+) -> None:
+    """Make the page of all tables from their saved json files."""
+    from spice.benchmark.tables.page import write_page
+
+    write_page(folder, to)
+    print(f"written    {to}")
+
+
+def _run(table: Table, size: SizeName, *, seeds: str | None, only: list[str], data: list[str], out: Path) -> None:
+    from spice.benchmark.tables.render import comma_separated, markdown
+    from spice.benchmark.tables.result import result
+    from spice.benchmark.tables.run import run
+    from spice.benchmark.tables.sizes import SEEDS, choices
+
+    chosen = _numbers(seeds) if seeds else list(SEEDS[size])
+    command = " ".join(["spice bench", table.name, "--size", size, *(["--seeds", seeds] if seeds else [])])
+    try:
+        with shown_progress() as progress:
+            cells = run(table, size, seeds=chosen, out=out, only=only, data=data, progress=progress)
+    except KeyboardInterrupt:
+        print("\nspice: stopped; finished cells are kept. Give the same command again to go on", file=sys.stderr)
+        raise typer.Exit(STOPPED) from None
+    found: Result = result(table, size, choices(table, size), cells, command=command)
+    found.save(out / f"{table.name}.json")
+    (out / f"{table.name}.csv").write_text(comma_separated(found), encoding="utf-8")
+    (out / f"{table.name}.md").write_text(markdown(found), encoding="utf-8")
+    print(markdown(found))
+    print(f"written    {out / table.name}.json, .csv, .md")
+
+
+def _numbers(seeds: str) -> list[int]:
+    """`0-2,7` -> [0, 1, 2, 7]."""
+    found: list[int] = []
+    for part in seeds.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        if not match:
+            raise UserError(f"seeds are numbers from 0, such as 0-4 or 0,3; found {seeds!r}")
+        first, last = int(match[1]), int(match[2] or match[1])
+        found += range(first, last + 1)
+    if not found:
+        raise UserError(f"{seeds!r} names no seed")
+    return list(dict.fromkeys(found))
