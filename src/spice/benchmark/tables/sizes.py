@@ -55,27 +55,27 @@ def _on_cpu(table: Table) -> list[Choice]:
         return small  # both are about training the feature model
     if table.name == "frozen":
         return [_photos(train=None, test=None), *small]
-    return [*small, _photos(train=2000, test=1000)]
+    return [*small, _photos(train=1500, test=500)]
 
 
 def _from_scratch(dataset: str, pixels: int) -> Choice:
-    joint = JointSettings(steps=200, labeled=32, unlabeled=64, ema=None)
-    labeled = JointSettings(steps=150, labeled=32, unlabeled=48, ema=None)
+    joint = JointSettings(steps=120, labeled=32, unlabeled=64, ema=None)
+    labeled = JointSettings(steps=100, labeled=32, unlabeled=48, ema=None)
     return Choice(
         dataset=dataset,
         clusters=10,
         pixels=pixels,
-        train=2000,
-        test=1000,
+        train=1500,
+        test=500,
         one_encoder=True,
-        features=_small_features(pixels, epochs=30, width=16, batch=128),
+        features=_small_features(pixels, epochs=20, width=16, batch=128),
         views=ViewSettings(weak=4, strong=4),
         heads=standard_heads(10),
         joint=joint,
-        joint_heads=JointHeadsSettings(epochs=4),
+        joint_heads=JointHeadsSettings(epochs=3),
         autoencoder=AutoencoderSettings(width=16, code=32, epochs=10, refining_epochs=10),
-        self_labeling=SelfLabelingSettings(steps=60, batch=250),
-        semi=SemiSettings(labels=100, start="features", training=labeled, supervised_steps=300),
+        self_labeling=SelfLabelingSettings(steps=40, batch=200),
+        semi=SemiSettings(labels=100, start="features", training=labeled, supervised_steps=200),
     )
 
 

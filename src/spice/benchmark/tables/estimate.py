@@ -1,0 +1,218 @@
+"""What a table would take: a few steps of every configuration on made-up images, times the steps it has.
+
+Batches are small, so that the paper's networks fit anywhere; time is counted by the image. A GPU is used better by full
+batches, so that there the figure is an upper bound. It is also how a machine without a GPU checks that every
+configuration of `--size full` runs.
+
+Shapes: N images, M in a batch of heads, D feature width, K clusters, V views.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spice.benchmark.choice import Choice
+from spice.benchmark.datasets import card_of
+from spice.benchmark.methods import autoencoder
+from spice.benchmark.methods.self_labeling import self_label
+from spice.benchmark.semi import ALGORITHMS
+from spice.benchmark.semi.loop import recipes, train
+from spice.benchmark.semi.methods import Classifier
+from spice.benchmark.tables.catalog import SizeName, Table
+from spice.benchmark.tables.sizes import SEEDS, choices
+from spice.engine.device import choose, placed
+from spice.models.encoders import SCRATCH, TorchEncoder, load_encoder
+from spice.progress import Progress, duration
+from spice.stages.features import card_of as network_card
+from spice.stages.features import train_features
+from spice.stages.heads import train_heads
+from spice.stages.joint_draws import Labeled
+from spice.stages.refine import estimated_seconds
+from spice.stages.views import Views
+
+STEPS = 3
+AUTOENCODERS = ("AE", "DAE", "VAE", "DEC")
+HEADS = ("SPICE-s", "SPICE", "SPICE-s of the paper", "Before", "After")
+
+
+class Part(NamedTuple):
+    """A piece of work that one or more methods need."""
+
+    name: str
+    amount: float  # images that go through it, or steps
+    seconds: float  # for each of them, measured here
+
+
+class MadeUp:
+    """Images of noise."""
+
+    def __init__(self, count: int, *, size: int, channels: int) -> None:
+        self.size, self.channels = size, channels
+        noise = torch.Generator().manual_seed(0)
+        self.pixels = torch.randint(0, 256, (count, channels, size, size), generator=noise).byte()
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def take(self, positions: Tensor) -> Tensor:
+        """uint8 (B, C, S, S)."""
+        return self.pixels[positions]
+
+
+def estimate(table: Table, size: SizeName, *, batch: int = 8) -> str:
+    """In words: what each part of the table takes on this machine, for one seed and for all."""
+    device = choose()
+    lines = [f"{table.title}, size {size}: measured on {device.type}, {torch.get_num_threads()} thread(s)"]
+    total = 0.0
+    for choice in choices(table, size):
+        images = _count(choice, table)
+        lines.append(f"{card_of(choice.dataset).title}, {images:,} images")
+        for part in parts(choice, table, batch=batch):
+            spent = part.amount * part.seconds
+            total += spent
+            lines.append(
+                f"  {part.name:<24}{part.amount:>16,.0f} x {part.seconds * 1000:>9.2f} ms = {duration(spent):>14}"
+            )
+    seeds = len(SEEDS[size])
+    lines.append(
+        f"one seed   {duration(total)}, {seeds} seeds {duration(seeds * total)}, as measured with small batches"
+    )
+    return "\n".join(lines)
+
+
+def parts(choice: Choice, table: Table, *, batch: int) -> Iterator[Part]:
+    """Every kind of work that the table's methods do with this data set, each tried out."""
+    methods = [method for method in table.methods if method not in choice.left_out]
+    trial = _Trial(choice, _count(choice, table), batch)
+    if set(methods) & set(AUTOENCODERS):
+        yield trial.autoencoder(sum(method in AUTOENCODERS for method in methods))
+    yield from trial.features()
+    heads = [method for method in methods if method in HEADS or table.name in ("ablation", "augmentation")]
+    if heads:
+        yield trial.heads(len(heads))
+    if {"SPICE", "After"} & set(methods):
+        yield trial.joint()
+    if "SCAN" in methods:
+        yield trial.self_labeling()
+    for method in methods:
+        if method in ALGORITHMS:
+            yield trial.labeled(method)
+
+
+class _Trial:
+    """A few steps of everything, for one data set."""
+
+    def __init__(self, choice: Choice, images: int, batch: int) -> None:
+        self.choice, self.images, self.batch = choice, images, batch
+        self.device = choose()
+        channels = 1 if choice.dataset in ("mnist", "fashion-mnist", "digits") else 3
+        self.made = MadeUp(batch, size=choice.pixels, channels=channels)
+        self.card = network_card(self.made, choice.features)
+        self.encoder = (
+            TorchEncoder(SCRATCH, self.card.build(), self.card.normalization, size=choice.pixels, device=self.device)
+            if choice.encoder == SCRATCH
+            else load_encoder(choice.encoder, size=choice.pixels, device=self.device)
+        )
+
+    def features(self) -> Iterator[Part]:
+        settings = self.choice.features
+        if self.choice.encoder == SCRATCH:
+            few = settings.model_copy(update={"batch": self.batch, "epochs": STEPS, "queue": None, "warmup": 0.0})
+            each = _pace(lambda told: train_features(self.made, few, seed=0, device=self.device, progress=told))
+            count = settings.epochs * (self.images // settings.batch) * settings.batch
+            yield Part("stage 1, images", count, each / self.batch)
+        views = 1 + self.choice.views.weak + self.choice.views.strong
+        ready = torch.randn(self.batch, self.encoder.channels, self.encoder.size, self.encoder.size)
+        self.encoder.encode(ready)  # the first time, it is exported
+        started = time.monotonic()
+        self.encoder.encode(ready)
+        yield Part("views, images", self.images * views, (time.monotonic() - started) / self.batch)
+
+    def heads(self, runs: int) -> Part:
+        settings = self.choice.heads
+        batch = min(settings.batch or self.images, self.images)
+        features = np.random.default_rng(0).normal(size=(batch, self.encoder.features)).astype(np.float32)
+        views = Views(features, features[None], features[None])
+        few = settings.model_copy(update={"epochs": STEPS, "least_steps": 1, "select_every": 10 * STEPS})
+        each = _pace(lambda told: train_heads(views, few, seed=0, device=self.device, progress=told))
+        steps = max(settings.epochs * (self.images // batch), settings.least_steps)
+        return Part(f"stage 2, steps ({runs} runs)", runs * steps, each)
+
+    def joint(self) -> Part:
+        settings = self.choice.joint
+        few = settings.model_copy(update={"labeled": 2, "unlabeled": self.batch, "steps": 1})
+        seconds = estimated_seconds(self.encoder, few, clusters=self.choice.clusters, images=0, device=self.device)
+        views = settings.labeled + 2 * settings.unlabeled
+        return Part("stage 3, views", settings.steps * views, seconds / (2 + 2 * self.batch))
+
+    def self_labeling(self) -> Part:
+        settings = self.choice.self_labeling
+        few = settings.model_copy(update={"batch": self.batch, "steps": STEPS, "threshold": 0.0})
+        network = placed(Classifier(self.card.build(), self.choice.clusters), self.device)
+        each = _pace(
+            lambda told: self_label(
+                network,
+                self.made,
+                few,
+                size=self.card.size,
+                normalization=self.card.normalization,
+                augment=self.choice.joint.augment,
+                seed=0,
+                progress=told,
+            )
+        )
+        return Part("self-labeling, images", settings.steps * settings.batch, each / self.batch)
+
+    def labeled(self, name: str) -> Part:
+        semi = self.choice.semi
+        settings = semi.training
+        steps = semi.supervised_steps if name == "supervised" else settings.steps
+        few = settings.model_copy(update={"labeled": self.batch, "unlabeled": self.batch, "steps": STEPS})
+        network = placed(Classifier(self.card.build(), self.choice.clusters), self.device)
+        known = Labeled(torch.arange(self.batch), torch.arange(self.batch) % self.choice.clusters)
+        each = _pace(
+            lambda told: train(
+                network,
+                self.made,
+                known,
+                ALGORITHMS[name],
+                few,
+                clusters=self.choice.clusters,
+                view=recipes(few, size=self.card.size, normalization=self.card.normalization),
+                seed=0,
+                progress=told,
+            )
+        )
+        views = 1 + len(ALGORITHMS[name].views)
+        there = settings.labeled + (views - 1) * settings.unlabeled
+        return Part(f"{name}, views", steps * there, each / (views * self.batch))
+
+    def autoencoder(self, methods: int) -> Part:
+        settings = self.choice.autoencoder
+        few = settings.model_copy(update={"batch": self.batch, "epochs": STEPS})
+        each = _pace(
+            lambda told: autoencoder.fit(self.made, 2, seed=0, settings=few, device=self.device, progress=told)
+        )
+        return Part("autoencoders, images", methods * settings.epochs * self.images, each / self.batch)
+
+
+def _pace(work: Callable[[Progress], object]) -> float:
+    """Seconds between two steps, without the first, which is slow."""
+    times: list[float] = []
+
+    def told(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:  # noqa: ARG001
+        times.append(time.monotonic())
+
+    work(told)
+    return (times[-1] - times[0]) / (len(times) - 1)
+
+
+def _count(choice: Choice, table: Table) -> int:
+    """How many images are learned from in stages 1 and 2."""
+    published = card_of(choice.dataset).counts
+    train, test = choice.train or published.train, choice.test or published.test
+    return train + test if table.which == "whole" else train
