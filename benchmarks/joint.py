@@ -12,33 +12,48 @@ are processor seconds, so that other work on the machine disturbs them little; w
 """
 
 import argparse
+import contextlib
+import copy
 import json
+import statistics
+import tempfile
 import time
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import Tensor, nn
 
-from spice.data.store import ImageStore, open_store
+from spice.data.store import open_store
+from spice.engine.device import placed
 from spice.errors import SpiceWarning
-from spice.evaluate import score
+from spice.evaluate import from_folders, matched_labels, score
 from spice.evaluate.probe import Labeled as Known
 from spice.evaluate.probe import linear_accuracy
-from spice.models.encoders import Encoder, load_encoder
+from spice.models.backbone import Backbone
+from spice.models.encoders import Encoder, TorchEncoder, load_encoder
+from spice.models.heads import Head
+from spice.models.networks import network
+from spice.models.parts import cut
 from spice.neighbors import nearest
 from spice.presets import joint_on_cpu, standard_heads
 from spice.progress import Logged
-from spice.settings import JointSettings, ReliabilitySettings
+from spice.runs import read_labels
+from spice.settings import IMAGENET, AugmentSettings, JointSettings, ReliabilitySettings, ViewSettings
 from spice.stages.heads import train_heads
+from spice.stages.joint import ClusteringNetwork, Images
 from spice.stages.joint_draws import Labeled
 from spice.stages.kmeans import kmeans
 from spice.stages.model import probabilities
 from spice.stages.refine import Answer, Refined, refine
-from spice.stages.reliability import Reliability, judge, neighbors_to_ask
-from spice.stages.views import open_views
+from spice.stages.reliability import Reliability, judge, labels_to_learn, neighbors_to_ask
+from spice.stages.views import encode_views, open_views
 
 Truth = NDArray[np.int64]
 RULE = ReliabilitySettings()
@@ -51,7 +66,12 @@ def judged(answer: Answer) -> Reliability:
     return judge(answer.probs.argmax(dim=1), near, RULE, clusters=clusters)
 
 
-def second_stage(folder: Path, clusters: int, seed: int) -> tuple[Any, Answer]:
+def labels_for(answer: Answer, seed: int) -> Labeled:
+    asked = neighbors_to_ask(len(answer.features), answer.probs.shape[1], RULE)
+    return labels_to_learn(answer.probs, nearest(answer.features, asked).index, RULE, seed=seed)
+
+
+def second_stage(folder: Path, clusters: int, seed: int) -> tuple[Head, Answer]:
     """The head that `spice cluster` would select, and its answer."""
     views = open_views(folder)
     head = train_heads(views, standard_heads(clusters), seed=seed).head
@@ -60,15 +80,14 @@ def second_stage(folder: Path, clusters: int, seed: int) -> tuple[Any, Answer]:
 
 
 def third_stage(
-    images: ImageStore, encoder: Encoder, head: Any, answer: Answer, *, settings: JointSettings, seed: int
+    images: Images, encoder: Encoder, head: Head, answer: Answer, *, settings: JointSettings, seed: int
 ) -> Refined:
-    trusted = judged(answer).reliable.nonzero().flatten()
     return refine(
         images,
         encoder,
         head,
         answer,
-        Labeled(trusted, answer.probs.argmax(dim=1)[trusted]),
+        labels_for(answer, seed),
         settings=settings,
         neighbors=neighbors_to_ask(len(images), head.clusters, RULE),
         seed=seed,
@@ -131,6 +150,165 @@ def on_gain(arguments: argparse.Namespace) -> None:
             print(json.dumps(shown | {"probe": line.get("probe")}), flush=True)
 
 
+def on_curve(arguments: argparse.Namespace) -> None:
+    """How accuracy follows reliability, on the second stage's answers."""
+    shares = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+    columns = ["collection", "images", *(f"best {share:.0%}" for share in shares), "r > 0.95: share", "right"]
+    print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
+    for place in [*(arguments.folder / name for name in arguments.collections), *arguments.runs]:
+        answer, truth = _second_answer(place, arguments.seed)
+        trust = judged(answer)
+        labels = answer.probs.argmax(dim=1).numpy()
+        right = matched_labels(labels, truth) == truth
+        order = trust.ratio.argsort(descending=True, stable=True).numpy()
+        kept = trust.reliable.numpy()
+        figures = [right[order[: round(share * len(order))]].mean() for share in shares]
+        figures += [kept.mean(), right[kept].mean()]
+        print(
+            f"| {place.name} | {len(truth):,} | " + " | ".join(f"{value:.3f}" for value in figures) + " |", flush=True
+        )
+
+
+def _second_answer(place: Path, seed: int) -> tuple[Answer, Truth]:
+    """Of a folder of views, or of a run folder, whose images lie in folders named by their class."""
+    if (place / "truth.npy").exists():
+        truth: Truth = np.load(place / "truth.npy").astype(np.int64)
+        return second_stage(place, int(truth.max()) + 1, seed)[1], truth
+    features = torch.from_numpy(np.load(place / "features.npy"))
+    head = Head.of(load_file(place / "head.safetensors"))
+    return Answer(features, probabilities(head, features)), from_folders(read_labels(place).path).labels
+
+
+class Made:
+    """Images of so many kinds, each a pattern of nine colors, and noise."""
+
+    channels, size = 3, 12
+
+    def __init__(self, kinds: int, each: int) -> None:
+        noise = torch.Generator().manual_seed(0)
+        patterns = F.interpolate(torch.rand(kinds, 3, 3, 3, generator=noise), size=self.size, mode="bilinear")
+        self.kind = torch.arange(kinds).repeat_interleave(each)
+        pixels = patterns[self.kind] + 0.15 * torch.randn(kinds * each, 3, self.size, self.size, generator=noise)
+        self.pixels = (pixels.clamp(0, 1) * 255).byte()
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def take(self, positions: Tensor) -> Tensor:
+        return self.pixels[positions]
+
+
+class Patches(Backbone):
+    """Two layers with random weights that see the nine patches of a made image apart."""
+
+    features = 9 * 32
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.norm, self.second = nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.Conv2d(16, 32, 4, 4)
+
+    def forward(self, images: Tensor) -> Tensor:
+        patches: Tensor = self.second(F.relu(self.norm(self.first(images))))
+        return patches.flatten(start_dim=1)
+
+
+def on_many(arguments: argparse.Namespace) -> None:
+    """Many clusters of few images, through stages 2 and 3."""
+    images = Made(arguments.clusters, arguments.each)
+    encoder = TorchEncoder("patches", Patches(), IMAGENET, size=images.size)
+    augment = AugmentSettings(flip=False, color=False, rotation=False, shift=1, operations=2)
+    truth = images.kind.numpy()
+    heads = standard_heads(arguments.clusters).model_copy(update={"heads": 4})
+    joint = JointSettings(steps=400, labeled=64, unlabeled=128, ema=None, augment=augment)
+    for seed in arguments.seeds:
+        started = time.process_time()
+        with tempfile.TemporaryDirectory() as folder:
+            views = encode_views(images, encoder, ViewSettings(augment=augment), seed=seed, folder=Path(folder))
+            head = train_heads(views, heads, seed=seed).head
+            features = torch.from_numpy(np.array(views.plain, dtype=np.float32))
+        answer = Answer(features, probabilities(head, features))
+        found = third_stage(images, encoder, head, answer, settings=joint, seed=seed)
+        kept = labels_for(answer, seed)
+        line = {
+            "seed": seed,
+            "images": len(images),
+            "clusters with labels": len(set(kept.cluster.tolist())),
+            "labels": len(kept.image),
+            "stage 2": scores_of(answer, truth),
+            "stage 3": scores_of(found.answer, truth),
+            "doubts": found.doubts,
+            "seconds": time.process_time() - started,
+        }
+        print(json.dumps(line), flush=True)
+
+
+class EnoughError(Exception):
+    """The steps asked for are done."""
+
+
+class Bare:
+    """After every step of the stage, one that only runs the network on ready tensors: forward, and backward."""
+
+    def __init__(self, encoder: TorchEncoder, settings: JointSettings, clusters: int, steps: int) -> None:
+        backbone = placed(copy.deepcopy(encoder.module), torch.device("cpu"))
+        front, tail = cut(backbone, share=settings.trained, size=encoder.size, channels=encoder.channels)
+        self.front = None if front is None else TorchEncoder("front", front, encoder.normalization, size=encoder.size)
+        self.network = ClusteringNetwork(tail.requires_grad_(), Head(encoder.features, clusters)).train()
+        count = settings.labeled + 2 * settings.unlabeled
+        self.views = torch.randn(count, encoder.channels, encoder.size, encoder.size)
+        self.others, self.steps = settings.unlabeled, steps
+        self.whole: list[float] = []
+        self.bare: list[float] = []
+        self.since: float | None = None
+
+    def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
+        """Stand in for the progress that the stage tells after each step."""
+        del task, total, figures
+        started = time.process_time()
+        if self.since is not None:
+            self.whole.append(started - self.since)
+        self.network.zero_grad(set_to_none=True)
+        if self.front is None:
+            self.network(self.views.contiguous(memory_format=torch.channels_last)).sum().backward()
+        else:
+            maps = self.front.encode(self.views).contiguous(memory_format=torch.channels_last)
+            with torch.no_grad():
+                self.network(maps[: self.others])
+            self.network(maps[self.others :]).sum().backward()
+        self.since = time.process_time()
+        self.bare.append(self.since - started)
+        if done > self.steps:
+            raise EnoughError
+
+
+def on_speed(arguments: argparse.Namespace) -> None:
+    """The whole stage against bare steps of its network; they alternate, so that other work touches both alike."""
+    torch.set_num_threads(1)
+    small = TorchEncoder("resnet10", network("resnet10", stem="plain", width=32), IMAGENET, size=32)
+    cases: dict[str, tuple[Encoder, JointSettings]] = {
+        "resnet10, width 32, 32 px, all layers": (small, joint_on_cpu(pretrained=False)),
+        "lite0, 160 px, last third": (load_encoder("lite0"), joint_on_cpu(pretrained=True)),
+    }
+    for name, (encoder, settings) in cases.items():
+        assert isinstance(encoder, TorchEncoder)
+        images = Made(10, 100)
+        images.pixels = torch.randint(0, 256, (1000, 3, encoder.size, encoder.size)).byte()
+        bare = Bare(encoder, settings, 10, arguments.steps)
+        answer = Answer(torch.zeros(1000, encoder.features), F.one_hot(images.kind, 10).float())
+        labeled = Labeled(torch.arange(1000), images.kind)
+        head = Head(encoder.features, 10)
+        with contextlib.suppress(EnoughError):
+            refine(images, encoder, head, answer, labeled, settings=settings, neighbors=10, seed=0, progress=bare)
+        whole, steps = statistics.median(bare.whole), statistics.median(bare.bare[1:])
+        count = settings.labeled + 2 * settings.unlabeled
+        print(
+            f"{name}: whole stage {count / whole:.0f} views/s ({whole:.3f} s a step), bare steps {count / steps:.0f}; "
+            f"ratio {steps / whole:.3f}",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
@@ -145,6 +323,20 @@ def main() -> None:
     one.add_argument("--probe", action="store_true", help="linear probe of the features before and after")
     one.add_argument("--results", type=Path, default=Path("joint.jsonl"))
     one.set_defaults(do=on_gain)
+    two = commands.add_parser("curve")
+    two.add_argument("--folder", type=Path, default=Path())
+    two.add_argument("--collections", nargs="*", default=["imagenette", "cifar10-test", "fashion-test"])
+    two.add_argument("--runs", type=Path, nargs="*", default=[], help="run folders, with images in class folders")
+    two.add_argument("--seed", type=int, default=0)
+    two.set_defaults(do=on_curve)
+    three = commands.add_parser("many")
+    three.add_argument("--clusters", type=int, default=200)
+    three.add_argument("--each", type=int, default=20)
+    three.add_argument("--seeds", type=int, nargs="+", default=[0])
+    three.set_defaults(do=on_many)
+    four = commands.add_parser("speed")
+    four.add_argument("--steps", type=int, default=12)
+    four.set_defaults(do=on_speed)
     arguments = parser.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SpiceWarning)

@@ -6,7 +6,7 @@ so; a value of our own carries its reason. `presets` returns these models filled
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 
 # The paper's three stages, by the names of their files. Reliability belongs to the second here: it judges its answer.
@@ -58,6 +58,10 @@ class FeatureSettings(Settings):
     width: PositiveInt | None = None
     # Side of the views in pixels. None: the images' own.
     view_size: PositiveInt | None = None
+    # Side of the views in the first `early` share of the steps, where smaller ones teach the same for less.
+    # None: no other than later.
+    early_view_size: PositiveInt | None = None
+    early: float = Field(default=0.7, ge=0.0, le=1.0)
     epochs: PositiveInt = 1000
     # Epochs over which the learning rate rises; the authors' configuration has none.
     warmup: NonNegativeFloat = 0.0
@@ -138,6 +142,9 @@ class ReliabilitySettings(Settings):
     # Which of these labels stage 3 learns: all (the paper), or those that the authors' code would keep: r at least the
     # threshold, a probability above `confidence`, every cluster cut at random to the size of the smallest.
     rule: Literal["paper", "authors"] = "paper"
+    # Of a cluster without a reliable image, so many of its best are learned all the same where most neighbors agree,
+    # lest the cluster dissolve; ten, as the least that semi-supervised methods are published with. The paper: 0.
+    spared: NonNegativeInt = 10
     confidence: float = Field(default=0.99, ge=0.0, lt=1.0)
 
 

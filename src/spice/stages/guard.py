@@ -7,6 +7,7 @@ Shapes: N images, D feature width, K clusters, S neighbors.
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from spice.core import consistency_ratio, double_softmax_cross_entropy, prototype_labels
@@ -30,20 +31,28 @@ class Signs(NamedTuple):
     agreement: float  # mean r_i: how far neighbors share a label
     confident: float  # share of images with a probability of at least CONFIDENT
     loss: float  # of the head over the whole set, M = N, as heads are selected by (paper III-B)
-    empty: int  # clusters without an image
+    empty: int  # clusters without an image, of those that labels are learned for
 
 
-def signs(features: Tensor, probs: Tensor, neighbors: Tensor) -> Signs:
-    """The signs of predictions (N, K) on plain images with features (N, D) and neighbors (N, S) in them."""
+def signs(features: Tensor, probs: Tensor, neighbors: Tensor, *, learned: Tensor | None = None) -> Signs:
+    """The signs of predictions (N, K) on plain images with features (N, D) and neighbors (N, S) in them.
+
+    Args:
+        learned: the clusters of the labels that joint training learns; None: all clusters. One that nothing is learned
+            of dissolves, and has been named before.
+    """
     confidence, labels = probs.max(dim=1)
     pseudo = prototype_labels(features, probs)
+    expected = torch.ones(probs.shape[1], dtype=torch.bool)
+    if learned is not None:
+        expected = learned.bincount(minlength=probs.shape[1]) > 0
     # softmax(log p) = p, so log p stands in for the logits.
     logits = probs.clamp(min=1e-30).log()
     return Signs(
         agreement=consistency_ratio(labels, neighbors).mean().item(),
         confident=(confidence >= CONFIDENT).float().mean().item(),
         loss=double_softmax_cross_entropy(logits[pseudo.image], pseudo.cluster).item(),
-        empty=int((labels.bincount(minlength=probs.shape[1]) == 0).sum()),
+        empty=int((expected & (labels.bincount(minlength=probs.shape[1]) == 0)).sum()),
     )
 
 

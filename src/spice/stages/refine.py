@@ -102,7 +102,7 @@ def refine(
     head = start.network.head.cpu()
     features = encode_plain(refined, images, progress=progress)
     after = Answer(features, probabilities(head, features))
-    seen_before, seen_after = _seen(answer, neighbors), _seen(after, neighbors)
+    seen_before, seen_after = (_seen(stage, neighbors, labeled) for stage in (answer, after))
     return Refined(refined, head, after, seen_before, seen_after, doubts(seen_before, seen_after), joint.history)
 
 
@@ -230,6 +230,7 @@ class _InMemory:
         return self.pixels[positions]
 
 
-def _seen(answer: Answer, neighbors: int) -> Signs:
+def _seen(answer: Answer, neighbors: int, labeled: Labeled) -> Signs:
     """The signs of an answer, each held against the neighbors that its own features make."""
-    return signs(answer.features, answer.probs, nearest(answer.features, neighbors).index)
+    near = nearest(answer.features, neighbors).index
+    return signs(answer.features, answer.probs, near, learned=labeled.cluster)

@@ -6,6 +6,7 @@ Shapes: N images, K clusters, S neighbors (the paper's N_s).
 import warnings
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from spice.core import authors_reliable, consistency_ratio, reliable
@@ -16,6 +17,7 @@ from spice.stages.joint_draws import Labeled
 
 PAPER_NEIGHBORS = 100
 FEWEST_NEIGHBORS = 5
+MOST = 0.5  # of the neighbors
 
 
 class NoReliableImagesWarning(SpiceWarning):
@@ -60,14 +62,29 @@ def labels_to_learn(probs: Tensor, neighbors: Tensor, settings: ReliabilitySetti
     """The labels that joint training starts from, by the rule asked for: (N, K) and (N, >= S) -> (R,). May be empty."""
     labels = probs.argmax(dim=1)
     judged = judge(labels, neighbors, settings, clusters=probs.shape[1])
-    kept = judged.reliable
     if settings.rule == "authors":
         noise = generator(seed, "joint", "balance")
         kept = authors_reliable(
             judged.ratio, probs, threshold=settings.threshold, confidence=settings.confidence, generator=noise
         )
+    else:
+        kept = judged.reliable | _spared(labels, judged, settings.spared)
     image = kept.nonzero().flatten()
     return Labeled(image, labels[image])
+
+
+def _spared(labels: Tensor, judged: Reliability, count: int) -> Tensor:
+    """The best images of each cluster that has no reliable one, if most of their neighbors agree: (N,) of bool.
+
+    A cluster that nothing is learned of dissolves in joint training, however clean it is.
+    """
+    spared = torch.zeros_like(judged.reliable)
+    have = labels[judged.reliable].bincount(minlength=int(labels.max()) + 1)
+    for cluster in labels[have[labels] == 0].unique().tolist():  # type: ignore[no-untyped-call]
+        members = (labels == cluster).nonzero().flatten()
+        best = members[judged.ratio[members].argsort(descending=True, stable=True)[:count]]
+        spared[best[judged.ratio[best] > MOST]] = True
+    return spared
 
 
 def _warn_of_untrusted(labels: Tensor, trusted: Tensor, clusters: int) -> None:

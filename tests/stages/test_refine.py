@@ -1,0 +1,297 @@
+"""The third stage from an answer to an answer: many clusters, small ones, a frozen front, and what it will cost."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spice.augment import Plain, Strong, Weak
+from spice.engine.checkpoints import Checkpoints
+from spice.errors import UserError
+from spice.models.backbone import Backbone, Pool
+from spice.models.encoders import TorchEncoder
+from spice.models.heads import Head
+from spice.models.networks import network
+from spice.models.parts import Tail
+from spice.neighbors import nearest
+from spice.presets import authors_reliability
+from spice.settings import IMAGENET, AugmentSettings, JointSettings, ReliabilitySettings
+from spice.stages.joint import ClusteringNetwork, train_jointly
+from spice.stages.joint_draws import Labeled
+from spice.stages.model import NoEncoder, encode_plain, probabilities
+from spice.stages.refine import Answer, Refined, estimated_seconds, refine
+from spice.stages.reliability import NoReliableImagesWarning, labels_to_learn, neighbors_to_ask
+
+SIZE = 12
+AUGMENT = AugmentSettings(flip=False, color=False, rotation=False, shift=1, operations=1, cutout=0.1)
+QUICK = JointSettings(steps=12, labeled=16, unlabeled=32, ema=None, learning_rate=0.01, augment=AUGMENT)
+
+
+class Kinds:
+    """So many images of each kind: a pattern of nine colors, and noise."""
+
+    def __init__(self, kinds: int, each: int) -> None:
+        noise = torch.Generator().manual_seed(0)
+        patterns = F.interpolate(torch.rand(kinds, 3, 3, 3, generator=noise), size=SIZE, mode="bilinear")
+        self.kind = torch.arange(kinds).repeat_interleave(each)
+        images = patterns[self.kind] + 0.1 * torch.randn(kinds * each, 3, SIZE, SIZE, generator=noise)
+        self.pixels = (images.clamp(0, 1) * 255).byte()
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def take(self, positions: Tensor) -> Tensor:
+        return self.pixels[positions]
+
+
+class Patches(Backbone):
+    """Sees the nine patches apart, so that random weights tell the kinds apart too."""
+
+    features = 9 * 16
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.norm, self.second = nn.Conv2d(3, 16, 1), nn.BatchNorm2d(16), nn.Conv2d(16, 16, 4, stride=4)
+
+    def forward(self, images: Tensor) -> Tensor:
+        patches: Tensor = self.second(F.relu(self.norm(self.first(images))))
+        return patches.flatten(start_dim=1)
+
+
+def head_that_says(features: Tensor, clusters: Tensor, count: int) -> Head:
+    """As if the second stage had found these clusters."""
+    torch.manual_seed(0)
+    head = Head(features.shape[1], count, hidden=64)
+    optimizer = torch.optim.Adam(head.parameters(), lr=0.02)
+    with torch.enable_grad():
+        for _ in range(60):
+            optimizer.zero_grad()
+            F.cross_entropy(head(features), clusters).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    return head
+
+
+def _measure_statistics_(module: Backbone, images: Kinds) -> None:
+    """As a trained network has them: batch norm then does the same to a batch in training as afterwards."""
+    plain = Plain(AUGMENT, size=SIZE, normalization=IMAGENET)
+    for part in module.modules():
+        if isinstance(part, nn.BatchNorm2d):
+            part.momentum = None  # the mean over all batches seen: here one
+    with torch.no_grad():
+        module.train()(plain(images.pixels))
+    module.eval()
+
+
+class Start:
+    """Where the third stage begins."""
+
+    def __init__(self, images: Kinds, said: Tensor, clusters: int) -> None:
+        self.images, self.clusters = images, clusters
+        self.encoder = TorchEncoder("patches", Patches(), IMAGENET, size=SIZE)
+        _measure_statistics_(self.encoder.module, images)
+        features = encode_plain(self.encoder, images)
+        self.head = head_that_says(features, said, clusters)
+        self.answer = Answer(features, F.one_hot(said, clusters).float())
+        self.asked = neighbors_to_ask(len(images), clusters, ReliabilitySettings())
+
+    def labels(self, rule: ReliabilitySettings) -> Labeled:
+        near = nearest(self.answer.features, neighbors_to_ask(len(self.images), self.clusters, rule)).index
+        return labels_to_learn(self.answer.probs, near, rule, seed=0)
+
+    def refined(self, labeled: Labeled, settings: JointSettings) -> Refined:
+        return refine(
+            self.images,
+            self.encoder,
+            self.head,
+            self.answer,
+            labeled,
+            settings=settings,
+            neighbors=self.asked,
+            seed=0,
+        )
+
+
+def test_two_hundred_clusters_of_twenty_images_get_through() -> None:
+    images = Kinds(200, 20)
+    said = images.kind.clone()
+    said[::20] = (said[::20] + 1) % 200  # one image of each kind is thought to be of the next
+    start = Start(images, said, 200)
+    labeled = start.labels(ReliabilitySettings())
+    assert start.asked == 10
+    assert len(labeled.cluster.bincount(minlength=200).nonzero()) == 200, "no cluster is without a label"
+    found = start.refined(labeled, QUICK.model_copy(update={"steps": 20, "labeled": 64, "learning_rate": 0.003}))
+    assert found.after.empty == 0
+    assert not found.doubts
+    right = (found.answer.probs.argmax(dim=1) == images.kind).float().mean()
+    assert right >= (start.answer.probs.argmax(dim=1) == images.kind).float().mean()
+
+
+def test_twenty_clusters_on_ten_kinds_get_through() -> None:
+    """The case that empties the authors' set: half of the clusters are two images at the edge of a kind."""
+    images = Kinds(10, 120)
+    said = torch.where(torch.arange(len(images)) % 120 < 2, images.kind + 10, images.kind)
+    start = Start(images, said, 20)
+    with pytest.warns(NoReliableImagesWarning, match="no image is reliable in cluster 10"):
+        assert len(start.labels(authors_reliability("stl10")).image) == 0
+    with pytest.warns(NoReliableImagesWarning):
+        labeled = start.labels(ReliabilitySettings())
+    assert set(labeled.cluster.tolist()) == set(range(10))
+    found = start.refined(labeled, QUICK)
+    assert not found.doubts, "clusters that nothing is learned of are not blamed on joint training"
+    assert torch.isfinite(found.answer.probs).all()
+
+
+def test_a_small_clean_cluster_does_not_dissolve() -> None:
+    """Seven images of a kind cannot be reliable beside clusters of forty; its best labels are learned all the same."""
+    images = Kinds(4, 40)
+    keep = torch.cat([torch.arange(120), torch.arange(120, 127)])
+    images.kind, images.pixels = images.kind[keep], images.pixels[keep]
+    start = Start(images, images.kind, 4)
+    rule = ReliabilitySettings(neighbors=10)
+    with pytest.warns(NoReliableImagesWarning, match=r"cluster 3 \(7 images\)"):
+        labeled = start.labels(rule)
+    assert labeled.image[labeled.cluster == 3].tolist() == list(range(120, 127))
+    with pytest.warns(NoReliableImagesWarning):
+        papers = start.labels(rule.model_copy(update={"spared": 0}))
+    assert not (papers.cluster == 3).any()
+    assert start.refined(labeled, QUICK.model_copy(update={"steps": 30})).after.empty == 0
+
+
+def test_of_a_large_cluster_without_a_reliable_image_the_best_ten_are_learned() -> None:
+    labels = torch.tensor([0] * 30 + [1] * 30)
+    # Of ten neighbors, image i of cluster 0 has so many in its own cluster: from 0 to 9, never all.
+    near = torch.stack([torch.tensor([0] * (place % 10) + [59] * (10 - place % 10)) for place in range(60)])
+    near[30:] = torch.arange(30, 40)
+    rule = ReliabilitySettings(neighbors=10)
+    with pytest.warns(NoReliableImagesWarning, match="cluster 0"):
+        found = labels_to_learn(F.one_hot(labels).float(), near, rule, seed=0)
+    chosen = found.image[found.cluster == 0]
+    assert sorted((chosen % 10).tolist()) == [6, 7, 7, 7, 8, 8, 8, 9, 9, 9]
+    with pytest.warns(NoReliableImagesWarning):
+        few = labels_to_learn(F.one_hot(labels).float(), near.clamp(min=5, max=59), rule, seed=0)
+    assert (few.cluster == 0).sum() <= 10
+
+
+class Chained(Backbone):
+    """Two layers that can be taken apart."""
+
+    features = 8
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.norm, self.second = nn.Conv2d(3, 8, 4, stride=4), nn.BatchNorm2d(8), nn.Conv2d(8, 8, 1)
+
+    def feature_map(self, images: Tensor) -> Tensor:
+        maps: Tensor = self.second(F.relu(self.norm(self.first(images))))
+        return maps
+
+    def chain(self) -> list[nn.Module]:
+        return [nn.Sequential(self.first, self.norm, nn.ReLU()), self.second, Pool()]
+
+
+class StopError(Exception):
+    """As if the process were killed."""
+
+
+def small_start(
+    *, trained: float, folder: Path | None = None, stop_after: int | None = None
+) -> tuple[TorchEncoder, Refined]:
+    def stop(task: str, done: int, total: int, figures: object = None) -> None:
+        if task == "joint training" and done == stop_after:
+            raise StopError
+
+    images = Kinds(3, 20)
+    encoder = TorchEncoder("chained", Chained(), IMAGENET, size=SIZE)
+    features = encode_plain(encoder, images)
+    head = Head(8, 3)
+    found = refine(
+        images,
+        encoder,
+        head,
+        Answer(features, probabilities(head, features)),
+        Labeled(torch.arange(60), images.kind),
+        settings=QUICK.model_copy(update={"trained": trained}),
+        neighbors=5,
+        seed=0,
+        folder=folder,
+        progress=stop,
+    )
+    return encoder, found
+
+
+def changed(before: nn.Module, after: nn.Module) -> set[str]:
+    new = after.state_dict()
+    return {name for name, value in before.state_dict().items() if not torch.equal(value, new[name])}
+
+
+def test_with_a_frozen_front_only_the_tail_of_the_encoder_changes() -> None:
+    encoder, found = small_start(trained=0.5)
+    assert changed(encoder.module, found.encoder.module) == {"second.weight", "second.bias"}
+    assert not changed(encoder.module, Chained()), "the encoder given is left as it is"
+    # What is left is one whole encoder: its features are those of the answer.
+    torch.testing.assert_close(encode_plain(found.encoder, Kinds(3, 20)), found.answer.features)
+    with torch.no_grad():
+        whole = found.encoder.module(torch.zeros(1, 3, SIZE, SIZE))
+    torch.testing.assert_close(found.encoder.encode(torch.zeros(1, 3, SIZE, SIZE)), whole, atol=1e-4, rtol=1e-4)
+
+
+def test_in_the_paper_all_of_it_changes() -> None:
+    encoder, found = small_start(trained=1.0)
+    assert {"first.weight", "norm.running_mean", "second.weight"} <= changed(encoder.module, found.encoder.module)
+
+
+def test_a_frozen_front_changes_the_speed_and_no_step() -> None:
+    """Against the whole network in torch, with its first layers in eval mode and out of the optimizer's reach."""
+    _, found = small_start(trained=0.5)
+    images, whole = Kinds(3, 20), Tail(Chained().chain())
+    whole.layers[0].requires_grad_(False)
+    torch.manual_seed(0)
+    Chained()  # the same random numbers as above before the head is drawn
+    slow = train_jointly(
+        ClusteringNetwork(whole, Head(8, 3)),
+        images,
+        Labeled(torch.arange(60), images.kind),
+        QUICK.model_copy(update={"trained": 0.5}),
+        clusters=3,
+        weak=Weak(AUGMENT, size=SIZE, normalization=IMAGENET),
+        strong=Strong(AUGMENT, size=SIZE, normalization=IMAGENET),
+        seed=0,
+        checkpoints=Checkpoints(None),
+    )
+    losses = [step.loss for step in found.history]
+    assert losses == pytest.approx([step.loss for step in slow.history], abs=1e-4)
+    assert losses[-1] < losses[0]
+
+
+def test_a_stopped_run_with_a_frozen_front_goes_on_as_if_never_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, whole = small_start(trained=0.5)
+    monkeypatch.setattr("spice.stages.refine.Checkpoints", partial(Checkpoints, every_seconds=0.0))
+    with pytest.raises(StopError):
+        small_start(trained=0.5, folder=tmp_path, stop_after=5)
+    assert any(tmp_path.iterdir())
+    _, resumed = small_start(trained=0.5, folder=tmp_path)
+    assert torch.equal(whole.answer.probs, resumed.answer.probs)
+    assert whole.history == resumed.history
+
+
+def test_what_it_will_cost_is_told_from_a_few_steps() -> None:
+    encoder = TorchEncoder("small", network("resnet10", stem="plain", width=4), IMAGENET, size=16)
+    short, long = (
+        estimated_seconds(encoder, QUICK.model_copy(update={"steps": steps}), clusters=300, images=100)
+        for steps in (1, 10_000)
+    )
+    assert 0 < short < long
+    in_minutes = QUICK.model_copy(update={"minutes": 2.0})
+    assert estimated_seconds(encoder, in_minutes, clusters=3, images=100) == 120
+
+
+def test_the_cost_of_an_encoder_that_cannot_be_trained_is_not_asked() -> None:
+    with pytest.raises(UserError, match="none cannot be trained, so there is nothing to refine"):
+        estimated_seconds(NoEncoder(8), QUICK, clusters=3, images=100)
