@@ -31,6 +31,7 @@ from spice.augment import Plain
 from spice.evaluate import accuracy
 from spice.evaluate.probe import Labeled, neighbors_accuracy
 from spice.models.backbone import Backbone
+from spice.models.weights import save_network
 from spice.progress import Logged
 from spice.settings import IMAGENET, IMAGENET_GRAY, FeatureSettings
 from spice.stages.features import train_features
@@ -92,6 +93,10 @@ def cifar10(data: Path) -> DataSet:
     return DataSet(train, test, train_labels, test_labels, presets.features_on_cpu(images=len(train), size=32))
 
 
+def loaded(name: str, folder: Path) -> DataSet:
+    return {"digits": digits, "fashion": fashion, "cifar10": cifar10}[name](folder)
+
+
 @torch.no_grad()
 def encode(network: Backbone, images: Pixels) -> NDArray[np.float32]:
     plain = Plain(FeatureSettings().augment, images.size, IMAGENET_GRAY if images.channels == 1 else IMAGENET)
@@ -119,11 +124,12 @@ def main() -> None:
     parser.add_argument("dataset", choices=("digits", "fashion", "cifar10"))
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--folder", type=Path, help="for checkpoints: a run that was stopped goes on")
+    parser.add_argument("--save", type=Path, help="safetensors file for the trained network: an encoder")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--settings", default="{}", help="JSON of feature settings to change")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    data = {"digits": digits, "fashion": fashion, "cifar10": cifar10}[arguments.dataset](arguments.data)
+    data = loaded(arguments.dataset, arguments.data)
     settings = FeatureSettings.model_validate(data.settings.model_dump() | json.loads(arguments.settings))
     print(settings.model_dump_json(exclude_defaults=True), flush=True)
     wall, cpu = time.perf_counter(), time.process_time()
@@ -133,6 +139,8 @@ def main() -> None:
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     print(f"trained in {wall / 60:.1f} min of wall clock, {cpu / 60:.1f} min of processor time (since the last start)")
     print(f"health: {model.health[-1]}")
+    if arguments.save:
+        save_network(arguments.save, model.network, model.card)
     encoded = [None if images is None else encode(model.network, images) for images in (data.train, data.test)]
     pixels = [None if images is None else raw(images) for images in (data.train, data.test)]
     for name, (train, test) in {"features": encoded, "raw pixels": pixels}.items():

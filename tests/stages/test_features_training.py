@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from spice.augment import Plain
+from spice.engine.processes import ALONE
 from spice.errors import UserError
 from spice.models.encoders import load_encoder
 from spice.models.weights import save_network
+from spice.models.whitened import WhitenedNet
 from spice.settings import AugmentSettings, FeatureSettings
-from spice.stages.features import FeatureModel, plan, train_features
+from spice.stages.features import FeatureModel, Views, build, plan, train_features
 
 METHODS = ("moco", "simclr", "byol")
 
@@ -68,6 +70,31 @@ def test_a_stopped_run_goes_on_as_if_never_stopped(method: str, tmp_path: Path) 
     assert len(resumed.health) == 3
     # A finished run reads no image.
     assert same(whole, train_features(Shapes(stop_after=0), settings(method), seed=0, folder=tmp_path))
+
+
+def test_a_network_that_starts_from_the_images_goes_on_too_and_keeps_its_first_layer(tmp_path: Path) -> None:
+    chosen = settings("simclr", network="whitened")
+    fresh = build(Shapes(), chosen, plan(40, chosen), seed=0, processes=ALONE).network
+    whole = train_features(Shapes(), chosen, seed=0)
+    with pytest.raises(StopError):
+        train_features(Shapes(stop_after=5), chosen, seed=0, folder=tmp_path, checkpoint_seconds=0.0)
+    assert same(whole, train_features(Shapes(), chosen, seed=0, folder=tmp_path))
+    assert isinstance(fresh, WhitenedNet)
+    assert isinstance(whole.network, WhitenedNet)
+    torch.testing.assert_close(whole.network.whitening.weight, fresh.whitening.weight, rtol=0, atol=0)
+    darker = Shapes()
+    darker.pixels //= 4
+    other = build(darker, chosen, plan(40, chosen), seed=0, processes=ALONE).network
+    assert isinstance(other, WhitenedNet)
+    assert other.whitening.weight.abs().mean() > 2 * fresh.whitening.weight.abs().mean()
+
+
+def test_views_are_small_in_the_early_share_of_the_steps() -> None:
+    chosen = settings(early_view_size=8, view_size=12, early=0.6)  # of 15 steps
+    schedule = plan(40, chosen)
+    views = Views(Shapes(), chosen, schedule, seed=0, device=torch.device("cpu"), processes=ALONE)
+    sizes = [views(batch, step)[0].shape[3] for step, batch in schedule.batches(0, seed=0, processes=ALONE)]
+    assert sizes == [8] * 9 + [12] * 6
 
 
 def test_other_seeds_and_settings_are_not_gone_on_from(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from functools import partial
 from spice.models.backbone import Backbone
 from spice.models.efficientnet import EfficientNetLite0
 from spice.models.resnet import Stem, resnet
+from spice.models.whitened import WhitenedNet
 from spice.models.wideresnet import wide_resnet
 
 _RESNETS = {"resnet10": 10, "resnet18": 18, "resnet34": 34}
@@ -14,7 +15,7 @@ _WIDE_RESNETS: dict[str, Callable[..., Backbone]] = {
     "wrn-28-8": partial(wide_resnet, 28, 8),
     "wrn-37-2": partial(wide_resnet, 37, 2, groups=4, first_stride=2),
 }
-NETWORKS = (*_RESNETS, *_WIDE_RESNETS, "lite0")
+NETWORKS = (*_RESNETS, *_WIDE_RESNETS, "whitened", "lite0")
 
 
 def network(name: str, *, stem: Stem | None = None, width: int | None = None, channels: int = 3) -> Backbone:
@@ -27,6 +28,8 @@ def network(name: str, *, stem: Stem | None = None, width: int | None = None, ch
         raise ValueError(f"{name} has one stem only, so it cannot have the stem {stem!r}; only ResNets can")
     if name in _WIDE_RESNETS:
         return _WIDE_RESNETS[name](width=width or 16, channels=channels)
+    if name == "whitened":
+        return WhitenedNet(width=width or 64, channels=channels)
     if width is not None:
         raise ValueError(f"{name} has one width only, so it cannot have width {width}")
     return EfficientNetLite0(channels=channels)

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from spice.augment import Contrastive
+from spice.augment import Contrastive, Plain
 from spice.data.batches import Batch, batches, generator
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.device import placed
@@ -26,6 +26,7 @@ from spice.errors import UserError
 from spice.models.backbone import Backbone
 from spice.models.resnet import stem_for
 from spice.models.weights import NetworkCard
+from spice.models.whitened import WhitenedNet
 from spice.progress import Progress, silent
 from spice.settings import IMAGENET, IMAGENET_GRAY, FeatureSettings
 from spice.stages.byol import BYOL
@@ -84,7 +85,7 @@ def train_features(
     )
     identity = settings.model_dump() | {"seed": seed, "images": len(images), "processes": processes.count}
     checkpoints = Checkpoints(folder, identity=identity, every_seconds=checkpoint_seconds)
-    views = Views(images, settings, schedule.batch, seed=seed, device=device, processes=processes)
+    views = Views(images, settings, schedule, seed=seed, device=device, processes=processes)
     run = Run(pretext, optimizer, Examination(), [])
 
     start = run.restore_(checkpoints, processes)
@@ -167,11 +168,20 @@ def build(images: Images, settings: FeatureSettings, schedule: Plan, *, seed: in
     """The network and the task it learns from, at their random start."""
     with seeded(seed, "features", "start"):
         backbone = card_of(images, settings).build()
+        if isinstance(backbone, WhitenedNet):
+            backbone.prepare_(some_images(images, settings, seed=seed))
         if settings.method == "moco":
             return MoCo(backbone, settings, images=len(images), steps=schedule.steps, seed=seed, processes=processes)
         if settings.method == "simclr":
             return SimCLR(backbone, settings, processes=processes)
         return BYOL(backbone, settings, steps=schedule.steps)
+
+
+def some_images(images: Images, settings: FeatureSettings, *, seed: int) -> Tensor:
+    """A thousand random images at the size of the first views, normalized: (B, C, S, S)."""
+    positions = torch.randperm(len(images), generator=generator(seed, "features", "some"))[:1000]
+    size = settings.early_view_size or settings.view_size or images.size
+    return Plain(settings.augment, size, card_of(images, settings).normalization)(images.take(positions))
 
 
 class Views:
@@ -181,23 +191,28 @@ class Views:
         self,
         images: Images,
         settings: FeatureSettings,
-        batch: int,
+        schedule: Plan,
         *,
         seed: int,
         device: torch.device,
         processes: Processes,
     ) -> None:
-        self.images, self.seed, self.device, self.batch = images, seed, device, batch
-        size = settings.view_size or images.size
-        self.view = Contrastive(settings.augment, size, card_of(images, settings).normalization)
-        self.rows = torch.arange(processes.rank, batch, processes.count)
+        self.images, self.seed, self.device, self.batch = images, seed, device, schedule.batch
+        late = settings.view_size or images.size
+        self.late, self.early = (
+            Contrastive(settings.augment, size, card_of(images, settings).normalization)
+            for size in (late, settings.early_view_size or late)
+        )
+        self.early_steps = round(settings.early * schedule.steps)
+        self.rows = torch.arange(processes.rank, schedule.batch, processes.count)
 
     def __call__(self, batch: Batch, step: int) -> tuple[Tensor, Tensor]:
         """(B, C, S, S) twice."""
         taken = self.images.take(batch.images).to(self.device)
+        view = self.early if step < self.early_steps else self.late
         first, second = (
-            self.view(taken, generator(self.seed, "features", "view", view, step), rows=self.rows, of=self.batch)
-            for view in range(2)
+            view(taken, generator(self.seed, "features", "view", which, step), rows=self.rows, of=self.batch)
+            for which in range(2)
         )
         layout = torch.channels_last
         return first.contiguous(memory_format=layout), second.contiguous(memory_format=layout)
