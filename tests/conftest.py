@@ -49,6 +49,21 @@ def shared_data() -> Path:
     return folder
 
 
+@pytest.fixture
+def believing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Joint training is so short in tests that its result may be good or bad: the verdict is set, not found."""
+    from spice import training
+    from spice.stages.refine import refine
+
+    def believe(*, doubts: list[str]) -> None:
+        def judged(*args: object, **kwargs: object) -> object:
+            return refine(*args, **kwargs)._replace(doubts=doubts)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(training, "refine", judged)
+
+    return believe
+
+
 @pytest.fixture(scope="session")
 def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ninety-six small drawings in four class folders, which anything that sees color and form can tell apart."""

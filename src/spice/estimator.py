@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from spice.data import Collection, Problem, SourceLike, ingest
 from spice.in_memory import cluster_features
 from spice.pipeline import cluster
-from spice.presets import standard
+from spice.presets import preset
 from spice.progress import Logged, Progress, silent
 from spice.runs import Labels, read_labels
 from spice.runs.artifacts import MODEL, PROBABILITIES
@@ -37,8 +37,13 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
 
     Args:
         n_clusters: how many groups to make.
-        encoder: what looks at the images: "lite0", "hf:facebook/dinov2-small", "onnx:FILE", ...
+        encoder: what looks at the images: "lite0", "scratch" (trained on them), "hf:facebook/dinov2-small", ...;
+            None: the preset's choice, "lite0" for most.
         size: pixels on a side shown to the encoder; None: its own choice.
+        preset: "quick", "standard", or the paper's settings for a data set, such as "paper:cifar10".
+        refine: whether encoder and head are trained together afterwards (the paper's third stage), which takes long.
+        minutes: how long that may train; None: a fixed number of steps.
+        flip: whether a mirrored image shows the same; not so for text and digits.
         random_state: the same state gives the same groups.
         run_folder: where the run is kept, and a stopped fit goes on; None: nowhere.
         verbose: whether to log progress.
@@ -56,8 +61,12 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         self,
         n_clusters: int = 8,
         *,
-        encoder: str = "lite0",
+        encoder: str | None = None,
         size: int | None = None,
+        preset: str = "standard",
+        refine: bool = False,
+        minutes: float | None = None,
+        flip: bool = True,
         random_state: int | np.random.RandomState | None = 0,
         run_folder: str | os.PathLike[str] | None = None,
         verbose: bool = False,
@@ -65,6 +74,10 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         self.n_clusters = n_clusters
         self.encoder = encoder
         self.size = size
+        self.preset = preset
+        self.refine = refine
+        self.minutes = minutes
+        self.flip = flip
         self.random_state = random_state
         self.run_folder = run_folder
         self.verbose = verbose
@@ -72,14 +85,24 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
     def fit(self, X: SourceLike, y: object = None) -> Self:  # noqa: N803, ARG002 - scikit-learn's signature
         """Group the images `X`; `y` is there for scikit-learn's sake and is not looked at."""
         seed = _seed(self.random_state)
-        settings = standard(clusters=self.n_clusters, encoder=self.encoder, size=self.size, seed=seed)
+        settings = preset(
+            self.preset,
+            clusters=self.n_clusters,
+            encoder=self.encoder,
+            size=self.size,
+            flip=self.flip,
+            refine=self.refine,
+            minutes=self.minutes,
+            seed=seed,
+        )
         if _are_features(X):
             features = torch.from_numpy(validate_data(self, X, dtype=np.float32, ensure_min_samples=2))
             answer = cluster_features(features, settings, progress=self._progress())
             places = _Places(np.arange(len(features)), answer.labels.path)
             return self._keep(answer.labels, answer.probabilities, answer.model, places)
         with _folder(self.run_folder) as out:
-            cluster(X, settings, out, redo=True, progress=self._progress())
+            # A folder that is gone in a moment needs no page.
+            cluster(X, settings, out, page=self.run_folder is not None, redo=True, progress=self._progress())
             model = TrainedModel.load(out / MODEL.name)
             return self._keep(
                 read_labels(out), np.load(out / PROBABILITIES.name), model, _places(X, Collection.load(out))

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spice.errors import UserError
 from spice.neighbors import nearest
 from spice.progress import Progress, silent
 from spice.runs import Labels
@@ -36,6 +37,8 @@ class Answer(NamedTuple):
 def cluster_features(features: Tensor, settings: RunSettings, *, progress: Progress = silent) -> Answer:
     """Group images of which there are features (N, D) alone: the same stages, in memory, without a run folder."""
     seed, clusters = settings.seed, settings.heads.clusters
+    if settings.joint is not None:
+        raise UserError("features alone cannot be refined: there is no encoder to train; give the images")
     batch_size(len(features), settings.heads)
     with TemporaryDirectory(prefix="spice-") as folder:
         views = perturb_features(features.numpy(), settings.views, seed=seed, folder=Path(folder))

@@ -41,12 +41,14 @@ def cluster(
     out: Path,
     *,
     last: Stage = "joint",
+    page: bool = True,
     redo: bool = False,
     progress: Progress = silent,
 ) -> Account:
     """Group the images of `source`; the run folder `out` is begun, gone on with, or, with `redo`, replaced.
 
-    It stops after the stage `last`, if the settings ask for more: `resume` goes on from there.
+    It stops after the stage `last`, if the settings ask for more: `resume` goes on from there. Without a `page`, none
+    is made, nor what only the page shows.
     """
     # What the user may have misspelled comes first, before anything is written.
     open_source(source)
@@ -68,7 +70,7 @@ def cluster(
             batch_size(len(images), settings.heads)  # refuses K > N in words, before the long work
             find(settings.given, images.collection.paths)  # and a label for an image that is not there
             encoder = encoder or _trained(run, images, settings, progress)
-            _run_steps(run, encoder, images, _up_to(last, run, settings), last=last, progress=progress)
+            _run_steps(run, encoder, images, _up_to(last, run, settings), last=last, page=page, progress=progress)
     return account(out)
 
 
@@ -156,7 +158,14 @@ def _up_to(last: Stage, run: RunFolder, settings: RunSettings) -> RunSettings:
 
 
 def _run_steps(
-    run: RunFolder, encoder: Encoder, images: ImageStore, settings: RunSettings, *, last: Stage, progress: Progress
+    run: RunFolder,
+    encoder: Encoder,
+    images: ImageStore,
+    settings: RunSettings,
+    *,
+    last: Stage,
+    page: bool,
+    progress: Progress,
 ) -> None:
     keys = keys_of(run, encoder, images, settings)
     _tell_how_long(run, keys, encoder, images, settings)
@@ -169,7 +178,7 @@ def _run_steps(
         missed = (lent for lent, reader in step.lends if reader not in done)
         if not step.wanted(settings) or run.is_done(step.name, key, (*step.makes, *missed)):
             continue
-        if last == "features" and step.name != "views":
+        if (last == "features" and step.name != "views") or not (page or step.needed):
             break
         work = Work(run, encoder, images, settings, run.work(step.name, key), progress)
         started = time.monotonic()

@@ -15,7 +15,6 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from spice.data import ImageStore
-from spice.errors import UserError
 from spice.files import written_atomically
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
 from spice.models.heads import Head
@@ -82,6 +81,11 @@ def train_on(
     answer = Answer(known, probabilities(head, known))
     asked = neighbors_to_ask(len(images), settings.heads.clusters, settings.reliability)
     labeled, names = _labels_to_learn(answer, asked, images, settings)
+    if len(labeled.image) == 0:
+        doubts = ["no image is reliable, so there is nothing to learn from"]
+        (run / REFINED).mkdir(exist_ok=True)  # and nothing in it
+        _warn_of(doubts)
+        return {"doubts": list(doubts)}
     found = refine(
         images,
         encoder,
@@ -96,11 +100,7 @@ def train_on(
     )
     _write(run / REFINED, found)
     if found.doubts:
-        warnings.warn(
-            f"joint training is not believed, and the answer is that of the second stage: {'; '.join(found.doubts)}",
-            DoubtfulRefinementWarning,
-            stacklevel=2,
-        )
+        _warn_of(found.doubts)
     return {
         "labeled": len(labeled.image),
         "given": len(settings.given),
@@ -118,26 +118,34 @@ def _labels_to_learn(answer: Answer, asked: int, images: ImageStore, settings: R
     """The reliable labels, and beside them those that the user gives."""
     near = nearest(answer.features, asked).index
     labeled = labels_to_learn(answer.probs, near, settings.reliability, seed=settings.seed)
-    joined = Joined(labeled, {})
-    if settings.given:
-        given = find(settings.given, images.collection.paths)
-        joined = join(labeled, given, answer.probs.argmax(dim=1), clusters=settings.heads.clusters)
-    if len(joined.labeled.image) == 0:
-        raise UserError(
-            "no image is reliable, so joint training has nothing to start from; try fewer clusters, or give labels"
-        )
-    return joined
+    if not settings.given:
+        return Joined(labeled, {})
+    given = find(settings.given, images.collection.paths)
+    return join(labeled, given, answer.probs.argmax(dim=1), clusters=settings.heads.clusters)
+
+
+def _warn_of(doubts: list[str]) -> None:
+    warnings.warn(
+        f"joint training is not believed, and the answer is that of the second stage: {'; '.join(doubts)}",
+        DoubtfulRefinementWarning,
+        stacklevel=3,
+    )
 
 
 def believed(run: RunFolder, encoder: Encoder, settings: RunSettings) -> Believed:
     """What the labels come from."""
     folder = run / REFINED
-    if settings.joint is None or json.loads((folder / _STORY).read_text(encoding="utf-8"))["doubts"]:
+    if settings.joint is None or _doubted(folder / _STORY):
         mapped = np.load(run / FEATURES, mmap_mode="c")
         return Believed(encoder, Head.of(load_file(run / HEAD)), torch.from_numpy(mapped), refined=False)
     mapped = np.load(folder / _FEATURES, mmap_mode="c")
     head = Head.of(load_file(folder / _HEAD))
     return Believed(_refined(run, encoder, settings.joint), head, torch.from_numpy(mapped), refined=True)
+
+
+def _doubted(story: Path) -> bool:
+    """Whether joint training was refused, or had nothing to learn from."""
+    return not story.exists() or bool(json.loads(story.read_text(encoding="utf-8"))["doubts"])
 
 
 def _refined(run: RunFolder, encoder: Encoder, settings: JointSettings) -> Encoder:

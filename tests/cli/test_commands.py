@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from spice.cli.cluster import default_out, finish
+from spice.cli.cluster import default_out, finish, last_of
+from spice.cli.showing import show_account
 from spice.errors import NothingTrustworthyError
 from spice.runs import RunFolder, account
 
@@ -67,6 +68,11 @@ def test_resume_prints_the_account_again(spice: Spice, run: Path) -> None:
         (["cluster", "empty", "-k", "4"], 3, "holds no file at all"),
         (["cluster", "notes", "-k", "4"], 3, "holds no image that can be read"),
         (["cluster", "notes", "-k", "4", "--encoder", "vgg"], 2, "there is no encoder 'vgg'"),
+        (["cluster", "notes"], 2, "how many groups? say so with -k"),
+        (["cluster", "notes", "-k", "4", "--preset", "fast"], 2, "there is no preset 'fast': choose quick, standard"),
+        (["cluster", "notes", "--preset", "paper:mnist"], 2, "the paper has no data set 'mnist'"),
+        (["cluster", "notes", "-k", "4", "--stages", "1-4"], 2, "there is no stage '4': the stages are 1 features"),
+        (["cluster", "notes", "-k", "4", "--minutes", "5"], 2, "are for joint training, which was not asked for"),
         (["resume", "notes"], 2, "is not a run folder"),
         (["why", "notes", "a.png"], 2, "is not a run folder"),
         (["export", "notes", "groups", "--as", "folders"], 2, "has no labels yet"),
@@ -113,6 +119,42 @@ def test_nothing_trustworthy_has_an_exit_code_of_its_own(session_run: Path, caps
 )
 def test_the_run_folder_is_named_after_the_images(images: str, out: str) -> None:
     assert default_out(images) == Path(out)
+
+
+@pytest.mark.parametrize(
+    ("stages", "last"),
+    [("features", "features"), ("1", "features"), ("1-2", "heads"), ("features, heads", "heads"), ("2", "heads"),
+     ("1-3", "joint"), ("features,heads,joint", "joint"), ("3", "joint")],
+)  # fmt: skip
+def test_stages_are_given_by_name_or_number(stages: str, last: str) -> None:
+    assert last_of(stages) == last
+
+
+def test_a_run_that_was_asked_to_stop_says_how_to_go_on(spice: Spice, shapes: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    ended = spice("cluster", shapes, "-k", "4", "--size", "64", "--stages", "features", "--out", run)
+    assert ended.code == 0
+    assert f"stopped    before the labels, as asked; go on with: spice resume {run}" in ended.out
+    assert not (run / "labels.csv").exists()
+    assert spice("export", run, tmp_path / "groups", "--as", "folders").code == 2
+    assert "reliable   " in spice("resume", run).out
+
+
+def test_the_account_tells_what_became_of_joint_training(session_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = account(session_run)
+
+    def told(joint: dict[str, Any]) -> str:
+        show_account(found.model_copy(update={"figures": {**found.figures, "joint": joint}}), as_json=False)
+        (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("refined"))
+        return line
+
+    figures = {"labeled": 80, "moved": 3, "agreement before": 0.91, "agreement": 0.95, "doubts": []}
+    assert told(figures) == (
+        "refined    yes: it learned from 80 labels, and 3 images went to another cluster; neighbors agree to 0.9500, "
+        "before to 0.9100"
+    )
+    doubted = told({**figures, "doubts": ["agreement fell", "two clusters are empty"]})
+    assert doubted == "refined    no: the answer is the second stage's, since agreement fell; two clusters are empty"
 
 
 def test_predict_writes_a_table_to_the_next_program(spice: Spice, run: Path, shapes: Path) -> None:

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from spice import SPICE, load
 from spice.errors import UserError
+from spice.settings import JointSettings
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +101,22 @@ def test_parameters_are_read_set_and_cloned() -> None:
     assert copy is not model
     assert copy.get_params() == model.get_params()
     assert copy.set_params(n_clusters=3).n_clusters == 3
+
+
+@pytest.mark.slow
+def test_a_model_is_refined_when_asked(
+    shapes: Path, monkeypatch: pytest.MonkeyPatch, believing: Callable[..., None]
+) -> None:
+    believing(doubts=[])
+    few = JointSettings(steps=2, labeled=8, unlabeled=8, ema=None, learning_rate=1e-4, trained=0.2)
+    monkeypatch.setattr("spice.presets.joint_on_cpu", lambda **_: few)
+    model = SPICE(4, size=32, refine=True, flip=False).fit(shapes)
+    plain = SPICE(4, size=32, flip=False).fit(shapes)
+    assert model.model_.encoder.name == plain.model_.encoder.name
+    assert not np.array_equal(model.probabilities_, plain.probabilities_), "the encoder has learned"
+    np.testing.assert_array_equal(model.predict(shapes), model.labels_)
+    with pytest.raises(UserError, match="features alone cannot be refined"):
+        SPICE(2, refine=True).fit(np.random.default_rng(0).normal(size=(20, 4)))
 
 
 def test_a_model_that_was_not_fitted_says_so() -> None:

@@ -3,20 +3,19 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from spice import training
 from spice.errors import UserError
 from spice.pipeline import cluster, refine
 from spice.presets import joint_on_cpu, standard
 from spice.runs import read_labels
 from spice.settings import AugmentSettings, FeatureSettings, JointSettings, RunSettings
 from spice.stages.model import TrainedModel
-from spice.stages.refine import refine as refine_network
 
 JOINT = JointSettings(
     steps=6, labeled=8, unlabeled=8, ema=None, learning_rate=0.01, augment=AugmentSettings(operations=2)
@@ -39,19 +38,10 @@ def two_stages(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def believing(monkeypatch: pytest.MonkeyPatch, *, doubts: list[str]) -> None:
-    """Joint training is so short here that its result may be good or bad: the verdict is set, not found."""
-
-    def judged(*args: object, **kwargs: object) -> object:
-        return refine_network(*args, **kwargs)._replace(doubts=doubts)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(training, "refine", judged)
-
-
 def test_a_run_from_scratch_goes_through_all_stages(
-    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shapes: Path, tmp_path: Path, believing: Callable[..., None]
 ) -> None:
-    believing(monkeypatch, doubts=[])
+    believing(doubts=[])
     account = cluster(shapes, settings(joint=JOINT), tmp_path / "run")
     assert account.figures["features"]["method"] == "simclr"
     assert account.figures["joint"]["steps"] == 6
@@ -67,40 +57,25 @@ def test_a_run_from_scratch_goes_through_all_stages(
     np.testing.assert_array_equal(predicted.cluster, labels.cluster)
 
 
-def test_joint_training_may_take_a_network_of_its_own(
-    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As in the paper's tables: the features come from a ResNet, the final network is FixMatch's WideResNet."""
-    believing(monkeypatch, doubts=[])
-    wide = JOINT.model_copy(update={"network": "wrn-28-2", "steps": 2})
-    cluster(shapes, settings(joint=wide), tmp_path / "run")
-    refined = np.load(tmp_path / "run" / "refined" / "features.npy")
-    assert refined.shape == (96, 128)
-    model = TrainedModel.load(tmp_path / "run" / "model")
-    np.testing.assert_array_equal(
-        model.predict_features(torch.from_numpy(refined)).cluster, read_labels(tmp_path / "run").cluster
-    )
-
-
 def test_a_finished_run_can_be_refined_later_and_keeps_what_is_done(
-    two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, believing: Callable[..., None]
 ) -> None:
     run = Path(shutil.copytree(two_stages, tmp_path / "run"))
     trained = (run / "encoder.safetensors").stat().st_mtime_ns
     monkeypatch.setattr("spice.pipeline.joint_on_cpu", lambda **_: JOINT)
-    believing(monkeypatch, doubts=[])
+    believing(doubts=[])
     refine(run)
     assert (run / "encoder.safetensors").stat().st_mtime_ns == trained
     assert (run / "refined" / "joint.json").is_file()
 
 
 def test_a_doubtful_refinement_leaves_the_second_stages_answer(
-    two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, believing: Callable[..., None]
 ) -> None:
     run = Path(shutil.copytree(two_stages, tmp_path / "run"))
     before = read_labels(run)
     monkeypatch.setattr("spice.pipeline.joint_on_cpu", lambda **_: JOINT)
-    believing(monkeypatch, doubts=["agreement with neighbors fell from 0.9 to 0.5"])
+    believing(doubts=["agreement with neighbors fell from 0.9 to 0.5"])
     account = refine(run)
     after = read_labels(run)
     np.testing.assert_array_equal(after.cluster, before.cluster)
@@ -115,6 +90,7 @@ def test_an_encoder_that_cannot_be_trained_cannot_be_refined(shapes: Path, tmp_p
     given = settings(joint=JOINT, encoder=f"features:{vectors}", size=16).model_copy(update={"size": None})
     with pytest.raises(UserError, match="cannot be trained, so there is nothing to refine"):
         cluster(shapes, given, tmp_path / "run")
+    assert not (tmp_path / "run").exists(), "it is said before anything is done"
 
 
 def test_the_preset_is_gentler_with_an_encoder_that_knows_photos() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from spice.progress import Logged, Progress, duration
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
     from rich.console import Console
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
@@ -27,6 +28,7 @@ def shown_progress() -> Iterator[Progress]:
         yield Logged()
         return
     from rich.console import Console
+    from rich.logging import RichHandler
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
@@ -38,6 +40,9 @@ def shown_progress() -> Iterator[Progress]:
         TextColumn("[dim]{task.fields[figures]}"),
     )
     with Bars(*columns, console=Console(stderr=True)) as bars:
+        above = RichHandler(console=bars.console, show_time=False, show_level=False, show_path=False)
+        logging.basicConfig(handlers=[above], format="%(message)s", level=logging.WARNING)
+        logging.getLogger("spice").setLevel(logging.INFO)
         yield _OnBars(bars)
 
 
@@ -58,7 +63,7 @@ class _OnBars:
 
 
 def show_account(account: "Account", *, as_json: bool) -> None:
-    """Print a finished run: what went in, the clusters and how far to trust them, what was written, what to do next."""
+    """Print a run: what went in, the clusters and how far to trust them, what was written, what to do next."""
     if as_json:
         print(account.model_dump_json(indent=2))
         return
@@ -68,14 +73,16 @@ def show_account(account: "Account", *, as_json: bool) -> None:
     for line in _what_went_in(account):
         console.print(line, markup=False)
     console.print()
-    _show_clusters(console, account.clusters)
-    console.print()
-    for line in _what_came_out(account):
-        console.print(line, markup=False)
+    if account.reliable is not None:
+        _show_clusters(console, account.clusters)
+        console.print()
+        for line in _what_came_out(account, account.reliable):
+            console.print(line, markup=False)
+    console.print(_times(account), markup=False)
     for warning in account.warnings:
-        console.print(f"warning: {warning}", style="yellow", markup=False)
+        console.print(f"{warning.name}: {warning.text}", style="yellow", markup=False)
     console.print()
-    for line in _what_next(Path(account.run)):
+    for line in _what_next(account):
         console.print(line, markup=False)
 
 
@@ -108,27 +115,46 @@ def _show_clusters(console: "Console", clusters: "list[Cluster]") -> None:
     console.print(table)
 
 
-def _what_came_out(account: "Account") -> list[str]:
+def _what_came_out(account: "Account", reliable: int) -> list[str]:
     kmeans = account.figures.get("labels", {}).get("kmeans")
-    lines = [
-        f"reliable   {account.reliable:,} of {account.images:,} images ({_share(account.reliable, account.images)})"
-    ]
+    lines = [f"reliable   {reliable:,} of {account.images:,} images ({_share(reliable, account.images)})"]
+    if "joint" in account.figures:
+        lines.append(f"refined    {_refined(account.figures['joint'])}")
     match kmeans:
-        case {"reliable": int(reliable), "agreement": float(agreement)}:
+        case {"reliable": int(others), "agreement": float(agreement)}:
             lines.append(
-                f"k-means    on the same features: {_share(reliable, account.images)} reliable; it agrees with this "
+                f"k-means    on the same features: {_share(others, account.images)} reliable; it agrees with this "
                 f"clustering to {agreement:.2f} (adjusted Rand index; 1 is the same)"
             )
-    times = ", ".join(f"{step} {duration(seconds)}" for step, seconds in account.seconds.items() if seconds >= 0.5)
-    lines.append(f"time       {duration(sum(account.seconds.values()))}{f' ({times})' if times else ''}")
     return lines
 
 
-def _what_next(run: Path) -> list[str]:
-    name = quote(str(run))
+def _refined(joint: "Mapping[str, JsonValue]") -> str:
+    """Whether the third stage's answer took the place of the second's, and what it changed."""
+    match joint:
+        case {"doubts": [*doubts]} if doubts:
+            return f"no: the answer is the second stage's, since {'; '.join(map(str, doubts))}"
+        case {"labeled": int(labeled), "moved": int(moved), "agreement before": before, "agreement": after}:
+            return (
+                f"yes: it learned from {labeled:,} labels, and {moved:,} images went to another cluster; neighbors "
+                f"agree to {_number(after)}, before to {_number(before)}"
+            )
+    return "yes"
+
+
+def _times(account: "Account") -> str:
+    times = ", ".join(f"{step} {duration(seconds)}" for step, seconds in account.seconds.items() if seconds >= 0.5)
+    return f"time       {duration(sum(account.seconds.values()))}{f' ({times})' if times else ''}"
+
+
+def _what_next(account: "Account") -> list[str]:
+    run, name = Path(account.run), quote(account.run)
+    if account.reliable is None:
+        return [f"stopped    before the labels, as asked; go on with: spice resume {name}"]
+    page = run / "report.html"
     return [
         f"written    {run / 'labels.csv'}, labels.parquet, model/ and more",
-        f"look       {run / 'report.html'}",
+        *([f"look       {page}"] if page.exists() else []),
         f"next       spice export {name} groups --as folders     a folder per group",
         f"           spice why {name} IMAGE                      why an image is where it is",
         f"           spice predict {name} MORE_IMAGES            the same groups for other images",

@@ -1,0 +1,201 @@
+"""Where a run stops and goes on, what its presets are, and what it says when a part of it cannot be done."""
+
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from spice import steps, training
+from spice.errors import UserError
+from spice.pipeline import NoPageWarning, cluster, refine, resume
+from spice.presets import PAPER, paper, preset, quick, standard
+from spice.runs import read_labels, read_manifest
+from spice.settings import FeatureSettings, JointSettings, RunSettings
+from spice.stages.guard import DoubtfulRefinementWarning
+from spice.stages.joint_draws import Labeled
+from spice.stages.model import TrainedModel
+
+SETS = ("stl10", "cifar10", "cifar100-20", "tiny-imagenet", "imagenet-10", "imagenet-dog")
+
+
+def tiny(joint: JointSettings | None = None) -> RunSettings:
+    usual = standard(clusters=4, encoder="scratch", size=16)
+    features = FeatureSettings(method="simclr", network="resnet10", stem="plain", width=8, epochs=2, batch=32)
+    heads = usual.heads.model_copy(update={"heads": 4, "epochs": 6})
+    reliability = usual.reliability.model_copy(update={"threshold": 0.2})
+    return usual.model_copy(update={"features": features, "heads": heads, "reliability": reliability, "joint": joint})
+
+
+JOINT = JointSettings(steps=3, labeled=8, unlabeled=8, ema=None, learning_rate=0.01)
+
+
+def test_a_run_that_stops_after_a_stage_is_gone_on_with_as_if_it_had_not(
+    shapes: Path, tmp_path: Path, believing: Callable[..., None]
+) -> None:
+    believing(doubts=[])
+    cluster(shapes, tiny(JOINT), tmp_path / "whole")
+    run = tmp_path / "run"
+
+    account = cluster(shapes, tiny(JOINT), run, last="features")
+    assert (account.images, account.reliable, account.clusters) == (96, None, [])
+    assert set(account.figures) == {"scan", "features", "views"}
+
+    account = cluster(shapes, tiny(JOINT), run, last="heads")
+    assert account.reliable is not None
+    assert "joint" not in account.figures
+    assert not (run / "refined").exists()
+    second = read_labels(run)
+
+    assert "joint" in resume(run).figures
+    third, whole = read_labels(run), read_labels(tmp_path / "whole")
+    np.testing.assert_array_equal(third.probability, whole.probability)
+    assert not np.array_equal(third.probability, second.probability)
+
+    # Asking for less afterwards takes nothing away.
+    assert "joint" in cluster(shapes, tiny(JOINT), run, last="features").figures
+    np.testing.assert_array_equal(read_labels(run).probability, whole.probability)
+
+
+def test_how_long_joint_training_takes_is_told_before_the_heads_begin(
+    shapes: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, believing: Callable[..., None]
+) -> None:
+    believing(doubts=[])
+    begun = list[str]()
+
+    def progress(task: str, done: int, total: int, figures: object = None) -> None:
+        begun.append(task)
+        if task == "heads":
+            assert "joint training: it will take about" in caplog.text
+
+    with caplog.at_level(logging.INFO, logger="spice"):
+        cluster(shapes, tiny(JOINT), tmp_path / "run", progress=progress)
+    assert "heads" in begun
+    caplog.clear()
+    resume(tmp_path / "run")
+    assert "joint training" not in caplog.text
+
+
+def test_nothing_reliable_leaves_the_second_stages_answer(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster(shapes, tiny(), tmp_path / "two")
+    nothing = Labeled(torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.long))
+    monkeypatch.setattr(training, "labels_to_learn", lambda *_, **__: nothing)
+    with pytest.warns(DoubtfulRefinementWarning, match="no image is reliable, so there is nothing to learn from"):
+        account = cluster(shapes, tiny(JOINT), tmp_path / "run")
+    assert (tmp_path / "run" / "report.html").exists()
+    assert account.figures["joint"]["doubts"]
+    np.testing.assert_array_equal(read_labels(tmp_path / "run").probability, read_labels(tmp_path / "two").probability)
+
+
+@pytest.mark.parametrize("broken", ["write_pictures", "write_report"])
+def test_a_page_that_cannot_be_made_is_a_warning_and_is_made_later(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("no such font")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, broken, fail)
+        with pytest.warns(NoPageWarning, match=r"RuntimeError: no such font.*labels"):
+            account = cluster(shapes, tiny(), tmp_path / "run")
+    assert [warned.name for warned in account.warnings].count("NoPageWarning") == 1
+    assert (tmp_path / "run" / "labels.csv").exists()
+    assert not (tmp_path / "run" / "report.html").exists()
+    again = resume(tmp_path / "run")
+    assert (tmp_path / "run" / "report.html").exists()
+    assert "NoPageWarning" not in [warned.name for warned in again.warnings]
+
+
+def test_quick_is_standard_with_less_of_it() -> None:
+    fast, usual = quick(clusters=5), standard(clusters=5)
+    assert (fast.views.weak, fast.views.strong, fast.heads.heads) == (1, 1, 10)
+    views, heads = usual.views, usual.heads
+    assert fast.model_copy(update={"views": views, "heads": heads}) == usual
+
+
+def test_presets_are_found_by_name_and_mistakes_are_told() -> None:
+    assert preset("standard", clusters=3) == standard(clusters=3)
+    assert preset("quick", clusters=3, encoder="onnx:a.onnx", seed=2) == quick(
+        clusters=3, encoder="onnx:a.onnx", seed=2
+    )
+    assert preset("paper:cifar10") == paper("cifar10")
+    assert preset("paper:cifar10", clusters=7, minutes=3.0).heads.clusters == 7
+    for name, words in (
+        ("fast", r"there is no preset 'fast': choose quick, standard or paper:\{stl10,cifar10"),
+        ("paper:mnist", "the paper has no data set 'mnist'; choose one of stl10"),
+        ("standard", "how many groups"),
+    ):
+        with pytest.raises(UserError, match=words):
+            preset(name)
+    with pytest.raises(UserError, match="trains its own encoder"):
+        preset("paper:stl10", encoder="lite0")
+
+
+def test_the_papers_settings_are_the_papers() -> None:
+    """Implementation details of the paper, and the networks that it names for its tables."""
+    for name in SETS:
+        settings = paper(name)
+        assert settings.encoder == "scratch"
+        assert (settings.heads.heads, settings.heads.batch, settings.heads.components) == (10, 1000, None)
+        assert (settings.heads.loss, settings.heads.start, settings.heads.learning_rate) == (
+            "double_softmax", "random", 0.005,
+        )  # fmt: skip
+        assert settings.reliability.threshold == 0.95
+        assert settings.views.augment.operations == 4
+    networks = {name: found.joint.network for name in SETS if (found := paper(name)).joint}
+    assert networks == {
+        "stl10": "wrn-37-2", "cifar10": "wrn-28-2", "cifar100-20": "wrn-28-8",
+        "imagenet-10": None, "imagenet-dog": None,
+    }  # fmt: skip
+    assert [paper(name).heads.clusters for name in SETS] == [10, 10, 20, 200, 10, 15]
+    assert [paper(name).size for name in SETS] == [96, 32, 32, 64, 224, 224]
+    joint = paper("stl10").joint
+    assert joint is not None
+    assert (joint.steps, joint.labeled, joint.unlabeled, joint.threshold, joint.ema) == (2**20, 64, 448, 0.95, 0.999)
+    assert paper("tiny-imagenet").heads.entropy > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["stl10", "cifar10", "imagenet-10"])  # every stem, and both ways into stage 3
+def test_presets_of_the_paper_can_be_trained(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, believing: Callable[..., None]
+) -> None:
+    """The paper's networks and settings on few and small images, a step or two of each stage."""
+    believing(doubts=[])
+    monkeypatch.setattr("spice.pipeline.estimated_seconds", lambda *_, **__: 1.0)
+    few = tmp_path / "few"
+    for kind in ("disc", "ring"):
+        shutil.copytree(shapes / kind, few / kind, ignore=shutil.ignore_patterns("1*.png"))
+    usual = preset(f"{PAPER}{name}", clusters=2, size=16)
+    assert usual.features is not None
+    small = {
+        "features": usual.features.model_copy(update={"epochs": 1, "batch": 13, "queue": 13}),
+        "views": usual.views.model_copy(update={"weak": 1, "strong": 1}),
+        "heads": usual.heads.model_copy(update={"epochs": 1}),
+        "reliability": usual.reliability.model_copy(update={"threshold": 0.0}),
+        "joint": usual.joint and usual.joint.model_copy(update={"steps": 1, "labeled": 4, "unlabeled": 4}),
+    }
+    account = cluster(few, usual.model_copy(update=small), tmp_path / "run")
+    assert account.figures["features"]["method"] == "moco"
+    assert account.figures["views"]["width"] == 512
+    width = {"stl10": 256, "cifar10": 128, "imagenet-10": 512}[name]
+    refined = np.load(tmp_path / "run" / "refined" / "features.npy")
+    assert refined.shape == (26, width)
+    # What predicts is the third stage's network, which need not be the first's.
+    model = TrainedModel.load(tmp_path / "run" / "model")
+    np.testing.assert_array_equal(
+        model.predict_features(torch.from_numpy(refined)).cluster, read_labels(tmp_path / "run").cluster
+    )
+
+
+def test_refining_later_keeps_the_preset(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster(shapes, tiny(), tmp_path / "run")
+    monkeypatch.setattr("spice.pipeline.joint_on_cpu", lambda **_: JOINT)
+    refine(tmp_path / "run")
+    found = RunSettings.model_validate(read_manifest(tmp_path / "run").settings)
+    assert found == tiny(JOINT)
