@@ -1,9 +1,8 @@
-"""The third stage on real collections: what it gains, what it costs, and how accuracy follows reliability.
+"""The third stage on real collections: what it gains, and what it costs. How accuracy follows r: reliability.py.
 
     python benchmarks/stage2.py views --data ../shared/data --folder /tmp/stage2          (lite0; encode once)
     python benchmarks/joint.py gain   --folder /tmp/stage2 --collections imagenette [--settings '{"steps": 100}']
     python benchmarks/joint.py gain   --folder /tmp/own --collections cifar10-test --encoder trained.safetensors
-    python benchmarks/joint.py curve  --folder /tmp/stage2
     python benchmarks/joint.py many
     python benchmarks/joint.py speed
 
@@ -27,13 +26,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from spice.data.store import open_store
 from spice.engine.device import placed
 from spice.errors import SpiceWarning
-from spice.evaluate import from_folders, matched_labels, score
+from spice.evaluate import score
 from spice.evaluate.probe import Labeled as Known
 from spice.evaluate.probe import linear_accuracy
 from spice.models.backbone import Backbone
@@ -44,7 +42,6 @@ from spice.models.parts import cut
 from spice.neighbors import nearest
 from spice.presets import joint_on_cpu, standard_heads
 from spice.progress import Logged
-from spice.runs import read_labels
 from spice.settings import IMAGENET, AugmentSettings, JointSettings, ReliabilitySettings, ViewSettings
 from spice.stages.heads import train_heads
 from spice.stages.joint import ClusteringNetwork, Images
@@ -148,35 +145,6 @@ def on_gain(arguments: argparse.Namespace) -> None:
                 file.write(json.dumps(line) + "\n")
             shown = {key: line[key] for key in ("collection", "seed", "seconds", "k-means", "stage 2", "stage 3")}
             print(json.dumps(shown | {"probe": line.get("probe")}), flush=True)
-
-
-def on_curve(arguments: argparse.Namespace) -> None:
-    """How accuracy follows reliability, on the second stage's answers."""
-    shares = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
-    columns = ["collection", "images", *(f"best {share:.0%}" for share in shares), "r > 0.95: share", "right"]
-    print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
-    for place in [*(arguments.folder / name for name in arguments.collections), *arguments.runs]:
-        answer, truth = _second_answer(place, arguments.seed)
-        trust = judged(answer)
-        labels = answer.probs.argmax(dim=1).numpy()
-        right = matched_labels(labels, truth) == truth
-        order = trust.ratio.argsort(descending=True, stable=True).numpy()
-        kept = trust.reliable.numpy()
-        figures = [right[order[: round(share * len(order))]].mean() for share in shares]
-        figures += [kept.mean(), right[kept].mean()]
-        print(
-            f"| {place.name} | {len(truth):,} | " + " | ".join(f"{value:.3f}" for value in figures) + " |", flush=True
-        )
-
-
-def _second_answer(place: Path, seed: int) -> tuple[Answer, Truth]:
-    """Of a folder of views, or of a run folder, whose images lie in folders named by their class."""
-    if (place / "truth.npy").exists():
-        truth: Truth = np.load(place / "truth.npy").astype(np.int64)
-        return second_stage(place, int(truth.max()) + 1, seed)[1], truth
-    features = torch.from_numpy(np.load(place / "features.npy"))
-    head = Head.of(load_file(place / "head.safetensors"))
-    return Answer(features, probabilities(head, features)), from_folders(read_labels(place).path).labels
 
 
 class Made:
@@ -323,20 +291,14 @@ def main() -> None:
     one.add_argument("--probe", action="store_true", help="linear probe of the features before and after")
     one.add_argument("--results", type=Path, default=Path("joint.jsonl"))
     one.set_defaults(do=on_gain)
-    two = commands.add_parser("curve")
-    two.add_argument("--folder", type=Path, default=Path())
-    two.add_argument("--collections", nargs="*", default=["imagenette", "cifar10-test", "fashion-test"])
-    two.add_argument("--runs", type=Path, nargs="*", default=[], help="run folders, with images in class folders")
-    two.add_argument("--seed", type=int, default=0)
-    two.set_defaults(do=on_curve)
-    three = commands.add_parser("many")
-    three.add_argument("--clusters", type=int, default=200)
-    three.add_argument("--each", type=int, default=20)
-    three.add_argument("--seeds", type=int, nargs="+", default=[0])
-    three.set_defaults(do=on_many)
-    four = commands.add_parser("speed")
-    four.add_argument("--steps", type=int, default=12)
-    four.set_defaults(do=on_speed)
+    two = commands.add_parser("many")
+    two.add_argument("--clusters", type=int, default=200)
+    two.add_argument("--each", type=int, default=20)
+    two.add_argument("--seeds", type=int, nargs="+", default=[0])
+    two.set_defaults(do=on_many)
+    three = commands.add_parser("speed")
+    three.add_argument("--steps", type=int, default=12)
+    three.set_defaults(do=on_speed)
     arguments = parser.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SpiceWarning)
