@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from spice.models.whitened import COMPONENTS, WhitenedNet
 
@@ -42,3 +42,9 @@ def test_images_of_one_color_everywhere_are_no_reason_to_divide_by_zero() -> Non
 @pytest.mark.parametrize(("size", "side"), [(8, 1), (16, 2), (28, 3), (32, 4)])
 def test_three_blocks_halve_the_map_three_times(size: int, side: int) -> None:
     assert WhitenedNet(width=4).eval().feature_map(torch.zeros(1, 3, size, size)).shape == (1, 32, side, side)
+
+
+def test_its_layers_one_after_another_are_the_network(smooth: Tensor) -> None:
+    model = WhitenedNet(width=4).eval()
+    model.prepare_(smooth)
+    torch.testing.assert_close(nn.Sequential(*model.chain())(smooth), model(smooth))
