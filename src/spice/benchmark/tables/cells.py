@@ -28,6 +28,8 @@ class Cell(Settings):
     method: str
     seed: int
     scores: dict[str, float]
+    learned: int  # images learned from
+    asked: int  # images scored
     seconds: float  # processor seconds of the method itself, without what all share (features, views)
     notes: list[str]
     key: str  # of the settings that it was measured with

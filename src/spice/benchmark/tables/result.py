@@ -89,25 +89,26 @@ class Figure(NamedTuple):
 
 def result(table: Table, size: SizeName, choices: Sequence[Choice], cells: Sequence[Cell], *, command: str) -> Result:
     """The table of these cells."""
-    measured = {cell.data for cell in cells}
+    counts = {cell.data: (cell.learned, cell.asked) for cell in cells}
     data = [
         Data(
             name=choice.dataset,
             title=card_of(choice.dataset).title,
-            about=about(choice, table),
+            about=about(choice, table, *counts[choice.dataset]),
             left_out={method: why for method, why in choice.left_out.items() if method in table.methods},
         )
         for choice in choices
-        if choice.dataset in measured
+        if choice.dataset in counts
     ]
     return Result(table=table.name, size=size, command=command, machine=machine(), data=data, cells=list(cells))
 
 
-def about(choice: Choice, table: Table) -> str:
+def about(choice: Choice, table: Table, learned: int, asked: int) -> str:
     """What the reader must know of a data set's numbers, made from its settings."""
-    title, which = card_of(choice.dataset).title, table.which
-    counts = f"{choice.train:,} train and {choice.test:,} test images" if choice.train and choice.test else "all images"
-    parts = [f"{title}: {counts}{' merged' if which == 'whole' else ''}, {choice.pixels} px, K = {choice.clusters}"]
+    card = card_of(choice.dataset)
+    images = f"{learned:,} images" if table.which == "whole" else f"{learned:,} images to learn from, {asked:,} scored"
+    few = learned < sum(card.counts) if table.which == "whole" else learned < card.counts.train
+    parts = [f"{card.title}: {images}{' (a subset)' if few else ''}, {choice.pixels} px, K = {choice.clusters}"]
     features = choice.features
     if choice.encoder == "scratch":
         network = features.network + (f" of width {features.width}" if features.width else "")

@@ -88,6 +88,8 @@ def measure(bench: Workbench, images: Collected, method: str, table: Table) -> C
         method=method,
         seed=bench.seed,
         scores=scores,
+        learned=len(bench.learn),
+        asked=len(bench.asked),
         seconds=time.process_time() - started - bench.shared_seconds + bench.found_seconds,
         notes=list(dict.fromkeys(bench.notes)),
         key=settings_key(table.which, bench.choice, method),

@@ -1,0 +1,114 @@
+"""The rivals that learn from images: autoencoders, VAE, DEC, NMF, SCAN's self-labeling."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.distributions import Normal, kl_divergence
+
+from spice.benchmark.choice import AutoencoderSettings, SelfLabelingSettings
+from spice.benchmark.methods import autoencoder, dec, denoising, nmf, vae
+from spice.benchmark.methods.pixels import bare
+from spice.benchmark.methods.self_labeling import balanced_cross_entropy, self_label
+from spice.evaluate import accuracy
+from spice.settings import AugmentSettings, Normalization
+
+SMALL = AutoencoderSettings(size=8, width=4, code=6, epochs=8, batch=32, refining_epochs=4)
+
+
+class Blocks:
+    """Images of 8 x 8 pixels with one bright quarter, which is their class."""
+
+    size, channels = 8, 1
+
+    def __init__(self, count: int = 160) -> None:
+        self.classes = np.arange(count) % 4
+        noise = torch.Generator().manual_seed(0)
+        self.pixels = torch.randint(0, 60, (count, 1, 8, 8), generator=noise)
+        for image, place in zip(self.pixels, self.classes.tolist(), strict=True):
+            down, right = 4 * (place // 2), 4 * (place % 2)
+            image[:, down : down + 4, right : right + 4] += 190
+        self.pixels = self.pixels.byte()
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def take(self, positions: Tensor) -> Tensor:
+        return self.pixels[positions]
+
+
+@pytest.mark.parametrize("method", [autoencoder, denoising, vae, dec])
+def test_codes_tell_apart_what_pixels_tell_apart(method) -> None:  # type: ignore[no-untyped-def]
+    images = Blocks()
+    labels = method.fit(images, 4, seed=0, settings=SMALL)
+    assert labels.shape == (160,)
+    assert accuracy(labels, images.classes) > 0.95
+    assert np.array_equal(labels, method.fit(images, 4, seed=0, settings=SMALL))
+
+
+def test_nonnegative_parts_tell_them_apart_too() -> None:
+    images = Blocks()
+    assert accuracy(nmf.fit(bare(images, 8), 4, seed=0), images.classes) > 0.95
+
+
+def test_bare_pixels_are_shrunk_and_never_zero() -> None:
+    images = Blocks(4)
+    images.pixels[0] = 0
+    assert bare(images, 8).shape == (4, 64)
+    assert bare(images, 4).shape == (4, 16)
+    assert bare(images, 8).min() > 0
+    assert bare(images, 8).max() <= 1
+
+
+def test_the_divergence_is_that_of_two_gaussians() -> None:
+    mean, log_variance = torch.randn(5, 3, dtype=torch.float64), torch.randn(5, 3, dtype=torch.float64)
+    codes = Normal(mean, (log_variance / 2).exp())
+    expected = kl_divergence(codes, Normal(torch.zeros_like(mean), torch.ones_like(mean))).sum(dim=1)
+    assert torch.allclose(vae.divergence(mean, log_variance), expected)
+
+
+def test_squared_errors_are_summed_over_pixels() -> None:
+    assert vae.squared_error(torch.ones(2, 1, 2, 3), torch.zeros(2, 1, 2, 3)).tolist() == [3.0, 3.0]
+
+
+def test_the_assignments_of_dec_are_the_published_ones() -> None:
+    codes, centers = torch.randn(6, 2, dtype=torch.float64), torch.randn(3, 2, dtype=torch.float64)
+    soft = dec.assignments(codes, centers)
+    wanted = dec.targets(soft)
+    for i in range(6):
+        near = [1 / (1 + float((codes[i] - center).square().sum())) for center in centers]
+        assert soft[i].tolist() == pytest.approx([value / sum(near) for value in near])
+        sharp = [float(soft[i, k]) ** 2 / float(soft[:, k].sum()) for k in range(3)]
+        assert wanted[i].tolist() == pytest.approx([value / sum(sharp) for value in sharp])
+
+
+def test_an_autoencoder_refuses_sizes_that_it_cannot_halve() -> None:
+    with pytest.raises(ValueError, match="a multiple of 8 pixels wide, not 20"):
+        autoencoder.fit(Blocks(8), 2, seed=0, settings=AutoencoderSettings(size=20))
+
+
+def test_every_class_has_the_same_weight_however_many_images_it_has() -> None:
+    logits, labels = torch.randn(4, 3), torch.tensor([0, 0, 0, 2])
+    each = [-float(row.log_softmax(dim=0)[label]) for row, label in zip(logits, labels.tolist(), strict=True)]
+    assert float(balanced_cross_entropy(logits, labels)) == pytest.approx((sum(each[:3]) / 3 + each[3]) / 2)
+    assert float(balanced_cross_entropy(logits[:0], labels[:0])) == 0.0
+
+
+def test_self_labeling_makes_sure_answers_surer_and_ignores_the_others() -> None:
+    images = Blocks()
+    inputs = images.pixels.float() / 127.5 - 1
+    gray = Normalization(mean=(0.5,), std=(0.5,))
+    still = AugmentSettings(flip=False, color=False, rotation=False, operations=1, cutout=0.0, shift=1)
+
+    def learned(threshold: float) -> tuple[Tensor, Tensor]:
+        torch.manual_seed(1)
+        network = nn.Sequential(nn.Flatten(), nn.Linear(64, 4))
+        before = network(inputs).softmax(dim=1).detach()
+        few = SelfLabelingSettings(steps=20, batch=64, threshold=threshold, learning_rate=1e-2)
+        self_label(network, images, few, size=8, normalization=gray, augment=still, seed=0)
+        return before, network(inputs).softmax(dim=1).detach()
+
+    before, after = learned(0.3)
+    assert after.amax(dim=1).mean() > before.amax(dim=1).mean() + 0.1
+    before, after = learned(1.0)  # nothing is surer than certain
+    assert torch.equal(before, after)

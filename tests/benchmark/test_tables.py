@@ -1,0 +1,279 @@
+"""Tables: what is saved, gone on with, shown, and quoted; and that no method reads a true label by itself."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from spice.benchmark.collected import Collected, Joined, collect, few_labels
+from spice.benchmark.methods import LABELED, METHODS, uses
+from spice.benchmark.rivals import scan, temi
+from spice.benchmark.tables import run as running
+from spice.benchmark.tables.catalog import AUGMENTATION, SPLIT, TABLES, WHOLE
+from spice.benchmark.tables.cells import Cell, Cells, settings_key, slug
+from spice.benchmark.tables.page import page
+from spice.benchmark.tables.quoted import quotes
+from spice.benchmark.tables.render import GIVEN_LABELS, comma_separated, markdown, measured
+from spice.benchmark.tables.result import Result, result
+from spice.benchmark.tables.run import run
+from spice.benchmark.tables.sizes import choices
+from spice.benchmark.workbench import Workbench
+from spice.errors import UserError
+
+SMOKE = choices(WHOLE, "smoke")[0]
+QUICK = ("k-means", "agglomerative", "NMF")
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rivals' own schedules, cut to a few steps: here it counts that they run, not what they find."""
+    for module in (scan, temi):
+        monkeypatch.setattr(module, "EPOCHS", 2)
+        monkeypatch.setattr(module, "LEAST_STEPS", 4)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Collected:
+    return collect(SMOKE, "whole", tmp_path_factory.mktemp("images"))
+
+
+def closed() -> np.ndarray:
+    raise AssertionError("a method opened the door to the true labels")
+
+
+@pytest.mark.usefixtures("brief")
+def test_no_method_opens_the_door_to_the_true_labels(whole: Collected, tmp_path: Path) -> None:
+    for method in METHODS.values():
+        bench = Workbench(whole._replace(known=closed, truth=closed), SMOKE, seed=0, folder=tmp_path)
+        labels = method.fit(bench)
+        assert labels.shape == (len(whole.learn),)
+        assert 0 <= labels.min() <= labels.max() < SMOKE.clusters
+
+
+def measured_cells(out: Path, seeds: Sequence[int] = (0,)) -> list[Cell]:
+    return run(WHOLE, "smoke", seeds=seeds, out=out, only=QUICK)
+
+
+def test_a_cell_that_is_saved_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = measured_cells(tmp_path)
+    assert [cell.method for cell in first] == list(QUICK)
+    monkeypatch.setattr(running, "measure", lambda *_: pytest.fail("measured again"))
+    assert measured_cells(tmp_path) == first
+
+
+def test_a_kill_loses_one_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, asked = running.measure, []
+
+    def killed_at_the_second(*arguments: object) -> Cell:
+        asked.append(arguments[2])
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(running, "measure", killed_at_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        measured_cells(tmp_path)
+    cells = measured_cells(tmp_path)
+    assert asked == ["k-means", "agglomerative", "agglomerative", "NMF"]
+    assert len(cells) == 3
+
+
+def test_a_change_of_settings_measures_what_depends_on_them_and_nothing_else() -> None:
+    longer = SMOKE.autoencoder.model_copy(update={"epochs": 9})
+    changed = SMOKE.model_copy(update={"autoencoder": longer})
+    for method in WHOLE.methods:
+        same = settings_key("whole", SMOKE, method) == settings_key("whole", changed, method)
+        assert same == (method not in ("AE", "DAE", "VAE", "DEC")), method
+    other_images = SMOKE.model_copy(update={"train": 150})
+    assert settings_key("whole", SMOKE, "k-means") != settings_key("whole", other_images, "k-means")
+    assert settings_key("whole", SMOKE, "SPICE") != settings_key("split", SMOKE, "SPICE")
+
+
+def test_a_damaged_cell_is_measured_anew(tmp_path: Path) -> None:
+    measured_cells(tmp_path)
+    (broken,) = (tmp_path / "cells").rglob("k-means-0.json")
+    broken.write_text("{")
+    assert len(measured_cells(tmp_path)) == 3
+    assert json.loads(broken.read_text())["method"] == "k-means"
+
+
+def test_every_method_says_what_it_depends_on() -> None:
+    names = {method for table in TABLES.values() for method in table.methods}
+    assert names <= {*METHODS, *LABELED, "Before", "After"}
+    for name in names:
+        assert set(uses(name)) <= set(type(SMOKE).model_fields), name
+
+
+def test_unknown_methods_and_data_sets_are_refused_in_words(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="table whole has no method 'DBSCAN': choose of k-means, spectral"):
+        run(WHOLE, "smoke", seeds=[0], out=tmp_path, only=["DBSCAN"])
+    with pytest.raises(UserError, match="table whole has no data set 'mnist' at size smoke: choose of digits"):
+        run(WHOLE, "smoke", seeds=[0], out=tmp_path, data=["mnist"])
+
+
+def cell(data: str, method: str, seed: int, acc: float) -> Cell:
+    scores = {"ACC": acc, "NMI": acc / 2, "ARI": acc / 4}
+    return Cell(
+        data=data,
+        method=method,
+        seed=seed,
+        scores=scores,
+        learned=9,
+        asked=5,
+        seconds=1.5,
+        notes=[],
+        key="",
+        at="2026-01-02",
+        versions={},
+    )
+
+
+def made(cells: list[Cell], table: str = "split") -> Result:
+    found = TABLES[table]
+    return result(found, "smoke", choices(found, "smoke"), cells, command="spice bench split")
+
+
+def test_the_mean_and_spread_over_seeds_are_shown_and_the_best_without_labels_is_bold() -> None:
+    cells = [cell("digits", "SCAN*", seed, acc) for seed, acc in enumerate((0.5, 0.6, 0.7))]
+    cells += [cell("digits", "SPICE", seed, 0.8) for seed in range(3)]
+    cells += [cell("digits", "supervised", seed, 0.9) for seed in range(2)]
+    text = measured(made(cells))
+    rows = {line.split(" | ")[0].strip("| "): line for line in text.splitlines()}
+    assert "0.600 ± 0.100" in rows["SCAN\\*"]
+    assert "**0.800 ± 0.000**" in rows["SPICE"]
+    assert "0.900 ± 0.000 (2 seeds)" in rows["supervised"]
+    assert "**" not in rows["supervised"]
+    assert "0.920" in rows["SPICE"]  # the paper's on STL-10, beside
+    assert "SCAN" not in rows  # not measured, so not there
+
+
+def test_methods_that_are_given_labels_are_those_that_ask_for_them() -> None:
+    assert set(LABELED) == GIVEN_LABELS
+
+
+def test_a_saved_table_is_read_back_and_shown_alike(tmp_path: Path) -> None:
+    found = made([cell("digits", "SPICE", 0, 0.75)])
+    found.save(tmp_path / "split.json")
+    assert Result.load(tmp_path / "split.json") == found
+    text = markdown(found)
+    assert text.startswith("## Split setting: learned from train, scored on test (the paper's Table III)")
+    assert "RUC (SCAN) (quoted) | 0.867" in text
+    lines = list(csv.DictReader(io.StringIO(comma_separated(found))))
+    assert (lines[0]["score"], lines[0]["value"]) == ("ACC", "0.750000")
+    (tmp_path / "split.json").write_text("[]")
+    with pytest.raises(UserError, match="is not a table saved by `spice bench`"):
+        Result.load(tmp_path / "split.json")
+
+
+def test_the_page_holds_what_was_run_and_names_what_was_not(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no saved table"):
+        page(tmp_path)
+    made([cell("digits", "SPICE", 0, 0.75)]).save(tmp_path / "split.json")
+    (tmp_path / "remarks.toml").write_text('split = "SPICE is alone here."\n')
+    text = page(tmp_path)
+    assert "0.750" in text
+    assert "SPICE is alone here." in text
+    assert "Not run: whole, detailed" in text
+    (tmp_path / "remarks.toml").write_text('spilt = "A slip."\n')
+    with pytest.raises(UserError, match="remarks on 'spilt', which is no table"):
+        page(tmp_path)
+
+
+def test_the_page_in_the_docs_is_the_one_that_its_json_files_make() -> None:
+    docs = Path(__file__).resolve().parents[2] / "docs"
+    assert (docs / "tables.md").read_text(encoding="utf-8") == page(docs / "tables")
+
+
+def test_all_tables_of_the_paper_are_quoted_in_full() -> None:
+    methods = {table: len({quote.method for quote in quotes(table)}) for table in ("II", "III", "IV", "V", "VI")}
+    assert methods == {"II": 21 + 2, "III": 10, "IV": 6, "V": 9, "VI": 2}
+    found = {(quote.method, quote.data, quote.score): quote.mean for quote in quotes("II")}
+    assert found["SPICE", "STL-10", "ACC"] == 0.938
+    assert found["IDFD", "ImageNet-10", "ARI"] == 0.901
+    assert found["SPICE-s", "Tiny-ImageNet-200", "NMI"] == 0.449
+    assert ("SPICE", "Tiny-ImageNet-200", "ACC") not in found  # "N/A" there
+    assert {quote.std for quote in quotes("VII") if (quote.method, quote.score) == ("Joint-SH", "ACC")} == {0.061}
+
+
+def test_what_is_quoted_beside_a_method_is_a_method_of_that_table() -> None:
+    for table in TABLES.values():
+        assert {quote.here for quote in quotes(table.paper) if quote.here} <= set(table.methods), table.name
+        assert all(0 <= quote.mean <= 1 for quote in quotes(table.paper))
+
+
+def test_files_of_cells_have_different_names() -> None:
+    names = {method for table in TABLES.values() for method in table.methods}
+    assert len({slug(name) for name in names}) == len(names)
+    assert slug("SCAN*") == "scan-star"
+
+
+def test_cells_of_two_subsets_of_one_data_set_do_not_meet(tmp_path: Path) -> None:
+    cells = Cells(tmp_path)
+    other = SMOKE.model_copy(update={"train": 150})
+    for choice, acc in ((SMOKE, 0.5), (other, 0.6)):
+        kept = cell("digits", "k-means", 0, acc)
+        cells.keep("whole", choice, kept.model_copy(update={"key": settings_key("whole", choice, "k-means")}))
+    found = [cells.find("whole", choice, "k-means", 0) for choice in (SMOKE, other)]
+    assert [each and each.scores["ACC"] for each in found] == [0.5, 0.6]
+
+
+def test_train_and_test_do_not_meet_and_every_seed_has_the_same(tmp_path: Path) -> None:
+    found = collect(SMOKE, "split", tmp_path / "once")
+    assert (len(found.learn), len(found.asked)) == (200, 100)
+    assert len(found.known()) == 200
+    names = [set(store.collection.numbers.tolist()) for store in (found.learn, found.asked)]
+    pixels = [
+        {image.numpy().tobytes() for image in store.take(range(len(store)))} for store in (found.learn, found.asked)
+    ]
+    assert len(names[0]) == 200
+    assert len(pixels[0] & pixels[1]) < 3  # equal digits of 8 x 8 pixels may be two images
+    again = collect(SMOKE, "split", tmp_path / "again")
+    assert torch.equal(again.learn.take(range(200)), found.learn.take(range(200)))
+
+
+def test_a_data_set_without_test_images_has_no_split_setting_unless_told_how_many(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="digits has no test part"):
+        collect(SMOKE.model_copy(update={"test": None}), "split", tmp_path)
+
+
+def test_few_labels_are_shared_evenly_among_classes() -> None:
+    labels = np.repeat(np.arange(4), [50, 50, 50, 3])
+    chosen = few_labels(labels, 22, seed=0).numpy()
+    assert np.bincount(labels[chosen]).tolist() == [6, 6, 5, 3]
+    assert len(set(chosen.tolist())) == len(chosen)
+    assert not np.array_equal(chosen, few_labels(labels, 22, seed=1).numpy())
+
+
+def test_two_stores_are_one(whole: Collected) -> None:
+    both = Joined(whole.learn, whole.asked)
+    count = len(whole.learn)
+    assert len(both) == 2 * count
+    taken = both.take(torch.tensor([count + 3, 5, 2 * count - 1]))
+    expected = whole.learn.take([3, 5, count - 1])
+    assert torch.equal(taken, expected)
+
+
+def test_rows_of_the_augmentation_table_name_the_views_that_they_use() -> None:
+    from spice.benchmark.methods.spice import VARIANTS
+
+    for method in AUGMENTATION.methods:
+        first, second = method.lower().split(" / ")
+        assert VARIANTS[method] == {"label_view": first, "train_view": second}
+
+
+def test_the_full_size_has_the_data_sets_of_the_paper() -> None:
+    assert [choice.dataset for choice in choices(WHOLE, "full")] == [
+        "stl10",
+        "imagenet-10",
+        "imagenet-dog",
+        "cifar10",
+        "cifar100-20",
+        "tiny-imagenet",
+    ]
+    assert {choice.features.network for choice in choices(SPLIT, "full")} == {"resnet18"}
+    assert all(choice.train is None for table in TABLES.values() for choice in choices(table, "full"))
