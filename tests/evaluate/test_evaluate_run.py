@@ -64,8 +64,9 @@ def test_every_head_is_scored_after_every_look(run: Path, classes: Array) -> Non
 
 def test_images_without_a_true_label_are_left_out_everywhere(run: Path, classes: Array) -> None:
     known = np.arange(0, N, 4)
-    found = evaluate_run(run, Truth(known, classes[known], ("a",)))
+    found = evaluate_run(run, Truth(known, classes[known], ("a", "unseen")))
     assert (found.images, found.without_label) == (50, 150)
+    assert (found.classes, len(found.confusion.counts)) == (["a"], 1)
     assert found.heads is not None
     assert found.heads.images == 50
     odd = np.arange(1, N, 2)  # none of those that heads were compared by

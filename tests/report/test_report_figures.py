@@ -1,17 +1,23 @@
 """The figures of a run."""
 
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import torch
+from made_runs import make_run
 from PIL import Image
 from torch.nn import functional as F
 
 pytest.importorskip("matplotlib", reason="figures need matplotlib, from the extra `figures`")
 
-from spice.report.figures import LABEL, SIMULATED, gradient_ratio, write_figures
+from spice.evaluate import Truth, evaluate_run
+from spice.report import figures
+from spice.report.content import read_content
+from spice.report.figures import LABEL, SIMULATED, gradient_ratio, heads, prototypes, samples, write_figures
+from spice.runs import read_labels
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -33,17 +39,52 @@ def test_the_simulation_shows_what_the_paper_says_of_it() -> None:
     assert (ratio < 1).all()
 
 
-def test_every_figure_is_written_twice_and_the_same_each_time(small: Path, tmp_path: Path) -> None:
+NAMES = ("prototypes", "samples", "heads", "double_softmax")
+
+
+def drawn(path: Path) -> float:
+    """How much the pixels of a figure differ."""
+    return float(np.asarray(Image.open(path).convert("L")).std())
+
+
+def test_every_figure_is_written_twice_and_the_same_each_time(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = write_figures(small, tmp_path / "a")
-    assert {path.name for path in first} == {
-        f"{name}.{ending}" for name in ("prototypes", "samples", "heads", "double_softmax") for ending in ("png", "svg")
-    }
+    assert {path.name for path in first} == {f"{name}.{ending}" for name in NAMES for ending in ("png", "svg")}
     for path in first:
         if path.suffix == ".png":
-            assert np.asarray(Image.open(path).convert("L")).std() > 5  # something is drawn
+            assert drawn(path) > 5
         else:
             ElementTree.parse(path)
-    write_figures(small, tmp_path / "b")
-    assert all(
-        path.read_bytes() == (tmp_path / "b" / path.name).read_bytes() for path in first if path.suffix == ".png"
-    )
+    monkeypatch.setattr(figures, "FIGURES", {"samples": samples, "heads": heads})
+    for path in write_figures(small, tmp_path / "b"):
+        assert path.read_bytes() == (tmp_path / "a" / path.name).read_bytes()
+
+
+def test_an_evaluated_run_shows_what_labels_say(small: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(small, tmp_path / "run"))
+    cluster = read_labels(run).cluster.astype(np.int64)
+    truth = Truth(np.arange(len(cluster)), cluster % 2, ("a", "b"))
+    (run / "scores.json").write_text(evaluate_run(run, truth).model_dump_json())
+    names = {path.name for path in write_figures(run, tmp_path / "figures")}
+    assert "kept.png" in names
+    texts = {name: (tmp_path / "figures" / f"{name}.svg").read_text() for name in ("heads", "kept", "samples")}
+    assert "selected without labels" in texts["heads"]
+    assert "best by true labels" in texts["heads"]
+    assert "kept by reliability" in texts["kept"]
+    assert "(b) reliable" in texts["samples"]
+    assert "ACC" in texts["samples"]
+    assert drawn(tmp_path / "figures" / "kept.png") > 5
+
+
+@pytest.mark.parametrize(("images", "clusters"), [(1, 2), (40, 2), (600, 130)])
+def test_few_and_many_clusters_are_drawn_too(images: int, clusters: int, tmp_path: Path) -> None:
+    content = read_content(make_run(tmp_path / "run", images=images, clusters=clusters))
+    for draw in (prototypes, samples, heads):
+        figure = draw(content)
+        assert figure is not None
+        figure.savefig(tmp_path / "figure.png", dpi=30)
+        assert drawn(tmp_path / "figure.png") > 3
+    shutil.rmtree(content.pictures)
+    assert prototypes(content) is None

@@ -29,7 +29,7 @@ def evaluate_run(run: Path, truth: Truth) -> Scores:
     return Scores(
         images=len(truth.positions),
         without_label=len(labels.path) - len(truth.positions),
-        classes=list(truth.classes),
+        classes=[truth.classes[number] for number in table.classes],
         spice=_score(known.cluster, truth.labels),
         reliable=_score(known.cluster[known.reliable], truth.labels[known.reliable]),
         kmeans=_score(kmeans, truth.labels),

@@ -13,10 +13,10 @@ from spice.report.verdict import Verdict
 from spice.runs import Cluster, Labels
 
 _KINDS = {
-    "prototypes": ("Nearest to the center", "the images that the cluster is built around"),
-    "typical": ("Typical", "from the middle of the cluster"),
-    "borderline": ("Borderline", "another cluster is almost as likely"),
-    "doubtful": ("Doubtful", "the fewest of their neighbors are in this cluster"),
+    "prototypes": ("Nearest to the center", "Center", "the images that the cluster is built around"),
+    "typical": ("Typical", "Typical", "from the middle of the cluster"),
+    "borderline": ("Borderline", "Borderline", "another cluster is almost as likely"),
+    "doubtful": ("Doubtful", "Doubtful", "the fewest of their neighbors are in this cluster"),
 }
 
 
@@ -35,6 +35,7 @@ class Kind(NamedTuple):
 
     name: str
     title: str
+    short: str  # where cards are small
     meaning: str
     pictures: list[Picture]
 

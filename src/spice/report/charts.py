@@ -1,7 +1,7 @@
 """Charts as SVG in the page itself: no script draws them, colors come from the page's style."""
 
+import math
 from collections.abc import Sequence
-from math import ceil, floor, log10
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 BINS = 20
 WIDTH, HEIGHT = 560.0, 276.0
 # Room for what is written beside the axes, in the larger letters of a phone too.
-LEFT, RIGHT, TOP, BOTTOM = 58.0, 26.0, 32.0, 52.0
+LEFT, RIGHT, TOP, BOTTOM = 66.0, 26.0, 32.0, 52.0
 _MOST_POINTS = 200
 
 
@@ -100,16 +100,18 @@ def line_chart(
     marks: Sequence[Mark] = (),
     share: bool = False,
     at: Sequence[int] = (),
+    top: float = math.inf,
 ) -> LineChart:
     """Lines over one pair of axes.
 
     Args:
         share: both axes are written as percentages, and the lower one is whole.
         at: where the lower axis is marked; round numbers, if it does not say.
+        top: what no value can exceed.
     """
     thin = [_thinned(one) for one in series]
     across = _Axis([0.0, 1.0] if share else [value for one in thin for value in one.x], LEFT, WIDTH - RIGHT)
-    up = _Axis([value for one in thin for value in one.y], HEIGHT - BOTTOM, TOP, room=0.06)
+    up = _Axis([value for one in thin for value in one.y], HEIGHT - BOTTOM, TOP, room=0.06, top=top)
     return LineChart(
         [Line(one.name, _points(one, across, up), one.look) for one in thin],
         [Mark(across.place(mark.x), up.place(mark.y), mark.name, mark.look) for mark in marks],
@@ -127,7 +129,13 @@ def curve(values: Sequence[float], *, x_title: str, y_title: str) -> LineChart:
 
 
 def head_chart(
-    epochs: Sequence[int], values: Sequence[Sequence[float]], *, head: int, epoch: int, y_title: str
+    epochs: Sequence[int],
+    values: Sequence[Sequence[float]],
+    *,
+    head: int,
+    epoch: int,
+    y_title: str,
+    top: float = math.inf,
 ) -> LineChart:
     """A line per head, (looks, heads); the selected one stands out, and the epoch that it was taken at."""
     table = np.array(values, dtype=np.float64)  # (looks, heads)
@@ -138,16 +146,19 @@ def head_chart(
     ]
     value = float(table[list(epochs).index(epoch), head])
     mark = Mark(epoch, value, f"head {head}, selected after epoch {epoch}: {value:.4f}")
-    return line_chart(series, x_title="epoch", y_title=y_title, marks=[mark], at=epochs[:: -(-len(epochs) // 10)])
+    few = epochs[:: -(-len(epochs) // 10)]
+    return line_chart(series, x_title="epoch", y_title=y_title, marks=[mark], at=few, top=top)
 
 
 class _Axis:
     """From values to places in the SVG."""
 
-    def __init__(self, values: Sequence[float], start: float, end: float, *, room: float = 0.0) -> None:
+    def __init__(
+        self, values: Sequence[float], start: float, end: float, *, room: float = 0.0, top: float = math.inf
+    ) -> None:
         low, high = min(values), max(values)
         spare = room * (high - low) if high > low else max(abs(low) * 0.05, 1e-6)
-        self.low, self.high, self.start, self.end = low - spare, high + spare, start, end
+        self.low, self.high, self.start, self.end = low - spare, min(high + spare, top), start, end
 
     def place(self, value: float) -> float:
         share = (value - self.low) / (self.high - self.low)
@@ -156,8 +167,8 @@ class _Axis:
     def ticks(self, most: int, *, share: bool) -> list[Tick]:
         """Round numbers, at most so many."""
         step = _round_step((self.high - self.low) / most)
-        numbers = range(ceil(self.low / step - 1e-9), floor(self.high / step + 1e-9) + 1)
-        digits = max(0, -floor(log10(step) + 1e-9))
+        numbers = range(math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1)
+        digits = max(0, -math.floor(math.log10(step) + 1e-9))
         texts = (
             f"{number * step:.{max(0, digits - 2)}%}" if share else f"{number * step:.{digits}f}" for number in numbers
         )
@@ -166,7 +177,7 @@ class _Axis:
 
 def _round_step(least: float) -> float:
     """The least of 1, 2 and 5 times a power of ten that is not below `least`."""
-    power = 10.0 ** floor(log10(least))
+    power = 10.0 ** math.floor(math.log10(least))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
 
 

@@ -107,7 +107,7 @@ def _kept(scores: Scores) -> Course:
     marks = []
     if scores.reliable.images:
         marks.append(Mark(*point_at(reliability, share), f"the {share:.0%} that the run calls reliable"))
-    chart = line_chart(lines, x_title="share of the images kept", y_title="accuracy", marks=marks, share=True)
+    chart = line_chart(lines, x_title="share of the images kept", y_title="accuracy", marks=marks, share=True, top=1)
     words = "if only the images trusted most are kept. The dot is where the run draws the line"
     legend = (("selected", "by reliability"), ("other", "by probability"))
     return Course("Accuracy against share kept", words, chart, legend)
@@ -115,7 +115,7 @@ def _kept(scores: Scores) -> Course:
 
 def _head_scores(heads: HeadsOutcome, scores: HeadScores) -> Course:
     best = heads.selected
-    chart = head_chart(heads.epochs, scores.acc, head=best.head, epoch=best.epoch, y_title="accuracy")
+    chart = head_chart(heads.epochs, scores.acc, head=best.head, epoch=best.epoch, y_title="accuracy", top=1)
     top = max(max(look) for look in scores.acc)
     taken = scores.acc[heads.epochs.index(best.epoch)][best.head]
     words = f"on {scores.images:,} images. The head taken without labels has {taken:.3f}; the best of all has {top:.3f}"

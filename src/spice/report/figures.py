@@ -1,20 +1,23 @@
 """The paper's figures for a run, as PNG and SVG (paper IV and Appendix A). Needs matplotlib, from the extra `figures`.
 
-Shapes: N images, K clusters.
+Shapes: N images, K clusters, H heads.
 """
 
 from collections.abc import Callable
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
 from spice.errors import UserError
-from spice.report.chosen import with_attention
 from spice.report.colors import colors
 from spice.report.content import Content, read_content
+from spice.report.course import point_at
+from spice.runs.outcomes import HeadScores, HeadsOutcome
 
 Floats = NDArray[np.float64]
 
@@ -22,20 +25,39 @@ Floats = NDArray[np.float64]
 SIMULATED = np.array([0.05, 0.10, 0.04, 0.08, 0.45, 0.12, 0.09, 0.07])
 LABEL = 2  # counted from 1, as in the paper
 
+# Told apart by all eyes, and in gray.
+_TAKEN, _TRUE, _OTHERS, _INK = "#1132a0", "#ba4e25", "#b9b4ad", "#2a2825"
+_PER_CLUSTER = 3  # prototypes, as in the paper
+_PICTURE, _TILE, _NAME = 128, 134, 90  # pixels: a picture, the same with a gap, room for a cluster's number
+_STYLE = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": _INK,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "legend.frameon": False,
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "spice",  # the same run gives the same file
+}
+
 
 def write_figures(run: Path, folder: Path) -> list[Path]:
     """Every figure that the run has the files for."""
     content = read_content(run)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for name, draw in FIGURES.items():
-        figure = draw(content)
-        if figure is None:
-            continue
-        for ending in ("png", "svg"):
-            written.append(folder / f"{name}.{ending}")
-            # No date inside: the same run gives the same file.
-            figure.savefig(written[-1], dpi=150, metadata={"Date": None} if ending == "svg" else None)
+    with mpl.rc_context(_STYLE):  # type: ignore[arg-type]  # wants every key of matplotlib's as a literal type
+        for name, draw in FIGURES.items():
+            figure = draw(content)
+            if figure is None:
+                continue
+            for ending in ("png", "svg"):
+                written.append(folder / f"{name}.{ending}")
+                # No date inside: the same run gives the same file.
+                figure.savefig(written[-1], dpi=200, metadata={"Date": None} if ending == "svg" else None)
     if not written:
         raise UserError(f"{run} has none of the files that figures are made of; finish it with: spice resume {run}")
     return written
@@ -56,76 +78,161 @@ def gradient_ratio(probs: Floats, label: int) -> Floats:
 
 def double_softmax(_: Content) -> Figure:
     """Appendix A: how far the second softmax slows learning, per cluster."""
-    figure = Figure(figsize=(9, 3), layout="constrained")
-    for axes, values, title in zip(
-        figure.subplots(1, 2),
-        (SIMULATED, gradient_ratio(SIMULATED, LABEL - 1)),
-        (f"probability, pseudo-label c = {LABEL}", "gradient: double over single softmax"),
-        strict=True,
-    ):
-        colors = ["#a8420f" if k == LABEL - 1 else "#5f5b55" for k in range(len(values))]
-        axes.bar(np.arange(1, len(values) + 1), values, color=colors)
-        axes.set(title=title, xlabel="k")
+    figure = Figure(figsize=(7.2, 2.0), layout="constrained")
+    places = np.arange(1, len(SIMULATED) + 1)
+    single = SIMULATED - (places == LABEL)
+    ratio = gradient_ratio(SIMULATED, LABEL - 1)
+    predicted, gradients, ratios = figure.subplots(1, 3)
+    tints = [_TRUE if place == LABEL else _OTHERS for place in places]
+    predicted.bar(places, SIMULATED, color=tints)
+    predicted.set(title=f"(a) prediction; pseudo-label c = {LABEL}", ylabel="$p_k$")
+    gradients.bar(places - 0.2, single, 0.4, color=_OTHERS, label="single softmax")
+    gradients.bar(places + 0.2, single * ratio, 0.4, color=_TAKEN, label="double softmax")
+    gradients.set(title="(b) gradient of the loss", ylabel=r"$\partial\mathcal{L}\,/\,\partial a_k$")
+    gradients.legend(loc="lower right")
+    ratios.bar(places, ratio, color=tints)
+    ratios.set(title="(c) their ratio", ylabel="$r_k$")
+    for axes in (predicted, gradients, ratios):
+        axes.set(xlabel="cluster $k$", xticks=places)
+        axes.axhline(0, color=_INK, linewidth=0.6)
     return figure
 
 
 def heads(content: Content) -> Figure | None:
-    """Loss of every head; the selected one marked."""
+    """Head selection: the loss of every head after every epoch; where labels were given to `evaluate`, ACC as well."""
     if content.heads is None:
         return None
-    best, figure = content.heads.selected, Figure(figsize=(5, 3.4), layout="constrained")
+    scores = content.scores.heads if content.scores else None
+    figure = Figure(figsize=(7.2 if scores else 3.5, 2.6), layout="constrained")
+    axes = figure.subplots(1, 2 if scores else 1, squeeze=False)[0]
+    _draw_loss(axes[0], content.heads, panel="(a) " if scores else "")
+    if scores:
+        _draw_accuracy(axes[1], content.heads, scores)
+    return figure
+
+
+def _draw_loss(axes: Axes, found: HeadsOutcome, panel: str) -> None:
+    best = found.selected
+    losses = np.array(found.loss)  # (looks, H)
+    axes.plot(found.epochs, losses, color=_OTHERS, linewidth=0.8)
+    axes.plot(found.epochs, losses[:, best.head], color=_TAKEN, linewidth=1.4)
+    axes.plot([best.epoch], [best.loss], "o", color=_TAKEN, label=f"selected: head {best.head}, epoch {best.epoch}")
+    axes.set(xlabel="epoch", ylabel="loss over all images", title=f"{panel}{losses.shape[1]} heads, without labels")
+    axes.legend(loc="upper right")
+
+
+def _draw_accuracy(axes: Axes, found: HeadsOutcome, scores: HeadScores) -> None:
+    """As in the paper: what selection takes after each epoch, beside what true labels would."""
+    accuracy, rank = np.array(scores.acc), np.array(found.score)  # (looks, H)
+    look = np.arange(len(accuracy))
+    best = found.selected
+    axes.plot(found.epochs, accuracy, color=_OTHERS, linewidth=0.8)
+    taken, top = accuracy[look, rank.argmin(axis=1)], accuracy.max(axis=1)
+    axes.plot(found.epochs, top, "*", color=_TRUE, markersize=7, label="best by true labels")
+    axes.plot(found.epochs, taken, "s", color=_TAKEN, markersize=3.5, label="selected without labels")
+    chosen = accuracy[found.epochs.index(best.epoch), best.head]
+    peak = int(top.argmax())
+    for epoch, value, color, name in (
+        (best.epoch, chosen, _TAKEN, "finally selected"),
+        (found.epochs[peak], top[peak], _TRUE, "best of all"),
+    ):
+        axes.plot(
+            [epoch], [value], "o", color=color, markersize=11, markerfacecolor="none", label=f"{name}: {value:.3f}"
+        )
+    axes.set(xlabel="epoch", ylabel="ACC", title="(b) the same heads against true labels")
+    axes.legend(loc="lower right")
+
+
+def kept(content: Content) -> Figure | None:
+    """Accuracy against the share of images kept by reliability; only where labels were given to `evaluate`."""
+    if content.scores is None:
+        return None
+    scores, figure = content.scores, Figure(figsize=(3.5, 2.6), layout="constrained")
     axes = figure.subplots()
-    losses = np.array(content.heads.loss)  # (looks, heads)
-    axes.plot(content.heads.epochs, losses, color="#5f5b55", alpha=0.35, linewidth=1)
-    axes.plot(content.heads.epochs, losses[:, best.head], color="#a8420f", linewidth=2)
-    axes.plot([best.epoch], [best.loss], "o", color="#a8420f")
-    axes.set(xlabel="epoch", ylabel="loss", title=f"head {best.head} selected after epoch {best.epoch}")
+    axes.plot(*_percent(scores.by_probability.share, scores.by_probability.acc), color=_TRUE, linestyle=(0, (4, 2)),
+              linewidth=1.1, label="kept by probability")  # fmt: skip
+    axes.plot(*_percent(scores.by_reliability.share, scores.by_reliability.acc), color=_TAKEN, linewidth=1.5,
+              label="kept by reliability")  # fmt: skip
+    if scores.reliable.images:
+        share, right = point_at(scores.by_reliability, scores.reliable.images / scores.images)
+        threshold = content.figure("labels", "threshold")
+        axes.plot([100 * share], [100 * right], "o", color=_TAKEN, label=rf"reliable ($r > {threshold}$)")
+    axes.set(xlabel="images kept (%)", ylabel="accuracy (%)", xlim=(0, 102))
+    axes.legend(loc="lower left")
     return figure
 
 
 def samples(content: Content) -> Figure | None:
-    """All images on the map beside the reliable ones alone."""
+    """All images on the map beside the reliable ones alone, colored by cluster."""
     if content.points is None:
         return None
-    labels, figure = content.labels, Figure(figsize=(9, 4.6), layout="constrained")
-    everything = np.ones(len(labels.path), dtype=np.bool_)
-    chosen = ((everything, "all"), (labels.reliable, "reliable"))
+    labels, figure = content.labels, Figure(figsize=(7.2, 3.7), layout="constrained")
     palette = np.array([color.light for color in colors(len(content.account.clusters))])  # (K,)
+    everything = np.ones(len(labels.path), dtype=np.bool_)
+    scores = (content.scores.spice, content.scores.reliable) if content.scores else (None, None)
     limits = (-0.03, 1.03)
-    for axes, (rows, title) in zip(figure.subplots(1, 2), chosen, strict=True):
+    size = float(np.clip(4000 / len(labels.path), 0.6, 8))
+    for axes, rows, name, score in zip(
+        figure.subplots(1, 2), (everything, labels.reliable), ("(a) all", "(b) reliable"), scores, strict=True
+    ):
         x, y = content.points[rows].T
-        axes.scatter(x, 1 - y, c=palette[labels.cluster[rows]], s=5, linewidths=0, rasterized=True)
-        heading = f"{title}: {int(rows.sum()):,} images"
-        axes.set(title=heading, xticks=[], yticks=[], xlim=limits, ylim=limits, aspect="equal")
+        axes.scatter(x, 1 - y, c=palette[labels.cluster[rows]], s=size, linewidths=0, rasterized=True)
+        accuracy = f", ACC {score.acc:.3f}" if score is not None and score.acc is not None else ""
+        axes.set(title=f"{name}: {int(rows.sum()):,} images{accuracy}", xticks=[], yticks=[], xlim=limits, ylim=limits)
+        axes.set_aspect("equal")
+        axes.spines[["top", "right"]].set_visible(True)
+    if len(palette) <= 20:
+        dots = [mpl.lines.Line2D([], [], marker="o", color=tint, linestyle="none", markersize=4) for tint in palette]
+        names = [str(number) for number in range(len(palette))]
+        figure.legend(dots, names, loc="outside lower center", ncols=len(palette), title="cluster", handletextpad=0)
     return figure
 
 
 def prototypes(content: Content) -> Figure | None:
-    """The images nearest to each center, with attention maps where the encoder has them."""
-    rows = with_attention(content.chosen)
-    shown = [(number, row) for number, here in enumerate(rows) for row in here.tolist()]
-    found = [(number, row) for number, row in shown if (content.pictures / f"image-{row}.jpg").exists()]
-    if not found:
+    """The three images nearest to each center, each with its attention map where the encoder has them."""
+    rows = [chosen.prototypes[:_PER_CLUSTER].tolist() for chosen in content.chosen]
+    shown = [path for here in rows for row in here for path in _pictures(content, row)]
+    if not shown:
         return None
-    across = max(len(here) for here in rows)
-    figure = Figure(figsize=(2.0 * across, 1.05 * len(rows)), layout="constrained")
-    grid = figure.subplots(len(rows), 2 * across, squeeze=False)
-    for axes in grid.flat:
-        axes.axis("off")
-    for number, row in found:
-        place = rows[number].tolist().index(row)
-        for offset, kind in enumerate(("image", "attention")):
-            path = content.pictures / f"{kind}-{row}.jpg"
-            if path.exists():
-                grid[number, 2 * place + offset].imshow(np.asarray(Image.open(path)))
-    for number, line in enumerate(grid):
-        line[0].set_title(str(number), fontsize=8, loc="left", pad=1)
+    kinds = 2 if any(path.name.startswith("attention") for path in shown) else 1
+    wide = kinds * max(len(here) for here in rows)  # pictures of a cluster
+    blocks = max(1, min(len(rows), 12 // wide))  # clusters side by side
+    lines = -(-len(rows) // blocks)
+    sheet = np.full((lines * _TILE, blocks * (wide * _TILE + _NAME), 3), 255, dtype=np.uint8)
+    figure = Figure(figsize=(7.2, 7.2 * sheet.shape[0] / sheet.shape[1]))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.axis("off")
+    for number, here in enumerate(rows):
+        left, top = number % blocks * (wide * _TILE + _NAME) + _NAME, number // blocks * _TILE
+        axes.text(left - 12, top + _TILE / 2, str(number), ha="right", va="center", fontweight="bold")
+        for place, row in enumerate(here):
+            for offset, path in enumerate(_pictures(content, row)):
+                side = left + (place * kinds + offset) * _TILE
+                sheet[top : top + _PICTURE, side : side + _PICTURE] = _pixels(path)
+    axes.imshow(sheet)
     return figure
+
+
+def _pixels(path: Path) -> NDArray[np.uint8]:
+    with Image.open(path) as picture:
+        # Small originals stay as they are, square by square.
+        how = Image.Resampling.NEAREST if picture.width < _PICTURE else Image.Resampling.LANCZOS
+        return np.asarray(picture.convert("RGB").resize((_PICTURE, _PICTURE), how))
+
+
+def _pictures(content: Content, row: int) -> list[Path]:
+    """The picture of an image and that of its attention, as far as there are any."""
+    return [path for kind in ("image", "attention") if (path := content.pictures / f"{kind}-{row}.jpg").exists()]
+
+
+def _percent(share: list[float], right: list[float]) -> tuple[Floats, Floats]:
+    return 100 * np.array(share), 100 * np.array(right)
 
 
 FIGURES: dict[str, Callable[[Content], Figure | None]] = {
     "prototypes": prototypes,
     "samples": samples,
     "heads": heads,
+    "kept": kept,
     "double_softmax": double_softmax,
 }

@@ -39,7 +39,7 @@ def render(content: Content) -> str:
     environment = Environment(
         loader=PackageLoader("spice.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.filters |= {"share": _share, "duration": duration, "number": _number}
+    environment.filters |= {"share": _share, "duration": duration, "number": _number, "counted": _counted}
     script = "\n".join(_asset(name) for name in ("page.js", "map.js", "browse.js"))
     rows = _listed(content)
     return environment.get_template("report.html").render(
@@ -137,6 +137,10 @@ def _thousandths(values: NDArray[np.float32]) -> list[JsonValue]:
 
 def _share(part: float, whole: float = 1.0) -> str:
     return f"{part / whole:.0%}" if whole else "0%"
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def _number(value: float) -> str:

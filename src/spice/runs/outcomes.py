@@ -93,7 +93,7 @@ class Scores(Outcome):
 
     images: int
     without_label: int
-    classes: list[str]  # (C,)
+    classes: list[str]  # (C,) those that some image has
     spice: Score
     reliable: Score
     kmeans: Score

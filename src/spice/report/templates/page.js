@@ -79,6 +79,16 @@ byId("theme").addEventListener("click", () => {
 
 for (const image of document.querySelectorAll("img[data-from]")) image.src = byId(image.dataset.from).src;
 
+// Very many verdicts are folded, so that the clusters themselves are not far away.
+if (byId("verdicts").children.length > 30) {
+  byId("verdicts").classList.add("folded");
+  byId("all-verdicts").hidden = false;
+  byId("all-verdicts").addEventListener("click", (event) => {
+    byId("verdicts").classList.remove("folded");
+    event.target.hidden = true;
+  });
+}
+
 byId("sort-clusters").addEventListener("change", (event) => {
   for (const list of [byId("verdicts"), byId("cards")]) sortElements(list, event.target.value);
 });
