@@ -37,7 +37,7 @@ def bench(out: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_every_table_runs_at_its_smallest_size(name: str, bench: Callable[..., Result], out: Path) -> None:
-    ended = bench(name, "--seeds", "0")
+    ended = bench(name, "--size", "smoke", "--seeds", "0")
     assert ended.exit_code == 0, ended.output
     saved = json.loads((out / "smoke" / f"{name}.json").read_text())
     assert [cell["method"] for cell in saved["cells"]] == list(TABLES[name].methods)

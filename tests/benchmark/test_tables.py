@@ -277,3 +277,9 @@ def test_the_full_size_has_the_data_sets_of_the_paper() -> None:
     ]
     assert {choice.features.network for choice in choices(SPLIT, "full")} == {"resnet18"}
     assert all(choice.train is None for table in TABLES.values() for choice in choices(table, "full"))
+
+
+def test_a_method_that_draws_nothing_is_run_once(tmp_path: Path) -> None:
+    cells = measured_cells(tmp_path, seeds=(0, 1))
+    assert [(each.method, each.seed) for each in cells if each.method == "agglomerative"] == [("agglomerative", 0)]
+    assert [each.seed for each in cells if each.method == "NMF"] == [0, 1]

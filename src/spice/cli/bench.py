@@ -39,7 +39,7 @@ Out = Annotated[Path, typer.Option(help="Where cells, features and the table are
 def _command(table: Table) -> Callable[..., None]:
     def command(
         *,
-        size: Size = "smoke",
+        size: Size = "cpu",
         seeds: Seeds = None,
         only: Only = None,
         data: OnlyData = None,

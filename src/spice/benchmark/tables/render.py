@@ -76,7 +76,8 @@ def _caption(result: Result) -> str:
     ended = max((cell.at for cell in result.cells), default="never")
     lines = [
         f"`{result.command}`, seeds {_listed(result.seeds)} ({spread}); {result.machine}; {ended[:10]}. "
-        "`s`: processor seconds of the method itself, without the features and views that all share."
+        "`s`: processor seconds of the method itself, without the features and views that all share. "
+        "A number without ± is that of one seed."
     ]
     lines += [f"- {data.about}." for data in result.data]
     return "\n".join(lines)
@@ -87,8 +88,8 @@ def _cell(result: Result, data: Data, method: str, score: str) -> str:
     if figure is None:
         return ABSENT
     text = _number(figure.mean, figure.std)
-    if figure.seeds < len(result.seeds):
-        text += f" ({figure.seeds} seeds)" if figure.seeds > 1 else " (1 seed)"
+    if 1 < figure.seeds < len(result.seeds):
+        text += f" ({figure.seeds} seeds)"
     return f"**{text}**" if method not in GIVEN_LABELS and figure.mean >= _best(result, data, score) else text
 
 

@@ -17,6 +17,7 @@ from spice.benchmark.tables.sizes import choices
 from spice.benchmark.workbench import Workbench
 from spice.errors import UserError
 from spice.evaluate import score
+from spice.models.encoders import SCRATCH
 from spice.progress import Progress, silent
 from spice.stages.joint_draws import Labeled
 
@@ -114,8 +115,15 @@ def _wanted(
         for seed in seeds:
             for method in table.methods:
                 chosen = (not only or method in only) and (not data or choice.dataset in data)
-                if chosen and method not in choice.left_out:
+                again = seed != seeds[0] and not _is_random(method, choice)
+                if chosen and not again and method not in choice.left_out:
                     yield Wanted(choice, seed, method)
+
+
+def _is_random(method: str, choice: Choice) -> bool:
+    """Whether another seed may give another answer. Agglomerative clustering draws nothing; its features may."""
+    same_features = choice.one_encoder or choice.encoder != SCRATCH
+    return method != "agglomerative" and not (method == "features + agglomerative" and same_features)
 
 
 def _name_of_images(table: Table, choice: Choice) -> str:
