@@ -43,9 +43,9 @@ def main() -> None:
     images = torch.from_numpy(np.stack([np.array(picture) for picture in pictures])).permute(0, 3, 1, 2).float()
     count, source = len(pictures), torch.Generator().manual_seed(0)
     order = torch.rand(count, 4, generator=source).argsort(dim=1)
-    factors = between(*JITTER, torch.rand(count, 3, generator=source))
-    turns = between(*TURN, torch.rand(count, generator=source))
-    matrix = geometry.blur_matrix(between(*BLUR, torch.rand(count, generator=source)), size=SIZE)
+    factors = torch.from_numpy(between(*JITTER, torch.rand(count, 3, generator=source).numpy()))
+    turns = torch.from_numpy(between(*TURN, torch.rand(count, generator=source).numpy()))
+    matrix = geometry.blur_matrix(between(*BLUR, torch.rand(count, generator=source).numpy()), size=SIZE)
     blurred = geometry.resample(images, matrix, matrix)
     always, never = torch.ones(count, dtype=torch.bool), torch.zeros(count, dtype=torch.bool)
     for name, turn in (("without hue", torch.zeros(count)), ("with hue", turns)):

@@ -60,7 +60,7 @@ def jitter_rows(photos: list[Tensor]) -> list[tuple[str, Tensor]]:
         result = maps.apply(photo.contiguous(), torch.zeros(3))
         rows.append((name, (torch.cat([photo[:1], result]) * 255.0).round().clamp(0.0, 255.0).to(torch.uint8)))
     photo = photos[-1].expand(count, -1, -1, -1).float()
-    matrix = geometry.blur_matrix(torch.linspace(*BLUR, count), size=photo.shape[2])
+    matrix = geometry.blur_matrix(torch.linspace(*BLUR, count).numpy(), size=photo.shape[2])
     blurred = geometry.resample(photo, matrix, matrix).round()
     rows.append(("blur", torch.cat([photo[:1], blurred]).to(torch.uint8)))
     return rows

@@ -72,6 +72,14 @@ def test_geometry_is_pillows_but_for_rounding_at_pixel_borders(photos: Tensor, n
     assert other < 0.005
 
 
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_one_picture_alone_gets_pillows_operation(photos: Tensor, operation: Operation, share: float) -> None:
+    magnitude = operation.low + share * (operation.high - operation.low)
+    picture = Image.fromarray(photos[5].permute(1, 2, 0).numpy())
+    assert operation.alone(picture, magnitude) == PILLOW[operation.name](picture, magnitude)
+
+
 @pytest.mark.parametrize("name", sorted(PILLOW))
 def test_gray_images_are_treated_as_pillow_treats_them(photos: Tensor, name: str) -> None:
     operation = named(name)
@@ -109,6 +117,8 @@ def test_solarize_inverts_from_its_threshold_on() -> None:
 
 def test_posterize_keeps_the_highest_bits() -> None:
     images = torch.full((6, 1, 1, 1), 0b10111111, dtype=torch.uint8)
-    most = draws.between(4.0, 9.0, torch.tensor(1.0 - 2.0**-24)).item()  # of the largest number that is ever drawn
+    most = draws.between(
+        4.0, 9.0, np.array([1.0 - 2.0**-24], dtype=np.float32)
+    ).item()  # of the largest number that is ever drawn
     kept = named("posterize").apply(images, torch.tensor([4.0, 5.9, 6.0, 7.5, 8.99, most]))
     assert kept.flatten().tolist() == [0b10110000, 0b10111000, 0b10111100, 0b10111110, 0b10111111, 0b10111111]

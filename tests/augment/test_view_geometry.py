@@ -20,7 +20,7 @@ def tensor(photo: Image.Image) -> Tensor:
 
 
 def resampled(images: Tensor, box: tuple[int, int, int, int], size: int) -> Tensor:
-    top, left, height, width = (torch.tensor([side]).expand(len(images)) for side in box)
+    top, left, height, width = (np.full(len(images), side, dtype=np.float32) for side in box)
     rows = geometry.resize_matrix(top, height, pixels=images.shape[2], size=size)
     columns = geometry.resize_matrix(left, width, pixels=images.shape[3], size=size)
     return geometry.resample(images.float(), rows, columns)
@@ -48,9 +48,9 @@ def test_a_crop_sees_nothing_outside_its_box(photos: Tensor) -> None:
 
 
 def test_a_mirrored_matrix_reads_the_line_back_to_front() -> None:
-    start, length = torch.tensor([3, 0]), torch.tensor([20, 32])
+    start, length = np.array([[3, 0], [20, 32]], dtype=np.float32)
     straight = geometry.resize_matrix(start, length, pixels=32, size=16)
-    mixed = geometry.resize_matrix(start, length, pixels=32, size=16, flip=torch.tensor([True, False]))
+    mixed = geometry.resize_matrix(start, length, pixels=32, size=16, flip=np.array([True, False]))
     torch.testing.assert_close(mixed[0], straight[0].flip(0))
     assert torch.equal(mixed[1], straight[1])
 
@@ -58,7 +58,7 @@ def test_a_mirrored_matrix_reads_the_line_back_to_front() -> None:
 @pytest.mark.parametrize("sigma", [0.1, 0.5, 1.0, 2.0])
 def test_blur_is_a_gaussian(photos: Tensor, sigma: float) -> None:
     size = photos.shape[2]
-    matrix = geometry.blur_matrix(torch.full((len(photos),), sigma), size=size)
+    matrix = geometry.blur_matrix(np.full(len(photos), sigma, dtype=np.float32), size=size)
     torch.testing.assert_close(matrix.sum(dim=2), torch.ones(len(photos), size))
     ours = geometry.resample(photos.float(), matrix, matrix)
     theirs = torch.stack([tensor(picture(image).filter(ImageFilter.GaussianBlur(sigma))) for image in photos]).float()
@@ -67,7 +67,7 @@ def test_blur_is_a_gaussian(photos: Tensor, sigma: float) -> None:
 
 
 def test_blur_has_no_denormal_numbers() -> None:
-    matrix = geometry.blur_matrix(torch.tensor([0.1, 0.3, 2.0]), size=224)
+    matrix = geometry.blur_matrix(np.array([0.1, 0.3, 2.0], dtype=np.float32), size=224)
     assert matrix.min() > 1e-20
 
 
@@ -84,9 +84,9 @@ def test_images_of_the_right_size_are_left_alone(drawn: Tensor) -> None:
 
 
 def test_shifting_moves_whole_pixels_and_brings_in_black(drawn: Tensor) -> None:
-    down, right = torch.randint(-4, 5, (2, len(drawn), 1), generator=torch.Generator().manual_seed(0))
-    moved = geometry.shifted(drawn, down, right, most=4)
-    for image, result, y, x in zip(drawn, moved, down.flatten().tolist(), right.flatten().tolist(), strict=True):
+    moves = np.random.default_rng(0).integers(-4, 5, (len(drawn), 2))
+    moved = geometry.shifted(drawn, moves)
+    for image, result, (y, x) in zip(drawn, moved, moves.tolist(), strict=True):
         expected = torch.zeros_like(image)
         expected[:, max(y, 0) : 32 + min(y, 0), max(x, 0) : 32 + min(x, 0)] = image[
             :, max(-y, 0) : 32 + min(-y, 0), max(-x, 0) : 32 + min(-x, 0)
@@ -95,7 +95,15 @@ def test_shifting_moves_whole_pixels_and_brings_in_black(drawn: Tensor) -> None:
 
 
 def test_only_chosen_images_are_mirrored(drawn: Tensor) -> None:
-    flip = torch.arange(len(drawn)) % 3 == 0
+    flip = np.arange(len(drawn)) % 3 == 0
     result = geometry.mirrored(drawn, flip)
     assert torch.equal(result[flip], drawn[flip].flip(3))
     assert torch.equal(result[~flip], drawn[~flip])
+
+
+def test_an_affine_map_does_what_a_mirror_and_a_shift_do(drawn: Tensor) -> None:
+    random = np.random.default_rng(1)
+    moves, flip = random.integers(-4, 5, (len(drawn), 2)), random.random(len(drawn)) < 0.5
+    moved = geometry.shifted(drawn, moves, flip=flip)
+    assert torch.equal(geometry.affine(drawn, geometry.shift_maps(moves, flip, width=32)), moved)
+    assert torch.equal(geometry.shifted(geometry.mirrored(drawn, flip), moves), moved)

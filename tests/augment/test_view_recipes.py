@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from spice.augment import Contrastive, Plain, Recipe, Strong, Weak, base
+from spice.augment import Contrastive, Plain, Recipe, Strong, Weak, base, recipes
 from spice.settings import IMAGENET, AugmentSettings, Normalization
 
 RECIPES: tuple[type[Recipe], ...] = (Plain, Weak, Strong, Contrastive)
@@ -91,6 +91,22 @@ def test_portions_for_the_cache_do_not_change_views(
     whole = built(recipe)(drawn, seeded())
     monkeypatch.setattr(base, "CACHED_FLOATS", 3 * 32 * 32 * 3)
     torch.testing.assert_close(built(recipe)(drawn, seeded()), whole, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_strong_views_are_the_same_one_by_one_and_together(
+    photos: Tensor, channels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = photos[:, :channels].repeat(4, 1, 1, 1)
+    strong = built(Strong, size=photos.shape[2], normalization=IMAGENET if channels == 3 else GRAY)
+    views = []
+    for side in (1, 10_000):  # all images are large, and none is
+        monkeypatch.setattr(recipes, "ALONE_FROM", side)
+        views.append(strong(images, seeded()))
+    difference = (views[0] - views[1]).abs() * 255.0 * min(strong.normalization.std)  # in gray levels
+    # A level of rounding may become more where equalize follows, and a pixel another one where geometry rounds.
+    assert (difference > 1.01).float().mean() < 0.005
+    assert difference.mean() < 0.1
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

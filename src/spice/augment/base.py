@@ -16,7 +16,7 @@ from spice.augment import draws
 from spice.settings import AugmentSettings, Normalization
 
 # On a CPU, images go through in portions whose floats stay in a core's own cache.
-CACHED_FLOATS = 400_000
+CACHED_FLOATS = 200_000
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,15 @@ class Recipe(ABC):
     def _fill(self, views: Tensor, images: Tensor, uniforms: draws.Uniform) -> None:
         """Write the views of `images` to `views`."""
 
-    def _mirror(self, uniforms: draws.Uniform) -> Tensor:
+    def _mirror(self, uniforms: draws.Uniform) -> draws.Booleans:
         return uniforms.column() < (0.5 if self.settings.flip else 0.0)
 
     def _scale_and_offset(self, device: torch.device, *, full: float) -> tuple[Tensor, Tensor]:
         """What to multiply by, then subtract, so that values up to `full` come out normalized; each (C, 1, 1)."""
-        mean = torch.tensor(self.normalization.mean, device=device).view(-1, 1, 1)
-        std = torch.tensor(self.normalization.std, device=device).view(-1, 1, 1)
-        return 1.0 / (full * std), mean / std
+        mean, std = self.normalization.mean, self.normalization.std
+        scale = [[[1.0 / (full * deviation)]] for deviation in std]
+        offset = [[[level / deviation]] for level, deviation in zip(mean, std, strict=True)]
+        return torch.tensor(scale, device=device), torch.tensor(offset, device=device)
 
     def _fill_normalized(self, views: Tensor, images: Tensor) -> None:
         scale, offset = self._scale_and_offset(views.device, full=255.0)

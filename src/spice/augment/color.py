@@ -11,10 +11,11 @@ import math
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 LUMA = (0.299, 0.587, 0.114)
-BRIGHTNESS, CONTRAST, SATURATION, HUE, NOTHING = range(5)
+BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 
 
 class ColorMaps(NamedTuple):
@@ -23,12 +24,12 @@ class ColorMaps(NamedTuple):
     product: Tensor
     of_mean: Tensor
 
-    def apply(self, images: Tensor, offset: Tensor) -> Tensor:
+    def apply(self, images: Tensor, offset: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The map, plus an `offset` (C,), on float images (B, C, H, W)."""
-        batch, channels, height, width = images.shape
-        colors = images.view(batch, channels, height * width)
+        colors = images.flatten(2)
         constant = torch.baddbmm(offset.view(-1, 1), self.of_mean, colors.mean(dim=2, keepdim=True))  # (B, C, 1)
-        return torch.baddbmm(constant, self.product, colors).view_as(images)
+        mapped = torch.baddbmm(constant, self.product, colors, out=None if out is None else out.flatten(2))
+        return mapped.view_as(images)
 
 
 def jitter(order: Tensor, factors: Tensor, turn: Tensor, *, applied: Tensor, gray: Tensor, channels: int) -> ColorMaps:
@@ -36,21 +37,24 @@ def jitter(order: Tensor, factors: Tensor, turn: Tensor, *, applied: Tensor, gra
 
     None of the four where not `applied`; colors are gray in the end where `gray`.
     """
+    batch = len(order)
     identity = torch.eye(channels)
     to_gray = torch.tensor(LUMA if channels == 3 else (1.0,)).expand(channels, channels)  # every row the luma
-    hue = hue_matrices(turn) if channels == 3 else identity.expand(len(turn), 1, 1)
-    product, of_mean = identity.expand(len(order), -1, -1), torch.zeros(len(order), channels, channels)
-    factors = torch.cat([factors, torch.ones(len(factors), 1)], dim=1)  # hue scales nothing
-    for drawn in order.unbind(dim=1):
-        kind = torch.where(applied, drawn, NOTHING).view(-1, 1, 1)
-        factor = torch.where(kind == NOTHING, 1.0, factors.gather(1, drawn.unsqueeze(1)).unsqueeze(2))  # (B, 1, 1)
-        step = factor * identity + torch.where(kind == SATURATION, 1.0 - factor, 0.0) * to_gray
-        step = torch.where(kind == HUE, hue, step)
-        # Contrast turns about the mean gray of the image as it is by now.
-        about = torch.where(kind == CONTRAST, 1.0 - factor, 0.0) * (to_gray @ (product + of_mean))
-        product, of_mean = step @ product, step @ of_mean + about
-    gray = gray.view(-1, 1, 1)
-    return ColorMaps(torch.where(gray, to_gray @ product, product), torch.where(gray, to_gray @ of_mean, of_mean))
+    toward_gray = (1.0 - factors).view(batch, 3, 1, 1) * to_gray
+    product = torch.cat([factors, torch.ones(batch, 1)], dim=1).view(batch, 4, 1, 1) * identity  # (B, kinds, C, C)
+    product[:, SATURATION] += toward_gray[:, SATURATION]
+    if channels == 3:
+        product[:, HUE] = hue_matrices(turn)
+    of_mean = torch.zeros_like(product)
+    of_mean[:, CONTRAST] = toward_gray[:, CONTRAST]
+    # What one operation does to a color and to the mean color at once, so that several are one product.
+    both = torch.cat([torch.cat([product, of_mean], dim=3), F.pad(product + of_mean, (channels, 0))], dim=2)
+    chosen = (order + 4 * torch.arange(batch).unsqueeze(1)).flatten()
+    first, second, third, fourth = both.flatten(0, 1).index_select(0, chosen).view_as(both).unbind(dim=1)
+    whole = (fourth @ third @ second @ first)[:, :channels]  # (B, C, 2C)
+    whole = torch.where(applied.view(-1, 1, 1), whole, torch.eye(channels, 2 * channels))
+    whole = torch.where(gray.view(-1, 1, 1), to_gray @ whole, whole)
+    return ColorMaps(whole[:, :, :channels], whole[:, :, channels:])
 
 
 def hue_matrices(turn: Tensor) -> Tensor:

@@ -1,7 +1,6 @@
 """Contrastive views: MoCo-v2's augmentation, for the feature model (paper III-A)."""
 
-from typing import NamedTuple
-
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,57 +23,47 @@ class Contrastive(Recipe):
     _columns = draws.CROP_COLUMNS + 13
 
     def _fill(self, views: Tensor, images: Tensor, uniforms: draws.Uniform) -> None:
-        looks = self._looks(uniforms, images)
-        # Images to be blurred are brought together.
-        order = (looks.sigma == 0).int().argsort(stable=True)
-        looks = _Looks(*(column[order].to(images.device) for column in looks))
-        order = order.to(images.device)
-        images = images.index_select(0, order)
-        blurred = int((looks.sigma > 0).sum())
-        scale, offset = (values.flatten() for values in self._scale_and_offset(views.device, full=1.0))
-        black, white = -offset.view(-1, 1, 1), (scale - offset).view(-1, 1, 1)
-        for part in portions(views):
-            some = _Looks(*(column[part] for column in looks))
-            view = _resampled(images[part], some, size=self.size, blurred=blurred - part.start)
-            maps = color.ColorMaps(some.product * scale.view(-1, 1), some.of_mean * scale.view(-1, 1))
-            views.index_copy_(0, order[part], maps.apply(view, -offset).clamp_(black, white))
-
-    def _looks(self, uniforms: draws.Uniform, images: Tensor) -> "_Looks":
         boxes = draws.crops(uniforms, *images.shape[2:], scale=self.settings.crop_scale, ratio=ASPECT)
         flip = self._mirror(uniforms)
-        sigma = draws.between(*BLUR, uniforms.column()) * (
-            uniforms.column() < (BLUR_CHANCE if self.settings.blur else 0.0)
-        )
+        sigma = draws.between(*BLUR, uniforms.column())
+        sigma *= uniforms.column() < (BLUR_CHANCE if self.settings.blur else 0.0)
+        maps = self._colors(uniforms, views)
+        _, offset = self._scale_and_offset(views.device, full=1.0)
+        for part in portions(views):
+            box = draws.Boxes(*(side[part] for side in boxes))
+            view = _resampled(images[part], box, flip[part], sigma[part], size=self.size)
+            color.ColorMaps(*(matrix[part] for matrix in maps)).apply(view, -offset, out=views[part])
+            self._clamp_(views[part])
+
+    def _colors(self, uniforms: draws.Uniform, views: Tensor) -> color.ColorMaps:
+        """Color jitter, gray, and the scale of the normalization."""
         maps = color.jitter(
-            uniforms.columns(4).argsort(dim=1),
-            draws.between(*JITTER, uniforms.columns(3)),
-            draws.between(*TURN, uniforms.column()),
-            applied=uniforms.column() < (JITTER_CHANCE if self.settings.color else 0.0),
-            gray=uniforms.column() < (GRAY_CHANCE if self.settings.color else 0.0),
-            channels=images.shape[1],
+            torch.from_numpy(uniforms.columns(4)).argsort(dim=1),
+            torch.from_numpy(draws.between(*JITTER, uniforms.columns(3))),
+            torch.from_numpy(draws.between(*TURN, uniforms.column())),
+            applied=torch.from_numpy(uniforms.column() < (JITTER_CHANCE if self.settings.color else 0.0)),
+            gray=torch.from_numpy(uniforms.column() < (GRAY_CHANCE if self.settings.color else 0.0)),
+            channels=views.shape[1],
         )
-        return _Looks(*boxes, flip, sigma, *maps)
+        scale, _ = self._scale_and_offset(views.device, full=1.0)
+        return color.ColorMaps(*(matrix.to(views.device) * scale.squeeze(2) for matrix in maps))
+
+    def _clamp_(self, views: Tensor) -> None:
+        """Between black and white: channel by channel, because bounds that are tensors take six times as long."""
+        for channel, mean, std in zip(
+            views.unbind(dim=1), self.normalization.mean, self.normalization.std, strict=True
+        ):
+            channel.clamp_(-mean / std, (1.0 - mean) / std)
 
 
-class _Looks(NamedTuple):
-    """The drawn parameters; the first dimension is the image."""
-
-    top: Tensor
-    left: Tensor
-    height: Tensor
-    width: Tensor
-    flip: Tensor
-    sigma: Tensor  # 0: not blurred
-    product: Tensor  # (B, C, C), as in color.ColorMaps
-    of_mean: Tensor  # (B, C, C)
-
-
-def _resampled(images: Tensor, looks: _Looks, *, size: int, blurred: int) -> Tensor:
-    """Cropped, resized, mirrored and, the first `blurred`, blurred: floats in [0, 1]."""
-    rows = geometry.resize_matrix(looks.top, looks.height, pixels=images.shape[2], size=size)
-    columns = geometry.resize_matrix(looks.left, looks.width, pixels=images.shape[3], size=size, flip=looks.flip)
-    if blurred > 0:
-        blur = geometry.blur_matrix(looks.sigma[:blurred], size=size)
-        rows[:blurred] = torch.bmm(blur, rows[:blurred])
-        columns[:blurred] = torch.bmm(blur, columns[:blurred])
+def _resampled(images: Tensor, box: draws.Boxes, flip: draws.Booleans, sigma: draws.Floats, *, size: int) -> Tensor:
+    """Cropped, resized, mirrored and, where `sigma` is not 0, blurred: floats in [0, 1]."""
+    height, width = images.shape[2:]
+    rows = geometry.resize_matrix(box.top, box.height, pixels=height, size=size, device=images.device)
+    columns = geometry.resize_matrix(box.left, box.width, pixels=width, size=size, flip=flip, device=images.device)
+    chosen = np.flatnonzero(sigma)
+    blur = geometry.blur_matrix(sigma[chosen], size=size, device=images.device)
+    blurred = torch.from_numpy(chosen).to(images.device)
+    for matrix in (rows, columns):
+        matrix.index_copy_(0, blurred, torch.bmm(blur, matrix.index_select(0, blurred)))
     return geometry.resample(images.float(), rows.mul_(1.0 / 255.0), columns)

@@ -1,11 +1,16 @@
-"""Where pixels go: crop, resize, flip and blur as two small matrices per image; shifts and affine maps as indices.
+"""Where pixels go: crop, resize, flip and blur as two small matrices per image; shifts and affine maps.
 
 Shapes: B images, C channels, H x W pixels in, S x S pixels out.
 """
 
+import math
+
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from spice.augment.draws import Booleans, Floats, Integers
 
 # A Gaussian's far tail is held at exp(-30), 1e-13 of its peak: products of smaller ones fall below 1e-38, where floats
 # are denormal and a CPU slows down threefold.
@@ -17,34 +22,50 @@ def resample(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     batch, channels, height, width = images.shape
     size = rows.shape[1]
     wide = torch.bmm(images.reshape(batch, channels * height, width), columns.transpose(1, 2))
-    return torch.matmul(rows.unsqueeze(1), wide.view(batch, channels, height, size))
+    # The same rows for every channel, copied: broadcasting them inside the product takes many times as long.
+    rows = rows.unsqueeze(1).expand(-1, channels, -1, -1).reshape(batch * channels, size, height)
+    return torch.bmm(rows, wide.view(batch * channels, height, size)).view(batch, channels, size, size)
 
 
-def resize_matrix(start: Tensor, length: Tensor, *, pixels: int, size: int, flip: Tensor | None = None) -> Tensor:
+def resize_matrix(
+    start: Floats,
+    length: Floats,
+    *,
+    pixels: int,
+    size: int,
+    flip: Booleans | None = None,
+    device: torch.device | None = None,
+) -> Tensor:
     """Weights that resize pixels [start, start + length) to `size`, back to front where `flip`, (B, size, pixels).
 
     A triangle filter, widened when the picture shrinks (antialiasing), that sees nothing outside the box: Pillow's
     crop followed by its bilinear resize.
     """
-    start, length = start.float().view(-1, 1, 1), length.float().view(-1, 1, 1)
-    device = start.device
-    scale = length / size
-    place = torch.arange(size, device=device).view(1, -1, 1) + 0.5  # (1, S, 1)
+    first, last = start.reshape(-1, 1, 1), (start + length - 1.0).reshape(-1, 1, 1)
+    scale = (length / np.float32(size)).reshape(-1, 1, 1)
+    place = np.arange(size, dtype=np.float32).reshape(1, -1, 1) + 0.5  # (1, S, 1)
     if flip is not None:
-        place = torch.where(flip.view(-1, 1, 1), size - place, place)
-    pixel = torch.arange(pixels, device=device).view(1, 1, -1) + 0.5  # (1, 1, P)
-    reach = scale.clamp(min=1.0)
-    weights = 1.0 - (pixel / reach - (start + place * scale) / reach).abs_()  # (B, S, P)
-    weights.clamp_(min=0.0).mul_(((pixel > start) & (pixel < start + length)).float())
-    return weights.div_(weights.sum(dim=2, keepdim=True))
+        place = np.where(flip.reshape(-1, 1, 1), size - place, place)
+    center, reach = first + place * scale, np.maximum(scale, 1.0)
+    # Only the few pixels within reach of a center are weighed, (B, S, taps), and then put in their places.
+    taps = np.arange(1, math.ceil(2.0 * reach.max()) + 1, dtype=np.float32)
+    pixel = np.floor(center - reach - 0.5) + taps
+    weights = np.maximum(1.0 - np.abs(pixel + 0.5 - center) / reach, 0.0) * ((pixel >= first) & (pixel <= last))
+    weights /= weights.sum(axis=2, keepdims=True)
+    inside = np.clip(pixel, 0, pixels - 1).astype(np.int64)  # what was outside weighs nothing
+    matrix = torch.zeros(len(start), size, pixels, device=device)
+    return matrix.scatter_add_(2, torch.from_numpy(inside).to(device), torch.from_numpy(weights).to(device))
 
 
-def blur_matrix(sigma: Tensor, *, size: int) -> Tensor:
+def blur_matrix(sigma: Floats, *, size: int, device: torch.device | None = None) -> Tensor:
     """A Gaussian's weights between the `size` pixels of a line, (B, size, size); at the borders, of what is there."""
-    position = torch.arange(size, device=sigma.device, dtype=torch.float32)
-    squared = (position.unsqueeze(1) - position).square()  # (S, S)
-    weights = (squared / (-2.0 * sigma.square()).view(-1, 1, 1)).clamp_(min=LOWEST_EXPONENT).exp_()
-    return weights.div_(weights.sum(dim=2, keepdim=True))
+    exponent = np.square(np.arange(size, dtype=np.float32)) / (-2.0 * np.square(sigma)).reshape(-1, 1)
+    weight = np.exp(np.maximum(exponent, LOWEST_EXPONENT))  # (B, S) at each distance
+    within = weight.cumsum(axis=1)
+    total = within + within[:, ::-1] - weight[:, :1]  # (B, S) of all weights of a pixel, on both sides of it
+    line = torch.from_numpy(np.concatenate([weight[:, :0:-1], weight], axis=1)).to(device)  # (B, 2 S - 1)
+    # Every row of the matrix is a part of the same line.
+    return line.unfold(1, size, 1).flip(1).div_(torch.from_numpy(total).to(device).unsqueeze(2))
 
 
 def fitted(images: Tensor, size: int) -> Tensor:
@@ -53,54 +74,44 @@ def fitted(images: Tensor, size: int) -> Tensor:
     if height == width == size:
         return images
     side = min(height, width)
-    length = torch.tensor([side], device=images.device)
-    rows = resize_matrix((torch.tensor([height - side], device=images.device)) // 2, length, pixels=height, size=size)
-    columns = resize_matrix((torch.tensor([width - side], device=images.device)) // 2, length, pixels=width, size=size)
-    count = len(images)
-    resized = resample(images.float(), rows.expand(count, -1, -1), columns.expand(count, -1, -1))
-    return resized.add_(0.5).clamp_(0.0, 255.0).to(torch.uint8)
+
+    def matrix(pixels: int) -> Tensor:
+        start, length = np.array([[(pixels - side) // 2], [side]], dtype=np.float32)
+        one = resize_matrix(start, length, pixels=pixels, size=size, device=images.device)
+        return one.expand(len(images), -1, -1)
+
+    return resample(images.float(), matrix(height), matrix(width)).add_(0.5).clamp_(0.0, 255.0).to(torch.uint8)
 
 
-def shifted(images: Tensor, down: Tensor, right: Tensor, *, most: int) -> Tensor:
-    """Each row moved by whole pixels, (B, H) or (B, 1), at most `most` either way; what comes in is black."""
-    return ShiftRoom(images, count=len(images), most=most, mirror=False).shifted(images, down, right)
-
-
-class ShiftRoom:
-    """Room for `count` images like the given ones, each in a black frame `most` pixels wide, and for mirror images.
-
-    In it every row of an image, moved by up to `most` pixels, is a run of bytes. Runs are copied ten times as fast as
-    single pixels are gathered.
-    """
-
-    def __init__(self, images: Tensor, *, count: int, most: int, mirror: bool) -> None:
-        channels, height, width = images.shape[1:]
-        line, plane = width + 2 * most, (width + 2 * most) * (height + 2 * most)
-        room = images.new_zeros(1 + mirror, count, channels, height + 2 * most, line)
-        self._inside = room[:, :, :, most : most + height, most : most + width]
-        # Every run of `width` bytes, as overlapping rows.
-        self._runs = room.view(-1).as_strided((room.numel() - width + 1, width), (1, 1))
-        planes = torch.arange(0, count * channels * plane, plane, device=images.device).view(count, channels, 1)
-        lines = torch.arange(most * line + most, (most + height) * line, line, device=images.device)  # (H,)
-        self._starts = planes + lines  # (count, C, H) where each row begins in the room
-        self._line, self._mirror_images = line, count * channels * plane
-
-    def shifted(self, images: Tensor, down: Tensor, right: Tensor, *, flip: Tensor | None = None) -> Tensor:
-        """Each row moved by whole pixels, (B, H) or (B, 1); images mirrored first where `flip` (B, 1)."""
-        batch = len(images)
-        self._inside[0, :batch] = images
-        moves = down * self._line + right
-        if flip is not None:
-            self._inside[1, :batch] = images.flip(3)
-            moves = moves - flip * self._mirror_images
-        starts = self._starts[:batch] - moves.unsqueeze(1)  # (B, C, H)
-        return self._runs.index_select(0, starts.view(-1)).view_as(images)
-
-
-def mirrored(images: Tensor, flip: Tensor) -> Tensor:
+def mirrored(images: Tensor, flip: Booleans) -> Tensor:
     """Left and right exchanged where `flip`."""
     both = torch.cat([images, images.flip(3)])
-    return both.index_select(0, torch.arange(len(images), device=images.device) + len(images) * flip)
+    chosen = torch.from_numpy(np.arange(len(images)) + len(images) * flip)
+    return both.index_select(0, chosen.to(images.device))
+
+
+def shifted(images: Tensor, moves: Integers, *, flip: Booleans | None = None) -> Tensor:
+    """Mirrored where `flip`, then moved down and right by whole pixels, `moves` (B, 2); what comes in is black."""
+    flip = np.zeros(len(images), dtype=np.bool_) if flip is None else flip
+    if images.device.type != "cpu":
+        return affine(images, shift_maps(moves, flip, width=images.shape[3]).to(images.device))
+    height, width = images.shape[2:]
+    straight, mirror_images = images.numpy(), images.flip(3).numpy() if flip.any() else None
+    result = np.zeros_like(straight)
+    for number, ((down, right), turned) in enumerate(zip(moves.tolist(), flip.tolist(), strict=True)):
+        image = mirror_images[number] if turned and mirror_images is not None else straight[number]
+        result[number, :, max(down, 0) : height + down, max(right, 0) : width + right] = image[
+            :, max(-down, 0) : height - down, max(-right, 0) : width - right
+        ]
+    return torch.from_numpy(result)
+
+
+def shift_maps(moves: Integers, flip: Booleans, *, width: int) -> Tensor:
+    """The affine maps, (B, 6), that do what `shifted` does."""
+    down, right = moves.T.astype(np.float32)
+    none, one = np.zeros_like(down), np.ones_like(down)
+    across = (np.where(flip, -one, one), none, np.where(flip, width + right, -right))
+    return torch.from_numpy(np.stack([*across, none, one, -down], axis=1))
 
 
 def affine(images: Tensor, maps: Tensor) -> Tensor:

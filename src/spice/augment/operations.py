@@ -1,21 +1,29 @@
-"""The fourteen operations of strong views, with the ranges their magnitudes are drawn from (uniformly)."""
+"""The fourteen operations of strong views, with the ranges their magnitudes are drawn from (uniformly).
+
+Each is written twice, with the same result: for a batch of tensors on any device, and for one picture in Pillow, which
+is faster for large images on a CPU. `recipes.Strong` decides.
+"""
 
 import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from PIL import Image, ImageEnhance, ImageOps
+from PIL.Image import Image as Picture
 from torch import Tensor
 
 from spice.augment import tone
+from spice.augment.draws import Integers
 from spice.augment.geometry import affine, shifted
 
 
 class Operation(NamedTuple):
-    """What is done to 8-bit images (B, C, H, W) at magnitudes (B,) between `low` and `high`."""
+    """What is done to 8-bit images (B, C, H, W) at magnitudes (B,) between `low` and `high`, and to one picture."""
 
     name: str
     apply: Callable[[Tensor, Tensor], Tensor]
+    alone: Callable[[Picture, float], Picture]
     low: float = 0.0
     high: float = 0.0
     tone: bool = False
@@ -32,8 +40,8 @@ def rotate(images: Tensor, degrees: Tensor) -> Tensor:
 
 def shear_x(images: Tensor, amount: Tensor) -> Tensor:
     """Each row moved left by `amount` times its distance from the top."""
-    y = torch.arange(images.shape[2], device=images.device) + 0.5
-    return _moved(images, right=-_whole(amount.view(-1, 1) * y), side=images.shape[2])
+    one, zero = torch.ones_like(amount), torch.zeros_like(amount)
+    return affine(images, torch.stack([one, amount, zero, zero, one, zero], dim=1))
 
 
 def shear_y(images: Tensor, amount: Tensor) -> Tensor:
@@ -44,39 +52,66 @@ def shear_y(images: Tensor, amount: Tensor) -> Tensor:
 
 def translate_x(images: Tensor, share: Tensor) -> Tensor:
     """Moved left by a share of the width."""
-    return _moved(images, right=-_whole(share.view(-1, 1) * images.shape[3]), side=images.shape[3])
+    return shifted(images, _whole(torch.stack([torch.zeros_like(share), share * images.shape[3]], dim=1)))
 
 
 def translate_y(images: Tensor, share: Tensor) -> Tensor:
     """Moved up by a share of the height."""
-    return _moved(images, down=-_whole(share.view(-1, 1) * images.shape[2]), side=images.shape[2])
+    return shifted(images, _whole(torch.stack([share * images.shape[2], torch.zeros_like(share)], dim=1)))
 
 
-def _moved(images: Tensor, *, down: Tensor | None = None, right: Tensor | None = None, side: int) -> Tensor:
-    none = torch.zeros(1, 1, dtype=torch.long, device=images.device)
-    most = math.ceil(MOST_MOVED * side)
-    return shifted(images, none if down is None else down, none if right is None else right, most=most)
+def _whole(moves: Tensor) -> Integers:
+    """Up and left by `moves` as down and right by whole pixels."""
+    whole: Integers = -(moves + 0.5).floor().long().cpu().numpy()
+    return whole
 
 
-def _whole(moves: Tensor) -> Tensor:
-    """The nearest whole number of pixels."""
-    return (moves + 0.5).floor().long()
+def _mapped(picture: Picture, *, b: float = 0.0, c: float = 0.0, d: float = 0.0, f: float = 0.0) -> Picture:
+    return picture.transform(picture.size, Image.Transform.AFFINE, (1.0, b, c, d, 1.0, f))
 
 
-MOST_MOVED = 0.1
+def _enhanced(
+    enhancer: Callable[
+        [Picture], ImageEnhance.Color | ImageEnhance.Contrast | ImageEnhance.Brightness | ImageEnhance.Sharpness
+    ],
+) -> Callable[[Picture, float], Picture]:
+    return lambda picture, factor: enhancer(picture).enhance(factor)
+
+
 OPERATIONS = (
-    Operation("identity", lambda images, _: images),
-    Operation("autocontrast", lambda images, _: tone.autocontrast(images), tone=True),
-    Operation("equalize", lambda images, _: tone.equalize(images), tone=True),
-    Operation("rotate", rotate, -30.0, 30.0),
-    Operation("solarize", tone.solarize, 0.0, 256.0, tone=True),
-    Operation("color", tone.color, 0.05, 0.95, tone=True),
-    Operation("contrast", tone.contrast, 0.05, 0.95, tone=True),
-    Operation("brightness", tone.brightness, 0.05, 0.95, tone=True),
-    Operation("sharpness", tone.sharpness, 0.05, 0.95),
-    Operation("shear x", shear_x, -MOST_MOVED, MOST_MOVED),
-    Operation("shear y", shear_y, -MOST_MOVED, MOST_MOVED),
-    Operation("translate x", translate_x, -MOST_MOVED, MOST_MOVED),
-    Operation("translate y", translate_y, -MOST_MOVED, MOST_MOVED),
-    Operation("posterize", tone.posterize, 4.0, 9.0, tone=True),  # the fraction is dropped: 4 to 8 bits
+    Operation("identity", lambda images, _: images, lambda picture, _: picture),
+    Operation(
+        "autocontrast",
+        lambda images, _: tone.autocontrast(images),
+        lambda picture, _: ImageOps.autocontrast(picture),
+        tone=True,
+    ),
+    Operation(
+        "equalize", lambda images, _: tone.equalize(images), lambda picture, _: ImageOps.equalize(picture), tone=True
+    ),
+    Operation("rotate", rotate, lambda picture, degrees: picture.rotate(degrees), -30.0, 30.0),
+    Operation(
+        "solarize",
+        tone.solarize,
+        lambda picture, threshold: ImageOps.solarize(picture, math.ceil(threshold)),
+        0.0,
+        256.0,
+        tone=True,
+    ),
+    Operation("color", tone.color, _enhanced(ImageEnhance.Color), 0.05, 0.95, tone=True),
+    Operation("contrast", tone.contrast, _enhanced(ImageEnhance.Contrast), 0.05, 0.95, tone=True),
+    Operation("brightness", tone.brightness, _enhanced(ImageEnhance.Brightness), 0.05, 0.95, tone=True),
+    Operation("sharpness", tone.sharpness, _enhanced(ImageEnhance.Sharpness), 0.05, 0.95),
+    Operation("shear x", shear_x, lambda picture, amount: _mapped(picture, b=amount), -0.1, 0.1),
+    Operation("shear y", shear_y, lambda picture, amount: _mapped(picture, d=amount), -0.1, 0.1),
+    Operation("translate x", translate_x, lambda picture, share: _mapped(picture, c=share * picture.width), -0.1, 0.1),
+    Operation("translate y", translate_y, lambda picture, share: _mapped(picture, f=share * picture.height), -0.1, 0.1),
+    Operation(  # the fraction is dropped: 4 to 8 bits
+        "posterize",
+        tone.posterize,
+        lambda picture, bits: ImageOps.posterize(picture, min(int(bits), 8)),
+        4.0,
+        9.0,
+        tone=True,
+    ),
 )

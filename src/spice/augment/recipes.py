@@ -1,11 +1,16 @@
 """Plain, weak and strong views: the three branches of the second stage (paper III-B), and alpha and beta of III-C."""
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from spice.augment import draws, geometry
 from spice.augment.base import Recipe, portions
 from spice.augment.operations import OPERATIONS, Operation
+
+# Side in pixels from which strong views are made faster one by one, in Pillow, on a CPU.
+ALONE_FROM = 128
 
 
 class Plain(Recipe):
@@ -35,14 +40,12 @@ class Weak(Recipe):
 
     def _fill(self, views: Tensor, images: Tensor, uniforms: draws.Uniform) -> None:
         scale, offset = self._scale_and_offset(views.device, full=255.0)
-        flip = self._mirror(uniforms).unsqueeze(1).to(images.device)
+        flip = self._mirror(uniforms)
         most = max(1, round(self.settings.shift * self.size / 32))
-        moves = draws.integers(-most, most, uniforms.columns(2)).to(images.device)
+        moves = draws.integers(-most, most, uniforms.columns(2))
         images = geometry.fitted(images, self.size)
-        parts = list(portions(views))
-        room = geometry.ShiftRoom(images, count=parts[0].stop, most=most, mirror=True)
-        for part in parts:
-            view = room.shifted(images[part], moves[part, :1], moves[part, 1:], flip=flip[part])
+        for part in portions(views):
+            view = geometry.shifted(images[part], moves[part], flip=flip[part])
             views[part].copy_(view).mul_(scale).sub_(offset)
 
 
@@ -63,7 +66,7 @@ class Strong(Recipe):
         return 4 + 2 * self.settings.operations
 
     def _fill(self, views: Tensor, images: Tensor, uniforms: draws.Uniform) -> None:
-        flip = self._mirror(uniforms).to(images.device)
+        flip = self._mirror(uniforms)
         kinds = draws.integers(0, len(self.operations) - 1, uniforms.columns(self.settings.operations))
         strengths = uniforms.columns(self.settings.operations)
         mirrored = geometry.mirrored(geometry.fitted(images, self.size), flip)
@@ -71,25 +74,45 @@ class Strong(Recipe):
         for view, (top, left, bottom, right) in zip(views, self._holes(uniforms).tolist(), strict=True):
             view[:, top:bottom, left:right] = 0.0
 
-    def _operated(self, images: Tensor, kinds: Tensor, strengths: Tensor) -> Tensor:
+    def _operated(self, images: Tensor, kinds: draws.Integers, strengths: draws.Floats) -> Tensor:
         """Each image through its operations, `kinds` and `strengths` being (B, steps)."""
-        place = torch.arange(len(images))
+        if images.device.type == "cpu" and self.size >= ALONE_FROM:
+            return self._operated_alone(images, kinds, strengths)
+        return self._operated_together(images, kinds, strengths)
+
+    def _operated_alone(self, images: Tensor, kinds: draws.Integers, strengths: draws.Floats) -> Tensor:
+        results = np.empty(images.shape, dtype=np.uint8)
+        for image, result, steps in zip(
+            images.numpy(), results, np.stack([kinds, strengths], axis=2).tolist(), strict=True
+        ):
+            planes = [Image.fromarray(plane) for plane in image]
+            picture = planes[0] if len(planes) == 1 else Image.merge("RGB", planes)
+            for kind, strength in steps:
+                operation = self.operations[int(kind)]
+                picture = operation.alone(picture, operation.low + (operation.high - operation.low) * strength)
+            for plane, channel in zip(result, picture.split(), strict=True):
+                plane[:] = channel
+        return torch.from_numpy(results)
+
+    def _operated_together(self, images: Tensor, kinds: draws.Integers, strengths: draws.Floats) -> Tensor:
+        place = np.arange(len(images))
         for step in range(kinds.shape[1]):
             # Images that take the same operation are brought together, and go through it as one slice.
             order = kinds[place, step].argsort(stable=True)
             place = place[order]
-            images = images.index_select(0, order.to(images.device))
-            ends = kinds[place, step].bincount(minlength=len(self.operations)).cumsum(0).tolist()
-            strength = strengths[place, step].to(images.device)
+            images = images.index_select(0, torch.from_numpy(order).to(images.device))
+            ends = np.bincount(kinds[place, step], minlength=len(self.operations)).cumsum().tolist()
+            strength = torch.from_numpy(strengths[place, step]).to(images.device)
             for operation, start, end in zip(self.operations, [0, *ends], ends, strict=False):
                 for part in portions(images, start, end):
-                    magnitude = draws.between(operation.low, operation.high, strength[part])
+                    magnitude = operation.low + (operation.high - operation.low) * strength[part]
                     images[part] = operation.apply(images[part], magnitude)
-        return images.index_select(0, place.argsort().to(images.device))
+        return images.index_select(0, torch.from_numpy(place.argsort()).to(images.device))
 
-    def _holes(self, uniforms: draws.Uniform) -> Tensor:
+    def _holes(self, uniforms: draws.Uniform) -> draws.Integers:
         """Top, left, bottom, right of a square per image, (B, 4): sides up to the set share, cut by the border."""
         longest = round(self.settings.cutout * self.size)
-        side = draws.integers(min(1, longest), longest, uniforms.column()).unsqueeze(1)
+        side = draws.integers(min(1, longest), longest, uniforms.columns(1))
         corner = draws.integers(0, self.size - 1, uniforms.columns(2)) - side // 2
-        return torch.cat([corner, corner + side], dim=1).clamp_(min=0)
+        holes: draws.Integers = np.maximum(np.concatenate([corner, corner + side], axis=1), 0)
+        return holes

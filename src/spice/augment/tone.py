@@ -22,14 +22,14 @@ def autocontrast(images: Tensor) -> Tensor:
 
 def equalize(images: Tensor) -> Tensor:
     """Each channel through its own cumulative histogram."""
-    lines = images.reshape(images.shape[0] * images.shape[1], -1)  # a line per image and channel
+    lines = images.flatten(2).flatten(0, 1)  # a line per image and channel
     counts = torch.stack([line.bincount(minlength=256) for line in lines])  # (lines, 256)
     brightest = 255 - (counts > 0).int().flip(1).argmax(dim=1, keepdim=True)
     step = (lines.shape[1] - counts.gather(1, brightest)) // 255  # (lines, 1)
     before = counts.cumsum(dim=1) - counts
     table = ((before + step // 2) // step.clamp(min=1)).clamp_(max=255)
     table = torch.where(step > 0, table, torch.arange(256, device=images.device))
-    return table.to(torch.uint8).gather(1, lines.long()).view_as(images)
+    return _looked_up(lines, table.to(torch.uint8)).view_as(images)
 
 
 def posterize(images: Tensor, bits: Tensor) -> Tensor:
@@ -84,6 +84,16 @@ def sharpness(images: Tensor, factor: Tensor) -> Tensor:
         smooth[:, :, border] = values[:, :, border]
         smooth[:, :, :, border] = values[:, :, :, border]
     return _blend(smooth, values, factor)
+
+
+def _looked_up(lines: Tensor, tables: Tensor) -> Tensor:
+    """Each line of bytes through its own table (256,)."""
+    if lines.device.type != "cpu":
+        return tables.gather(1, lines.long())
+    # Python's own way is several times as fast as a gather.
+    pairs = zip(lines.numpy(), tables.numpy(), strict=True)
+    found = bytearray().join(line.tobytes().translate(table.tobytes()) for line, table in pairs)
+    return torch.frombuffer(found, dtype=torch.uint8).view_as(lines)
 
 
 def _gray(values: Tensor) -> Tensor:
