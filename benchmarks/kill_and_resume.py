@@ -1,101 +1,135 @@
-"""Does a run of stage 1 that is killed again and again (kill -9) end in the same weights as one that is left alone?
+"""Does a run that is killed again and again (kill -9) end as one that is left alone, to the last bit?
 
-python benchmarks/kill_and_resume.py --runs 10 --kills 3
+python benchmarks/kill_and_resume.py --runs 10 --kills 3                   # all three stages, from scratch
+python benchmarks/kill_and_resume.py --runs 10 --kills 3 --encoder lite0   # the second stage on a trained encoder
+
+Every kill has a step of the run for its aim, each step in turn, and a moment in it that is drawn at random; after the
+last kill the run goes on to its end. Checkpoints are written after every step of training instead of every minute, so
+that kills fall before, into and after their writing. Compared are all files of the run, but the manifest and the page,
+which tell times, and the store, which is in order of reading.
 """
 
 import argparse
 import hashlib
+import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from itertools import cycle
 from pathlib import Path
 
-import torch
-from torch import Tensor
+import numpy as np
+from PIL import Image
+from sklearn.datasets import load_digits
 
-from spice.settings import FeatureSettings
-from spice.stages.features import train_features
+from spice.engine.checkpoints import Checkpoints
+from spice.pipeline import cluster
+from spice.presets import standard
+from spice.settings import FeatureSettings, JointSettings, RunSettings
 
-SETTINGS = FeatureSettings(network="resnet10", width=8, batch=32, epochs=6, projection=16, momentum=None)
+DIGITS = 240
+# A store of images is in order of reading; the others tell times, or who held the lock.
+NOT_COMPARED = ("store", "manifest.json", "report.html", ".lock")
 
 
-class Noise:
-    """Images without a file."""
-
-    size, channels = 16, 3
-
-    def __init__(self) -> None:
-        self.pixels = torch.randint(
-            0, 256, (640, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+def settings(encoder: str) -> RunSettings:
+    """Small stages, each long enough to be hit."""
+    usual = standard(clusters=10, encoder=encoder, size=16 if encoder == "scratch" else 32, flip=False)
+    small: dict[str, object] = {"heads": usual.heads.model_copy(update={"heads": 8})}
+    if encoder == "scratch":
+        small["features"] = FeatureSettings(
+            method="simclr", network="resnet10", stem="plain", width=8, epochs=12, batch=48, momentum=None
         )
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def take(self, positions: Tensor) -> Tensor:
-        return self.pixels[positions]
+        small["joint"] = JointSettings(steps=40, labeled=16, unlabeled=32, ema=None)
+        small["reliability"] = usual.reliability.model_copy(update={"threshold": 0.5})
+    return usual.model_copy(update=small)
 
 
-def train(folder: Path) -> None:
-    """One run, or the rest of one; prints a hash of all its weights."""
-    model = train_features(Noise(), SETTINGS, seed=0, folder=folder, checkpoint_seconds=0.0)
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.network.state_dict().items()):
-        digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
-    print(digest.hexdigest())
+def write_digits(folder: Path) -> None:
+    folder.mkdir()
+    for number, pixels in enumerate(load_digits().images[:DIGITS]):
+        Image.fromarray((pixels * (255 / 16)).round().astype(np.uint8)).save(folder / f"{number:04d}.png")
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, __file__, "--train", str(folder)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+def start(images: Path, out: Path, encoder: str) -> int:
+    """The run, or the rest of it, in a process of its own. Forked: torch is imported already."""
+    child = os.fork()
+    if child == 0:
+        try:
+            Checkpoints.due = lambda self: self.folder is not None  # type: ignore[method-assign]
+            cluster(images, settings(encoder), out)
+            os._exit(0)
+        except BaseException as error:  # noqa: BLE001 - a forked process must not return
+            print(repr(error), file=sys.stderr, flush=True)
+            os._exit(1)
+    return child
 
 
-def finish(folder: Path) -> str:
-    process = start(folder)
-    output, _ = process.communicate()
-    assert process.returncode == 0
-    return output.strip()
+def finish(images: Path, out: Path, encoder: str) -> None:
+    _, status = os.waitpid(start(images, out, encoder), 0)
+    assert status == 0, f"{out} ended with {status}"
 
 
-def kill_once(folder: Path, draw: random.Random) -> bool:
-    """Start, wait for a first step, kill at a random moment after it; whether the kill came before the end."""
-    before = set(folder.glob("*")) if folder.exists() else set()
-    process = start(folder)
-    while process.poll() is None and not (folder.exists() and set(folder.glob("step-*")) - before):
-        time.sleep(0.005)
-    time.sleep(draw.uniform(0.0, 0.6))
-    running = process.poll() is None
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    return running
+def steps(out: Path) -> dict[str, float]:
+    """The finished steps in order, and how long each took."""
+    manifest = out / "manifest.json"
+    found = json.loads(manifest.read_text())["steps"] if manifest.exists() else {}
+    return {name: step["seconds"] for name, step in found.items()}
+
+
+def kill(images: Path, out: Path, encoder: str, *, after: set[str], delay: float) -> str:
+    """Start, wait for the steps before the one aimed at, and a random moment more; which step the kill fell into."""
+    child = start(images, out, encoder)
+    while not after <= set(steps(out)) and os.waitpid(child, os.WNOHANG) == (0, 0):
+        time.sleep(0.001)
+    time.sleep(delay)
+    try:
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    except (ProcessLookupError, ChildProcessError):
+        return "none: it had ended"
+    return f"after {list(steps(out))[-1:] or ['nothing']}" if os.WIFSIGNALED(status) else "none: it had ended"
+
+
+def digest(run: Path) -> dict[str, str]:
+    files = (path for path in sorted(run.rglob("*")) if path.is_file())
+    compared = (path for path in files if not set(path.relative_to(run).parts) & set(NOT_COMPARED))
+    return {str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest() for path in compared}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--kills", type=int, default=3, help="of every run")
+    parser.add_argument("--encoder", choices=["scratch", "lite0"], default="scratch")
     parser.add_argument("--seed", type=int, default=0, help="of the moments at which runs are killed")
     parser.add_argument("--folder", type=Path, help="where to work (default: a temporary folder)")
-    parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.train:
-        train(arguments.train)
-        return
-    draw = random.Random(arguments.seed)
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as temporary:
-        expected = finish(Path(temporary) / "whole")
-        same = landed = 0
-        for run in range(arguments.runs):
-            folder = Path(temporary) / str(run)
-            landed += sum(kill_once(folder, draw) for _ in range(arguments.kills))
-            same += finish(folder) == expected
-    print(f"{same} of {arguments.runs} runs ended in the same weights; {landed} kills landed in a running process")
-    sys.exit(0 if same == arguments.runs and landed else 1)
+    chosen = parser.parse_args()
+    draw = random.Random(chosen.seed)
+    with tempfile.TemporaryDirectory(dir=chosen.folder) as temporary:
+        images, whole = Path(temporary) / "digits", Path(temporary) / "whole"
+        write_digits(images)
+        finish(images, whole, chosen.encoder)
+        took, expected = steps(whole), digest(whole)
+        order, aims = list(took), cycle(took)
+        same, hit = 0, Counter[str]()
+        for number in range(chosen.runs):
+            out = Path(temporary) / str(number)
+            for aim in sorted((next(aims) for _ in range(chosen.kills)), key=order.index):
+                before = set(order[: order.index(aim)])
+                delay = draw.uniform(0.0, took[aim])
+                where = kill(images, out, chosen.encoder, after=before, delay=delay)
+                hit[where] += 1
+                print(f"run {number}: aimed at {aim}, killed {where}", flush=True)
+            finish(images, out, chosen.encoder)
+            same += digest(out) == expected and (out / "report.html").exists()
+    landed = hit.total() - hit["none: it had ended"]
+    print(f"{same} of {chosen.runs} runs ended the same to the last bit; {landed} of {hit.total()} kills landed")
+    sys.exit(0 if same == chosen.runs and landed else 1)
 
 
 if __name__ == "__main__":

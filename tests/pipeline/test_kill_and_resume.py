@@ -1,91 +1,25 @@
 """A run that is killed at any moment and gone on with ends as if it had never been killed."""
 
-import hashlib
-import json
-import os
-import random
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-# Every kill costs the rest of a run; SPICE_KILLS=30 is the thorough version.
-KILLS = int(os.environ.get("SPICE_KILLS", "5"))
-
-# One process imports everything, then forks a child for each run: what is killed is a whole process all the same.
-RUNNER = """
-import json, os, signal, sys, time
-from pathlib import Path
-import spice.pipeline, spice.presets
-
-source, root = Path(sys.argv[1]), Path(sys.argv[2])
-settings = spice.presets.standard(clusters=4, size=32, seed=0)
-
-def start(out):
-    child = os.fork()
-    if child == 0:
-        try:
-            spice.pipeline.cluster(source, settings, out)
-            os._exit(0)
-        except BaseException as error:
-            print(repr(error), file=sys.stderr)
-            os._exit(1)
-    return child
-
-def finish(out):
-    began = time.monotonic()
-    _, status = os.waitpid(start(out), 0)
-    assert status == 0, status
-    return time.monotonic() - began
-
-print(json.dumps(finish(root / "whole")), flush=True)
-for line in sys.stdin:
-    name, delay = json.loads(line)
-    child = start(root / name)
-    time.sleep(delay)
-    os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    manifest = root / name / "manifest.json"
-    done = list(json.loads(manifest.read_text())["steps"]) if manifest.exists() else []
-    finish(root / name)
-    print(json.dumps([os.WIFSIGNALED(status), done]), flush=True)
-"""
-
-
-def digest(run: Path) -> dict[str, str]:
-    """Everything that a result is: not the manifest and the page, which tell times, nor the store, which is in order
-    of reading.
-    """
-    files = [path for path in run.rglob("*") if path.is_file() and "store" not in path.relative_to(run).parts]
-    return {
-        str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in files
-        if path.name not in (".lock", "manifest.json", "report.html")
-    }
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "kill_and_resume.py"
+# Two runs of each kind here; by default the script makes ten.
+RUNS, KILLS = 2, 3
 
 
 @pytest.mark.slow
-def test_a_killed_run_ends_as_if_it_had_never_been_killed(shapes: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", RUNNER, str(shapes), str(tmp_path)]
-    moments = random.Random(0)
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as runner:
-        assert runner.stdin is not None
-        assert runner.stdout is not None
-        whole = json.loads(runner.stdout.readline())
-        seen, killed = set(), 0
-        for number in range(KILLS):
-            # Spread over the whole run: one moment, drawn at random, in each of KILLS equal parts.
-            delay = whole * (number + moments.random()) / KILLS
-            runner.stdin.write(json.dumps([f"killed-{number}", delay]) + "\n")
-            runner.stdin.flush()
-            was_killed, done = json.loads(runner.stdout.readline())
-            killed += was_killed
-            seen.add(len(done))
-            assert digest(tmp_path / f"killed-{number}") == digest(tmp_path / "whole"), (number, delay, done)
-        runner.stdin.close()
-    assert killed >= KILLS // 2, "the runs ended before they could be killed"
-    assert len(seen) > 1, "all kills fell into one step"
+@pytest.mark.parametrize("encoder", ["scratch", "lite0"])
+def test_a_killed_run_ends_as_if_it_had_never_been_killed(tmp_path: Path, encoder: str) -> None:
+    arguments = ["--runs", str(RUNS), "--kills", str(KILLS), "--encoder", encoder, "--folder", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, timeout=550, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{RUNS} of {RUNS} runs ended the same to the last bit" in done.stdout
 
 
 FULL = """

@@ -1,8 +1,6 @@
 """Stage 1's promises: a stopped run goes on as if never stopped, health is told, errors are words."""
 
 import logging
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -171,17 +169,3 @@ def test_few_images_are_one_batch_and_too_few_are_refused() -> None:
 
 def test_views_may_be_smaller_than_the_images() -> None:
     assert train_features(Shapes(), settings(view_size=8), seed=0).network.features == 32
-
-
-@pytest.mark.slow
-def test_a_killed_run_gives_the_same_weights(tmp_path: Path) -> None:
-    script = Path(__file__).resolve().parents[2] / "benchmarks" / "kill_and_resume.py"
-    done = subprocess.run(
-        [sys.executable, str(script), "--runs", "1", "--kills", "3", "--folder", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 of 1 runs" in done.stdout
