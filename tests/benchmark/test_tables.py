@@ -283,3 +283,21 @@ def test_a_method_that_draws_nothing_is_run_once(tmp_path: Path) -> None:
     cells = measured_cells(tmp_path, seeds=(0, 1))
     assert [(each.method, each.seed) for each in cells if each.method == "agglomerative"] == [("agglomerative", 0)]
     assert [each.seed for each in cells if each.method == "NMF"] == [0, 1]
+
+
+def test_a_finished_stage_is_found_again_and_its_time_is_told_all_the_same(whole: Collected, tmp_path: Path) -> None:
+    def refined() -> tuple[Workbench, set[str]]:
+        seen: set[str] = set()
+        told = lambda task, *_: seen.add(task)  # noqa: E731
+        bench = Workbench(whole, SMOKE, seed=0, folder=tmp_path, progress=told)
+        assert bench.refined() is not None
+        return bench, seen
+
+    first, did = refined()
+    assert {"features", "views", "heads", "joint training"} <= did
+    assert first.shared_seconds > 0
+    again, did = refined()
+    assert not {"features", "heads", "joint training"} & did
+    assert again.found_seconds > 0
+    ours, theirs = (METHODS["SPICE"].fit(bench) for bench in (first, again))
+    assert np.array_equal(ours, theirs)
