@@ -16,7 +16,10 @@ def command(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     out: Annotated[Path | None, typer.Option(help="Where to; by default figures/ in the run folder.")] = None,
 ) -> None:
-    """Write the paper's figures as PNG and SVG: prototypes with attention, map, heads, double softmax."""
+    """Write the paper's figures as PNG and SVG: prototypes with attention, t-SNE, head selection, double softmax.
+
+    After `spice evaluate` also what needs labels: the accuracy of every head, and accuracy against the share kept.
+    """
     if find_spec("matplotlib") is None:
         raise UserError("figures need matplotlib; install it with: pip install 'spice-cluster[figures]'")
     from spice.report.figures import write_figures

@@ -48,6 +48,10 @@ PICTURES = Artifact(
     "pictures", "pictures", "thumbnails and attention overlays, for the report; may be deleted when done"
 )
 REPORT = Artifact("report.html", "report", "the page to look at: one file, opens anywhere, offline")
-SCORES = Artifact("scores.json", "evaluate", "scores against true labels; only `spice evaluate` writes it")
+SCORES = Artifact(
+    "scores.json",
+    "evaluate",
+    "scores against true labels and the curves behind the figures; only `spice evaluate` writes it",
+)
 
 ARTIFACTS: tuple[Artifact, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Artifact))
