@@ -20,9 +20,9 @@ from spice.models.encoders import SCRATCH, Encoder, load_encoder, load_trained
 from spice.order import Step, keys_of
 from spice.presets import joint_on_cpu
 from spice.progress import Progress, duration, log, silent
-from spice.runs import Account, RunFolder, account, key_of, locked, told_in_words
+from spice.runs import Account, RunFolder, account, key_of, locked, read_manifest, told_in_words
 from spice.runs.artifacts import ENCODER, IMAGES, PROBLEMS, STORE
-from spice.runs.folder import refuse_foreign, sweep
+from spice.runs.folder import make, refuse_foreign, sweep
 from spice.settings import RunSettings, Stage
 from spice.stages.given import find
 from spice.stages.heads import batch_size
@@ -60,7 +60,7 @@ def cluster(
         raise UserError("labels are learned by joint training: ask for it too (--refine)")
     with told_in_words(out):
         refuse_foreign(out)
-        out.mkdir(parents=True, exist_ok=True)
+        make(out)
         with locked(out):
             sweep(out)
             run = RunFolder.begin_or_go_on(
@@ -92,11 +92,16 @@ def refine(
     Args:
         labels: by path, of a few images, to be learned from.
     """
+    read_manifest(out)  # says in words if there is none, before anything is locked
     with told_in_words(out), locked(out):
         run = RunFolder.open(out)
         settings = _settings_of(run)
+        if settings.encoder != SCRATCH:
+            refuse_untrainable(load_encoder(settings.encoder, size=settings.size))
         flip = settings.views.augment.flip
-        joint = joint_on_cpu(pretrained=settings.encoder != SCRATCH, minutes=minutes, flip=flip)
+        joint = settings.joint or joint_on_cpu(pretrained=settings.encoder != SCRATCH, flip=flip)
+        if minutes is not None:
+            joint = joint.model_copy(update={"minutes": minutes})
         given = settings.given if labels is None else labels
         settings = settings.model_copy(update={"joint": joint, "given": given})
         run.update(settings=settings.model_dump(mode="json"))

@@ -193,9 +193,24 @@ def test_presets_of_the_paper_can_be_trained(
     )
 
 
+def test_a_run_that_cannot_be_refined_is_left_as_it_was(shapes: Path, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    np.save(tmp_path / "mine.npy", random.normal(size=(96, 8)).astype(np.float32))
+    cluster(
+        shapes,
+        tiny().model_copy(update={"encoder": f"features:{tmp_path / 'mine.npy'}", "size": None}),
+        tmp_path / "run",
+    )
+    with pytest.raises(UserError, match="cannot be trained"):
+        refine(tmp_path / "run")
+    assert resume(tmp_path / "run").images == 96
+
+
 def test_refining_later_keeps_the_preset(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster(shapes, tiny(), tmp_path / "run")
     monkeypatch.setattr("spice.pipeline.joint_on_cpu", lambda **_: JOINT)
     refine(tmp_path / "run")
-    found = RunSettings.model_validate(read_manifest(tmp_path / "run").settings)
-    assert found == tiny(JOINT)
+    assert RunSettings.model_validate(read_manifest(tmp_path / "run").settings) == tiny(JOINT)
+    monkeypatch.setattr("spice.pipeline.joint_on_cpu", lambda **_: JOINT.model_copy(update={"steps": 4}))
+    refine(tmp_path / "run")
+    assert RunSettings.model_validate(read_manifest(tmp_path / "run").settings) == tiny(JOINT)

@@ -146,6 +146,14 @@ def refuse_foreign(path: Path) -> None:
         raise UserError(f"{path} is not empty and not a run folder; give another name with --out")
 
 
+def make(path: Path) -> None:
+    """The folder itself, if it is not there yet."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {path}: {error.strerror}; give another one with --out") from error
+
+
 def sweep(path: Path) -> None:
     """Remove what a kill left half-written. Only for the process that holds the lock."""
     for partial in path.glob(".*.partial"):

@@ -60,7 +60,7 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST.name
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise UserError(
             f"{folder} is not a run folder (it has no {MANIFEST.name}); begin one with: spice cluster"
         ) from None

@@ -239,7 +239,7 @@ def _read_about(folder: Path) -> About:
     path = folder / ABOUT
     try:
         return About.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"there is no model in {folder} (it has no {ABOUT})") from None
     except ValidationError as error:
         what = ".".join(str(part) for part in error.errors()[0]["loc"])
