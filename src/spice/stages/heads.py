@@ -115,7 +115,8 @@ def batch_size(images: int, settings: HeadSettings, processes: Processes = ALONE
     if clusters < 2:
         raise UserError(f"{clusters} cluster is no clustering: ask for at least 2")
     if images < clusters:
-        raise UserError(f"{images} images cannot make {clusters} clusters: ask for at most {images // 2 or 1}")
+        way_out = f"ask for at most {images // 2}" if images >= 4 else "give more images"
+        raise UserError(f"{images} {'image' if images == 1 else 'images'} cannot make {clusters} clusters: {way_out}")
     batch = min(settings.batch or images, images)
     batch -= batch % processes.count
     if batch < clusters:

@@ -236,13 +236,13 @@ def _warn(found: Signs, settings: HeadSettings) -> None:
         _say(
             SharedPrototypeWarning,
             f"clusters {pairs}{more} rest on the same images: there may be fewer than {settings.clusters} groups; "
-            f"try fewer clusters, more heads than {settings.heads}, or start='kmeans'",
+            "try fewer clusters, another seed, or another encoder",
         )
     if found.empty:
         _say(
             EmptyClusterWarning,
             f"{len(found.empty)} of {settings.clusters} clusters have no image ({_few(found.empty)}): "
-            "try fewer clusters, or more heads",
+            "try fewer clusters, or another seed",
         )
     if found.largest > GIANT and settings.clusters > 2:
         _say(
