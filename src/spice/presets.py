@@ -78,7 +78,9 @@ def quick(
     minutes: float | None = None,
     seed: int = 0,
 ) -> RunSettings:
-    """A first look: as `standard`, with one view of each kind, and a third of the heads."""
+    """A first look: as `standard`, with one view of each kind, a third of the heads, and `lite0` at 128 px, not 160."""
+    if encoder == "lite0" and size is None:
+        size = 128
     settings = standard(
         clusters=clusters, encoder=encoder, size=size, flip=flip, refine=refine, minutes=minutes, seed=seed
     )

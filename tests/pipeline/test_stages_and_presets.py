@@ -113,9 +113,10 @@ def test_a_page_that_cannot_be_made_is_a_warning_and_is_made_later(
 
 def test_quick_is_standard_with_less_of_it() -> None:
     fast, usual = quick(clusters=5), standard(clusters=5)
-    assert (fast.views.weak, fast.views.strong, fast.heads.heads) == (1, 1, 10)
-    views, heads = usual.views, usual.heads
-    assert fast.model_copy(update={"views": views, "heads": heads}) == usual
+    assert (fast.views.weak, fast.views.strong, fast.heads.heads, fast.size) == (1, 1, 10, 128)
+    assert fast.model_copy(update={"views": usual.views, "heads": usual.heads, "size": None}) == usual
+    assert quick(clusters=5, size=96).size == 96
+    assert quick(clusters=5, encoder="onnx:a.onnx").size is None
 
 
 def test_presets_are_found_by_name_and_mistakes_are_told() -> None:
