@@ -72,7 +72,7 @@ def digits(data: Path) -> DataSet:  # noqa: ARG001
 
 def fashion(data: Path) -> DataSet:
     with np.load(data / "fashion_mnist.npz") as file:
-        train, test = (Pixels(file[f"x_{part}"][:, None]) for part in ("train", "test"))
+        train, test = (Pixels(file[f"x_{part}"].reshape(-1, 1, 28, 28)) for part in ("train", "test"))
         train_labels, test_labels = (file[f"y_{part}"].astype(np.int64) for part in ("train", "test"))
     return DataSet(train, test, train_labels, test_labels, presets.features_on_cpu(images=len(train), size=28))
 

@@ -70,8 +70,6 @@ class FeatureSettings(Settings):
     weight_decay: float = 1e-4
     sgd_momentum: float = 0.9
     temperature: PositiveFloat = 0.2
-    # SimCLR: whether the other view is left out of the sum it is compared with (Yeh et al. 2022).
-    decoupled: bool = False
     # None: 0.999 as in the paper, less on a schedule too short for so slow an average.
     momentum: float | None = 0.999
     # Keys in the queue. None: as long as the collection allows.

@@ -1,7 +1,6 @@
 """SimCLR's loss against its formula in loops."""
 
 import math
-from functools import partial
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from spice.settings import FeatureSettings
 from spice.stages.simclr import SimCLR, nt_xent
 
 
-def in_loops(views: list[list[float]], temperature: float, *, decoupled: bool) -> float:
+def in_loops(views: list[list[float]], temperature: float) -> float:
     """Views 2i and 2i + 1 belong together."""
 
     def similarity(left: int, right: int) -> float:
@@ -21,26 +20,21 @@ def in_loops(views: list[list[float]], temperature: float, *, decoupled: bool) -
     total = 0.0
     for view in range(len(views)):
         other = view ^ 1
-        left_out = (view, other) if decoupled else (view,)
-        everything_else = sum(similarity(view, third) for third in range(len(views)) if third not in left_out)
+        everything_else = sum(similarity(view, third) for third in range(len(views)) if third != view)
         total -= math.log(similarity(view, other) / everything_else)
     return total / len(views)
 
 
-@pytest.mark.parametrize("decoupled", [False, True])
-def test_the_loss_is_the_formula(decoupled: bool) -> None:
+def test_the_loss_is_the_formula() -> None:
     pairs = F.normalize(torch.randn(5, 2, 3, generator=torch.Generator().manual_seed(0)), dim=2)
-    expected = in_loops(pairs.flatten(0, 1).tolist(), 0.3, decoupled=decoupled)
-    found = nt_xent(pairs, pairs, rank=0, temperature=0.3, decoupled=decoupled)
-    assert found.item() == pytest.approx(expected, rel=1e-5)
+    expected = in_loops(pairs.flatten(0, 1).tolist(), 0.3)
+    assert nt_xent(pairs, pairs, rank=0, temperature=0.3).item() == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("decoupled", [False, True])
-def test_shares_of_two_processes_average_to_the_whole(decoupled: bool) -> None:
+def test_shares_of_two_processes_average_to_the_whole() -> None:
     pairs = F.normalize(torch.randn(6, 2, 3, generator=torch.Generator().manual_seed(0)), dim=2)
-    loss = partial(nt_xent, everyone=pairs, temperature=0.3, decoupled=decoupled)
-    whole = loss(pairs, rank=0)
-    shares = [loss(pairs[rank::2], rank=rank) for rank in range(2)]
+    whole = nt_xent(pairs, pairs, rank=0, temperature=0.3)
+    shares = [nt_xent(pairs[rank::2], pairs, rank=rank, temperature=0.3) for rank in range(2)]
     torch.testing.assert_close(sum(shares) / 2, whole)
 
 
@@ -49,12 +43,3 @@ def test_both_views_are_treated_alike() -> None:
     task = SimCLR(resnet(10, stem="plain", width=4), FeatureSettings(projection=6))
     first, second = torch.randn(4, 3, 8, 8), torch.randn(4, 3, 8, 8)
     torch.testing.assert_close(task(first, second, step=0).loss, task(second, first, step=0).loss)
-
-
-def test_the_settings_decide_whether_the_loss_is_decoupled() -> None:
-    losses = []
-    for decoupled in (False, True):
-        torch.manual_seed(0)
-        task = SimCLR(resnet(10, stem="plain", width=4), FeatureSettings(projection=6, decoupled=decoupled))
-        losses.append(task(torch.randn(4, 3, 8, 8), torch.randn(4, 3, 8, 8), step=0).loss.item())
-    assert losses[1] < losses[0]

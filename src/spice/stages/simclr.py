@@ -21,7 +21,7 @@ class SimCLR(Pretext):
         super().__init__()
         self.network = network
         self.projection = Projection(network.features, network.features, settings.projection, norm=True)
-        self.temperature, self.decoupled = settings.temperature, settings.decoupled
+        self.temperature = settings.temperature
         self.processes = processes
 
     def forward(self, first: Tensor, second: Tensor, *, step: int) -> Outcome:  # noqa: ARG002
@@ -29,22 +29,18 @@ class SimCLR(Pretext):
         features = self.network(torch.cat([first, second]))  # (2 B, D)
         own = torch.stack(self.projection(features).chunk(2), dim=1)  # (B, 2, P)
         everyone = self.processes.gather_with_gradient(own)  # (N, 2, P)
-        loss = nt_xent(own, everyone, rank=self.processes.rank, temperature=self.temperature, decoupled=self.decoupled)
+        loss = nt_xent(own, everyone, rank=self.processes.rank, temperature=self.temperature)
         return Outcome(loss, features[: len(first)], own[:, 0], own[:, 1])
 
 
-def nt_xent(own: Tensor, everyone: Tensor, *, rank: int, temperature: float, decoupled: bool = False) -> Tensor:
+def nt_xent(own: Tensor, everyone: Tensor, *, rank: int, temperature: float) -> Tensor:
     """-ln(exp(z_i·z_j / t) / sum_{k != i} exp(z_i·z_k / t)), the mean over views i whose other view is j.
-
-    In a batch of a few hundred the other view is a large part of that sum, and the gradient small wherever it is
-    already the nearest. The decoupled loss sums over k != i, j, and learns from those views too (Yeh et al. 2022).
 
     Args:
         own: (B, 2, P) the two views of the images rank, rank + count, ... of the batch.
         everyone: (N, 2, P) the two views of all images of the batch.
         rank: this process's.
         temperature: t.
-        decoupled: whether j is left out of the sum.
     """
     images, count = len(everyone), len(everyone) // len(own)
     places = torch.arange(rank, images, count, device=own.device)  # (B,) own images within the batch
@@ -52,8 +48,4 @@ def nt_xent(own: Tensor, everyone: Tensor, *, rank: int, temperature: float, dec
     other = torch.stack([2 * places + 1, 2 * places], dim=1).flatten()
     logits = own.flatten(0, 1) @ everyone.flatten(0, 1).T / temperature  # (2 B, 2 N)
     logits = logits.scatter(1, itself.unsqueeze(1), float("-inf"))
-    if not decoupled:
-        return F.cross_entropy(logits, other)
-    near = logits.gather(1, other.unsqueeze(1)).squeeze(1)  # (2 B,)
-    rest = logits.scatter(1, other.unsqueeze(1), float("-inf")).logsumexp(dim=1)  # (2 B,)
-    return (rest - near).mean()
+    return F.cross_entropy(logits, other)
