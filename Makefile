@@ -10,9 +10,16 @@ help:  ## what there is to run
 
 install: .venv/.installed  ## the environment, once; quick the second time
 
-.venv/.installed: pyproject.toml constraints.txt
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+# The program alone, which is all that the demo needs; then what tests and checks need besides.
+.venv/.program: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev,ann,docs,figures,hf]"
+	$(PIP_INSTALL) --editable .
+	touch $@
+
+.venv/.installed: .venv/.program
+	$(PIP_INSTALL) --editable ".[dev,ann,docs,figures,hf]"
 	touch $@
 
 test: install  ## every test, the slow ones on real images too
@@ -34,7 +41,7 @@ format: install  ## put the code into shape
 docs: install  ## the documentation as a site, in site/; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-demo: install  ## all three stages on scikit-learn's digits, from nothing to a page to look at
+demo: .venv/.program  ## all three stages on scikit-learn's digits, from nothing to a page to look at
 	$(BIN)/spice demo
 
 clean:  ## remove what was built
