@@ -33,13 +33,15 @@ def preset(
         if encoder not in (None, settings.encoder):
             raise UserError(f"the preset {name} trains its own encoder: leave out {encoder!r}, or the preset")
         return settings
-    made = {"quick": quick, "standard": standard}.get(name)
-    if made is None:
+    if name not in ("quick", "standard"):
         raise UserError(f"there is no preset {name!r}: choose quick, standard or {PAPER}{{{','.join(_PAPER)}}}")
     if clusters is None:
         raise UserError("how many groups? say so with -k (in Python: n_clusters, clusters)")
     encoder = encoder or "lite0"
-    return made(clusters=clusters, encoder=encoder, size=size, flip=flip, refine=refine, minutes=minutes, seed=seed)
+    usual = standard(
+        clusters=clusters, encoder=encoder, size=size, flip=flip, refine=refine, minutes=minutes, seed=seed
+    )
+    return quick(usual) if name == "quick" else usual
 
 
 def standard(
@@ -68,25 +70,12 @@ def standard(
     )
 
 
-def quick(
-    *,
-    clusters: int,
-    encoder: str = "lite0",
-    size: int | None = None,
-    flip: bool = True,
-    refine: bool = False,
-    minutes: float | None = None,
-    seed: int = 0,
-) -> RunSettings:
-    """A first look: as `standard`, with one view of each kind, a third of the heads, and `lite0` at 128 px, not 160."""
-    if encoder == "lite0" and size is None:
-        size = 128
-    settings = standard(
-        clusters=clusters, encoder=encoder, size=size, flip=flip, refine=refine, minutes=minutes, seed=seed
-    )
-    views = settings.views.model_copy(update={"weak": 1, "strong": 1})
-    heads = settings.heads.model_copy(update={"heads": 10})
-    return settings.model_copy(update={"views": views, "heads": heads})
+def quick(usual: RunSettings) -> RunSettings:
+    """A first look: one view of each kind, a third of the heads, and `lite0` at 128 px, not 160."""
+    size = usual.size or (128 if usual.encoder == "lite0" else None)
+    views = usual.views.model_copy(update={"weak": 1, "strong": 1})
+    heads = usual.heads.model_copy(update={"heads": usual.heads.heads // 3})
+    return usual.model_copy(update={"size": size, "views": views, "heads": heads})
 
 
 def demo(*, seed: int = 0) -> RunSettings:
