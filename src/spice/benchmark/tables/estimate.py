@@ -24,17 +24,19 @@ from spice.benchmark.semi.loop import recipes, train
 from spice.benchmark.semi.methods import Classifier
 from spice.benchmark.tables.catalog import SizeName, Table
 from spice.benchmark.tables.sizes import SEEDS, choices
+from spice.engine.checkpoints import Checkpoints
 from spice.engine.device import choose, placed
-from spice.models.encoders import SCRATCH, TorchEncoder, load_encoder
+from spice.models.encoders import SCRATCH, load_encoder
+from spice.models.weights import NetworkCard
 from spice.progress import Progress, duration
 from spice.stages.features import card_of as network_card
 from spice.stages.features import train_features
 from spice.stages.heads import train_heads
+from spice.stages.joint import train_jointly
 from spice.stages.joint_draws import Labeled
-from spice.stages.refine import estimated_seconds
 from spice.stages.views import Views
 
-STEPS = 3
+STEPS = 2  # the first, which is slow, and one to time
 AUTOENCODERS = ("AE", "DAE", "VAE", "DEC")
 HEADS = ("SPICE-s", "SPICE", "SPICE-s of the paper", "Before", "After")
 
@@ -112,11 +114,10 @@ class _Trial:
         channels = 1 if choice.dataset in ("mnist", "fashion-mnist", "digits") else 3
         self.made = MadeUp(batch, size=choice.pixels, channels=channels)
         self.card = network_card(self.made, choice.features)
-        self.encoder = (
-            TorchEncoder(SCRATCH, self.card.build(), self.card.normalization, size=choice.pixels, device=self.device)
-            if choice.encoder == SCRATCH
-            else load_encoder(choice.encoder, size=choice.pixels, device=self.device)
-        )
+        if choice.encoder != SCRATCH:
+            given = load_encoder(choice.encoder, size=choice.pixels)
+            self.card = NetworkCard(network=choice.encoder, size=given.size, normalization=given.normalization)
+        self.backbone = placed(self.card.build().eval(), self.device)
 
     def features(self) -> Iterator[Part]:
         settings = self.choice.features
@@ -126,16 +127,17 @@ class _Trial:
             count = settings.epochs * (self.images // settings.batch) * settings.batch
             yield Part("stage 1, images", count, each / self.batch)
         views = 1 + self.choice.views.weak + self.choice.views.strong
-        ready = torch.randn(self.batch, self.encoder.channels, self.encoder.size, self.encoder.size)
-        self.encoder.encode(ready)  # the first time, it is exported
-        started = time.monotonic()
-        self.encoder.encode(ready)
+        ready = torch.randn(self.batch, self.card.channels, self.card.size, self.card.size, device=self.device)
+        with torch.no_grad():
+            self.backbone(ready)
+            started = time.monotonic()
+            self.backbone(ready)
         yield Part("views, images", self.images * views, (time.monotonic() - started) / self.batch)
 
     def heads(self, runs: int) -> Part:
         settings = self.choice.heads
         batch = min(settings.batch or self.images, self.images)
-        features = np.random.default_rng(0).normal(size=(batch, self.encoder.features)).astype(np.float32)
+        features = np.random.default_rng(0).normal(size=(batch, self.backbone.features)).astype(np.float32)
         views = Views(features, features[None], features[None])
         few = settings.model_copy(update={"epochs": STEPS, "least_steps": 1, "select_every": 10 * STEPS})
         each = _pace(lambda told: train_heads(views, few, seed=0, device=self.device, progress=told))
@@ -144,18 +146,34 @@ class _Trial:
 
     def joint(self) -> Part:
         settings = self.choice.joint
-        few = settings.model_copy(update={"labeled": 2, "unlabeled": self.batch, "steps": 1})
-        seconds = estimated_seconds(self.encoder, few, clusters=self.choice.clusters, images=0, device=self.device)
+        few = settings.model_copy(update={"labeled": self.batch, "unlabeled": self.batch, "steps": STEPS})
+        card = self.card
+        if settings.network is not None:
+            card = card.model_copy(update={"network": settings.network, "stem": None, "width": None})
+        view = recipes(few, size=card.size, normalization=card.normalization)
+        each = _pace(
+            lambda told: train_jointly(
+                self._network(card),
+                self.made,
+                self._known,
+                few,
+                clusters=self.choice.clusters,
+                weak=view("weak"),
+                strong=view("strong"),
+                seed=0,
+                checkpoints=Checkpoints(None),
+                progress=told,
+            )
+        )
         views = settings.labeled + 2 * settings.unlabeled
-        return Part("stage 3, views", settings.steps * views, seconds / (2 + 2 * self.batch))
+        return Part("stage 3, views", settings.steps * views, each / (3 * self.batch))
 
     def self_labeling(self) -> Part:
         settings = self.choice.self_labeling
         few = settings.model_copy(update={"batch": self.batch, "steps": STEPS, "threshold": 0.0})
-        network = placed(Classifier(self.card.build(), self.choice.clusters), self.device)
         each = _pace(
             lambda told: self_label(
-                network,
+                self._network(self.card),
                 self.made,
                 few,
                 size=self.card.size,
@@ -172,13 +190,11 @@ class _Trial:
         settings = semi.training
         steps = semi.supervised_steps if name == "supervised" else settings.steps
         few = settings.model_copy(update={"labeled": self.batch, "unlabeled": self.batch, "steps": STEPS})
-        network = placed(Classifier(self.card.build(), self.choice.clusters), self.device)
-        known = Labeled(torch.arange(self.batch), torch.arange(self.batch) % self.choice.clusters)
         each = _pace(
             lambda told: train(
-                network,
+                self._network(self.card),
                 self.made,
-                known,
+                self._known,
                 ALGORITHMS[name],
                 few,
                 clusters=self.choice.clusters,
@@ -190,6 +206,13 @@ class _Trial:
         views = 1 + len(ALGORITHMS[name].views)
         there = settings.labeled + (views - 1) * settings.unlabeled
         return Part(f"{name}, views", steps * there, each / (views * self.batch))
+
+    def _network(self, card: NetworkCard) -> Classifier:
+        return placed(Classifier(card.build(), self.choice.clusters), self.device)
+
+    @property
+    def _known(self) -> Labeled:
+        return Labeled(torch.arange(self.batch), torch.arange(self.batch) % self.choice.clusters)
 
     def autoencoder(self, methods: int) -> Part:
         settings = self.choice.autoencoder
