@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
@@ -13,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 COMMAND = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+_PATIENCE = 120  # seconds without a word from the browser, on a machine that is busy
 _FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --disable-dev-shm-usage --hide-scrollbars --remote-debugging-pipe"
+    "--disable-component-update --disable-sync --disable-dev-shm-usage --hide-scrollbars --remote-debugging-pipe "
+    # A tab that nobody looks at draws as quickly as one that is looked at.
+    "--disable-renderer-backgrounding --disable-background-timer-throttling --disable-backgrounding-occluded-windows"
 )
 
 
@@ -27,6 +31,7 @@ class Page:
         self._buffer = b""
         self._number = 0
         self._session: str | None = None
+        self._loads = 0
         self.errors: list[str] = []
         self.requests: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -57,9 +62,13 @@ class Page:
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}  # no test waits for something to glide into place
+        self.call("Emulation.setEmulatedMedia", features=[scheme, still])
+        loads = self._loads
         self.call("Page.navigate", url=path.resolve().as_uri())
-        self.wait("location.protocol === 'file:' && document.readyState === 'complete'")
+        # The event, not the document's state: the old page may still be there, and is complete as well.
+        while self._loads == loads:
+            self._note(self._receive())
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page."""
@@ -67,7 +76,7 @@ class Page:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def wait(self, condition: str, *, seconds: float = 30) -> None:
+    def wait(self, condition: str, *, seconds: float = 60) -> None:
         """Until the condition holds."""
         end = time.monotonic() + seconds
         while not self.run(condition):
@@ -105,6 +114,7 @@ class Page:
 
     def _receive(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
+            assert select.select([self._back], [], [], _PATIENCE)[0], "chromium says nothing any more"
             part = os.read(self._back, 1 << 16)
             assert part, "chromium has ended"
             self._buffer += part
@@ -115,6 +125,8 @@ class Page:
     def _note(self, event: dict[str, Any]) -> None:
         params = event.get("params", {})
         match event.get("method"):
+            case "Page.loadEventFired":
+                self._loads += 1
             case "Network.requestWillBeSent":
                 self.requests.append(params["request"]["url"][:200])
             case "Runtime.exceptionThrown":
@@ -152,7 +164,7 @@ def chromium() -> Iterator[Page]:
         try:
             yield Page(ours_out, ours_in)
         finally:
-            process.terminate()
-            process.wait(timeout=20)
+            process.kill()  # it has nothing to keep
+            process.wait()
             os.close(ours_in)
             os.close(ours_out)

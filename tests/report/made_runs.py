@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from spice.evaluate import Truth, evaluate_run
 from spice.report.chosen import choose, with_attention
 from spice.report.pictures import Attention, write_pictures
-from spice.runs import Labels, RunFolder, write_labels
+from spice.runs import Labels, RunFolder, read_labels, write_labels
 
 HARMFUL = "<script>alert(1)</script>.jpg"
 SIDE = 48
@@ -44,6 +45,24 @@ def make_run(folder: Path, *, images: int, clusters: int) -> Path:
     figures = {"neighbors": ASKED, "threshold": 0.95, "kmeans": beside, "agreement": agreement}
     run.finish("labels", "c", 0.1, json.loads(json.dumps(figures)))
     return folder
+
+
+def tell_all(run: Path) -> None:
+    """As if stages 1 and 3 had been trained, and the run been evaluated."""
+    RunFolder.open(run).finish("features", "f", 60.0, {"alignment": [1.5, 0.4], "uniformity": [-0.1, -3.0]})
+    (run / "refined").mkdir()
+    signs = {"agreement": 0.884, "confident": 0.9, "loss": 1.5447, "empty": 1}
+    after = {"agreement": 0.966, "confident": 0.9, "loss": 1.6, "empty": 0}
+    story = {"loss": [1.0, 0.5, 0.25], "taught": [0.1, 0.6, 0.9], "doubts": [], "before": signs, "after": after}
+    (run / "refined" / "joint.json").write_text(json.dumps(story))
+    (run / "scores.json").write_text(evaluate_run(run, truth_of(run)).model_dump_json())
+
+
+def truth_of(run: Path, *, classes: tuple[str, ...] = ("<b>cat</b>", "dog")) -> Truth:
+    """Every image but the first is known; the class is nearly always that of its cluster."""
+    cluster = read_labels(run).cluster[1:]
+    wrong = np.arange(len(cluster)) % 10 == 0
+    return Truth(np.arange(1, len(cluster) + 1), ((cluster + wrong) % len(classes)).astype(np.int64), classes)
 
 
 def natural(random: np.random.Generator, count: int) -> NDArray[np.uint8]:

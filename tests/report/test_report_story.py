@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_runs import tell_all, truth_of
 from numpy.typing import NDArray
 
 from spice.errors import UserError
-from spice.evaluate import Truth, evaluate_run
+from spice.evaluate import evaluate_run
 from spice.report import write_report
 from spice.report.charts import HEIGHT, LEFT, RIGHT, WIDTH, Series, curve, head_chart, line_chart
 from spice.report.colors import colors
 from spice.report.course import point_at
 from spice.report.notices import notices
-from spice.runs import RunFolder, read_labels
 from spice.runs.account import Warned
 from spice.runs.outcomes import Kept
 
@@ -67,24 +67,16 @@ def test_a_chart_of_shares_says_percent_over_the_whole_axis() -> None:
     assert all(re.fullmatch(r"\d+(\.\d)?%", tick.text) for tick in chart.up)
 
 
-STORY = {
-    "loss": [1.0, 0.5, 0.25],
-    "taught": [0.1, 0.6, 0.9],
-    "doubts": [],
-    "before": {"agreement": 0.884, "confident": 0.9, "loss": 1.5447, "empty": 1},
-    "after": {"agreement": 0.966, "confident": 0.9, "loss": 1.6, "empty": 0},
-}
-
-
 def tell(run: Path, **changes: object) -> str:
-    (run / "refined").mkdir()
-    (run / "refined" / "joint.json").write_text(json.dumps(STORY | changes))
+    """The page of a run with all stages, of which joint training went otherwise."""
+    tell_all(run)
+    story = run / "refined" / "joint.json"
+    story.write_text(json.dumps(json.loads(story.read_text()) | changes))
     return page_of(run)
 
 
 def test_every_trained_stage_has_its_curve(run: Path) -> None:
-    RunFolder.open(run).finish("features", "f", 60.0, {"alignment": [1.5, 0.4], "uniformity": [-0.1, -3.0]})
-    titles = re.findall(r"<figcaption><strong>([^<]*)</strong>", tell(run))
+    titles = re.findall(r"<figcaption><strong>([^<]*)</strong>", tell(run).split('id="scores"')[0])
     assert titles == [
         "Feature model: alignment", "Feature model: uniformity", "Loss of every head", "Joint training: loss",
         "Joint training: sure images", "Time per step",
@@ -117,20 +109,13 @@ def test_the_page_names_its_warnings(small: Path) -> None:
     assert "<strong>Giant cluster</strong> Look at &lt;script&gt;" in page_of(small)
 
 
-def truth_of(run: Path, *, classes: tuple[str, ...] = ("<b>cat</b>", "dog")) -> Truth:
-    """Every image but the first is known; the class is nearly always that of its cluster."""
-    cluster = read_labels(run).cluster[1:]
-    wrong = np.arange(len(cluster)) % 10 == 0
-    return Truth(np.arange(1, len(cluster) + 1), ((cluster + wrong) % len(classes)).astype(np.int64), classes)
-
-
 def test_the_page_marks_what_uses_labels(run: Path) -> None:
     assert "uses labels" not in page_of(run)
     (run / "scores.json").write_text(evaluate_run(run, truth_of(run)).model_dump_json())
     text = page_of(run)
     assert 'class="flag">uses labels' in text
     assert "&lt;b&gt;cat&lt;/b&gt;" in text
-    assert "1 images have no true label" in text
+    assert "1 image without a true label is left out." in text
     titles = re.findall(r"<figcaption><strong>([^<]*)</strong>", text.split('id="scores"')[1])
     assert titles == ["Accuracy against share kept", "Accuracy of every head"]
     before = text.split('id="scores"')[0]

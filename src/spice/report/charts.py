@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 BINS = 20
 WIDTH, HEIGHT = 560.0, 276.0
 # Room for what is written beside the axes, in the larger letters of a phone too.
-LEFT, RIGHT, TOP, BOTTOM = 66.0, 26.0, 32.0, 52.0
+LEFT, RIGHT, TOP, BOTTOM = 66.0, 34.0, 32.0, 52.0
 _MOST_POINTS = 200
 
 
