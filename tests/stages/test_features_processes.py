@@ -22,6 +22,10 @@ from spice.settings import FeatureSettings
 from spice.stages import features
 
 
+class Stopped(Exception):
+    pass
+
+
 class Noise:
     size, channels = 8, 3
 
@@ -36,7 +40,7 @@ class Noise:
         if self.left is not None:
             self.left -= 1
             if self.left < 0:
-                raise StopIteration
+                raise Stopped
         return self.pixels[positions]
 
 
@@ -82,7 +86,7 @@ with joined(torch.device("cpu")) as processes:
             features.train_features(
                 Noise(stop), settings("moco"), seed=0, processes=processes, folder=folder, checkpoint_seconds=0.0
             )
-        except StopIteration:
+        except Stopped:
             pass
         processes.barrier()
     again = features.train_features(Noise(), settings("moco"), seed=0, processes=processes, folder=folder).network

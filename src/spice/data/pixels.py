@@ -1,11 +1,15 @@
 """One growing file of equally large uint8 images, and its memory map."""
 
 import os
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+# So much goes to the disk while more images are decoded, that the last of it need not be waited for so long.
+_BYTES_AHEAD = 8 << 20
 
 
 class PixelFile:
@@ -21,6 +25,9 @@ class PixelFile:
         self._file = path.open("r+b")
         self._file.truncate(rows * self.row_bytes)
         self._file.seek(rows * self.row_bytes)
+        self._disk = ThreadPoolExecutor(1)
+        self._syncing: Future[None] | None = None
+        self._synced = self.bytes
 
     @property
     def bytes(self) -> int:
@@ -30,14 +37,27 @@ class PixelFile:
         """Add one image; the number of its row."""
         self._file.write(pixels.data)
         self.rows += 1
+        if self.bytes - self._synced >= _BYTES_AHEAD and (self._syncing is None or self._syncing.done()):
+            self._wait()
+            self._syncing = self._disk.submit(os.fsync, self._file.fileno())
+            self._synced = self.bytes
         return self.rows - 1
 
     def sync(self) -> None:
         """Return when all that was appended is on the disk."""
+        self._wait()
         self._file.flush()
         os.fsync(self._file.fileno())
+        self._synced = self.bytes
+
+    def _wait(self) -> None:
+        """For the disk, whose errors are told only once."""
+        syncing, self._syncing = self._syncing, None
+        if syncing is not None:
+            syncing.result()
 
     def close(self) -> None:
+        self._disk.shutdown()
         with suppress(OSError):  # all that counts was synced before; on a full disk the rest has nowhere to go
             self._file.close()
 

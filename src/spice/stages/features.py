@@ -16,6 +16,7 @@ from torch import Tensor
 
 from spice.augment import Contrastive, Plain
 from spice.data.batches import Batch, batches, generator
+from spice.engine.ahead import ahead
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.device import placed
 from spice.engine.health import Examination, Health
@@ -91,8 +92,8 @@ def train_features(
     start = run.restore_(checkpoints, processes)
     clock = Clock(start, schedule.batch)
     pretext.train()
-    for step, batch in schedule.batches(start, seed=seed, processes=processes):
-        first, second = views(batch, step)
+    batches = schedule.batches(start, seed=seed, processes=processes)
+    for step, (first, second) in ahead((step, views(batch, step)) for step, batch in batches):
         outcome = pretext(first, second, step=step)
         loss = finite(outcome.loss, step, settings)
 

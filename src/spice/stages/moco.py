@@ -59,11 +59,12 @@ class MoCo(Pretext):
 
     def forward(self, first: Tensor, second: Tensor, *, step: int) -> Outcome:
         """Query from the first view, key from the second."""
-        features = self.network(first)  # (B, D)
-        query = self.projection(features)  # (B, P)
+        # Keys first: what their pass needs of memory is free again when the query's activations, which stay, are made.
         with torch.no_grad():
             self._follow()
             key = self._keys(second, step)  # (B, P)
+        features = self.network(first)  # (B, D)
+        query = self.projection(features)  # (B, P)
         loss = info_nce(query, key, self.queue, temperature=self.temperature)
         return Outcome(loss, features, query, key)
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from spice.augment import Plain
 from spice.core import reliable
+from spice.engine.ahead import ahead
 from spice.errors import UserError
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
 from spice.models.given_features import GivenFeatures
@@ -184,11 +185,15 @@ def encode_plain(encoder: Encoder, images: Images, *, progress: Progress = silen
     """Features of images as they are: (Q, D)."""
     plain = Plain(AugmentSettings(), size=encoder.size, normalization=encoder.normalization)
     features = torch.empty(len(images), encoder.features)
-    for start in range(0, len(images), BATCH):
+
+    def views(start: int) -> Tensor:
         pixels = images.take(torch.arange(start, min(start + BATCH, len(images))))  # (B, C, S, S)
-        pixels = pixels.expand(-1, encoder.channels, -1, -1)  # gray images for an encoder of colors
-        features[start : start + BATCH] = encoder.encode(plain(pixels)).cpu()
-        progress("encoding images", start + len(pixels), len(images))
+        return plain(pixels.expand(-1, encoder.channels, -1, -1))  # gray images for an encoder of colors
+
+    starts = range(0, len(images), BATCH)
+    for start, batch in zip(starts, ahead(map(views, starts)), strict=True):
+        features[start : start + BATCH] = encoder.encode(batch).cpu()
+        progress("encoding images", start + len(batch), len(images))
     return features
 
 
