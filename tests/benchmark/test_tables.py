@@ -301,3 +301,9 @@ def test_a_finished_stage_is_found_again_and_its_time_is_told_all_the_same(whole
     assert again.found_seconds > 0
     ours, theirs = (METHODS["SPICE"].fit(bench) for bench in (first, again))
     assert np.array_equal(ours, theirs)
+
+
+def test_what_is_saved_is_shown_without_running_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(WHOLE, "smoke", seeds=[0], out=tmp_path, only=["NMF"])
+    monkeypatch.setattr(running, "measure", lambda *_: pytest.fail("measured"))
+    assert [each.method for each in running.saved(WHOLE, "smoke", seeds=[0, 1], out=tmp_path)] == ["NMF"]

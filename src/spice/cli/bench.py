@@ -44,6 +44,7 @@ def _command(table: Table) -> Callable[..., None]:
         only: Only = None,
         data: OnlyData = None,
         out: Out = Path("bench"),
+        show: Annotated[bool, typer.Option("--show", help="Show what is saved so far; run nothing.")] = False,
         estimate: Annotated[bool, typer.Option("--estimate", help="Time one step of everything; run nothing.")] = False,
     ) -> None:
         if estimate:
@@ -51,7 +52,7 @@ def _command(table: Table) -> Callable[..., None]:
 
             print(estimated(table, size))
             return
-        _run(table, size, seeds=seeds, only=only or [], data=data or [], out=out / size)
+        _run(table, size, seeds=seeds, only=only or [], data=data or [], out=out / size, show=show)
 
     paper = f" (the paper's Table {table.paper})" if table.paper else ""
     command.__doc__ = f"{table.title}{paper}."
@@ -74,20 +75,26 @@ def page(
     print(f"written    {to}")
 
 
-def _run(table: Table, size: SizeName, *, seeds: str | None, only: list[str], data: list[str], out: Path) -> None:
+def _run(
+    table: Table, size: SizeName, *, seeds: str | None, only: list[str], data: list[str], out: Path, show: bool
+) -> None:
     from spice.benchmark.tables.render import comma_separated, markdown
     from spice.benchmark.tables.result import result
-    from spice.benchmark.tables.run import run
+    from spice.benchmark.tables.run import run, saved
     from spice.benchmark.tables.sizes import SEEDS, choices
 
     chosen = _numbers(seeds) if seeds else list(SEEDS[size])
     command = " ".join(["spice bench", table.name, "--size", size, *(["--seeds", seeds] if seeds else [])])
     try:
         with shown_progress() as progress:
-            cells = run(table, size, seeds=chosen, out=out, only=only, data=data, progress=progress)
+            if not show:
+                run(table, size, seeds=chosen, out=out, only=only, data=data, progress=progress)
     except KeyboardInterrupt:
         print("\nspice: stopped; finished cells are kept. Give the same command again to go on", file=sys.stderr)
         raise typer.Exit(STOPPED) from None
+    cells = saved(table, size, seeds=chosen, out=out, only=only, data=data)
+    if not cells:
+        raise UserError(f"no cell of table {table.name} is saved in {out}: run it without --show")
     found: Result = result(table, size, choices(table, size), cells, command=command)
     found.save(out / f"{table.name}.json")
     (out / f"{table.name}.csv").write_text(comma_separated(found), encoding="utf-8")

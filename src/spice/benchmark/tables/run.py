@@ -63,8 +63,23 @@ def run(
         cells.keep(table.which, each.choice, measure(bench, found, each.method, table))
         done += 1
         progress(f"{table.name}: cells", done, len(wanted))
-    found_cells = [cells.find(table.which, each.choice, each.method, each.seed) for each in wanted]
-    return [cell for cell in found_cells if cell is not None]
+    return saved(table, size, seeds=seeds, out=out, only=only, data=data)
+
+
+def saved(
+    table: Table,
+    size: SizeName,
+    *,
+    seeds: Sequence[int],
+    out: Path,
+    only: Sequence[str] = (),
+    data: Sequence[str] = (),
+) -> list[Cell]:
+    """The cells of the table that have been measured so far."""
+    cells = Cells(out / "cells")
+    wanted = _wanted(table, size, seeds=seeds, only=only, data=data)
+    found = (cells.find(table.which, each.choice, each.method, each.seed) for each in wanted)
+    return [cell for cell in found if cell is not None]
 
 
 def measure(bench: Workbench, images: Collected, method: str, table: Table) -> Cell:
