@@ -42,15 +42,19 @@ def test_a_run_that_stops_after_a_stage_is_gone_on_with_as_if_it_had_not(
 
     account = cluster(shapes, tiny(JOINT), run, last="features")
     assert (account.images, account.reliable, account.clusters) == (96, None, [])
+    assert account.stopped_before == "the labels"
     assert set(account.figures) == {"scan", "features", "views"}
 
     account = cluster(shapes, tiny(JOINT), run, last="heads")
     assert account.reliable is not None
     assert "joint" not in account.figures
+    assert account.stopped_before == "joint training"
     assert not (run / "refined").exists()
     second = read_labels(run)
 
-    assert "joint" in resume(run).figures
+    account = resume(run)
+    assert "joint" in account.figures
+    assert account.stopped_before is None
     third, whole = read_labels(run), read_labels(tmp_path / "whole")
     np.testing.assert_array_equal(third.probability, whole.probability)
     assert not np.array_equal(third.probability, second.probability)

@@ -37,7 +37,7 @@ def command(
     *,
     clusters: Annotated[
         int | None,
-        typer.Option("-k", "--clusters", min=2, help="How many groups to make.", show_default="as many as the paper's"),
+        typer.Option("-k", "--clusters", min=2, help="How many groups to make. With --preset paper:... the paper's."),
     ] = None,
     preset: Annotated[
         str, typer.Option(help="quick, standard, or paper:stl10, paper:cifar10, ...: the paper's settings.")

@@ -149,10 +149,12 @@ def _times(account: "Account") -> str:
 
 def _what_next(account: "Account") -> list[str]:
     run, name = Path(account.run), quote(account.run)
+    stopped = [f"stopped    before {account.stopped_before}, as asked; go on with: spice resume {name}"]
     if account.reliable is None:
-        return [f"stopped    before the labels, as asked; go on with: spice resume {name}"]
+        return stopped
     page = run / "report.html"
     return [
+        *(stopped if account.stopped_before else []),
         f"written    {run / 'labels.csv'}, labels.parquet, model/ and more",
         *([f"look       {page}"] if page.exists() else []),
         f"next       spice export {name} groups --as folders     a folder per group",

@@ -49,6 +49,7 @@ class Account(BaseModel):
     figures: dict[str, dict[str, JsonValue]]
     warnings: list[Warned]
     seconds: dict[str, float]
+    stopped_before: str | None  # what the settings ask for and the run was told to stop before
 
 
 def account(folder: Path) -> Account:
@@ -64,6 +65,7 @@ def account(folder: Path) -> Account:
         figures={name: _without_warnings(step.figures) for name, step in manifest.steps.items()},
         warnings=[warned for step in manifest.steps.values() for warned in _warnings(step.figures)],
         seconds={name: step.seconds for name, step in manifest.steps.items()},
+        stopped_before=_stopped_before(manifest),
     )
 
 
@@ -98,6 +100,12 @@ def _clusters_asked_for(manifest: Manifest) -> int:
     clusters_asked_for = heads["clusters"]
     assert isinstance(clusters_asked_for, int)
     return clusters_asked_for
+
+
+def _stopped_before(manifest: Manifest) -> str | None:
+    if "labels" not in manifest.steps:
+        return "the labels"
+    return "joint training" if manifest.settings.get("joint") and "joint" not in manifest.steps else None
 
 
 def _images(manifest: Manifest) -> int:
