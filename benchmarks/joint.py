@@ -2,8 +2,8 @@
 
     python benchmarks/stage2.py views --data ../shared/data --folder /tmp/stage2          (lite0; encode once)
     python benchmarks/joint.py gain   --folder /tmp/stage2 --collections imagenette [--settings '{"steps": 100}']
+    python benchmarks/joint.py views  --folder /tmp/own --collections cifar10-test --encoder trained.safetensors
     python benchmarks/joint.py gain   --folder /tmp/own --collections cifar10-test --encoder trained.safetensors
-    python benchmarks/joint.py many
     python benchmarks/joint.py speed
 
 Labels are read by the last lines of each measurement alone: nothing is trained, selected or stopped by them. Seconds
@@ -15,7 +15,6 @@ import contextlib
 import copy
 import json
 import statistics
-import tempfile
 import time
 import warnings
 from collections.abc import Mapping
@@ -26,15 +25,15 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
+from features_quality import Pixels, cifar10, fashion
+from spice.data import ingest
 from spice.data.store import open_store
 from spice.engine.device import placed
 from spice.errors import SpiceWarning
 from spice.evaluate import score
 from spice.evaluate.probe import Labeled as Known
 from spice.evaluate.probe import linear_accuracy
-from spice.models.backbone import Backbone
 from spice.models.encoders import Encoder, TorchEncoder, load_encoder
 from spice.models.heads import Head
 from spice.models.networks import network
@@ -42,7 +41,7 @@ from spice.models.parts import cut
 from spice.neighbors import nearest
 from spice.presets import joint_on_cpu, standard_heads
 from spice.progress import Logged
-from spice.settings import IMAGENET, AugmentSettings, JointSettings, ReliabilitySettings, ViewSettings
+from spice.settings import IMAGENET, JointSettings, ReliabilitySettings, ViewSettings
 from spice.stages.heads import train_heads
 from spice.stages.joint import ClusteringNetwork, Images
 from spice.stages.joint_draws import Labeled
@@ -133,6 +132,19 @@ def gain(folder: Path, encoder: Encoder, settings: JointSettings, seed: int, *, 
     return line
 
 
+def on_views(arguments: argparse.Namespace) -> None:
+    """The test images of data sets that a feature model of our own was trained for, and its features of them."""
+    for name in arguments.collections:
+        data = {"cifar10-test": cifar10, "fashion-test": fashion}[name](arguments.data)
+        assert data.test is not None
+        assert data.test_labels is not None
+        encoder, place = load_encoder(arguments.encoder), arguments.folder / name
+        arrays = data.test.pixels.permute(0, 2, 3, 1).squeeze(dim=3).numpy()  # (N, S, S[, 3])
+        store = ingest(arrays, size=encoder.size, folder=place / "images")
+        np.save(place / "truth.npy", data.test_labels[store.collection.numbers])
+        encode_views(store, encoder, ViewSettings(), seed=0, folder=place, progress=Logged())
+
+
 def on_gain(arguments: argparse.Namespace) -> None:
     encoder_of = {name: load_encoder(arguments.encoder, size=arguments.size) for name in arguments.collections}
     for name, encoder in encoder_of.items():
@@ -145,70 +157,6 @@ def on_gain(arguments: argparse.Namespace) -> None:
                 file.write(json.dumps(line) + "\n")
             shown = {key: line[key] for key in ("collection", "seed", "seconds", "k-means", "stage 2", "stage 3")}
             print(json.dumps(shown | {"probe": line.get("probe")}), flush=True)
-
-
-class Made:
-    """Images of so many kinds, each a pattern of nine colors, and noise."""
-
-    channels, size = 3, 12
-
-    def __init__(self, kinds: int, each: int) -> None:
-        noise = torch.Generator().manual_seed(0)
-        patterns = F.interpolate(torch.rand(kinds, 3, 3, 3, generator=noise), size=self.size, mode="bilinear")
-        self.kind = torch.arange(kinds).repeat_interleave(each)
-        pixels = patterns[self.kind] + 0.15 * torch.randn(kinds * each, 3, self.size, self.size, generator=noise)
-        self.pixels = (pixels.clamp(0, 1) * 255).byte()
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def take(self, positions: Tensor) -> Tensor:
-        return self.pixels[positions]
-
-
-class Patches(Backbone):
-    """Two layers with random weights that see the nine patches of a made image apart."""
-
-    features = 9 * 32
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.first, self.norm, self.second = nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.Conv2d(16, 32, 4, 4)
-
-    def forward(self, images: Tensor) -> Tensor:
-        patches: Tensor = self.second(F.relu(self.norm(self.first(images))))
-        return patches.flatten(start_dim=1)
-
-
-def on_many(arguments: argparse.Namespace) -> None:
-    """Many clusters of few images, through stages 2 and 3."""
-    images = Made(arguments.clusters, arguments.each)
-    encoder = TorchEncoder("patches", Patches(), IMAGENET, size=images.size)
-    augment = AugmentSettings(flip=False, color=False, rotation=False, shift=1, operations=2)
-    truth = images.kind.numpy()
-    heads = standard_heads(arguments.clusters).model_copy(update={"heads": 4})
-    joint = JointSettings(steps=400, labeled=64, unlabeled=128, ema=None, augment=augment)
-    for seed in arguments.seeds:
-        started = time.process_time()
-        with tempfile.TemporaryDirectory() as folder:
-            views = encode_views(images, encoder, ViewSettings(augment=augment), seed=seed, folder=Path(folder))
-            head = train_heads(views, heads, seed=seed).head
-            features = torch.from_numpy(np.array(views.plain, dtype=np.float32))
-        answer = Answer(features, probabilities(head, features))
-        found = third_stage(images, encoder, head, answer, settings=joint, seed=seed)
-        kept = labels_for(answer, seed)
-        line = {
-            "seed": seed,
-            "images": len(images),
-            "clusters with labels": len(set(kept.cluster.tolist())),
-            "labels": len(kept.image),
-            "stage 2": scores_of(answer, truth),
-            "stage 3": scores_of(found.answer, truth),
-            "doubts": found.doubts,
-            "seconds": time.process_time() - started,
-        }
-        print(json.dumps(line), flush=True)
 
 
 class EnoughError(Exception):
@@ -260,11 +208,11 @@ def on_speed(arguments: argparse.Namespace) -> None:
     }
     for name, (encoder, settings) in cases.items():
         assert isinstance(encoder, TorchEncoder)
-        images = Made(10, 100)
-        images.pixels = torch.randint(0, 256, (1000, 3, encoder.size, encoder.size)).byte()
+        images = Pixels(np.random.default_rng(0).integers(0, 256, (1000, 3, encoder.size, encoder.size), np.uint8))
+        kind = torch.arange(1000) % 10
         bare = Bare(encoder, settings, 10, arguments.steps)
-        answer = Answer(torch.zeros(1000, encoder.features), F.one_hot(images.kind, 10).float())
-        labeled = Labeled(torch.arange(1000), images.kind)
+        answer = Answer(torch.zeros(1000, encoder.features), F.one_hot(kind, 10).float())
+        labeled = Labeled(torch.arange(1000), kind)
         head = Head(encoder.features, 10)
         with contextlib.suppress(EnoughError):
             refine(images, encoder, head, answer, labeled, settings=settings, neighbors=10, seed=0, progress=bare)
@@ -291,14 +239,15 @@ def main() -> None:
     one.add_argument("--probe", action="store_true", help="linear probe of the features before and after")
     one.add_argument("--results", type=Path, default=Path("joint.jsonl"))
     one.set_defaults(do=on_gain)
-    two = commands.add_parser("many")
-    two.add_argument("--clusters", type=int, default=200)
-    two.add_argument("--each", type=int, default=20)
-    two.add_argument("--seeds", type=int, nargs="+", default=[0])
-    two.set_defaults(do=on_many)
-    three = commands.add_parser("speed")
-    three.add_argument("--steps", type=int, default=12)
-    three.set_defaults(do=on_speed)
+    zero = commands.add_parser("views")
+    zero.add_argument("--data", type=Path, default=Path("../shared/data"))
+    zero.add_argument("--folder", type=Path, required=True)
+    zero.add_argument("--collections", nargs="+", choices=("cifar10-test", "fashion-test"), required=True)
+    zero.add_argument("--encoder", required=True)
+    zero.set_defaults(do=on_views)
+    two = commands.add_parser("speed")
+    two.add_argument("--steps", type=int, default=12)
+    two.set_defaults(do=on_speed)
     arguments = parser.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SpiceWarning)

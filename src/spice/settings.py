@@ -109,11 +109,15 @@ class HeadSettings(Settings):
     hidden: PositiveInt | None = None
     # What a head's first labels come from: its own random weights (the paper), or a run of k-means of its own.
     start: Literal["random", "kmeans"] = "random"
-    # Steps whose labels come from k-means where heads start from it.
+    # Steps whose labels come from k-means where heads start from it, and runs of it, of which each head takes its best.
     start_steps: PositiveInt = 10
+    start_runs: PositiveInt = 1
     # E-step. The prototype is the mean of the top center_ratio * M / K images (authors' code: 0.5).
     center_ratio: float = Field(default=1.0, gt=0.0, le=1.0)
     overlap: bool = True
+    # Images that a cluster labels: M / K (the paper), or those nearest to its prototype of all (ours). With "found",
+    # the second, and after it the first where the clusters that were found are of about even size.
+    sizes: Literal["even", "nearest", "found"] = "even"
     # M-step.
     loss: Literal["double_softmax", "cross_entropy", "temperature"] = "double_softmax"
     temperature: PositiveFloat = 0.2
@@ -164,6 +168,9 @@ class JointSettings(Settings):
     labeled: PositiveInt = 64
     unlabeled: PositiveInt = 448
     threshold: float = Field(default=0.95, ge=0.0, le=1.0)
+    # SGD is FixMatch's; Adam's steps do not depend on the scale of weights and features, which pretrained networks and
+    # the heads on them differ in.
+    optimizer: Literal["sgd", "adam"] = "sgd"
     learning_rate: PositiveFloat = 0.03
     sgd_momentum: float = Field(default=0.9, ge=0.0, lt=1.0)
     weight_decay: float = Field(default=5e-4, ge=0.0)

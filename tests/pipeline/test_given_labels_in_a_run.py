@@ -58,8 +58,8 @@ def test_labels_are_asked_for_before_the_long_work(shapes: Path, tmp_path: Path)
     given = {"given": {"disc/0.png": "disc"}}
     with pytest.raises(UserError, match=r"labels are learned by joint training: ask for it too \(--refine\)"):
         cluster(shapes, settings(joint=None).model_copy(update=given), tmp_path / "run")
+    wrong = settings(joint=JOINT).model_copy(update={"given": {"disc/900.png": "disc"}})
     with pytest.raises(UserError, match=r"a label is given for disc/900\.png, which is none of the images"):
-        wrong = settings(joint=JOINT).model_copy(update={"given": {"disc/900.png": "disc"}})
         cluster(shapes, wrong, tmp_path / "other")
     assert not (tmp_path / "other" / "encoder.safetensors").exists()
 

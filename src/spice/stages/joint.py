@@ -133,7 +133,7 @@ def train_jointly(
     for step in range(len(history), steps):
         history.append(step_once(step, steps))
         progress("joint training", step + 1, steps, history[-1]._asdict())
-        if checkpoints.due() and processes.first:
+        if processes.first and (checkpoints.due() or step + 1 == steps):
             checkpoints.save(step + 1, training.state(steps, history))
     return Joint(training.averaged(), history)
 
@@ -151,15 +151,7 @@ class _Training:
         self.average = copy.deepcopy(network)
         self.settings = settings
         self.algorithm = _algorithm(settings, clusters)
-        # Biases and the scales of batch norm are not decayed, as in FixMatch.
-        decayed = [parameter for parameter in network.parameters() if parameter.ndim > 1]
-        others = [parameter for parameter in network.parameters() if parameter.ndim <= 1]
-        self.optimizer = torch.optim.SGD(
-            [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}],
-            lr=settings.learning_rate,
-            momentum=settings.sgd_momentum,
-            nesterov=settings.sgd_momentum > 0,
-        )
+        self.optimizer = _optimizer(network, settings)
 
     @property
     def device(self) -> torch.device:
@@ -243,6 +235,17 @@ def _steps_within(
     # All processes must plan the same number.
     slowest = processes.gather(torch.tensor([pace])).max().item()
     return max(1, int(minutes * 60 / slowest))
+
+
+def _optimizer(network: nn.Module, settings: JointSettings) -> torch.optim.Optimizer:
+    # Biases and the scales of batch norm are not decayed, as in FixMatch.
+    decayed = [parameter for parameter in network.parameters() if parameter.ndim > 1]
+    others = [parameter for parameter in network.parameters() if parameter.ndim <= 1]
+    groups = [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    if settings.optimizer == "adam":
+        return torch.optim.AdamW(groups, lr=settings.learning_rate)
+    momentum = settings.sgd_momentum
+    return torch.optim.SGD(groups, lr=settings.learning_rate, momentum=momentum, nesterov=momentum > 0)
 
 
 def _normalizes_batches(network: nn.Module) -> bool:
