@@ -31,7 +31,7 @@ from spice.pipeline import cluster
 from spice.presets import standard
 from spice.settings import FeatureSettings, JointSettings, RunSettings
 
-DIGITS = 240
+DIGITS = 160
 # A store of images is in order of reading; the others tell times, or who held the lock.
 NOT_COMPARED = ("store", "manifest.json", "report.html", ".lock")
 
@@ -42,9 +42,9 @@ def settings(encoder: str) -> RunSettings:
     small: dict[str, object] = {"heads": usual.heads.model_copy(update={"heads": 8})}
     if encoder == "scratch":
         small["features"] = FeatureSettings(
-            method="simclr", network="resnet10", stem="plain", width=8, epochs=12, batch=48, momentum=None
+            method="simclr", network="resnet10", stem="plain", width=8, epochs=8, batch=32, momentum=None
         )
-        small["joint"] = JointSettings(steps=40, labeled=16, unlabeled=32, ema=None)
+        small["joint"] = JointSettings(steps=24, labeled=16, unlabeled=16, ema=None)
         small["reliability"] = usual.reliability.model_copy(update={"threshold": 0.5})
     return usual.model_copy(update=small)
 
