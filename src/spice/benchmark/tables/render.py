@@ -50,7 +50,10 @@ def measured(result: Result) -> str:
 def quoted_table(paper: str) -> str:
     """One of the paper's tables in full, every row marked as quoted."""
     found = quotes(paper)
-    columns = list(dict.fromkeys((quote.data, quote.score) for quote in found))
+    scores = dict.fromkeys(quote.score for quote in found)
+    there = {(quote.data, quote.score) for quote in found}
+    names = dict.fromkeys(quote.data for quote in found)
+    columns = [(data, score) for data in names for score in scores if (data, score) in there]
     by_place = {(quote.method, quote.data, quote.score): quote for quote in found}
     rows = [
         [f"{_escaped(method)} (quoted)", *(_quoted(by_place.get((method, *column))) for column in columns)]
