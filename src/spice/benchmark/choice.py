@@ -67,6 +67,8 @@ class Choice(Settings):
     features: FeatureSettings
     views: ViewSettings
     heads: HeadSettings
+    # The paper's heads, from which the rows of the ablation differ by one thing each: random weights, selected by loss.
+    paper_heads: HeadSettings
     reliability: ReliabilitySettings = ReliabilitySettings()
     joint: JointSettings
     joint_heads: JointHeadsSettings = JointHeadsSettings()

@@ -145,9 +145,8 @@ class Workbench:
         with self.shared():
             return encode_plain(self.encoder, self.asked)
 
-    def head(self, changes: dict[str, object] | None = None) -> Head:
-        """The selected head of stage 2 (III-B), with the settings of the table or with some of them changed."""
-        settings = HeadSettings.model_validate(self.choice.heads.model_dump() | (changes or {}))
+    def head(self, settings: HeadSettings) -> Head:
+        """The selected head of stage 2 (III-B)."""
         place = self.place("heads", settings.model_dump_json(), hash_of(self.encoder))
         with self.own(place):
             return train_heads(
@@ -168,7 +167,7 @@ class Workbench:
 
         A finished run is found again, not repeated.
         """
-        head = self.head()
+        head = self.head(self.choice.heads)
         labeled = self.reliable(head)
         if not len(labeled.image):
             self.notes.append("no image is reliable: the second stage's answer stands")

@@ -77,6 +77,7 @@ def _nearest_mean(bench: Workbench, labels: Labels) -> Labels:
 
 FEATURES = ("encoder", "one_encoder", "features", "views")
 SECOND = (*FEATURES, "heads")
+ABLATED = (*FEATURES, "paper_heads")
 THIRD = (*SECOND, "reliability", "joint")
 LABELS = (*FEATURES, "semi")
 
@@ -94,11 +95,11 @@ METHODS: dict[str, Method] = {
     "SCAN": Method(scan.self_labeled, (*FEATURES, "self_labeling")),
     "SPICE-s": Method(spice.second_stage, SECOND),
     "SPICE": Method(spice.third_stage, THIRD),
-    "SPICE-s of the paper": Method(spice.ablated, SECOND),
-    **{variant: Method(partial(spice.ablated, variant=variant), SECOND) for variant in spice.VARIANTS},
-    "Joint-SH": Method(partial(spice.joint_heads, heads=1), (*SECOND, "joint_heads")),
+    "SPICE-s of the paper": Method(spice.ablated, ABLATED),
+    **{variant: Method(partial(spice.ablated, variant=variant), ABLATED) for variant in spice.VARIANTS},
+    "Joint-SH": Method(partial(spice.joint_heads, heads=1), (*ABLATED, "joint_heads")),
     "Joint-MH": Method(
-        lambda bench: spice.joint_heads(bench, bench.choice.joint_heads.heads), (*SECOND, "joint_heads")
+        lambda bench: spice.joint_heads(bench, bench.choice.joint_heads.heads), (*ABLATED, "joint_heads")
     ),
 }
 

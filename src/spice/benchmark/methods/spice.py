@@ -28,19 +28,16 @@ VARIANTS: dict[str, dict[str, object]] = {
     "Weak / Strong": {"label_view": "weak", "train_view": "strong"},
 }
 
-# The paper's heads: ten, from random weights, selected by their loss alone. Rows of an ablation differ from it by what
-# they say and nothing else.
-OF_THE_PAPER: dict[str, object] = {"heads": 10, "start": "random", "compactness": 0.0}
-
 
 def second_stage(bench: Workbench) -> Labels:
     """SPICE-s: labels (A,) by the selected head."""
-    return _labels(bench)
+    return _labels(bench, bench.choice.heads)
 
 
 def ablated(bench: Workbench, variant: str | None = None) -> Labels:
-    """SPICE-s as in the ablation tables, with one thing changed, or none."""
-    return _labels(bench, OF_THE_PAPER | (VARIANTS[variant] if variant else {}))
+    """The paper's heads with one thing changed, or none."""
+    changes = VARIANTS[variant] if variant else {}
+    return _labels(bench, HeadSettings.model_validate(bench.choice.paper_heads.model_dump() | changes))
 
 
 def third_stage(bench: Workbench) -> Labels:
@@ -58,8 +55,8 @@ def joint_heads(bench: Workbench, heads: int) -> Labels:
     if encoder.module is None:
         raise UserError(f"{encoder.name} cannot be trained along with heads")
     # Heads on all features and not on their components, which would not follow the network.
-    changes = OF_THE_PAPER | {"heads": heads, "epochs": chosen.epochs, "least_steps": 1, "components": None}
-    settings = HeadSettings.model_validate(bench.choice.heads.model_dump() | changes)
+    changes = {"heads": heads, "epochs": chosen.epochs, "least_steps": 1, "components": None}
+    settings = bench.choice.paper_heads.model_copy(update=changes)
     augment = bench.choice.views.augment
     trained = train_joint_heads(
         copy.deepcopy(encoder.module).requires_grad_(),
@@ -79,7 +76,6 @@ def joint_heads(bench: Workbench, heads: int) -> Labels:
     return answers(ClusteringNetwork(trained.network, best).eval(), bench)
 
 
-def _labels(bench: Workbench, changes: dict[str, object] | None = None) -> Labels:
-    head = bench.head(changes)
-    labels: Labels = probabilities(head, bench.asked_features).argmax(dim=1).numpy()
+def _labels(bench: Workbench, settings: HeadSettings) -> Labels:
+    labels: Labels = probabilities(bench.head(settings), bench.asked_features).argmax(dim=1).numpy()
     return labels

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from spice.benchmark.choice import Choice, WhichImages
 from spice.benchmark.methods import uses
 from spice.files import written_atomically
+from spice.models.encoders import SCRATCH
 from spice.settings import Settings
 from spice.version import __version__
 
@@ -65,7 +66,9 @@ class Cells:
 
 def settings_key(which: WhichImages, choice: Choice, method: str) -> str:
     """A hash of all that a cell depends on besides seed and program."""
-    chosen = choice.model_dump(mode="json", include={*OF_IMAGES, *uses(method)})
+    # An encoder that is given does not depend on how another one would be trained.
+    unused = {"features", "one_encoder"} if choice.encoder != SCRATCH else set()
+    chosen = choice.model_dump(mode="json", include={*OF_IMAGES, *uses(method)} - unused)
     text = json.dumps([which, method, chosen], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 

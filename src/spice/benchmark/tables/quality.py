@@ -25,7 +25,7 @@ def quality(bench: Workbench, images: Collected, *, after: bool) -> dict[str, fl
     probe = linear_accuracy(Labeled(learned.numpy(), known), Labeled(asked.numpy(), truth))
     scores = {"supervised": probe, "unsupervised": accuracy(clusters, truth)}
     if not after:
-        trusted = bench.reliable(bench.head())
+        trusted = bench.reliable(bench.head(bench.choice.heads))
         right = accuracy(trusted.cluster.numpy(), known[trusted.image.numpy()])
         scores |= {"reliable labels": right, "share reliable": len(trusted.image) / len(known)}
     return scores

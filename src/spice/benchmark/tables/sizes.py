@@ -10,7 +10,14 @@ from spice.benchmark.choice import (
 from spice.benchmark.tables.catalog import SizeName, Table
 from spice.errors import UserError
 from spice.presets import features_on_cpu, paper, standard_heads
-from spice.settings import AugmentSettings, FeatureSettings, JointSettings, ReliabilitySettings, ViewSettings
+from spice.settings import (
+    AugmentSettings,
+    FeatureSettings,
+    HeadSettings,
+    JointSettings,
+    ReliabilitySettings,
+    ViewSettings,
+)
 
 SEEDS: dict[SizeName, tuple[int, ...]] = {"smoke": (0, 1), "cpu": (0, 1, 2), "full": (0, 1, 2, 3, 4)}
 
@@ -38,7 +45,8 @@ def _digits() -> Choice:
         test=100,
         features=_small_features(16, epochs=1, width=4, batch=100, mirror=False),
         views=ViewSettings(weak=1, strong=1, augment=upright),
-        heads=standard_heads(10).model_copy(update={"heads": 10, "epochs": 2, "least_steps": 20, "components": 16}),
+        heads=standard_heads(10).model_copy(update={"heads": 4, "epochs": 2, "least_steps": 20, "components": 16}),
+        paper_heads=HeadSettings(clusters=10, heads=4, epochs=2, least_steps=20, components=16, select_every=2),
         reliability=ReliabilitySettings(threshold=0.5),
         joint=few,
         joint_heads=JointHeadsSettings(epochs=1, heads=2),
@@ -71,6 +79,7 @@ def _from_scratch(dataset: str, pixels: int) -> Choice:
         features=_small_features(pixels, epochs=20, width=16, batch=128),
         views=ViewSettings(weak=4, strong=4),
         heads=standard_heads(10),
+        paper_heads=HeadSettings(clusters=10, epochs=30, components=128, select_every=10),
         joint=joint,
         joint_heads=JointHeadsSettings(epochs=3),
         autoencoder=AutoencoderSettings(width=16, code=32, epochs=10, refining_epochs=10),
@@ -136,6 +145,7 @@ def _as_published(dataset: str, table: Table) -> Choice:
         features=features,
         views=run.views,
         heads=run.heads,
+        paper_heads=run.heads,
         reliability=run.reliability,
         joint=joint,
         autoencoder=AutoencoderSettings(size=min(run.size, 96) // 8 * 8),
