@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "spice bench whole --size smoke  # seconds, to see that it runs",
     "spice bench ablation --size cpu --seeds 0-4",
+    "spice bench all --size cpu  # an hour or so on two cores",
     "spice bench split --size full --estimate  # what the paper's size would take here",
     "spice bench page docs/tables --to docs/tables.md",
 )
@@ -61,6 +62,13 @@ def _command(table: Table) -> Callable[..., None]:
 
 for _table in TABLES.values():
     app.command(_table.name, epilog=EXAMPLES)(_command(_table))
+
+
+@app.command("all", epilog=EXAMPLES)
+def every_table(*, size: Size = "cpu", seeds: Seeds = None, out: Out = Path("bench")) -> None:
+    """Every table in turn; what tables have in common is computed once."""
+    for table in TABLES.values():
+        _run(table, size, seeds=seeds, only=[], data=[], out=out / size, show=False)
 
 
 @app.command("page", epilog=EXAMPLES)
