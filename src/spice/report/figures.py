@@ -29,6 +29,7 @@ LABEL = 2  # counted from 1, as in the paper
 _TAKEN, _TRUE, _OTHERS, _INK = "#1132a0", "#ba4e25", "#b9b4ad", "#2a2825"
 _PER_CLUSTER = 3  # prototypes, as in the paper
 _PICTURE, _TILE, _NAME = 128, 134, 90  # pixels: a picture, the same with a gap, room for a cluster's number
+_BELOW = (0.5, -0.2)  # of the axes: heads may be anywhere inside them
 _STYLE = {
     "font.size": 8,
     "axes.titlesize": 8,
@@ -103,7 +104,7 @@ def heads(content: Content) -> Figure | None:
     if content.heads is None:
         return None
     scores = content.scores.heads if content.scores else None
-    figure = Figure(figsize=(7.2 if scores else 3.5, 2.6), layout="constrained")
+    figure = Figure(figsize=(7.2 if scores else 3.5, 2.9), layout="constrained")
     axes = figure.subplots(1, 2 if scores else 1, squeeze=False)[0]
     _draw_loss(axes[0], content.heads, panel="(a) " if scores else "")
     if scores:
@@ -118,7 +119,8 @@ def _draw_loss(axes: Axes, found: HeadsOutcome, panel: str) -> None:
     axes.plot(found.epochs, losses[:, best.head], color=_TAKEN, linewidth=1.4)
     axes.plot([best.epoch], [best.loss], "o", color=_TAKEN, label=f"selected: head {best.head}, epoch {best.epoch}")
     axes.set(xlabel="epoch", ylabel="loss over all images", title=f"{panel}{losses.shape[1]} heads, without labels")
-    axes.legend(loc="upper right")
+    axes.set_xticks(_some(found.epochs))
+    axes.legend(loc="upper center", bbox_to_anchor=_BELOW, ncols=2)
 
 
 def _draw_accuracy(axes: Axes, found: HeadsOutcome, scores: HeadScores) -> None:
@@ -140,7 +142,8 @@ def _draw_accuracy(axes: Axes, found: HeadsOutcome, scores: HeadScores) -> None:
             [epoch], [value], "o", color=color, markersize=11, markerfacecolor="none", label=f"{name}: {value:.3f}"
         )
     axes.set(xlabel="epoch", ylabel="ACC", title="(b) the same heads against true labels")
-    axes.legend(loc="lower right")
+    axes.set_xticks(_some(found.epochs))
+    axes.legend(loc="upper center", bbox_to_anchor=_BELOW, ncols=2)
 
 
 def kept(content: Content) -> Figure | None:
@@ -171,7 +174,7 @@ def samples(content: Content) -> Figure | None:
     everything = np.ones(len(labels.path), dtype=np.bool_)
     scores = (content.scores.spice, content.scores.reliable) if content.scores else (None, None)
     limits = (-0.03, 1.03)
-    size = float(np.clip(4000 / len(labels.path), 0.6, 8))
+    size = float(np.clip(12_000 / len(labels.path), 0.8, 8))
     for axes, rows, name, score in zip(
         figure.subplots(1, 2), (everything, labels.reliable), ("(a) all", "(b) reliable"), scores, strict=True
     ):
@@ -223,6 +226,11 @@ def _pixels(path: Path) -> NDArray[np.uint8]:
 def _pictures(content: Content, row: int) -> list[Path]:
     """The picture of an image and that of its attention, as far as there are any."""
     return [path for kind in ("image", "attention") if (path := content.pictures / f"{kind}-{row}.jpg").exists()]
+
+
+def _some(epochs: list[int]) -> list[int]:
+    """Epochs looked at, few enough to be written side by side."""
+    return epochs[:: -(-len(epochs) // 10)]
 
 
 def _percent(share: list[float], right: list[float]) -> tuple[Floats, Floats]:
