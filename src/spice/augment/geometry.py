@@ -4,6 +4,7 @@ Shapes: B images, C channels, H x W pixels in, S x S pixels out.
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -96,14 +97,19 @@ def shifted(images: Tensor, moves: Integers, *, flip: Booleans | None = None) ->
     if images.device.type != "cpu":
         return affine(images, shift_maps(moves, flip, width=images.shape[3]).to(images.device))
     height, width = images.shape[2:]
-    straight, mirror_images = images.numpy(), images.flip(3).numpy() if flip.any() else None
+    straight = images.numpy()
+    sources = (straight, images.flip(3).numpy() if flip.any() else straight)
     result = np.zeros_like(straight)
     for number, ((down, right), turned) in enumerate(zip(moves.tolist(), flip.tolist(), strict=True)):
-        image = mirror_images[number] if turned and mirror_images is not None else straight[number]
-        result[number, :, max(down, 0) : height + down, max(right, 0) : width + right] = image[
-            :, max(-down, 0) : height - down, max(-right, 0) : width - right
-        ]
+        (to_rows, from_rows), (to_columns, from_columns) = _spans(height, down), _spans(width, right)
+        result[number, :, to_rows, to_columns] = sources[turned][number, :, from_rows, from_columns]
     return torch.from_numpy(result)
+
+
+@lru_cache(4096)
+def _spans(pixels: int, move: int) -> tuple[slice, slice]:
+    """Where the pixels of a line that is moved go, and where they are from."""
+    return slice(max(move, 0), pixels + min(move, 0)), slice(max(-move, 0), pixels + min(-move, 0))
 
 
 def shift_maps(moves: Integers, flip: Booleans, *, width: int) -> Tensor:
