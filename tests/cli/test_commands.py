@@ -204,6 +204,20 @@ def test_evaluate_reads_labels_and_changes_nothing_but_the_page(spice: Spice, ru
     assert (found["images"], found["without_label"]) == (3, 93)
 
 
+def test_scores_are_told_and_kept_even_if_the_page_cannot_be_written(
+    spice: Spice, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Path) -> None:
+        raise RuntimeError("no such font")
+
+    monkeypatch.setattr("spice.report.write_report", fail)
+    ended = spice("evaluate", run, "--truth", "folders")
+    assert ended.code == 0
+    assert "k-means, all images" in ended.out
+    assert ended.err == f"spice: warning: the page could not be written (no such font); try: spice report {run}\n"
+    assert (run / "scores.json").exists()
+
+
 def test_export_links_to_the_originals(spice: Spice, run: Path, shapes: Path, tmp_path: Path) -> None:
     assert spice("export", run, tmp_path / "groups", "--as", "folders").code == 0
     links = list((tmp_path / "groups").rglob("*.png"))

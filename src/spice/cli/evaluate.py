@@ -1,5 +1,6 @@
 """`spice evaluate`: how good the groups are, where true labels exist. The only command that reads a label."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,17 +26,26 @@ def command(
     """Compare the groups with true labels: ACC, NMI, ARI; k-means beside them. Of the run, only its page changes."""
     from spice.evaluate import evaluate_run, from_csv, from_folders
     from spice.files import written_atomically
-    from spice.report import write_report
-    from spice.runs import read_labels
+    from spice.runs import read_labels, told_in_words
     from spice.runs.artifacts import SCORES
 
     paths = read_labels(run).path
     found = evaluate_run(run, from_folders(paths) if truth == "folders" else from_csv(Path(truth), paths))
     text = found.model_dump_json(indent=2)
-    with written_atomically(run / SCORES.name) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
-    write_report(run)
     print(text if as_json else _table(found))
+    with told_in_words(run), written_atomically(run / SCORES.name) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+    _write_page(run)
+
+
+def _write_page(run: Path) -> None:
+    """With the scores on it. They are printed and kept already: a page that cannot be written is no reason to fail."""
+    from spice.report import write_report
+
+    try:
+        write_report(run)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it must not look as if there were no scores
+        print(f"spice: warning: the page could not be written ({error}); try: spice report {run}", file=sys.stderr)
 
 
 def _table(found: "Scores") -> str:
