@@ -118,7 +118,8 @@ def test_a_page_that_cannot_be_made_is_a_warning_and_is_made_later(
 def test_quick_is_standard_with_less_of_it() -> None:
     usual = standard(clusters=5)
     fast = quick(usual)
-    assert (fast.views.weak, fast.views.strong, fast.heads.heads, fast.size) == (1, 1, 10, 128)
+    assert (fast.views.weak, fast.views.strong, fast.size) == (1, 1, 128)
+    assert fast.heads.heads == usual.heads.heads // 3
     assert fast.model_copy(update={"views": usual.views, "heads": usual.heads, "size": None}) == usual
     assert quick(standard(clusters=5, size=96)).size == 96
     assert quick(standard(clusters=5, encoder="onnx:a.onnx")).size is None
