@@ -111,4 +111,4 @@ def test_the_demo_ends_with_digits_in_their_groups(tmp_path: Path) -> None:
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("all images"))
     assert float(line.split()[3]) >= 0.93, done.stdout
     assert (tmp_path / "demo" / "digits.spice" / "report.html").stat().st_size > 100_000
-    assert len(list((tmp_path / "demo" / "groups").rglob("*.png"))) == 1797
+    assert len(list((tmp_path / "demo" / "groups-0").rglob("*.png"))) == 1797

@@ -23,7 +23,7 @@ def command(
     from spice.presets import demo
     from spice.runs.artifacts import REPORT
 
-    images, run, groups = folder / "digits", folder / "digits.spice", folder / "groups"
+    images, run, groups = folder / "digits", folder / "digits.spice", folder / f"groups-{seed}"
     write_digits(images)
     print(f"1,797 digits are in {images}; a feature model is trained on them now, then heads, then both together.")
     with under_way(run), shown_progress() as progress:
