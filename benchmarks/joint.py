@@ -201,10 +201,12 @@ class Bare:
 def on_speed(arguments: argparse.Namespace) -> None:
     """The whole stage against bare steps of its network; they alternate, so that other work touches both alike."""
     torch.set_num_threads(1)
-    small = TorchEncoder("resnet10", network("resnet10", stem="plain", width=32), IMAGENET, size=32)
+    small, paper = network("whitened", width=32), network("resnet18", stem="plain", width=32)
+    usual = joint_on_cpu(pretrained=False)
     cases: dict[str, tuple[Encoder, JointSettings]] = {
-        "resnet10, width 32, 32 px, all layers": (small, joint_on_cpu(pretrained=False)),
-        "lite0, 160 px, last third": (load_encoder("lite0"), joint_on_cpu(pretrained=True)),
+        "whitened, width 32, 32 px, all layers": (TorchEncoder("whitened", small, IMAGENET, size=32), usual),
+        "resnet18, width 32, 32 px, all layers": (TorchEncoder("resnet18", paper, IMAGENET, size=32), usual),
+        "lite0, 160 px, last fifth": (load_encoder("lite0"), joint_on_cpu(pretrained=True)),
     }
     for name, (encoder, settings) in cases.items():
         assert isinstance(encoder, TorchEncoder)

@@ -148,9 +148,12 @@ def test_it_learns_what_a_few_labels_say_and_spreads_it() -> None:
     assert result.history[-1].taught > result.history[0].taught
 
 
-@pytest.mark.parametrize("algorithm", ["fixmatch", "freematch"])
-def test_a_stopped_run_goes_on_as_if_never_stopped(tmp_path: Path, algorithm: str) -> None:
-    settings = SETTINGS.model_copy(update={"algorithm": algorithm})
+@pytest.mark.parametrize(
+    ("algorithm", "optimizer", "rate"),
+    [("fixmatch", "sgd", 0.1), ("freematch", "sgd", 0.1), ("fixmatch", "adam", 0.01)],
+)
+def test_a_stopped_run_goes_on_as_if_never_stopped(tmp_path: Path, algorithm: str, optimizer: str, rate: float) -> None:
+    settings = SETTINGS.model_copy(update={"algorithm": algorithm, "optimizer": optimizer, "learning_rate": rate})
     whole = train(settings, small_network())
 
     class StopError(Exception):
