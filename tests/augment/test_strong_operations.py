@@ -9,7 +9,7 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
-from spice.augment import draws
+from spice.augment import draws, tone
 from spice.augment.operations import OPERATIONS, Operation
 
 Picture = Image.Image
@@ -104,6 +104,13 @@ def test_no_operation_changes_its_input(photos: Tensor, operation: Operation) ->
     before = photos.clone()
     operation.apply(photos, torch.full((len(photos),), operation.low + 0.3 * (operation.high - operation.low)))
     assert torch.equal(photos, before)
+
+
+def test_short_lines_are_equalized_like_long_ones(drawn: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = tone.equalize(drawn)
+    monkeypatch.setattr(tone, "SHORT_LINE", 0)
+    assert torch.equal(tone.equalize(drawn), together)
+    assert torch.equal(together, in_pillow("equalize", drawn, 0.0))
 
 
 def test_solarize_inverts_from_its_threshold_on() -> None:

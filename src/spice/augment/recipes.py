@@ -71,8 +71,9 @@ class Strong(Recipe):
         strengths = uniforms.columns(self.settings.operations)
         mirrored = geometry.mirrored(geometry.fitted(images, self.size), flip)
         self._fill_normalized(views, self._operated(mirrored, kinds, strengths))
-        for view, (top, left, bottom, right) in zip(views, self._holes(uniforms).tolist(), strict=True):
-            view[:, top:bottom, left:right] = 0.0
+        surface = views.numpy() if views.device.type == "cpu" else views  # the same memory, in a quarter of the time
+        for number, (top, left, bottom, right) in enumerate(self._holes(uniforms).tolist()):
+            surface[number, :, top:bottom, left:right] = 0.0
 
     def _operated(self, images: Tensor, kinds: draws.Integers, strengths: draws.Floats) -> Tensor:
         """Each image through its operations, `kinds` and `strengths` being (B, steps)."""
