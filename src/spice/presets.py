@@ -133,6 +133,8 @@ def standard_heads(clusters: int) -> HeadSettings:
         batch=max(1000, 10 * clusters),
         components=128,
         start="kmeans",
+        start_runs=4,
+        sizes="found",
         select_every=5,
         compactness=2.0,
     )

@@ -391,3 +391,38 @@ def test_a_center_ratio_that_is_no_share_is_refused_in_words(ratio: float) -> No
 def test_a_prototype_of_no_image_or_of_too_many_is_refused_in_words(per_cluster: int) -> None:
     with pytest.raises(ValueError, match=rf"mean of 1 to 30 images of this batch, not of {per_cluster}"):
         prototypes(*random_batch(0), per_cluster=per_cluster)
+
+
+def test_labels_by_the_nearest_prototype_are_those_of_plain_loops() -> None:
+    features, probs = random_batch(5, images=26, heads=2)
+    labels = prototype_labels(features, probs, sizes="nearest")
+    assert labels.image.shape == labels.cluster.shape == (2, 26 + 3 * 2)  # 26 // (4 * 3) = 2 more for each cluster
+    rows = features.tolist()
+    for image, cluster, prob in zip(labels.image.tolist(), labels.cluster.tolist(), probs.tolist(), strict=True):
+        likeliest = [row.index(max(row)) for row in prob]
+        centers = [mean_of([rows[i] for i in range(26) if likeliest[i] == k]) for k in range(3)]
+        near = [[cosine(row, center) for row in rows] for center in centers]
+        assert image[:26] == list(range(26))
+        columns = [[row[i] for row in near] for i in range(26)]
+        assert cluster[:26] == [column.index(max(column)) for column in columns]
+        assert cluster[26:] == [0, 0, 1, 1, 2, 2]
+        assert [set(image[26 + 2 * k : 28 + 2 * k]) for k in range(3)] == [set(most(near[k], 2)) for k in range(3)]
+
+
+def test_a_cluster_that_no_image_is_likeliest_of_rests_on_its_surest_image() -> None:
+    features, probs = toy()
+    spare = torch.zeros(10, 1, dtype=probs.dtype)
+    spare[8] = 0.05
+    probs = torch.cat([probs * (1 - spare), spare], dim=1)
+    labels = prototype_labels(features, probs, sizes="nearest")
+    assert labels.cluster[8] == 3  # at 110 degrees, where its only image lies
+    assert labels.image[10:].tolist()[3] == 8
+
+
+def test_labels_by_the_nearest_prototype_of_one_head_are_those_of_all() -> None:
+    features, probs = random_batch(7, heads=3)
+    together = prototype_labels(features, probs, sizes="nearest")
+    for number in range(3):
+        alone = prototype_labels(features, probs[number], sizes="nearest")
+        assert torch.equal(alone.image, together.image[number])
+        assert torch.equal(alone.cluster, together.cluster[number])

@@ -112,6 +112,7 @@ def test_clear_groups_are_found(changes: dict[str, Any]) -> None:
         {"hidden": 5},
         {"components": 4},
         {"start": "kmeans"},
+        {"sizes": "nearest"},
     ],
 )
 def test_every_option_changes_what_is_learned_and_still_finds_clear_groups(changes: dict[str, Any]) -> None:
@@ -233,14 +234,88 @@ def test_a_head_on_components_is_a_head_on_features() -> None:
     torch.testing.assert_close(inside, outside, atol=1e-4, rtol=1e-4)
 
 
+def one_length(table: np.ndarray[Any, np.dtype[np.float32]]) -> Tensor:
+    rows = torch.from_numpy(table)
+    scaled: Tensor = rows.norm(dim=1).mean() * torch.nn.functional.normalize(rows, dim=1)
+    return scaled
+
+
 def test_components_are_those_of_most_variance_with_unit_variance_on_average() -> None:
     randomness = np.random.default_rng(0)
-    table = (randomness.normal(size=(500, 5)) * [1, 5, 0.1, 3, 0.1] + 7).astype(np.float32)
+    table = (randomness.normal(size=(500, 5)) * [1, 5, 0.1, 3, 0.1] + 20).astype(np.float32)
     found = principal_components(table, 2, seed=0)
-    projected = (torch.from_numpy(table) - found.mean) @ found.basis
+    projected = (one_length(table) - found.mean) @ found.basis
     assert found.basis.abs().argmax(dim=0).tolist() == [1, 3]
     torch.testing.assert_close(projected.var(dim=0, correction=0).mean(), torch.tensor(1.0), rtol=1e-4, atol=0.0)
     assert principal_components(table[:3], 10, seed=0).basis.shape == (5, 3)
+
+
+def test_components_by_iteration_are_those_of_the_whole_decomposition() -> None:
+    randomness = np.random.default_rng(0)
+    spread = np.geomspace(3, 0.05, 120)
+    table = (randomness.normal(size=(400, 120)) * spread + 20).astype(np.float32)
+    found = principal_components(table, 6, seed=0)  # 6 + 32 directions of 120: iterated
+    rows = one_length(table).double()
+    centered = rows - rows.mean(dim=0)
+    exact = torch.linalg.svd(centered, full_matrices=False).Vh[:6].T
+    ours = torch.nn.functional.normalize(found.basis.double(), dim=0)
+    torch.testing.assert_close((centered @ ours).square().sum(), (centered @ exact).square().sum(), rtol=1e-4, atol=0.0)
+    torch.testing.assert_close(ours.T @ ours, torch.eye(6, dtype=torch.float64), rtol=0.0, atol=1e-5)
+    again = principal_components(table, 6, seed=0)
+    assert torch.equal(found.basis, again.basis)
+
+
+def test_the_bank_has_features_of_one_length_and_heads_see_them_as_they_are() -> None:
+    views = groups([30, 30])
+    longer = Views(3 * views.plain, 3 * views.weak, 3 * views.strong)
+    longer.plain[:30] *= 2
+    components = principal_components(longer.plain, 4, seed=0)
+    seen = components.of(longer)
+    plain = torch.from_numpy(longer.plain)
+    torch.testing.assert_close(seen.take("plain", 0, slice(None)), (plain - components.mean) @ components.basis)
+    torch.testing.assert_close(
+        seen.compared(slice(None)), (one_length(longer.plain) - components.mean) @ components.basis
+    )
+    assert torch.equal(views.compared(slice(3)), views.take("plain", 0, slice(3)))
+
+
+def test_uneven_groups_are_found_where_sizes_are_not_given_and_even_ones_as_the_paper_has_it() -> None:
+    uneven = groups([200, 40, 40, 10], noise=0.2)
+    settings = quick(4, heads=8, batch=None, epochs=40, components=6, start="kmeans", start_runs=3, sizes="found")
+    settings = settings.model_copy(update={"compactness": 2.0})
+    found = train_heads(uneven, settings, seed=0)
+    assert adjusted_rand_score(np.repeat(range(4), [200, 40, 40, 10]), labels_of(found, uneven)) > 0.98
+    assert found.signs.evenness < 0.7
+
+    even = groups([60, 60, 60, 60])
+    assert same(
+        train_heads(even, settings, seed=0),
+        train_heads(even, settings.model_copy(update={"sizes": "even", "start_runs": 1}), seed=0),
+    )
+
+
+def test_a_run_that_looks_for_sizes_goes_on_from_either_of_its_halves(tmp_path: Path) -> None:
+    views = groups([40, 40, 40])
+    settings = quick(start="kmeans", components=4, sizes="found")
+    seen: list[tuple[int, int]] = []
+
+    def tell(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
+        seen.append((done, total))
+
+    whole = train_heads(views, settings, seed=0, progress=tell)
+    assert seen == [(step, 32) for step in range(1, 33)]
+    for stop in (5, 16, 20):
+        folder = tmp_path / str(stop)
+
+        def stops(
+            task: str, done: int, total: int, figures: Mapping[str, float] | None = None, *, stop: int = stop
+        ) -> None:
+            if done == stop:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            train_heads(views, settings, seed=0, folder=folder, progress=stops)
+        assert same(whole, train_heads(views, settings, seed=0, folder=folder))
 
 
 def test_non_overlap_never_trains_an_image_as_two_clusters() -> None:

@@ -19,10 +19,12 @@ from spice.stages.select import (
     EmptyClusterWarning,
     GiantClusterWarning,
     SharedPrototypeWarning,
+    Signs,
     UnstableHeadsWarning,
     agreement,
     look,
     signs,
+    warn_of,
 )
 from spice.stages.views import Views
 
@@ -40,6 +42,12 @@ def quick(clusters: int = 3, **changes: Any) -> HeadSettings:
 
 
 VIEWS = groups([40, 40, 40])
+
+
+def told(heads: Heads, selected: Heads, views: Views, settings: HeadSettings) -> Signs:
+    found = signs(heads, selected, views, settings)
+    warn_of(found, settings)
+    return found
 
 
 def head_of(centers: torch.Tensor) -> Heads:
@@ -72,7 +80,7 @@ def test_the_loss_is_that_of_the_whole_set_as_one_batch(monkeypatch: pytest.Monk
 def test_the_best_of_all_heads_after_all_epochs_is_kept_as_it_was_then() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SpiceWarning)
-        trained = train_heads(VIEWS, quick(epochs=12, learning_rate=1.0, loss="cross_entropy"), seed=2)
+        trained = train_heads(VIEWS, quick(epochs=12, learning_rate=1.0, loss="cross_entropy"), seed=0)
     losses = torch.stack([seen.loss for seen in trained.looks])  # (epochs, H)
     epoch, number = divmod(int(losses.argmin()), losses.shape[1])
     assert trained.best[:2] == (trained.looks[epoch].epoch, number)
@@ -95,17 +103,18 @@ def test_a_good_head_is_praised_by_silence() -> None:
     heads = head_of(torch.eye(8)[:3])
     with warnings.catch_warnings():
         warnings.simplefilter("error", SpiceWarning)
-        found = signs(heads, heads, VIEWS, quick())
+        found = told(heads, heads, VIEWS, quick())
     assert found.shared == []
     assert found.empty == []
     assert found.distinct == 1.0
     assert found.largest == pytest.approx(1 / 3)
+    assert found.evenness == pytest.approx(1.0)
 
 
 def test_clusters_on_one_prototype_are_named() -> None:
     centers = torch.eye(8)[[0, 1, 1]]
     with pytest.warns(SharedPrototypeWarning, match="clusters 1 and 2 rest on the same images.*try fewer clusters"):
-        found = signs(head_of(centers), head_of(centers), VIEWS, quick())
+        found = told(head_of(centers), head_of(centers), VIEWS, quick())
     assert found.shared == [(1, 2)]
     assert found.distinct == pytest.approx(2 / 3)
 
@@ -113,20 +122,20 @@ def test_clusters_on_one_prototype_are_named() -> None:
 def test_empty_clusters_are_named() -> None:
     centers = torch.cat([torch.eye(8)[:3], -torch.ones(1, 8)])
     with pytest.warns(EmptyClusterWarning, match=r"1 of 4 clusters have no image \(3\)"):
-        assert signs(head_of(centers), head_of(centers), VIEWS, quick(4)).empty == [3]
+        assert told(head_of(centers), head_of(centers), VIEWS, quick(4)).empty == [3]
 
 
 def test_a_giant_cluster_is_named() -> None:
     views = groups([200, 20, 20])
     heads = head_of(torch.eye(8)[:3])
     with pytest.warns(GiantClusterWarning, match="one cluster holds 83% of the images"):
-        signs(heads, heads, views, quick())
+        told(heads, heads, views, quick())
 
 
 def test_heads_that_disagree_are_told_of() -> None:
     torch.manual_seed(0)
     with pytest.warns(UnstableHeadsWarning, match="another seed may give other groups"):
-        signs(Heads(6, 8, 3), head_of(torch.eye(8)[:3]), VIEWS, quick())
+        told(Heads(6, 8, 3), head_of(torch.eye(8)[:3]), VIEWS, quick())
 
 
 def test_renaming_clusters_changes_no_loss() -> None:
@@ -138,3 +147,23 @@ def test_renaming_clusters_changes_no_loss() -> None:
         renamed.out_weight.copy_(heads.out_weight[:, :, order])
         renamed.out_bias.copy_(heads.out_bias[:, :, order])
     torch.testing.assert_close(look(heads, VIEWS, quick(), epoch=0).loss, look(renamed, VIEWS, quick(), epoch=0).loss)
+
+
+def test_compactness_is_the_share_of_variance_between_clusters() -> None:
+    """The k-means objective in loops, and its two ends: nothing told apart, and every image at its center."""
+    labels = torch.randint(3, (2, 120), generator=torch.Generator().manual_seed(0))
+    bank = torch.from_numpy(VIEWS.plain) + 5
+    total = (bank - bank.mean(dim=0)).square().sum()
+    for row, share in zip(labels, select.compactness(bank, labels, 3), strict=True):
+        within = sum((bank[row == k] - bank[row == k].mean(dim=0)).square().sum() for k in range(3))
+        torch.testing.assert_close(share, 1 - within / total, rtol=1e-4, atol=1e-5)
+    assert select.compactness(bank, torch.zeros(1, 120, dtype=torch.long), 3) == pytest.approx(0.0, abs=1e-6)
+    corners = torch.eye(3).repeat_interleave(40, dim=0)
+    assert select.compactness(corners, torch.arange(3).repeat_interleave(40)[None], 3) == pytest.approx(1.0)
+
+
+def test_evenness_counts_clusters_as_if_they_were_of_one_size() -> None:
+    heads = head_of(torch.eye(8)[:4])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SpiceWarning)
+        assert signs(heads, heads, groups([60, 60, 0, 0]), quick(4)).evenness == pytest.approx(0.5)

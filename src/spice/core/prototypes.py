@@ -4,7 +4,7 @@ Shapes: M images in a batch, D feature width, K clusters, H heads, T = M // K im
 Whatever takes probabilities (M, K) also takes those of all heads, (H, M, K), and answers with a leading H.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,15 +13,18 @@ from torch import Tensor
 from spice.core.checks import check_finite, check_probs, shape
 from spice.core.labels import IGNORE
 
+Sizes = Literal["even", "nearest"]
+
 
 class PseudoLabels(NamedTuple):
     """Which images of a batch to train on, and as which cluster.
 
-    An image may be listed under several clusters ("overlap assignment"), so this is a list of pairs: first the T images
-    of cluster 0, nearest to its prototype first, then those of cluster 1, and so on.
+    An image may be listed under several clusters ("overlap assignment"), so this is a list of P pairs. Where every
+    cluster labels T images, P is K * T: first the images of cluster 0, nearest to its prototype first, then those of
+    cluster 1, and so on.
     """
 
-    image: Tensor  # (K * T,) or (H, K * T), position in the batch
+    image: Tensor  # (P,) or (H, P), position in the batch
     cluster: Tensor  # the same shape; IGNORE where another cluster keeps the image
 
 
@@ -38,7 +41,7 @@ def prototypes(features: Tensor, probs: Tensor, *, per_cluster: int) -> Tensor:
 
 
 def prototype_labels(
-    features: Tensor, probs: Tensor, *, center_ratio: float = 1.0, overlap: bool = True
+    features: Tensor, probs: Tensor, *, center_ratio: float = 1.0, overlap: bool = True, sizes: Sizes = "even"
 ) -> PseudoLabels:
     """Label the M // K images nearest, by cosine, to each cluster's prototype with that cluster.
 
@@ -52,6 +55,9 @@ def prototype_labels(
             paper says 1, the authors' code 0.5; both label the M // K nearest.
         overlap: Whether an image may carry several labels. If not, it stays with the nearest of the prototypes that
             claim it, and its other places are labeled IGNORE.
+        sizes: "even" is the paper's M // K. "nearest" is for groups of unequal size (ours): prototypes are the means of
+            the images that are likeliest of each cluster, and every image is labeled by the nearest of them. After
+            these M pairs come each cluster's M // 4K nearest (at least one) once more, so that no cluster starves.
     """
     _check_batch(features, probs)
     images, clusters = probs.shape[-2:]
@@ -62,6 +68,9 @@ def prototype_labels(
 
     # Cosines do not change with the features' scale, but lengths overflow, or vanish, where it is extreme.
     features = features / features.abs().amax().clamp(min=torch.finfo(features.dtype).tiny)
+    if sizes == "nearest":
+        similarity = _unit(_means(features, probs)) @ _unit(features).T  # (..., K, M)
+        return _nearest(similarity, center_share=max(1, images // (4 * clusters)))
     centers = _prototypes(features, probs, max(1, int(center_ratio * images / clusters)))  # (..., K, D)
     similarity = _unit(centers) @ _unit(features).T  # (..., K, M)
     claimed = _top(similarity, images // clusters)  # (..., K, M)
@@ -77,6 +86,27 @@ def _prototypes(features: Tensor, probs: Tensor, per_cluster: int) -> Tensor:
     confident = _top(probs.transpose(-2, -1).contiguous(), per_cluster)  # (..., K, M)
     # A product with zeros and 1/T beats gathering (H, K, T, D) rows five to nine times, and needs no such memory.
     return (confident * features.new_tensor(1 / per_cluster)) @ features  # (..., K, D)
+
+
+def _means(features: Tensor, probs: Tensor) -> Tensor:
+    """Mean feature of the images that are likeliest of each cluster; its most confident image where there is none."""
+    by_cluster = probs.transpose(-2, -1)  # (..., K, M)
+    # Not argmax, which takes five times as long over a dimension that is not the last.
+    likeliest = by_cluster.max(dim=-2, keepdim=True).indices  # (..., 1, M)
+    members = torch.zeros_like(by_cluster).scatter_(-2, likeliest, 1.0)
+    first = torch.zeros_like(by_cluster).scatter_(-1, by_cluster.argmax(dim=-1, keepdim=True), 1.0)
+    members = torch.where(members.any(dim=-1, keepdim=True), members, first)
+    return (members / members.sum(dim=-1, keepdim=True)) @ features  # (..., K, D)
+
+
+def _nearest(similarity: Tensor, *, center_share: int) -> PseudoLabels:
+    """Every image with its nearest cluster, then every cluster with its nearest images: (..., K, M) -> (..., P)."""
+    images = similarity.shape[-1]
+    central = _top(similarity, center_share).flatten(start_dim=-2)  # (..., K * M)
+    central = central.nonzero()[:, -1].view(*central.shape[:-1], -1)  # (..., K * share)
+    every = torch.arange(images, device=similarity.device).expand(*similarity.shape[:-2], -1)  # (..., M)
+    image = torch.cat([every, central % images], dim=-1)
+    return PseudoLabels(image, torch.cat([similarity.max(dim=-2).indices, central // images], dim=-1))
 
 
 def _unit(vectors: Tensor) -> Tensor:

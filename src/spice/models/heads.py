@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -50,8 +51,11 @@ class Heads(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """(M, D) that all heads see, or (H, M, D) -> logits (H, M, K)."""
-        inputs = features.expand(len(self), *features.shape[-2:])  # (H, M, D)
-        hidden = torch.baddbmm(self.hidden_bias, inputs, self.hidden_weight).relu_()  # (H, M, W)
+        # A bias as the weight of a feature that is always one: adding it to (H, M, W) would cost as much as a tenth of
+        # the product.
+        inputs = F.pad(features, (0, 1), value=1.0)
+        inputs = inputs.expand(len(self), *inputs.shape[-2:])  # (H, M, D + 1)
+        hidden = torch.bmm(inputs, torch.cat([self.hidden_weight, self.hidden_bias], dim=1)).relu_()  # (H, M, W)
         return torch.baddbmm(self.out_bias, hidden, self.out_weight)  # (H, M, K)
 
     def part(self, heads: slice) -> "Heads":

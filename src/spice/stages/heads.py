@@ -1,21 +1,22 @@
 """The second stage: clustering heads that learn from prototype pseudo-labels (paper III-B, Algorithm 1).
 
-Read it top to bottom: `train_heads` is the whole of it. The feature model does not appear: its features of all views
-are in a file (see `views`), and it has stopped learning.
+Read it top to bottom: `train_heads` and `_algorithm_1` are the whole of it. The feature model does not appear: its
+features of all views are in a file (see `views`), and it has stopped learning.
 
 Shapes: N images, M of them in a batch, D feature width, K clusters, H heads, T = M // K images labeled per cluster.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from spice.core import PseudoLabels, prototype_labels
+from spice.core import PseudoLabels
 from spice.core.probs import cluster_probs
+from spice.core.prototypes import Sizes
 from spice.data.batches import Batch, batches, generator
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.processes import ALONE, Processes
@@ -25,11 +26,13 @@ from spice.models.heads import Head, Heads
 from spice.progress import Progress, silent
 from spice.settings import HeadSettings
 from spice.stages.inputs import Components, principal_components
-from spice.stages.select import Look, Signs, chosen_logits, compared, head_losses, look, signs
-from spice.stages.starts import kmeans_centers, start_probs
+from spice.stages.select import Look, Signs, chosen_logits, compared, head_losses, labels_of, look, signs, warn_of
+from spice.stages.starts import kmeans_starts
 from spice.stages.views import Kind, Views
 
 CPU = torch.device("cpu")
+# Clusters are of about even size where their effective number (see Signs) is so much of K.
+EVEN = 0.94
 
 
 class Best(NamedTuple):
@@ -75,12 +78,31 @@ def train_heads(
     if settings.components is not None:
         components = principal_components(views.plain, settings.components, seed=seed)
         views = components.of(views)
-    trainer = _Trainer(views, settings, batch, seed=seed, device=device, processes=processes)
-    identity = settings.model_dump() | {"seed": seed, "images": len(views), "processes": processes.count}
-    checkpoints = Checkpoints(folder, identity=identity)
 
+    def trained(sizes: Sizes, progress: Progress, **changes: int) -> TrainedHeads:
+        chosen = settings.model_copy(update={"sizes": sizes, **changes})
+        trainer = _Trainer(views, chosen, batch, seed=seed, device=device, processes=processes)
+        own = folder / sizes if folder is not None and settings.sizes == "found" else folder
+        _algorithm_1(trainer, folder=own, progress=progress)
+        return trainer.result(components)
+
+    if settings.sizes != "found":
+        found = trained(settings.sizes, progress)
+    else:
+        # Whether groups are of about even size is not known before they are found.
+        found = trained("nearest", _share(progress, 0))
+        if found.signs.evenness >= EVEN:
+            # Even sizes mend a poor start, and of many different ones the best is found.
+            found = trained("even", _share(progress, 1), start_runs=1)
+    warn_of(found.signs, settings)
+    return found
+
+
+def _algorithm_1(trainer: "_Trainer", *, folder: Path | None, progress: Progress) -> None:
+    settings, processes = trainer.settings, trainer.processes
+    checkpoints = Checkpoints(folder, identity=trainer.identity)
     start = trainer.restore_(checkpoints)
-    per_epoch = len(views) // batch
+    per_epoch = len(trainer.views) // trainer.batch
     for step, part in trainer.steps(start):
         # E-step: every head labels the batch from what it now predicts.
         with torch.no_grad():
@@ -101,7 +123,15 @@ def train_heads(
             progress("heads", done, settings.epochs * per_epoch, {"loss": float(losses.detach().min())})
             if checkpoints.due() or done == settings.epochs * per_epoch:
                 checkpoints.save(done, trainer.state())
-    return trainer.result(components)
+
+
+def _share(progress: Progress, half: int) -> Progress:
+    """Half of the way."""
+
+    def told(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
+        progress(task, half * total + done, 2 * total, figures)
+
+    return told
 
 
 def epochs_for(images: int, batch: int, settings: HeadSettings) -> int:
@@ -147,11 +177,15 @@ class _Trainer:
         self.heads.to(device)
         processes.broadcast_(self.heads)
         self.optimizer = torch.optim.Adam(self.heads.parameters(), lr=settings.learning_rate)
-        self.centers: Tensor | None = None  # (H, K, D), where heads start from k-means
-        if settings.start == "kmeans":
-            self.centers = kmeans_centers(views.plain, settings.clusters, heads=settings.heads, seed=seed).to(device)
+        self.start = kmeans_starts(views, settings, seed=seed, device=device) if settings.start == "kmeans" else None
         self.looks: list[Look] = []
         self.best: Best | None = None
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """What a checkpoint must agree with."""
+        more = {"seed": self.seed, "images": len(self.views), "processes": self.processes.count}
+        return self.settings.model_dump() | more
 
     def steps(self, start: int) -> Iterator[tuple[int, Batch]]:
         """Step number, and this process's part of its batch, from step `start` on."""
@@ -172,14 +206,14 @@ class _Trainer:
                     yield step, part
 
     def label(self, part: Batch, images: Tensor, step: int) -> PseudoLabels:
-        """The pseudo-labels (H, K * T) that every head gives to the whole batch."""
-        plain = self.views.take("plain", 0, images).to(self.device)  # (M, D)
-        if self.centers is not None and step < self.settings.start_steps:
-            probs = start_probs(plain, self.centers)  # (H, M, K)
+        """The pseudo-labels (H, P) that every head gives to the whole batch."""
+        bank = self.views.compared(images).to(self.device)  # (M, D)
+        if self.start is not None and step < self.settings.start_steps:
+            probs = self.start.probs(bank)  # (H, M, K)
         else:
             features = self._features(self.settings.label_view, part.images, step, "label")
             probs = self.whole(cluster_probs(self.heads(features)), dim=1)
-        return prototype_labels(plain, probs, center_ratio=self.settings.center_ratio, overlap=self.settings.overlap)
+        return labels_of(bank, probs, self.settings)
 
     def learned(self, part: Batch, images: Tensor, labels: PseudoLabels, step: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Logits (H, n, K) and labels (H, n) to learn from, a step of the optimizer for each."""

@@ -6,11 +6,11 @@ Shapes: N images, V views, D feature width, R components.
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -20,6 +20,8 @@ from spice.stages.views import Views
 
 # Components are found on at most this many images, drawn at random.
 ENOUGH = 20_000
+# ... with a few more directions than wanted, until they catch no more of the variance, or for so many rounds.
+MORE, SETTLED, ROUNDS = 32, 1e-4, 50
 CHUNK = 8_192
 
 
@@ -28,14 +30,16 @@ class Components(NamedTuple):
 
     mean: Tensor  # (D,)
     basis: Tensor  # (D, R)
+    length: float  # of the features on average
 
     def of(self, views: Views) -> Views:
-        """The same views, projected and held in memory."""
+        """The same views, projected and held in memory, with a bank of the plain features brought to one length."""
         return Views(
             self._table(views.plain),
             np.stack([self._table(view) for view in views.weak]),
             np.stack([self._table(view) for view in views.strong]),
             views.space,
+            self._table(views.plain, one_length=True),
         )
 
     def on_features(self, head: Head) -> Head:
@@ -48,42 +52,53 @@ class Components(NamedTuple):
             whole.out.load_state_dict(head.out.state_dict())
         return whole
 
-    def _table(self, table: NDArray[np.floating]) -> NDArray[np.float32]:
+    def _table(self, table: NDArray[np.floating], *, one_length: bool = False) -> NDArray[np.float32]:
         projected = np.empty((len(table), self.basis.shape[1]), dtype=np.float32)
+        offset = -(self.mean.double() @ self.basis.double()).float()  # (R,)
         for part in _chunks(len(table)):
             features = torch.from_numpy(np.array(table[part], dtype=np.float32))
-            projected[part] = ((features - self.mean) @ self.basis).numpy()
+            if one_length:
+                features = self.length * F.normalize(features, dim=1)
+            torch.addmm(offset, features, self.basis, out=torch.from_numpy(projected[part]))
         return projected
 
 
 def principal_components(features: NDArray[np.floating], components: int, *, seed: int) -> Components:
-    """The directions in which the plain features (N, D) vary most, at most as many as there are."""
-    drawn = torch.randperm(len(features), generator=generator(seed, "heads", "components"))[:ENOUGH].sort().values
+    """The directions in which the plain features (N, D) vary most, at most as many as there are.
+
+    Only directions of features count here, as in the prototypes' cosines: all are brought to their average length.
+    """
+    randomness = generator(seed, "heads", "components")
+    drawn = torch.randperm(len(features), generator=randomness)[:ENOUGH].sort().values
     some = torch.from_numpy(np.array(features[drawn.numpy()], dtype=np.float32))
+    length = float(some.norm(dim=1).mean())
+    some = length * F.normalize(some, dim=1)
     mean = some.mean(dim=0)
-    centered = some - mean
-    variances, directions = _spectrum(centered.double())
-    kept = min(components, len(some), features.shape[1])
-    variances, directions = variances[:kept], directions[:, :kept]
+    variances, directions = _spectrum(some - mean, min(components, *some.shape), randomness)
     # Signs are the solver's whim; the largest entry of each direction is made positive.
     directions = directions * directions.gather(0, directions.abs().argmax(dim=0, keepdim=True)).sign()
     spread = variances.clamp(min=0).mean().sqrt()
     scale = 1.0 / spread if spread > 0 else spread + 1.0  # constant features stay as they are: zero
-    return Components(mean, (directions * scale).float())
+    return Components(mean, (directions * scale).float(), length)
 
 
-def _spectrum(centered: Tensor) -> tuple[Tensor, Tensor]:
-    """Variances, falling, and their directions as columns: (n, D) -> (r,), (D, r).
-
-    Few images, or features that never stir, leave many eigenvalues of the covariance at zero, and on equal eigenvalues
-    `eigh` may fail. The singular values of the features themselves do not mind.
-    """
-    if len(centered) >= centered.shape[1]:
-        with suppress(RuntimeError):  # LinAlgError, which torch does not export to type checkers
-            variances, directions = torch.linalg.eigh(centered.T @ centered / len(centered))  # rising
-            return variances.flip(dims=[0]), directions.flip(dims=[1])
-    _, singular, directions = torch.linalg.svd(centered, full_matrices=False)
-    return singular.square() / len(centered), directions.T
+def _spectrum(centered: Tensor, kept: int, randomness: torch.Generator) -> tuple[Tensor, Tensor]:
+    """The `kept` largest variances, falling, and their directions as columns: (n, D) -> (R,), (D, R)."""
+    images, width = centered.shape
+    if min(images, width) <= kept + MORE:
+        _, singular, directions = torch.linalg.svd(centered.double(), full_matrices=False)
+        return singular[:kept].square() / images, directions[:kept].T
+    # Subspace iteration: matrix products, where solving for all D directions would take most of a second.
+    covariance = (centered.T @ centered).double() / images
+    directions = torch.randn(width, kept + MORE, dtype=torch.float64, generator=randomness)
+    caught = 0.0
+    for _ in range(ROUNDS):
+        directions = torch.linalg.qr(covariance @ directions).Q  # (D, R + more)
+        variances, turn = torch.linalg.eigh(directions.T @ covariance @ directions)  # rising
+        before, caught = caught, float(variances[-kept:].sum())
+        if caught - before <= SETTLED * caught:
+            break
+    return variances.flip(dims=[0])[:kept], (directions @ turn.flip(dims=[1]))[:, :kept]
 
 
 def _chunks(images: int) -> Iterator[slice]:

@@ -20,6 +20,7 @@ from spice.core import (
     temperature_cross_entropy,
 )
 from spice.core.probs import cluster_probs
+from spice.core.prototypes import Sizes
 from spice.errors import SpiceWarning
 from spice.models.heads import Heads
 from spice.settings import HeadSettings
@@ -57,7 +58,7 @@ class Look(NamedTuple):
 
     epoch: int
     loss: Tensor  # (H,) over all images, M = N
-    compactness: Tensor  # (H,) mean cosine of the images to the means of their clusters
+    compactness: Tensor  # (H,) share of the features' variance that lies between clusters
     distinct: Tensor  # (H,) share of distinct images among the pseudo-labels; each shared prototype takes away 1 / K
     labels: Tensor  # (H, n) clusters of the plain images of `compared`, uint8 where that is wide enough
 
@@ -73,7 +74,14 @@ class Signs(NamedTuple):
     shared: list[tuple[int, int]]  # pairs of clusters with one prototype
     empty: list[int]  # clusters without an image
     largest: float  # share of all images in the largest cluster
+    evenness: float  # clusters, counted as if they were of one size (e to their entropy), by K: 1 where all are even
     agreement: float  # mean adjusted Rand index between the heads after the last epoch; nan for one head
+
+
+def labels_of(bank: Tensor, probs: Tensor, settings: HeadSettings) -> PseudoLabels:
+    """The E-step as the settings have it: (M, D) and (H, M, K) -> (H, P)."""
+    sizes: Sizes = "nearest" if settings.sizes == "nearest" else "even"
+    return prototype_labels(bank, probs, center_ratio=settings.center_ratio, overlap=settings.overlap, sizes=sizes)
 
 
 def head_losses(logits: Tensor, labels: Tensor, settings: HeadSettings) -> Tensor:
@@ -93,16 +101,16 @@ def head_losses(logits: Tensor, labels: Tensor, settings: HeadSettings) -> Tenso
 def look(heads: Heads, views: Views, settings: HeadSettings, *, epoch: int) -> Look:
     """Every head's loss with the whole set as one batch: E-step and M-step's loss, nothing learned."""
     device = heads.hidden_weight.device
-    plain = views.take("plain", 0, slice(None)).to(device)
+    bank = views.compared(slice(None)).to(device)
     at_once = max(1, NUMBERS // (len(views) * settings.clusters))
     losses, compact, distinct, labels = [], [], [], []
     for first in range(0, len(heads), at_once):
         few = heads.part(slice(first, first + at_once))
         probs = cluster_probs(all_logits(few, views, settings.label_view))  # (h, N, K)
-        chosen = prototype_labels(plain, probs, center_ratio=settings.center_ratio, overlap=settings.overlap)
+        chosen = labels_of(bank, probs, settings)
         logits = chosen_logits(all_logits(few, views, settings.train_view), chosen.image)
         losses.append(head_losses(logits, chosen.cluster, settings))
-        compact.append(compactness(plain, probs.argmax(dim=2), settings.clusters))
+        compact.append(compactness(bank, probs.transpose(1, 2).max(dim=1).indices, settings.clusters))
         distinct.append(torch.stack([_distinct(image, len(views)) for image in chosen.image]))
         labels.append(_some_labels(few, views, settings).to(_dtype(settings.clusters)))
     return Look(epoch, *(torch.cat(parts).cpu() for parts in (losses, compact, distinct, labels)))
@@ -124,17 +132,18 @@ def good_heads(seen: Look, settings: HeadSettings, *, apart_from: int) -> list[i
     return [number for number in order if number != apart_from][: max(1, len(order) // 2)]
 
 
-def compactness(features: Tensor, labels: Tensor, clusters: int) -> Tensor:
-    """Mean cosine of features (N, D) to the mean direction of their cluster, for labels (H, N) of every head: (H,).
+def compactness(bank: Tensor, labels: Tensor, clusters: int) -> Tensor:
+    """The share of the features' (N, D) variance that lies between clusters, for labels (H, N) of every head: (H,).
 
-    The loss sees the N / K images nearest to each prototype; this sees every image, and so tells a head that splits a
-    large group and joins two small ones from one that does not.
+    What k-means makes as large as it can. The loss asks how sure a head is of its own labels, and a head that has given
+    up a cluster is surer than others; this tells it, and one that splits a large group and joins two small ones.
     """
-    unit = F.normalize(features, dim=1)
-    members = F.one_hot(labels, clusters).transpose(1, 2).to(unit.dtype)  # (H, K, N)
-    # The sum of cosines to the mean direction of n unit vectors is the length of their sum.
-    lengths: Tensor = (members @ unit).norm(dim=2)  # (H, K)
-    return lengths.sum(dim=1) / len(features)
+    centered = bank - bank.mean(dim=0)
+    members = torch.zeros(len(labels), clusters, len(bank), dtype=bank.dtype, device=bank.device)
+    members.scatter_(1, labels.unsqueeze(dim=1), 1.0)  # (H, K, N)
+    sums = (members.flatten(end_dim=1) @ centered).view(len(labels), clusters, -1)  # (H, K, D)
+    between = (sums.square().sum(dim=2) / members.sum(dim=2).clamp(min=1)).sum(dim=1)  # (H,)
+    return between / centered.square().sum().clamp(min=torch.finfo(bank.dtype).tiny)
 
 
 def all_logits(heads: Heads, views: Views, kind: Kind) -> Tensor:
@@ -153,21 +162,49 @@ def chosen_logits(logits: Tensor, image: Tensor) -> Tensor:
 
 @torch.no_grad()
 def signs(heads: Heads, selected: Heads, views: Views, settings: HeadSettings) -> Signs:
-    """Look at the selected head (a `Heads` of one) among all the others, and warn of what looks bad."""
+    """Look at the selected head (a `Heads` of one) among all the others."""
     device = selected.hidden_weight.device
     probs = cluster_probs(all_logits(selected, views, settings.label_view))
-    plain = views.take("plain", 0, slice(None)).to(device)
-    chosen = prototype_labels(plain, probs, center_ratio=settings.center_ratio)
+    chosen = labels_of(views.compared(slice(None)).to(device), probs, settings.model_copy(update={"overlap": True}))
     sizes = all_logits(selected, views, "plain")[0].argmax(dim=1).bincount(minlength=settings.clusters)  # (K,)
-    found = Signs(
+    return Signs(
         distinct=float(_distinct(chosen.image[0], len(views))),
         shared=_shared(PseudoLabels(chosen.image[0], chosen.cluster[0]), settings.clusters, len(views)),
         empty=(sizes == 0).nonzero().flatten().tolist(),
         largest=float(sizes.max()) / len(views),
+        evenness=float(torch.special.entr(sizes.double() / len(views)).sum().exp()) / settings.clusters,
         agreement=agreement(_some_labels(heads, views, settings), settings.clusters),
     )
-    _warn(found, settings)
-    return found
+
+
+def warn_of(found: Signs, settings: HeadSettings) -> None:
+    """Warn of what looks bad, with what to try."""
+    if found.shared:
+        pairs = ", ".join(f"{first} and {second}" for first, second in found.shared[:5])
+        more = f" and {len(found.shared) - 5} more pairs" if len(found.shared) > 5 else ""
+        _say(
+            SharedPrototypeWarning,
+            f"clusters {pairs}{more} rest on the same images: there may be fewer than {settings.clusters} groups; "
+            "try fewer clusters, another seed, or another encoder",
+        )
+    if found.empty:
+        _say(
+            EmptyClusterWarning,
+            f"{len(found.empty)} of {settings.clusters} clusters have no image ({_few(found.empty)}): "
+            "try fewer clusters, or another seed",
+        )
+    if found.largest > GIANT and settings.clusters > 2:
+        _say(
+            GiantClusterWarning,
+            f"one cluster holds {found.largest:.0%} of the images: the features may not tell them apart; "
+            "try another encoder, or more clusters",
+        )
+    if found.agreement < UNSTABLE:
+        _say(
+            UnstableHeadsWarning,
+            f"heads agree little with one another (adjusted Rand index {found.agreement:.2f} on average): "
+            "another seed may give other groups; try another number of clusters, or another encoder",
+        )
 
 
 def agreement(labels: Tensor, clusters: int) -> float:
@@ -221,41 +258,13 @@ def _distinct(image: Tensor, images: int) -> Tensor:
 
 
 def _shared(chosen: PseudoLabels, clusters: int, images: int) -> list[tuple[int, int]]:
-    """Pairs of clusters that label the same images: (K * T,) -> [(0, 3), ...]."""
+    """Pairs of clusters of which one labels little that the other does not: (P,) -> [(0, 3), ...]."""
     claimed = torch.zeros(clusters, images, device=chosen.image.device)
     kept = chosen.cluster != IGNORE
     claimed[chosen.cluster[kept], chosen.image[kept]] = 1.0
-    overlap = (claimed @ claimed.T).triu(diagonal=1) / (images // clusters)
+    sizes = claimed.sum(dim=1)  # (K,)
+    overlap = (claimed @ claimed.T).triu(diagonal=1) / torch.minimum(sizes, sizes[:, None]).clamp(min=1)
     return [(first, second) for first, second in (overlap > SHARED).nonzero().tolist()]
-
-
-def _warn(found: Signs, settings: HeadSettings) -> None:
-    if found.shared:
-        pairs = ", ".join(f"{first} and {second}" for first, second in found.shared[:5])
-        more = f" and {len(found.shared) - 5} more pairs" if len(found.shared) > 5 else ""
-        _say(
-            SharedPrototypeWarning,
-            f"clusters {pairs}{more} rest on the same images: there may be fewer than {settings.clusters} groups; "
-            "try fewer clusters, another seed, or another encoder",
-        )
-    if found.empty:
-        _say(
-            EmptyClusterWarning,
-            f"{len(found.empty)} of {settings.clusters} clusters have no image ({_few(found.empty)}): "
-            "try fewer clusters, or another seed",
-        )
-    if found.largest > GIANT and settings.clusters > 2:
-        _say(
-            GiantClusterWarning,
-            f"one cluster holds {found.largest:.0%} of the images: the features may not tell them apart; "
-            "try another encoder, or more clusters",
-        )
-    if found.agreement < UNSTABLE:
-        _say(
-            UnstableHeadsWarning,
-            f"heads agree little with one another (adjusted Rand index {found.agreement:.2f} on average): "
-            "another seed may give other groups; try another number of clusters, or another encoder",
-        )
 
 
 def _few(numbers: list[int]) -> str:

@@ -1,68 +1,101 @@
-"""Where the heads' first labels come from: a run of spherical k-means for every head (beyond the paper).
+"""Where the heads' first labels come from: the best of a few runs of k-means for every head (beyond the paper).
 
 A random head's first prototypes lie near the mean of all images, and some of them stay together for good. Centers drawn
 far apart (k-means++) and improved a little do not, and differ from head to head.
 
-Shapes: N images, n of them drawn, D feature width, K clusters, H heads.
+Shapes: N images, n of them drawn, D feature width, K clusters, H heads, S runs (all heads').
 """
 
-import numpy as np
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
 from spice.core.probs import cluster_probs
 from spice.data.batches import generator
+from spice.settings import HeadSettings
+from spice.stages.views import Views
 
 ENOUGH_PER_CLUSTER, ENOUGH = 50, 5_000
-ROUNDS = 10
+# Rounds of every run, then of the best run of each head.
+ROUNDS, MORE_ROUNDS = 5, 10
 CANDIDATES = 4
-# Cosines become probabilities by softmax(cosine / TEMPERATURE); only their order within a cluster matters.
+# Distances become probabilities by softmax(-distance² / 2 / TEMPERATURE), in units of the features' mean square length:
+# soft enough that no two images of a cluster are equally sure.
 TEMPERATURE = 0.05
-# Heads worked on at once: similarities (h, n, K) stay within this many numbers.
+# Runs worked on at once: distances (s, n, K) stay within this many numbers.
 NUMBERS = 50_000_000
 
 
-def kmeans_centers(features: NDArray[np.floating], clusters: int, *, heads: int, seed: int) -> Tensor:
-    """Centers of unit length, (H, K, D), of a run of spherical k-means per head on some of the features (N, D)."""
+class Start(NamedTuple):
+    """A clustering for every head."""
+
+    centers: Tensor  # (H, K, D)
+    unit: bool  # whether they are centers of features of unit length
+    square: float  # mean square length of the features
+
+    def probs(self, features: Tensor) -> Tensor:
+        """Probabilities (H, M, K) of a batch's features (M, D), by their distances to each head's centers."""
+        closeness = _closeness(F.normalize(features, dim=1) if self.unit else features, self.centers)
+        return cluster_probs(closeness.transpose(1, 2) / (TEMPERATURE * self.square))
+
+
+def kmeans_starts(views: Views, settings: HeadSettings, *, seed: int, device: torch.device) -> Start:
+    """The best of `settings.start_runs` runs of k-means for each head, on some of the images."""
     randomness = generator(seed, "heads", "start")
-    enough = max(ENOUGH, ENOUGH_PER_CLUSTER * clusters)
-    drawn = torch.randperm(len(features), generator=randomness)[:enough].sort().values
-    some = torch.from_numpy(np.array(features[drawn.numpy()], dtype=np.float32))
-    some = F.normalize(some, dim=1)  # (n, D)
-    at_once = max(1, NUMBERS // (len(some) * clusters))
-    parts = [min(at_once, heads - first) for first in range(0, heads, at_once)]
-    return torch.cat([_improved(_spread_out(some, clusters, part, randomness), some) for part in parts])
+    enough = max(ENOUGH, ENOUGH_PER_CLUSTER * settings.clusters)
+    drawn = torch.randperm(len(views), generator=randomness)[:enough].sort().values
+    some = views.compared(drawn)  # (n, D)
+    unit = views.bank is None  # a bank's features have one length before they are centered
+    some = F.normalize(some, dim=1) if unit else some
+    at_once = max(1, NUMBERS // (len(some) * settings.clusters * settings.start_runs))
+    parts = [min(at_once, settings.heads - first) for first in range(0, settings.heads, at_once)]
+    centers = torch.cat([_best_runs(some, settings, part, randomness) for part in parts])
+    return Start(centers.to(device), unit, max(float(some.square().sum(dim=1).mean()), 1e-12))
 
 
-def start_probs(features: Tensor, centers: Tensor) -> Tensor:
-    """Probabilities (H, M, K) of a batch's features (M, D), by their cosines to each head's centers (H, K, D)."""
-    cosines = F.normalize(features, dim=1) @ centers.transpose(1, 2)  # (H, M, K)
-    return cluster_probs(cosines / TEMPERATURE)
+def _best_runs(some: Tensor, settings: HeadSettings, heads: int, randomness: torch.Generator) -> Tensor:
+    """Centers (H, K, D) for so many heads."""
+    runs = _improved(_spread_out(some, settings.clusters, heads * settings.start_runs, randomness), some, ROUNDS)
+    closeness = _closeness(some, runs).amax(dim=1).sum(dim=1)  # (S,)
+    best = closeness.view(heads, -1).argmax(dim=1) + torch.arange(heads) * settings.start_runs
+    return _improved(runs[best], some, MORE_ROUNDS)
 
 
-def _spread_out(some: Tensor, clusters: int, heads: int, randomness: torch.Generator) -> Tensor:
+def _closeness(features: Tensor, centers: Tensor) -> Tensor:
+    """Minus half the squared distance, up to a term of the image's own: (n, D) and (S, K, D) -> (S, K, n)."""
+    runs, clusters, _ = centers.shape
+    products = centers.flatten(end_dim=1) @ features.T  # (S * K, n)
+    return (products - centers.square().sum(dim=2).view(-1, 1) / 2).view(runs, clusters, -1)
+
+
+def _spread_out(some: Tensor, clusters: int, runs: int, randomness: torch.Generator) -> Tensor:
     """Greedy k-means++: each next center is the best of a few images drawn by their distance to the nearest one."""
-    every = torch.arange(heads)
-    first = torch.randint(len(some), (heads,), generator=randomness)
-    centers = [some[first]]  # K times (H, D)
-    distance = 1 - some[first] @ some.T  # (H, n)
+    every = torch.arange(runs)
+    square = some.square().sum(dim=1)  # (n,)
+    first = torch.randint(len(some), (runs, 1), generator=randomness)
+    centers = [some[first[:, 0]]]  # K times (S, D)
+    distance = (square - 2 * _closeness(some, some[first]))[:, 0].clamp_(min=0)  # (S, n), squared
     for _ in range(1, clusters):
-        drawn = torch.multinomial(distance.clamp(min=1e-9), CANDIDATES, replacement=True, generator=randomness)
-        candidates = some[drawn]  # (H, 4, D)
-        nearer = torch.minimum(1 - candidates @ some.T, distance.unsqueeze(dim=1))  # (H, 4, n)
-        best = nearer.sum(dim=2).argmin(dim=1)  # (H,)
+        drawn = torch.multinomial(distance + 1e-9, CANDIDATES, replacement=True, generator=randomness)
+        candidates = some[drawn]  # (S, 4, D)
+        nearer = torch.minimum((square - 2 * _closeness(some, candidates)).clamp_(min=0), distance.unsqueeze(dim=1))
+        best = nearer.sum(dim=2).argmin(dim=1)  # (S,)
         centers.append(candidates[every, best])
         distance = nearer[every, best]
     return torch.stack(centers, dim=1)
 
 
-def _improved(centers: Tensor, some: Tensor) -> Tensor:
-    """Lloyd's rounds on the sphere; a center that loses all its images stays where it was."""
-    for _ in range(ROUNDS):
-        nearest = (some @ centers.transpose(1, 2)).argmax(dim=2)  # (H, n)
-        members = F.one_hot(nearest, centers.shape[1]).to(some.dtype)  # (H, n, K)
-        sums = members.transpose(1, 2) @ some  # (H, K, D)
-        centers = F.normalize(torch.where(members.sum(dim=1).unsqueeze(dim=2) > 0, sums, centers), dim=2)
+def _improved(centers: Tensor, some: Tensor, rounds: int) -> Tensor:
+    """Lloyd's rounds; a center that loses all its images stays where it was."""
+    runs, clusters, width = centers.shape
+    for _ in range(rounds):
+        nearest = (
+            _closeness(some, centers).max(dim=1, keepdim=True).indices
+        )  # (S, 1, n); argmax takes five times as long
+        members = torch.zeros(runs, clusters, len(some)).scatter_(1, nearest, 1.0)
+        count = members.sum(dim=2, keepdim=True)  # (S, K, 1)
+        sums = (members.flatten(end_dim=1) @ some).view(runs, clusters, width)
+        centers = torch.where(count > 0, sums / count.clamp(min=1), centers)
     return centers

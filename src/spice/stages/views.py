@@ -57,6 +57,7 @@ class Views:
     weak: NDArray[np.floating]  # (V, N, D)
     strong: NDArray[np.floating]  # (V, N, D)
     space: Space = "images"  # where views were made: from images, or, where there were only features, from those
+    bank: NDArray[np.floating] | None = None  # (N, D) by which images are compared; None: the plain features
 
     def __len__(self) -> int:
         return len(self.plain)
@@ -67,9 +68,11 @@ class Views:
 
     def take(self, kind: Kind, view: int, positions: Tensor | slice) -> Tensor:
         """Features (B, D) of one view, in float32."""
-        table = self.plain if kind == "plain" else (self.weak if kind == "weak" else self.strong)[view]
-        rows = table[positions if isinstance(positions, slice) else positions.numpy()]
-        return torch.from_numpy(np.array(rows, dtype=np.float32))
+        return _rows(self.plain if kind == "plain" else (self.weak if kind == "weak" else self.strong)[view], positions)
+
+    def compared(self, positions: Tensor | slice) -> Tensor:
+        """Features (B, D) by which images are compared, in float32."""
+        return _rows(self.plain if self.bank is None else self.bank, positions)
 
 
 def encode_views(
@@ -99,9 +102,14 @@ def encode_views(
         batch = images.take(positions).expand(-1, encoder.channels, -1, -1)  # a gray image's channel serves as three
         return encoder.encode(recipes[kind](batch, randomness))
 
-    about = f"{identity} {encoder.name} {encoder.size}"
-    shape = (len(images), encoder.features)
-    files = _Files(folder, settings, shape, about=about, seed=seed, processes=processes)
+    files = _Files(
+        folder,
+        settings,
+        (len(images), encoder.features),
+        about=f"{identity} {encoder.name} {encoder.size}",
+        seed=seed,
+        processes=processes,
+    )
     return files.filled(rows, space="images", progress=progress)
 
 
@@ -112,7 +120,6 @@ def perturb_features(
     seed: int,
     folder: Path,
     identity: str = "",
-    processes: Processes = ALONE,
     progress: Progress = silent,
 ) -> Views:
     """Views where there are features (N, D) and no images: noise as wide as a share of the data's own spread.
@@ -135,9 +142,8 @@ def perturb_features(
         dropped = torch.rand(plain.shape, generator=randomness) < settings.strong_dropout
         return torch.where(dropped, mean, view_of)
 
-    shape = (len(features), features.shape[1])
     about = f"{identity} given features"
-    files = _Files(folder, settings, shape, about=about, seed=seed, processes=processes)
+    files = _Files(folder, settings, features.shape, about=about, seed=seed, processes=ALONE)
     return files.filled(rows, space="features", progress=progress)
 
 
@@ -243,6 +249,11 @@ class _Files:
 
     def _marks(self, kind: Kind) -> Path:
         return self.folder / FOLDER / f"{kind}.marks"
+
+
+def _rows(table: NDArray[np.floating], positions: Tensor | slice) -> Tensor:
+    rows = table[positions if isinstance(positions, slice) else positions.numpy()]
+    return torch.from_numpy(np.array(rows, dtype=np.float32))
 
 
 def _paths(folder: Path) -> dict[Kind, Path]:

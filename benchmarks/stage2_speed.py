@@ -1,0 +1,96 @@
+"""The second stage's time, its growth with the images, and where it goes. Prints tables of docs/benchmarks.md.
+
+    OMP_NUM_THREADS=1 python benchmarks/stage2_speed.py            (a table of sizes and settings)
+    OMP_NUM_THREADS=1 python benchmarks/stage2_speed.py --profile  (operations of the standard settings)
+
+Seconds are processor seconds, so that other work on the machine disturbs them little.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from spice.presets import standard_heads
+from spice.settings import HeadSettings
+from spice.stages.views import Views
+from stage2 import header, row, trained_quietly
+
+PRODUCTS = ("aten::mm", "aten::bmm", "aten::baddbmm", "aten::addmm", "aten::baddbmm_")
+
+
+def speed() -> None:
+    header("N", "D", "heads", "settings", "seconds", "s per 1,000 images", "matrix products, %")
+    standard = standard_heads(10)
+    generated_speed(6_000, standard, "standard")
+    generated_speed(6_000, standard.model_copy(update={"heads": 10}), "standard, 10 heads")
+    generated_speed(6_000, HeadSettings(clusters=10, epochs=2), "the paper's D-D-K heads, 2 epochs")
+    for images in (6_000, 20_000, 60_000, 200_000):
+        generated_speed(images, standard.model_copy(update={"epochs": 2}), "standard, 2 epochs")
+
+
+def generated_speed(images: int, settings: HeadSettings, name: str, *, width: int = 1280) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        views = generated_views(images, width, Path(folder))
+        started = time.process_time()
+        trained_quietly(views, settings, 0)
+        seconds = time.process_time() - started
+        share = matrix_share(views, settings) if images <= 6_000 else float("nan")  # profiles are large
+    per = seconds / images * 1000
+    print(f"| {images:,} | {width} | {settings.heads} | {name} | {seconds:.1f} | {per:.2f} | {share:.0%} |", flush=True)
+
+
+def generated_views(images: int, width: int, folder: Path) -> Views:
+    """Features in files, as a run has them: ten groups with noise, one weak and one strong view."""
+    tables = []
+    for kind, views in (("plain", None), ("weak", 1), ("strong", 1)):
+        shape = (images, width) if views is None else (views, images, width)
+        table = np.lib.format.open_memmap(folder / kind, mode="w+", dtype=np.float32, shape=shape)
+        rows = table.reshape(images, width)
+        random, centers = np.random.default_rng(views), np.random.default_rng(7).normal(size=(10, width))
+        for start in range(0, images, 10_000):
+            group = np.arange(start, min(start + 10_000, images)) % 10
+            rows[start : start + 10_000] = centers[group] + 2 * random.normal(size=(len(group), width))
+        table.flush()
+        tables.append(np.load(folder / kind, mmap_mode="r"))
+    return Views(*tables)
+
+
+def matrix_share(views: Views, settings: HeadSettings) -> float:
+    return sum(share for name, share in profile(views, settings) if name in PRODUCTS)
+
+
+def profile(views: Views, settings: HeadSettings) -> list[tuple[str, float]]:
+    """Operations and their shares of the time, largest first."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as recorded:
+        trained_quietly(views, settings, 0)
+    events = recorded.key_averages()
+    total = sum(event.self_cpu_time_total for event in events)
+    shares = [(str(event.key), float(event.self_cpu_time_total / total)) for event in events]
+    return sorted(shares, key=lambda pair: -pair[1])
+
+
+def print_profile() -> None:
+    """Where the time of the standard settings goes at 6,000 images of 1,280 features."""
+    with tempfile.TemporaryDirectory() as folder:
+        shares = profile(generated_views(6_000, 1280, Path(folder)), standard_heads(10))
+    header("operation", "share")
+    for name, share in shares[:15]:
+        row(name, [share])
+    row("matrix products together", [sum(share for name, share in shares if name in PRODUCTS)])
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--profile", action="store_true")
+    if arguments.parse_args().profile:
+        print_profile()
+    else:
+        speed()
+
+
+if __name__ == "__main__":
+    main()
