@@ -51,7 +51,7 @@ def by_hand(images: Noise, settings: FeatureSettings) -> tuple[dict[str, Tensor]
     schedule = plan(len(images), settings)
     task = build(images, settings, schedule, seed=0, processes=ALONE).train()
     assert isinstance(task, MoCo)
-    views = Views(images, settings, schedule.batch, seed=0, device=torch.device("cpu"), processes=ALONE)
+    views = Views(images, settings, schedule, seed=0, device=torch.device("cpu"), processes=ALONE)
     query_side, key_side = [task.network, task.projection], [task.key_network, task.key_projection]
     parameters = [p for module in query_side for p in module.parameters()]
     averages = [p for module in key_side for p in module.parameters()]
