@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from test_huggingface import MODELS, saved
 from torch import Tensor, nn
 
 from spice.models.backbone import Backbone
@@ -11,8 +12,6 @@ from spice.models.encoders import TorchEncoder, load_encoder
 from spice.models.networks import network
 from spice.models.parts import Parts, Tail, cut
 from spice.settings import IMAGENET
-
-published = pytest.importorskip("test_huggingface")
 
 SMALL = {"lite0": None, "resnet18": 8, "resnet34": 4, "wrn-28-2": 4}
 
@@ -97,9 +96,9 @@ def test_a_network_that_is_not_its_chain_stays_whole(caplog: pytest.LogCaptureFi
     assert "Tangled cannot be taken apart, so all of it is trained" in caplog.text
 
 
-@pytest.mark.parametrize("kind", [kind for kind in published.MODELS if kind != "dinov3_vit"])
+@pytest.mark.parametrize("kind", [kind for kind in MODELS if kind != "dinov3_vit"])
 def test_published_networks_can_be_taken_apart(kind: str, tmp_path: Path) -> None:
-    published.saved(kind, tmp_path)
+    saved(kind, tmp_path)
     encoder = load_encoder(f"hf:{tmp_path}")
     assert encoder.module is not None
     parts = cut(encoder.module, share=0.5, size=encoder.size, channels=3)
@@ -115,7 +114,7 @@ def test_published_networks_can_be_taken_apart(kind: str, tmp_path: Path) -> Non
 
 
 def test_a_transformer_whose_layers_need_positions_stays_whole(tmp_path: Path) -> None:
-    published.saved("dinov3_vit", tmp_path)
+    saved("dinov3_vit", tmp_path)
     encoder = load_encoder(f"hf:{tmp_path}")
     assert encoder.module is not None
     assert cut(encoder.module, share=0.5, size=encoder.size, channels=3).front is None

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from spice.cli import app
 from spice.errors import UserError
 from spice.pipeline import cluster, refine
 from spice.presets import joint_on_cpu, standard
@@ -82,6 +84,48 @@ def test_a_doubtful_refinement_leaves_the_second_stages_answer(
     np.testing.assert_array_equal(after.reliability, before.reliability)
     told = {warned.name: warned.text for warned in account.warnings}
     assert "agreement with neighbors fell" in told["DoubtfulRefinementWarning"]
+
+
+def test_labels_that_the_user_gives_are_learned_and_name_the_clusters(
+    two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, believing: Callable[..., None]
+) -> None:
+    run = Path(shutil.copytree(two_stages, tmp_path / "run"))
+    labels = read_labels(run)
+    largest = int(np.bincount(labels.cluster).argmax())
+    chosen = np.flatnonzero(labels.cluster == largest)[:3]
+    monkeypatch.setattr("spice.pipeline.joint_on_cpu", lambda **_: JOINT)
+    believing(doubts=[])
+    without = refine(run).figures["joint"]
+    assert without["names"] == {}
+    account = refine(run, labels={labels.path[row]: "mine" for row in chosen})
+    assert account.figures["joint"]["names"] == {"mine": largest}
+    assert account.figures["joint"]["given"] == 3
+    done = (run / "refined" / "joint.json").stat().st_mtime_ns
+    refine(run)  # what was given before stays given, and what is done stays done
+    assert (run / "refined" / "joint.json").stat().st_mtime_ns == done
+
+
+def test_labels_are_asked_for_before_the_long_work(shapes: Path, tmp_path: Path) -> None:
+    given = {"given": {"disc/0.png": "disc"}}
+    with pytest.raises(UserError, match=r"labels are learned by joint training: ask for it too \(--refine\)"):
+        cluster(shapes, settings(joint=None).model_copy(update=given), tmp_path / "run")
+    wrong = settings(joint=JOINT).model_copy(update={"given": {"disc/900.png": "disc"}})
+    with pytest.raises(UserError, match=r"a label is given for disc/900\.png, which is none of the images"):
+        cluster(shapes, wrong, tmp_path / "other")
+    assert not (tmp_path / "other" / "encoder.safetensors").exists()
+
+
+def test_the_command_line_takes_labels(
+    two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, believing: Callable[..., None]
+) -> None:
+    run = Path(shutil.copytree(two_stages, tmp_path / "run"))
+    monkeypatch.setattr("spice.pipeline.joint_on_cpu", lambda **_: JOINT)
+    believing(doubts=[])
+    table = tmp_path / "some.csv"
+    table.write_text(f"path,label\n{read_labels(run).path[0]},mine\n", encoding="utf-8")
+    done = CliRunner().invoke(app, ["refine", str(run), "--labels", str(table), "--json"])
+    assert done.exit_code == 0, done.output
+    assert '"mine"' in done.output
 
 
 def test_an_encoder_that_cannot_be_trained_cannot_be_refined(shapes: Path, tmp_path: Path) -> None:
