@@ -8,7 +8,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-
 # The paper's three stages, by the names of their files. Reliability belongs to the second here: it judges its answer.
 Stage = Literal["features", "heads", "joint"]
 
