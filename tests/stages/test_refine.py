@@ -194,6 +194,17 @@ class Chained(Backbone):
         return [nn.Sequential(self.first, self.norm, nn.ReLU()), self.second, Pool()]
 
 
+def test_random_layers_are_not_frozen() -> None:
+    start = Start(Kinds(3, 20), Kinds(3, 20).kind, 3)
+    start.encoder = TorchEncoder("chained", Chained(), IMAGENET, size=SIZE)
+    start.head = Head(8, 3)
+    everyone = Labeled(torch.arange(60), start.images.kind)
+    found = start.refined(everyone, QUICK.model_copy(update={"trained": 0.5, "init": "scratch", "steps": 2}))
+    before = found.encoder.module.state_dict()
+    found = start.refined(everyone, QUICK.model_copy(update={"trained": 0.5, "init": "scratch", "steps": 3}))
+    assert not torch.equal(found.encoder.module.state_dict()["first.weight"], before["first.weight"])
+
+
 class StopError(Exception):
     """As if the process were killed."""
 

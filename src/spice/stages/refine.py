@@ -162,10 +162,12 @@ def _start(encoder: Encoder, head: Head, settings: JointSettings, seed: int, dev
     if other is not None:
         backbone = other.build()
         head = Head(backbone.features, head.clusters)
-    if settings.init == "scratch" or other is not None:
+    anew = settings.init == "scratch" or other is not None
+    if anew:
         _begin_anew_(backbone, head, seed)
     backbone, head = placed(backbone, device), placed(head, device)
-    front, tail = cut(backbone, share=settings.trained, size=encoder.size, channels=encoder.channels)
+    share = 1.0 if anew else settings.trained  # random layers that stay as they are would teach nothing
+    front, tail = cut(backbone, share=share, size=encoder.size, channels=encoder.channels)
     network = ClusteringNetwork(tail.requires_grad_(), head.requires_grad_())
     weak: View = Weak(settings.augment, size=encoder.size, normalization=encoder.normalization)
     strong: View = Strong(settings.augment, size=encoder.size, normalization=encoder.normalization)
