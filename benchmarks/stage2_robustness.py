@@ -83,7 +83,8 @@ def sizes(case: Case, classes: int) -> NDArray[np.int64]:
     if case.uneven == "tiny":
         return np.array([10] * (classes // 3) + [case.images // classes] * (classes - classes // 3))
     weights = np.geomspace(case.uneven, 1, classes)
-    return np.maximum(2, np.round(case.images * weights / weights.sum())).astype(np.int64)
+    found: NDArray[np.int64] = np.maximum(2, np.round(case.images * weights / weights.sum())).astype(np.int64)
+    return found
 
 
 def measure(name: str, seed: int, folder: Path) -> tuple[float, float, float, int]:

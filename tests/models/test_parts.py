@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_huggingface import MODELS, saved
+from test_huggingface import MODELS, saved  # type: ignore[import-not-found]  # a test beside this one
 from torch import Tensor, nn
 
 from spice.models.backbone import Backbone
