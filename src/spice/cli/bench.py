@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "spice bench whole --size smoke  # seconds, to see that it runs",
     "spice bench ablation --size cpu --seeds 0-4",
-    "spice bench all --size cpu  # an hour or so on two cores",
+    "spice bench all --size cpu  # every table; the same again goes on",
     "spice bench split --size full --estimate  # what the paper's size would take here",
     "spice bench page docs/tables --to docs/tables.md",
 )
 app = typer.Typer(no_args_is_help=True, epilog=EXAMPLES, help="The paper's tables: run one, print and save it.")
 
-Size = Annotated[SizeName, typer.Option(help="smoke: seconds; cpu: minutes on two cores; full: the paper's, on a GPU.")]
+Size = Annotated[SizeName, typer.Option(help="smoke: seconds; cpu: subsets and small networks; full: the paper's, on a GPU.")]
 Seeds = Annotated[
     str | None, typer.Option(help="Such as 0-4 or 0,3. Each size has its own default.", show_default=False)
 ]
