@@ -26,7 +26,9 @@ EXAMPLES = examples(
 )
 app = typer.Typer(no_args_is_help=True, epilog=EXAMPLES, help="The paper's tables: run one, print and save it.")
 
-Size = Annotated[SizeName, typer.Option(help="smoke: seconds; cpu: subsets and small networks; full: the paper's, on a GPU.")]
+Size = Annotated[
+    SizeName, typer.Option(help="smoke: seconds; cpu: subsets, small networks; full: the paper's, on a GPU.")
+]
 Seeds = Annotated[
     str | None, typer.Option(help="Such as 0-4 or 0,3. Each size has its own default.", show_default=False)
 ]

@@ -1,4 +1,4 @@
-"""The three sizes of every table: `smoke` (seconds), `cpu` (subsets, small networks), `full` (the paper's, for a GPU)."""
+"""The three sizes of every table: `smoke` (seconds), `cpu` (subsets, small networks), `full` (the paper's)."""
 
 from spice.benchmark.choice import (
     AutoencoderSettings,
