@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from spice.core import PseudoLabels
+from spice.core import PseudoLabels, consistency_ratio
 from spice.core.probs import cluster_probs
 from spice.core.prototypes import Sizes
 from spice.data.batches import Batch, batches, generator
@@ -23,16 +23,20 @@ from spice.engine.processes import ALONE, Processes
 from spice.engine.seeds import seeded
 from spice.errors import UserError
 from spice.models.heads import Head, Heads
+from spice.neighbors import nearest
 from spice.progress import Progress, silent
-from spice.settings import HeadSettings
+from spice.settings import HeadSettings, ReliabilitySettings
 from spice.stages.inputs import Components, principal_components
+from spice.stages.reliability import neighbors_to_ask
 from spice.stages.select import Look, Signs, chosen_logits, compared, head_losses, labels_of, look, signs, warn_of
 from spice.stages.starts import kmeans_starts
 from spice.stages.views import Kind, Views
 
 CPU = torch.device("cpu")
-# Clusters are of about even size where their effective number (see Signs) is so much of K.
-EVEN = 0.94
+# Clusters may be meant to be even where their effective number (see Signs) is so much of K, and are not believed to be
+# where neighbors agree by so much less (in r, III-C) on clusters of even size than on those found without.
+MAYBE_EVEN = 0.9
+TOO_FEW_AGREE = 0.055
 
 
 class Best(NamedTuple):
@@ -91,11 +95,25 @@ def train_heads(
     else:
         # Whether groups are of about even size is not known before they are found.
         found = trained("nearest", _share(progress, 0))
-        if found.signs.evenness >= EVEN:
+        if found.signs.evenness >= MAYBE_EVEN:
             # Even sizes mend a poor start, and of many different ones the best is found.
-            found = trained("even", _share(progress, 1), start_runs=1)
+            even = trained("even", _share(progress, 1), start_runs=1)
+            lost = _neighbors_agree(found, views) - _neighbors_agree(even, views)
+            found = found if lost > TOO_FEW_AGREE else even
     warn_of(found.signs, settings)
     return found
+
+
+def _neighbors_agree(trained: TrainedHeads, views: Views) -> float:
+    """How far neighbors share a cluster of the selected head, over the images by which heads are compared.
+
+    Where groups are uneven, clusters of even size cut through the large ones, and neighbors are parted.
+    """
+    bank = views.compared(trained.compared)  # (n, D)
+    clusters = trained.head.clusters
+    near = nearest(bank, neighbors_to_ask(len(bank), clusters, ReliabilitySettings())).index
+    seen = next(one for one in trained.looks if one.epoch == trained.best.epoch)
+    return consistency_ratio(seen.labels[trained.best.number].long(), near).mean().item()
 
 
 def _algorithm_1(trainer: "_Trainer", *, folder: Path | None, progress: Progress) -> None:
