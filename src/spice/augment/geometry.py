@@ -91,19 +91,23 @@ def mirrored(images: Tensor, flip: Booleans) -> Tensor:
     return both.index_select(0, chosen.to(images.device))
 
 
-def shifted(images: Tensor, moves: Integers, *, flip: Booleans | None = None) -> Tensor:
-    """Mirrored where `flip`, then moved down and right by whole pixels, `moves` (B, 2); what comes in is black."""
+def shifted(images: Tensor, moves: Integers, *, flip: Booleans | None = None, out: Tensor | None = None) -> Tensor:
+    """Mirrored where `flip`, then moved down and right by whole pixels, `moves` (B, 2); what comes in is black.
+
+    On a CPU the result is `out`, if that is given: memory already in use is written faster than new memory.
+    """
     flip = np.zeros(len(images), dtype=np.bool_) if flip is None else flip
     if images.device.type != "cpu":
         return affine(images, shift_maps(moves, flip, width=images.shape[3]).to(images.device))
     height, width = images.shape[2:]
     straight = images.numpy()
-    sources = (straight, images.flip(3).numpy() if flip.any() else straight)
-    result = np.zeros_like(straight)
-    for number, ((down, right), turned) in enumerate(zip(moves.tolist(), flip.tolist(), strict=True)):
+    mirrored = images.flip(3).numpy() if flip.any() else straight
+    moved = torch.zeros_like(images) if out is None else out.zero_()
+    steps = zip(straight, mirrored, moved.numpy(), moves.tolist(), flip.tolist(), strict=True)
+    for image, mirror, result, (down, right), turned in steps:
         (to_rows, from_rows), (to_columns, from_columns) = _spans(height, down), _spans(width, right)
-        result[number, :, to_rows, to_columns] = sources[turned][number, :, from_rows, from_columns]
-    return torch.from_numpy(result)
+        result[:, to_rows, to_columns] = (mirror if turned else image)[:, from_rows, from_columns]
+    return moved
 
 
 @lru_cache(4096)

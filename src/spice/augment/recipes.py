@@ -44,8 +44,10 @@ class Weak(Recipe):
         most = max(1, round(self.settings.shift * self.size / 32))
         moves = draws.integers(-most, most, uniforms.columns(2))
         images = geometry.fitted(images, self.size)
+        room = torch.empty_like(images[next(portions(views))])  # of one portion, for all of them
         for part in portions(views):
-            view = geometry.shifted(images[part], moves[part], flip=flip[part])
+            out = room[: part.stop - part.start]
+            view = geometry.shifted(images[part], moves[part], flip=flip[part], out=out)
             views[part].copy_(view).mul_(scale).sub_(offset)
 
 

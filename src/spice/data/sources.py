@@ -101,9 +101,10 @@ class Folder(AnyOrder):
         self.left_out = {os.path.realpath(path) for path in leave_out}
 
     def entries(self) -> Iterator[Entry | Problem]:
-        number = 0
-        for path, problem in _walk(str(self.root), self.left_out):
-            name = os.path.relpath(path, self.root) if path != str(self.root) else "."
+        root, number = str(self.root), 0
+        inside = os.path.join(root, "")  # noqa: PTH118 - the root itself with a separator at its end
+        for path, problem in _walk(root, self.left_out):
+            name = path.removeprefix(inside) if path != root else "."
             if problem is not None:
                 yield Problem(name, problem.reason, problem.detail)
                 continue
