@@ -76,7 +76,7 @@ def _from_scratch(dataset: str, pixels: int) -> Choice:
         train=1500,
         test=500,
         one_encoder=True,
-        features=_small_features(pixels, epochs=20, width=16, batch=128),
+        features=_small_features(pixels, epochs=60, width=16, batch=128),
         views=ViewSettings(weak=4, strong=4),
         heads=standard_heads(10),
         paper_heads=HeadSettings(clusters=10, epochs=30, components=128, select_every=10),
