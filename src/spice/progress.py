@@ -18,6 +18,15 @@ def silent(task: str, done: int, total: int, figures: Mapping[str, float] | None
     """Tell nobody."""
 
 
+def part_of(progress: Progress, part: int, parts: int) -> Progress:
+    """Tell of work that is one of several equal parts (0, 1, ...) of a task."""
+
+    def told(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
+        progress(task, part * total + done, parts * total, figures)
+
+    return told
+
+
 class Logged:
     """A line in the log every few seconds: done, rate, time left."""
 

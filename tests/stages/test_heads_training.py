@@ -18,8 +18,9 @@ from spice.engine.seeds import seeded
 from spice.errors import SpiceWarning, UserError
 from spice.models.heads import Heads
 from spice.settings import HeadSettings
-from spice.stages.heads import TrainedHeads, batch_size, train_heads
-from spice.stages.inputs import principal_components
+from spice.stages import heads as stage
+from spice.stages.heads import TrainedHeads, train_heads
+from spice.stages.inputs import batch_size, principal_components
 from spice.stages.select import SharedPrototypeWarning
 from spice.stages.views import Views
 
@@ -285,13 +286,35 @@ def test_uneven_groups_are_found_where_sizes_are_not_given_and_even_ones_as_the_
     settings = settings.model_copy(update={"compactness": 2.0})
     found = train_heads(uneven, settings, seed=0)
     assert adjusted_rand_score(np.repeat(range(4), [200, 40, 40, 10]), labels_of(found, uneven)) > 0.98
-    assert found.signs.evenness < 0.7
+    assert max(np.bincount(labels_of(found, uneven))) > 190
 
     even = groups([60, 60, 60, 60])
     assert same(
         train_heads(even, settings, seed=0),
         train_heads(even, settings.model_copy(update={"sizes": "even", "start_runs": 1}), seed=0),
     )
+
+
+def test_even_sizes_are_believed_where_neighbors_agree_or_fewer_clusters_stay_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    views = groups([60, 60, 60])
+    trained = train_heads(views, quick(sizes="nearest"), seed=0)
+    sparse = trained._replace(signs=trained.signs._replace(empty=[0]))
+
+    def believed(in_even: float, in_found: float, *, even: TrainedHeads, found: TrainedHeads) -> bool:
+        asked = iter((in_even, in_found))
+        monkeypatch.setattr(stage, "_neighbors_agree", lambda *_: next(asked))
+        return stage._believed(even, found, views)
+
+    assert believed(0.8, 0.82, even=trained, found=trained)  # odds of 4 and 4.6: little is lost
+    assert not believed(0.8, 0.84, even=trained, found=trained)  # 4 and 5.25
+    assert believed(0.8, 0.84, even=trained, found=sparse)
+    assert not believed(0.8, 0.84, even=sparse, found=trained)
+    assert believed(1.0, 1.0, even=trained, found=trained)
+    assert not believed(0.9, 1.0, even=trained, found=trained)
+    monkeypatch.undo()
+    assert stage._neighbors_agree(trained, views) == pytest.approx(1.0)
 
 
 def test_a_run_that_looks_for_sizes_goes_on_from_either_of_its_halves(tmp_path: Path) -> None:

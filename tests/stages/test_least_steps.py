@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from spice.settings import HeadSettings
-from spice.stages.heads import epochs_for, train_heads
+from spice.stages.heads import train_heads
+from spice.stages.inputs import epochs_for
 from spice.stages.views import Views
 
 

@@ -108,7 +108,6 @@ def test_a_good_head_is_praised_by_silence() -> None:
     assert found.empty == []
     assert found.distinct == 1.0
     assert found.largest == pytest.approx(1 / 3)
-    assert found.evenness == pytest.approx(1.0)
 
 
 def test_clusters_on_one_prototype_are_named() -> None:
@@ -160,10 +159,3 @@ def test_compactness_is_the_share_of_variance_between_clusters() -> None:
     assert select.compactness(bank, torch.zeros(1, 120, dtype=torch.long), 3) == pytest.approx(0.0, abs=1e-6)
     corners = torch.eye(3).repeat_interleave(40, dim=0)
     assert select.compactness(corners, torch.arange(3).repeat_interleave(40)[None], 3) == pytest.approx(1.0)
-
-
-def test_evenness_counts_clusters_as_if_they_were_of_one_size() -> None:
-    heads = head_of(torch.eye(8)[:4])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SpiceWarning)
-        assert signs(heads, heads, groups([60, 60, 0, 0]), quick(4)).evenness == pytest.approx(0.5)

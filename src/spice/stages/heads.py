@@ -6,37 +6,33 @@ features of all views are in a file (see `views`), and it has stopped learning.
 Shapes: N images, M of them in a batch, D feature width, K clusters, H heads, T = M // K images labeled per cluster.
 """
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from spice.core import PseudoLabels, consistency_ratio
+from spice.core import PseudoLabels
 from spice.core.probs import cluster_probs
 from spice.core.prototypes import Sizes
 from spice.data.batches import Batch, batches, generator
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.processes import ALONE, Processes
 from spice.engine.seeds import seeded
-from spice.errors import UserError
 from spice.models.heads import Head, Heads
-from spice.neighbors import nearest
-from spice.progress import Progress, silent
-from spice.settings import HeadSettings, ReliabilitySettings
-from spice.stages.inputs import Components, principal_components
-from spice.stages.reliability import neighbors_to_ask
+from spice.progress import Progress, part_of, silent
+from spice.settings import HeadSettings
+from spice.stages.inputs import Components, batch_size, epochs_for, principal_components
+from spice.stages.reliability import agreement
 from spice.stages.select import Look, Signs, chosen_logits, compared, head_losses, labels_of, look, signs, warn_of
 from spice.stages.starts import kmeans_starts
 from spice.stages.views import Kind, Views
 
 CPU = torch.device("cpu")
-# Clusters may be meant to be even where their effective number (see Signs) is so much of K, and are not believed to be
-# where neighbors agree by so much less (in r, III-C) on clusters of even size than on those found without.
-MAYBE_EVEN = 0.9
-TOO_FEW_AGREE = 0.055
+# Groups are not believed to be of even size where the odds that a neighbor shares an image's cluster are so many times
+# better in the clusters found without: clusters of even size cut through the large groups, and part neighbors.
+BETTER_ODDS = 1.2
 
 
 class Best(NamedTuple):
@@ -93,27 +89,29 @@ def train_heads(
     if settings.sizes != "found":
         found = trained(settings.sizes, progress)
     else:
-        # Whether groups are of about even size is not known before they are found.
-        found = trained("nearest", _share(progress, 0))
-        if found.signs.evenness >= MAYBE_EVEN:
-            # Even sizes mend a poor start, and of many different ones the best is found.
-            even = trained("even", _share(progress, 1), start_runs=1)
-            lost = _neighbors_agree(found, views) - _neighbors_agree(even, views)
-            found = found if lost > TOO_FEW_AGREE else even
+        # Whether groups are of about even size is not known before they are found. Even sizes mend a poor start, and of
+        # many different ones the best is found: so each of those heads starts from a single run of k-means.
+        found = trained("nearest", part_of(progress, 0, 2))
+        even = trained("even", part_of(progress, 1, 2), start_runs=1)
+        found = even if _believed(even, found, views) else found
     warn_of(found.signs, settings)
     return found
 
 
-def _neighbors_agree(trained: TrainedHeads, views: Views) -> float:
-    """How far neighbors share a cluster of the selected head, over the images by which heads are compared.
+def _believed(even: TrainedHeads, found: TrainedHeads, views: Views) -> bool:
+    """Whether clusters of even size are the better answer than those found without, by what can be seen of both."""
+    if len(found.signs.empty) > len(even.signs.empty):
+        return True
+    in_even, in_found = _neighbors_agree(even, views), _neighbors_agree(found, views)
+    # odds(in_found) <= BETTER_ODDS * odds(in_even), without dividing by zero where all agree
+    return in_found * (1 - in_even) <= BETTER_ODDS * in_even * (1 - in_found)
 
-    Where groups are uneven, clusters of even size cut through the large ones, and neighbors are parted.
-    """
-    bank = views.compared(trained.compared)  # (n, D)
-    clusters = trained.head.clusters
-    near = nearest(bank, neighbors_to_ask(len(bank), clusters, ReliabilitySettings())).index
+
+def _neighbors_agree(trained: TrainedHeads, views: Views) -> float:
+    """How far neighbors share a cluster of the selected head, over the images by which heads are compared."""
     seen = next(one for one in trained.looks if one.epoch == trained.best.epoch)
-    return consistency_ratio(seen.labels[trained.best.number].long(), near).mean().item()
+    labels = seen.labels[trained.best.number].long()
+    return agreement(views.compared(trained.compared), labels, clusters=trained.head.clusters)
 
 
 def _algorithm_1(trainer: "_Trainer", *, folder: Path | None, progress: Progress) -> None:
@@ -141,38 +139,6 @@ def _algorithm_1(trainer: "_Trainer", *, folder: Path | None, progress: Progress
             progress("heads", done, settings.epochs * per_epoch, {"loss": float(losses.detach().min())})
             if checkpoints.due() or done == settings.epochs * per_epoch:
                 checkpoints.save(done, trainer.state())
-
-
-def _share(progress: Progress, half: int) -> Progress:
-    """Half of the way."""
-
-    def told(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
-        progress(task, half * total + done, 2 * total, figures)
-
-    return told
-
-
-def epochs_for(images: int, batch: int, settings: HeadSettings) -> int:
-    """As many epochs as are set, or more where a small collection would get too few steps of them."""
-    return max(settings.epochs, math.ceil(settings.least_steps / (images // batch)))
-
-
-def batch_size(images: int, settings: HeadSettings, processes: Processes = ALONE) -> int:
-    """M for this many images: as set, or all of them where there are fewer. Too few for K clusters are refused."""
-    clusters = settings.clusters
-    if clusters < 2:
-        raise UserError(f"{clusters} cluster is no clustering: ask for at least 2")
-    if images < clusters:
-        way_out = f"ask for at most {images // 2}" if images >= 4 else "give more images"
-        raise UserError(f"{images} {'image' if images == 1 else 'images'} cannot make {clusters} clusters: {way_out}")
-    batch = min(settings.batch or images, images)
-    batch -= batch % processes.count
-    if batch < clusters:
-        raise UserError(
-            f"a batch of {batch} images cannot label {clusters} clusters: use a batch of at least {clusters}, "
-            f"better {min(images, 10 * clusters)}"
-        )
-    return batch
 
 
 class _Trainer:

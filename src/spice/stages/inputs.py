@@ -1,10 +1,11 @@
-"""What the heads see of the features: all of them (the paper), or their first principal components (cheaper; ours).
+"""What the heads see: how many images at a time, and of these all features (the paper) or their principal components.
 
 A head on R components is a head on D features whose first layer has rank R: `on_features` writes it as one.
 
 Shapes: N images, V views, D feature width, R components.
 """
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -15,7 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spice.data.batches import generator
+from spice.engine.processes import ALONE, Processes
+from spice.errors import UserError
 from spice.models.heads import Head
+from spice.settings import HeadSettings
 from spice.stages.views import Views
 
 # Components are found on at most this many images, drawn at random.
@@ -23,6 +27,29 @@ ENOUGH = 20_000
 # ... with a few more directions than wanted, until they catch no more of the variance, or for so many rounds.
 MORE, SETTLED, ROUNDS = 32, 1e-4, 50
 CHUNK = 8_192
+
+
+def epochs_for(images: int, batch: int, settings: HeadSettings) -> int:
+    """As many epochs as are set, or more where a small collection would get too few steps of them."""
+    return max(settings.epochs, math.ceil(settings.least_steps / (images // batch)))
+
+
+def batch_size(images: int, settings: HeadSettings, processes: Processes = ALONE) -> int:
+    """M for this many images: as set, or all of them where there are fewer. Too few for K clusters are refused."""
+    clusters = settings.clusters
+    if clusters < 2:
+        raise UserError(f"{clusters} cluster is no clustering: ask for at least 2")
+    if images < clusters:
+        way_out = f"ask for at most {images // 2}" if images >= 4 else "give more images"
+        raise UserError(f"{images} {'image' if images == 1 else 'images'} cannot make {clusters} clusters: {way_out}")
+    batch = min(settings.batch or images, images)
+    batch -= batch % processes.count
+    if batch < clusters:
+        raise UserError(
+            f"a batch of {batch} images cannot label {clusters} clusters: use a batch of at least {clusters}, "
+            f"better {min(images, 10 * clusters)}"
+        )
+    return batch
 
 
 class Components(NamedTuple):

@@ -19,7 +19,8 @@ from spice.engine.seeds import seeded
 from spice.models.heads import Heads
 from spice.progress import Progress, silent
 from spice.settings import HeadSettings
-from spice.stages.heads import CPU, batch_size
+from spice.stages.heads import CPU
+from spice.stages.inputs import batch_size
 from spice.stages.select import head_losses
 from spice.stages.views import Images
 

@@ -74,7 +74,6 @@ class Signs(NamedTuple):
     shared: list[tuple[int, int]]  # pairs of clusters with one prototype
     empty: list[int]  # clusters without an image
     largest: float  # share of all images in the largest cluster
-    evenness: float  # clusters, counted as if they were of one size (e to their entropy), by K: 1 where all are even
     agreement: float  # mean adjusted Rand index between the heads after the last epoch; nan for one head
 
 
@@ -172,7 +171,6 @@ def signs(heads: Heads, selected: Heads, views: Views, settings: HeadSettings) -
         shared=_shared(PseudoLabels(chosen.image[0], chosen.cluster[0]), settings.clusters, len(views)),
         empty=(sizes == 0).nonzero().flatten().tolist(),
         largest=float(sizes.max()) / len(views),
-        evenness=float(torch.special.entr(sizes.double() / len(views)).sum().exp()) / settings.clusters,
         agreement=agreement(_some_labels(heads, views, settings), settings.clusters),
     )
 
