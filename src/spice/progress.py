@@ -32,12 +32,17 @@ class Logged:
 
     def __init__(self, *, every_seconds: float = 10.0) -> None:
         self.every_seconds = every_seconds
-        self._started: dict[str, tuple[float, int]] = {}
+        self._started: dict[str, tuple[float, int]] = {}  # when, and with how much done
+        self._seen: dict[str, tuple[int, int]] = {}  # done, of how many
         self._told = 0.0
 
     def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
         """Log one line if the last one is old enough, or the task is done."""
         now = time.monotonic()
+        before, of = self._seen.get(task, (0, total))
+        if done < before or total != of:  # the same kind of work again
+            del self._started[task]
+        self._seen[task] = (done, total)
         # A resumed task starts with work already done: the rate counts from there.
         since, already = self._started.setdefault(task, (now, done))
         if done < total and now - self._told < self.every_seconds:
