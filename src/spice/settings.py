@@ -115,7 +115,7 @@ class HeadSettings(Settings):
     center_ratio: float = Field(default=1.0, gt=0.0, le=1.0)
     overlap: bool = True
     # Images that a cluster labels: M / K (the paper), or those nearest to its prototype of all (ours). With "found",
-    # both, and takes the first unless neighbors speak against it.
+    # both are tried, and the first is taken unless neighbors speak against it.
     sizes: Literal["even", "nearest", "found"] = "even"
     # M-step.
     loss: Literal["double_softmax", "cross_entropy", "temperature"] = "double_softmax"
