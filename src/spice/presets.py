@@ -99,6 +99,10 @@ def demo(*, seed: int = 0) -> RunSettings:
     return settings.model_copy(update={"features": features, "views": views})
 
 
+# A tenth of FixMatch's learning rate: on a schedule of a few hundred steps that one undoes the first stage.
+CAREFUL_RATE = 0.003
+
+
 def joint_on_cpu(*, pretrained: bool, minutes: float | None = None, flip: bool = True) -> JointSettings:
     """Stage 3 in minutes on two cores.
 
@@ -113,7 +117,7 @@ def joint_on_cpu(*, pretrained: bool, minutes: float | None = None, flip: bool =
     augment = AugmentSettings(operations=3, flip=flip)
     if not pretrained:
         return JointSettings(
-            steps=400, minutes=minutes, labeled=32, unlabeled=96, learning_rate=0.003, ema=None, augment=augment
+            steps=400, minutes=minutes, labeled=32, unlabeled=96, learning_rate=CAREFUL_RATE, ema=None, augment=augment
         )
     return JointSettings(
         trained=0.2,

@@ -314,7 +314,9 @@ def test_even_sizes_are_believed_where_neighbors_agree_or_fewer_clusters_stay_em
     assert believed(1.0, 1.0, even=trained, found=trained)
     assert not believed(0.9, 1.0, even=trained, found=trained)
     monkeypatch.undo()
-    assert stage._neighbors_agree(trained, views) == pytest.approx(1.0)
+    same_group = torch.arange(180).view(3, 60).roll(1, dims=1).view(180, 1)
+    assert stage._neighbors_agree(trained, same_group) == pytest.approx(1.0)
+    assert stage._neighbors_agree(trained, same_group.roll(60, dims=0)) == pytest.approx(0.0)
 
 
 def test_a_run_that_looks_for_sizes_goes_on_from_either_of_its_halves(tmp_path: Path) -> None:

@@ -101,9 +101,9 @@ def shifted(images: Tensor, moves: Integers, *, flip: Booleans | None = None, ou
         return affine(images, shift_maps(moves, flip, width=images.shape[3]).to(images.device))
     height, width = images.shape[2:]
     straight = images.numpy()
-    mirrored = images.flip(3).numpy() if flip.any() else straight
+    turned_round = images.flip(3).numpy() if flip.any() else straight
     moved = torch.zeros_like(images) if out is None else out.zero_()
-    steps = zip(straight, mirrored, moved.numpy(), moves.tolist(), flip.tolist(), strict=True)
+    steps = zip(straight, turned_round, moved.numpy(), moves.tolist(), flip.tolist(), strict=True)
     for image, mirror, result, (down, right), turned in steps:
         (to_rows, from_rows), (to_columns, from_columns) = _spans(height, down), _spans(width, right)
         result[:, to_rows, to_columns] = (mirror if turned else image)[:, from_rows, from_columns]

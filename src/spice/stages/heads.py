@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from spice.core import PseudoLabels
+from spice.core import PseudoLabels, consistency_ratio
 from spice.core.probs import cluster_probs
 from spice.core.prototypes import Sizes
 from spice.data.batches import Batch, batches, generator
@@ -21,10 +21,11 @@ from spice.engine.checkpoints import Checkpoints
 from spice.engine.processes import ALONE, Processes
 from spice.engine.seeds import seeded
 from spice.models.heads import Head, Heads
+from spice.neighbors import nearest
 from spice.progress import Progress, part_of, silent
-from spice.settings import HeadSettings
+from spice.settings import HeadSettings, ReliabilitySettings
 from spice.stages.inputs import Components, batch_size, epochs_for, principal_components
-from spice.stages.reliability import agreement
+from spice.stages.reliability import neighbors_to_ask
 from spice.stages.select import Look, Signs, chosen_logits, compared, head_losses, labels_of, look, signs, warn_of
 from spice.stages.starts import kmeans_starts
 from spice.stages.views import Kind, Views
@@ -102,16 +103,17 @@ def _believed(even: TrainedHeads, found: TrainedHeads, views: Views) -> bool:
     """Whether clusters of even size are the better answer than those found without, by what can be seen of both."""
     if len(found.signs.empty) > len(even.signs.empty):
         return True
-    in_even, in_found = _neighbors_agree(even, views), _neighbors_agree(found, views)
+    bank = views.compared(found.compared)  # (n, D)
+    near = nearest(bank, neighbors_to_ask(len(bank), found.head.clusters, ReliabilitySettings())).index  # (n, S)
+    in_even, in_found = _neighbors_agree(even, near), _neighbors_agree(found, near)
     # odds(in_found) <= BETTER_ODDS * odds(in_even), without dividing by zero where all agree
     return in_found * (1 - in_even) <= BETTER_ODDS * in_even * (1 - in_found)
 
 
-def _neighbors_agree(trained: TrainedHeads, views: Views) -> float:
+def _neighbors_agree(trained: TrainedHeads, near: Tensor) -> float:
     """How far neighbors share a cluster of the selected head, over the images by which heads are compared."""
     seen = next(one for one in trained.looks if one.epoch == trained.best.epoch)
-    labels = seen.labels[trained.best.number].long()
-    return agreement(views.compared(trained.compared), labels, clusters=trained.head.clusters)
+    return consistency_ratio(seen.labels[trained.best.number].long(), near).mean().item()
 
 
 def _algorithm_1(trainer: "_Trainer", *, folder: Path | None, progress: Progress) -> None:

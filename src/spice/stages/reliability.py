@@ -1,6 +1,6 @@
 """Which answers can be trusted: those that an image's neighbors share (paper III-C).
 
-Shapes: N images, D feature width, K clusters, S neighbors (the paper's N_s).
+Shapes: N images, K clusters, S neighbors (the paper's N_s).
 """
 
 import warnings
@@ -12,7 +12,6 @@ from torch import Tensor
 from spice.core import authors_reliable, consistency_ratio, reliable
 from spice.data.batches import generator
 from spice.errors import SpiceWarning
-from spice.neighbors import nearest
 from spice.settings import ReliabilitySettings
 from spice.stages.joint_draws import Labeled
 
@@ -57,12 +56,6 @@ def judge(labels: Tensor, neighbors: Tensor, settings: ReliabilitySettings, *, c
     trusted = reliable(ratio, threshold=settings.threshold)
     _warn_of_untrusted(labels, trusted, clusters)
     return Reliability(ratio, trusted)
-
-
-def agreement(features: Tensor, labels: Tensor, *, clusters: int) -> float:
-    """How far neighbors share a label, in the mean: (N, D) and (N,) -> mean r_i."""
-    asked = neighbors_to_ask(len(labels), clusters, ReliabilitySettings())
-    return consistency_ratio(labels, nearest(features, asked).index).mean().item()
 
 
 def labels_to_learn(probs: Tensor, neighbors: Tensor, settings: ReliabilitySettings, *, seed: int) -> Labeled:

@@ -9,7 +9,7 @@ from spice.benchmark.choice import (
 )
 from spice.benchmark.tables.catalog import SizeName, Table
 from spice.errors import UserError
-from spice.presets import features_on_cpu, paper, standard_heads
+from spice.presets import CAREFUL_RATE, features_on_cpu, paper, standard_heads
 from spice.settings import (
     AugmentSettings,
     FeatureSettings,
@@ -67,9 +67,8 @@ def _on_cpu(table: Table) -> list[Choice]:
 
 
 def _from_scratch(dataset: str, pixels: int) -> Choice:
-    # A tenth of FixMatch's rate, for the same reason as in `presets.joint_on_cpu`.
-    joint = JointSettings(steps=120, labeled=32, unlabeled=64, learning_rate=0.003, ema=None)
-    labeled = JointSettings(steps=100, labeled=32, unlabeled=48, learning_rate=0.003, ema=None)
+    joint = JointSettings(steps=120, labeled=32, unlabeled=64, learning_rate=CAREFUL_RATE, ema=None)
+    labeled = JointSettings(steps=100, labeled=32, unlabeled=48, learning_rate=CAREFUL_RATE, ema=None)
     return Choice(
         dataset=dataset,
         clusters=10,
