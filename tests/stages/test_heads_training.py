@@ -281,12 +281,12 @@ def test_the_bank_has_features_of_one_length_and_heads_see_them_as_they_are() ->
 
 
 def test_uneven_groups_are_found_where_sizes_are_not_given_and_even_ones_as_the_paper_has_it() -> None:
-    uneven = groups([200, 40, 40, 10], noise=0.2)
+    uneven = groups([200, 40, 40, 10], noise=0.6)  # wide enough for even sizes to cut through the large group
     settings = quick(4, heads=8, batch=None, epochs=40, components=6, start="kmeans", start_runs=3, sizes="found")
     settings = settings.model_copy(update={"compactness": 2.0})
     found = train_heads(uneven, settings, seed=0)
-    assert adjusted_rand_score(np.repeat(range(4), [200, 40, 40, 10]), labels_of(found, uneven)) > 0.98
-    assert max(np.bincount(labels_of(found, uneven))) > 190
+    assert adjusted_rand_score(np.repeat(range(4), [200, 40, 40, 10]), labels_of(found, uneven)) > 0.95
+    assert same(found, train_heads(uneven, settings.model_copy(update={"sizes": "nearest"}), seed=0))
 
     even = groups([60, 60, 60, 60])
     assert same(
