@@ -19,6 +19,7 @@ import torch
 from PIL import Image
 
 from spice.data import Collection, ImageStore, Reason, ingest, open_store, scan
+from spice.data.batches import generator
 from spice.data.decode import decode
 from spice.errors import NothingReadableError, UserError
 
@@ -200,6 +201,18 @@ def test_beyond_its_limit_the_store_streams_the_same_pixels(limit: int, folder: 
     assert torch.equal(everything(roomier), everything(whole))
     used = sum((tmp_path / "store" / name).stat().st_size for name in ("gray.u8", "color.u8"))
     assert (ingest(folder, size=24, folder=tmp_path / "store", limit_bytes=used).collection.rows >= 0).all()
+
+
+def test_streamed_images_can_be_taken_by_many_threads(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spice.data.store._CACHE_BYTES", 3 * 3 * 24 * 24)  # of three images: they soon make way
+    whole = everything(ingest(folder, size=24, folder=tmp_path / "whole"))
+    store = ingest(folder, size=24, folder=tmp_path / "store", limit_bytes=0)
+    with ThreadPoolExecutor(8) as pool:
+        drawn = [torch.randint(len(store), (4,), generator=generator(number, "test")) for number in range(200)]
+        for positions, taken in zip(drawn, pool.map(store.take, drawn), strict=True):
+            assert torch.equal(taken, whole[positions])
 
 
 @pytest.mark.parametrize("limit", [0, 10**9])

@@ -4,6 +4,7 @@ import copy
 import os
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import onnx
@@ -69,6 +70,29 @@ def test_a_network_is_exported_once_and_found_again(cache: Path, monkeypatch: py
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert small().encode(images()).equal(first)
+
+
+def test_two_threads_that_ask_at_once_share_one_export(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exports: list[Path] = []
+    really = frozen.export
+
+    def export(network: Backbone, path: Path, *, size: int, channels: int) -> None:
+        exports.append(path)
+        really(network, path, size=size, channels=channels)
+
+    monkeypatch.setattr(frozen, "export", export)
+    encoder = small()
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(encoder.encode, [images(), images()])
+    assert torch.equal(one, other)
+    assert len(exports) == 1
+
+
+def test_large_batches_go_through_in_parts() -> None:
+    many = images(2 * frozen.AT_ONCE + 3)
+    encoder = small()
+    single = torch.cat([encoder.encode(image.unsqueeze(0)) for image in many])
+    torch.testing.assert_close(encoder.encode(many), single, atol=1e-6, rtol=1e-5)
 
 
 def test_other_weights_and_another_size_are_other_files(cache: Path) -> None:

@@ -64,6 +64,19 @@ def test_every_row_is_the_encoders_answer_to_its_view(encoder: Encoder, tmp_path
     assert sorted(path.name for path in (tmp_path / "views").iterdir()) == ["identity", "strong.npy", "weak.npy"]
 
 
+def test_batches_encoded_abreast_are_those_encoded_one_after_the_other(encoder: Encoder, tmp_path: Path) -> None:
+    images, before = Noise(200), torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            found.append(encode_views(images, encoder, SETTINGS, seed=0, folder=tmp_path / str(threads)))
+    finally:
+        torch.set_num_threads(before)
+    for kind in ("plain", "weak", "strong"):
+        np.testing.assert_array_equal(getattr(found[0], kind), getattr(found[1], kind))
+
+
 def test_gray_images_are_encoded_too(encoder: Encoder, tmp_path: Path) -> None:
     views = encode_views(Noise(3, channels=1), encoder, SETTINGS, seed=0, folder=tmp_path)
     assert np.isfinite(views.strong).all()

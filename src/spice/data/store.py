@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import torch
@@ -74,19 +75,21 @@ class Streamed:
         self._numbers = collection.numbers
         self._hashes = collection.table.column("hash")
         self._pool = ThreadPoolExecutor(available_cores())
+        self._alone = Lock()  # several threads may ask at once; decoding is shared among the pool's
         self._kept: OrderedDict[int, NDArray[np.uint8]] = OrderedDict()
         self._room = max(1, _CACHE_BYTES // (3 * size * size))
 
     def take(self, positions: Sequence[int]) -> list[NDArray[np.uint8]]:
         """The pixels (C, S, S) of the images at these positions."""
-        fresh = [position for position in dict.fromkeys(positions) if position not in self._kept]
-        taken = dict(zip(fresh, self._pool.map(self._decode, fresh), strict=True))
-        for position in positions:
-            if position not in taken:
-                taken[position] = self._kept.pop(position)
-        self._kept.update(taken)  # the latest last
-        while len(self._kept) > self._room:
-            self._kept.popitem(last=False)
+        with self._alone:
+            fresh = [position for position in dict.fromkeys(positions) if position not in self._kept]
+            taken = dict(zip(fresh, self._pool.map(self._decode, fresh), strict=True))
+            for position in positions:
+                if position not in taken:
+                    taken[position] = self._kept.pop(position)
+            self._kept.update(taken)  # the latest last
+            while len(self._kept) > self._room:
+                self._kept.popitem(last=False)
         return [taken[position] for position in positions]
 
     def _decode(self, position: int) -> NDArray[np.uint8]:

@@ -1,6 +1,7 @@
 """Encoders by name, one protocol: whatever turns images into features can be the feature model (paper III-A)."""
 
 from pathlib import Path
+from threading import Lock
 from typing import Protocol
 
 import torch
@@ -128,6 +129,7 @@ class TorchEncoder:
         self.module = module.eval().to(self.device)
         self._session: Session | None = None
         self._exported = -1
+        self._exporting = Lock()
 
     def encode(self, images: Tensor) -> Tensor:
         check_shape(images, self.name, self.channels, self.size)
@@ -149,8 +151,9 @@ class TorchEncoder:
         if self.device.type != "cpu":
             return None
         changes = sum(value._version for value in self.module.state_dict(keep_vars=True).values())
-        if changes != self._exported:
-            with evaluating(self.module):
-                self._session = frozen_session(self.module, size=self.size, channels=self.channels)
-            self._exported = changes
-        return self._session
+        with self._exporting:
+            if changes != self._exported:
+                with evaluating(self.module):
+                    self._session = frozen_session(self.module, size=self.size, channels=self.channels)
+                self._exported = changes
+            return self._session

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import onnx
@@ -29,6 +30,9 @@ from spice.version import __version__
 
 TOLERANCE = 1e-4  # of the largest feature: the most by which the exported network may differ from torch
 
+# Images that go through a network together: more are no faster, and what lies between two layers fills the memory.
+AT_ONCE = 16
+
 log = logging.getLogger("spice")
 
 
@@ -41,21 +45,35 @@ class ExportError(Exception):
 
 
 class Session:
-    """An ONNX file opened for running on the CPU with as many threads as torch has."""
+    """An ONNX file opened for running on the CPU, each time with as many threads as torch has where it is run."""
 
-    def __init__(self, path: Path) -> None:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
-        options.log_severity_level = 3  # errors only: they come as exceptions as well
-        self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        self.input = self._session.get_inputs()[0]
-        self.outputs = self._session.get_outputs()
+    def __init__(self, model: Path | bytes) -> None:
+        self._model = str(model) if isinstance(model, Path) else model
+        self._lock = Lock()
+        self._sessions: dict[int, onnxruntime.InferenceSession] = {}  # by number of threads
+        session = self._session(torch.get_num_threads())
+        self.input = session.get_inputs()[0]
+        self.outputs = session.get_outputs()
 
     def run(self, images: Tensor, output: str) -> Tensor:
         """One named output for float32 images."""
         ready = images.detach().to(device="cpu", dtype=torch.float32).contiguous()
-        result: NDArray[np.float32] = self._session.run([output], {self.input.name: ready.numpy()})[0]
-        return torch.from_numpy(result)
+        session = self._session(torch.get_num_threads())
+        at_once = len(ready) if isinstance(self.input.shape[0], int) else AT_ONCE  # a file may know one number only
+        parts: list[NDArray[np.float32]] = [
+            session.run([output], {self.input.name: part.numpy()})[0] for part in torch.split(ready, at_once)
+        ]
+        return torch.from_numpy(np.concatenate(parts))
+
+    def _session(self, threads: int) -> onnxruntime.InferenceSession:
+        with self._lock:
+            if threads not in self._sessions:
+                options = onnxruntime.SessionOptions()
+                options.intra_op_num_threads = threads
+                options.log_severity_level = 3  # errors only: they come as exceptions as well
+                opened = onnxruntime.InferenceSession(self._model, options, providers=["CPUExecutionProvider"])
+                self._sessions[threads] = opened
+            return self._sessions[threads]
 
 
 def frozen_session(network: Backbone, *, size: int, channels: int) -> Session | None:
@@ -116,7 +134,7 @@ def _exported(network: Backbone, path: Path, *, size: int, channels: int) -> Ses
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / path.name
         export(network, made, size=size, channels=channels)
-        session = Session(made)
+        session = Session(made.read_bytes())  # the file is gone before the next number of threads is asked for
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with written_atomically(path) as temporary:

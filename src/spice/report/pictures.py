@@ -3,8 +3,11 @@
 The folder `pictures` holds `image-ROW.jpg`, `attention-ROW.jpg`, `sheet-NUMBER.jpg` and `pictures.json`.
 """
 
+import itertools
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +29,7 @@ MOST_TILES = SHEET_PIXELS // SMALLEST_TILE**2  # 20,000
 SHEET_COLUMNS = 32
 INDEX = "pictures.json"
 _QUALITY, _SHEET_QUALITY = 82, 70
-_AT_ONCE = 64
+_AT_ONCE, _SHEETS_AT_ONCE = 64, 4
 
 # Dark blue over red to light yellow: read as low to high with any color vision, and in gray.
 _HEAT = np.array([[20, 11, 53], [101, 21, 110], [188, 55, 84], [243, 120, 25], [252, 220, 120]], dtype=np.float32)
@@ -99,17 +102,22 @@ def tile_side(images: int, side: int) -> int:
 
 
 def _write_sheets(folder: Path, take: Take, images: int, side: int, progress: Progress) -> None:
-    count = min(images, MOST_TILES)
-    rows = np.unique(np.linspace(0, images - 1, count).astype(np.int64))
+    rows = np.unique(np.linspace(0, images - 1, min(images, MOST_TILES)).astype(np.int64))
     tile, per_sheet = tile_side(images, side), SHEET_COLUMNS**2
-    for number, start in enumerate(range(0, len(rows), per_sheet)):
-        here = rows[start : start + per_sheet]
+    count = -(-len(rows) // per_sheet)
+
+    def make(number: int) -> int:
+        here = rows[number * per_sheet : (number + 1) * per_sheet]
         sheet = Image.new("RGB", (SHEET_COLUMNS * tile, -(-len(here) // SHEET_COLUMNS) * tile))
         for place, (_, pixels) in enumerate(_taken(take, here)):
             sheet.paste(_picture(pixels, tile), (place % SHEET_COLUMNS * tile, place // SHEET_COLUMNS * tile))
         _save(sheet, folder / f"sheet-{number}.jpg", _SHEET_QUALITY)
-        progress("thumbnails", start + len(here), len(rows))
-    sheets = Sheets(side=side, tile=tile, columns=SHEET_COLUMNS, count=-(-len(rows) // per_sheet), rows=rows.tolist())
+        return len(here)
+
+    with ThreadPoolExecutor(min(_SHEETS_AT_ONCE, os.cpu_count() or 1)) as pool:
+        for done in itertools.accumulate(pool.map(make, range(count))):
+            progress("thumbnails", done, len(rows))
+    sheets = Sheets(side=side, tile=tile, columns=SHEET_COLUMNS, count=count, rows=rows.tolist())
     (folder / INDEX).write_text(sheets.model_dump_json(), encoding="utf-8")
 
 
@@ -121,12 +129,12 @@ def _taken(take: Take, rows: NDArray[np.int64]) -> Iterator[tuple[int, Pixels]]:
 
 
 def _picture(pixels: Pixels, side: int) -> Image.Image:
-    channels_last = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
-    picture = Image.fromarray(np.ascontiguousarray(channels_last))
+    planes = [Image.fromarray(plane) for plane in pixels]
+    picture = Image.merge("RGB", planes if len(planes) == 3 else 3 * planes)
     if picture.width > side:
         # Halving first costs little and loses nothing that can be seen.
-        picture = picture.resize((side, side), Image.Resampling.LANCZOS, reducing_gap=2.0)
-    return picture.convert("RGB")
+        picture = picture.resize((side, side), Image.Resampling.LANCZOS, reducing_gap=1.0)
+    return picture
 
 
 def _save(picture: Image.Image, path: Path, quality: int) -> None:

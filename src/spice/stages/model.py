@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from spice.augment import Plain
 from spice.core import reliable
-from spice.engine.ahead import ahead
+from spice.engine.abreast import abreast
 from spice.errors import UserError
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
 from spice.models.given_features import GivenFeatures
@@ -186,13 +186,13 @@ def encode_plain(encoder: Encoder, images: Images, *, progress: Progress = silen
     plain = Plain(AugmentSettings(), size=encoder.size, normalization=encoder.normalization)
     features = torch.empty(len(images), encoder.features)
 
-    def views(start: int) -> Tensor:
+    def encoded(start: int) -> Tensor:
         pixels = images.take(torch.arange(start, min(start + BATCH, len(images))))  # (B, C, S, S)
-        return plain(pixels.expand(-1, encoder.channels, -1, -1))  # gray images for an encoder of colors
+        return encoder.encode(plain(pixels.expand(-1, encoder.channels, -1, -1))).cpu()  # gray: one channel for three
 
     starts = range(0, len(images), BATCH)
-    for start, batch in zip(starts, ahead(map(views, starts)), strict=True):
-        features[start : start + BATCH] = encoder.encode(batch).cpu()
+    for start, batch in zip(starts, abreast(encoded, starts), strict=True):
+        features[start : start + len(batch)] = batch
         progress("encoding images", start + len(batch), len(images))
     return features
 

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from spice.augment import Plain, Strong, Weak
 from spice.data.batches import generator
+from spice.engine.abreast import abreast
 from spice.engine.processes import ALONE, Processes
 from spice.errors import UserError
 from spice.files import written_atomically
@@ -224,14 +225,20 @@ class _Files:
         batches = -(-self.images // BATCH)
         written: list[int] = []
         saved_at = time.monotonic()
-        for number in range(self.processes.rank, len(marks), self.processes.count):
+
+        def made(number: int) -> Tensor:
             view, batch = divmod(number, batches)
-            start, end = batch * BATCH, min((batch + 1) * BATCH, self.images)
-            if not marks[number]:
-                randomness = generator(self.seed, "views", kind, view, batch)
-                table[view, start:end] = rows(kind, torch.arange(start, end), randomness).cpu().numpy()
-                written.append(number)
-            if written and time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
+            positions = torch.arange(batch * BATCH, min((batch + 1) * BATCH, self.images))
+            return rows(kind, positions, generator(self.seed, "views", kind, view, batch)).cpu()
+
+        own = range(self.processes.rank, len(marks), self.processes.count)
+        missing = [number for number in own if not marks[number]]
+        for number, found in zip(missing, abreast(made, missing), strict=True):
+            view, batch = divmod(number, batches)
+            start, end = batch * BATCH, batch * BATCH + len(found)
+            table[view, start:end] = found.numpy()
+            written.append(number)
+            if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
                 _mark_(marks, written, table)
                 saved_at = time.monotonic()
             if self.processes.first:

@@ -1,0 +1,63 @@
+"""The same work on several inputs at once: each on one core, instead of one after the other on all of them.
+
+A network spread over cores waits for the slowest of them after every layer, and whatever is done between two networks
+(taking pixels, making views) leaves all cores but one idle.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Barrier
+from typing import TypeVar
+
+import torch
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# Each worker holds what one batch needs on its way through a network: more workers than this share the cores in groups.
+MOST_WORKERS = 4
+
+
+def abreast(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """`work(item)` of every item, in order, several at a time. A result must not depend on when it is computed.
+
+    torch, NumPy, Pillow and ONNX Runtime do their work outside Python's lock. The workers share torch's threads among
+    them. Where torch may use one thread only, there is no second one, and results are computed when asked for.
+    """
+    threads = torch.get_num_threads()
+    workers = min(threads, MOST_WORKERS)
+    if workers == 1:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(workers, thread_name_prefix="abreast") as pool:
+        _share_threads(pool, workers, threads)
+        under_way: deque[Future[Result]] = deque()
+        try:
+            for item in items:
+                under_way.append(pool.submit(work, item))
+                if len(under_way) > workers:  # one waits, so that no worker ever does
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
+        finally:
+            for future in under_way:
+                future.cancel()
+
+
+def _share_threads(pool: ThreadPoolExecutor, workers: int, threads: int) -> None:
+    """Give each worker its part of torch's threads; the number in force is each thread's own.
+
+    The first question settles a thread's number, and would undo what was set before it; a new thread takes the number
+    that was set last, wherever that was.
+    """
+    everyone = Barrier(workers)
+
+    def settle() -> None:
+        torch.get_num_threads()
+        torch.set_num_threads(threads // workers)
+        everyone.wait()  # or one worker would settle twice, and another never
+
+    for settled in [pool.submit(settle) for _ in range(workers)]:
+        settled.result()
+    torch.set_num_threads(threads)

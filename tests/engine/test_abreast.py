@@ -1,0 +1,102 @@
+"""Work done abreast is the work done one after the other, and on no more threads than torch may use."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from spice.engine.abreast import MOST_WORKERS, abreast
+
+
+@pytest.fixture(params=[2, 2 * MOST_WORKERS])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_results_come_in_the_order_of_the_items_though_the_first_takes_longest(threads: int) -> None:
+    others_done = threading.Event()
+
+    def work(item: int) -> int:
+        if item == 0:
+            assert others_done.wait(timeout=30.0)  # it would wait forever if the second did not run beside it
+        elif item == 1:
+            others_done.set()
+        return item * item
+
+    assert list(abreast(work, range(20))) == [item * item for item in range(20)]
+    assert torch.get_num_threads() == threads
+
+
+def test_workers_share_torchs_threads_and_nobody_else_loses_any(threads: int) -> None:
+    workers = min(threads, MOST_WORKERS)
+    everyone = threading.Barrier(workers)
+
+    def work(_: int) -> tuple[int, int]:
+        everyone.wait(timeout=30.0)  # no worker takes two items while another takes none
+        return threading.get_ident(), torch.get_num_threads()
+
+    found = list(abreast(work, range(workers)))
+    assert len({worker for worker, _ in found}) == workers
+    assert [share for _, share in found] == [threads // workers] * workers
+    assert torch.get_num_threads() == threads
+    fresh: list[int] = []
+    other = threading.Thread(target=lambda: fresh.append(torch.get_num_threads()))
+    other.start()
+    other.join()
+    assert fresh == [threads]
+
+
+def test_few_items_are_taken_before_their_turn(threads: int) -> None:
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        for item in range(100):
+            taken.append(item)
+            yield item
+
+    results = abreast(lambda item: item, items())
+    next(results)
+    assert len(taken) == min(threads, MOST_WORKERS) + 1
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_where_torch_has_one_thread_nothing_runs_beside_it() -> None:
+    assert set(abreast(lambda _: threading.get_ident(), range(3))) == {threading.get_ident()}
+
+
+@pytest.mark.usefixtures("threads")
+def test_an_error_comes_in_its_turn_and_as_it_is() -> None:
+    def work(item: int) -> int:
+        if item == 1:
+            raise KeyError("no image 1")
+        return item
+
+    results = abreast(work, range(10))
+    assert next(results) == 0
+    with pytest.raises(KeyError, match="no image 1"):
+        next(results)
+    assert _workers() == []
+
+
+@pytest.mark.usefixtures("threads")
+def test_whoever_stops_early_leaves_no_thread_behind() -> None:
+    results = abreast(lambda item: item, range(100))
+    next(results)
+    results.close()  # type: ignore[attr-defined]  # a generator
+    assert _workers() == []
+
+
+def _workers() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("abreast")]
