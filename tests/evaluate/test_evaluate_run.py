@@ -77,7 +77,7 @@ def test_images_without_a_true_label_are_left_out_everywhere(run: Path, classes:
 def test_the_second_stage_is_scored_where_joint_training_took_its_place(
     run: Path, classes: Array, doubts: list[str]
 ) -> None:
-    signs = {"agreement": 0.9, "confident": 0.9, "loss": 1.5, "empty": 0}
+    signs = {"agreement": 0.9, "common": 0.9, "confident": 0.9, "loss": 1.5, "empty": 0}
     story = {"loss": [1.0], "taught": [0.5], "before": signs, "after": signs, "doubts": doubts}
     (run / "refined").mkdir()
     (run / "refined" / "joint.json").write_text(json.dumps(story))

@@ -51,8 +51,8 @@ def tell_all(run: Path) -> None:
     """As if stages 1 and 3 had been trained, and the run been evaluated."""
     RunFolder.open(run).finish("features", "f", 60.0, {"alignment": [1.5, 0.4], "uniformity": [-0.1, -3.0]})
     (run / "refined").mkdir()
-    signs = {"agreement": 0.884, "confident": 0.9, "loss": 1.5447, "empty": 1}
-    after = {"agreement": 0.966, "confident": 0.9, "loss": 1.6, "empty": 0}
+    signs = {"agreement": 0.884, "common": 0.884, "confident": 0.9, "loss": 1.5447, "empty": 1}
+    after = {"agreement": 0.966, "common": 0.91, "confident": 0.9, "loss": 1.6, "empty": 0}
     story = {"loss": [1.0, 0.5, 0.25], "taught": [0.1, 0.6, 0.9], "doubts": [], "before": signs, "after": after}
     (run / "refined" / "joint.json").write_text(json.dumps(story))
     (run / "scores.json").write_text(evaluate_run(run, truth_of(run)).model_dump_json())

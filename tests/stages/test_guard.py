@@ -9,7 +9,7 @@ from torch import Tensor
 
 from spice.stages.guard import Signs, doubts, signs
 
-GOOD = Signs(agreement=0.9, confident=0.8, loss=1.5, empty=0)
+GOOD = Signs(agreement=0.9, common=0.9, confident=0.8, loss=1.5, empty=0)
 
 
 def two_groups(*, sure: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -20,23 +20,29 @@ def two_groups(*, sure: float) -> tuple[Tensor, Tensor, Tensor]:
     return features, probs, neighbors
 
 
+def seen(features: Tensor, probs: Tensor, neighbors: Tensor) -> Signs:
+    return signs(features, probs, neighbors, common=neighbors)
+
+
 def test_a_perfect_clustering_shows_perfect_signs() -> None:
-    found = signs(*two_groups(sure=1.0))
-    assert found == pytest.approx(Signs(agreement=1.0, confident=1.0, loss=math.log(math.e + 1) - 1, empty=0))
+    found = seen(*two_groups(sure=1.0))
+    assert found == pytest.approx(
+        Signs(agreement=1.0, common=1.0, confident=1.0, loss=math.log(math.e + 1) - 1, empty=0)
+    )
 
 
 def test_signs_tell_unsure_split_and_empty_clusters() -> None:
     features, probs, neighbors = two_groups(sure=0.9)
-    assert signs(features, probs, neighbors).confident == 0.0
+    assert seen(features, probs, neighbors).confident == 0.0
     split = probs.clone()
     split[0] = probs[3]  # one image says what its neighbors do not: it and both of them lose agreement
-    assert signs(features, split, neighbors).agreement == pytest.approx((0 + 0.5 + 0.5 + 3) / 6)
+    assert seen(features, split, neighbors).agreement == pytest.approx((0 + 0.5 + 0.5 + 3) / 6)
     one = torch.tensor([[0.9, 0.1]]).expand(6, 2)
-    assert signs(features, one, neighbors).empty == 1
+    assert seen(features, one, neighbors).empty == 1
 
 
 def test_a_better_result_raises_no_doubt() -> None:
-    assert doubts(GOOD, Signs(agreement=0.95, confident=0.9, loss=1.47, empty=0)) == []
+    assert doubts(GOOD, Signs(agreement=0.95, common=0.92, confident=0.9, loss=1.47, empty=0)) == []
     assert doubts(GOOD, GOOD) == []
 
 
@@ -52,3 +58,19 @@ def test_a_better_result_raises_no_doubt() -> None:
 def test_each_sign_that_falls_is_named(change: dict[str, float], words: str) -> None:
     (doubt,) = doubts(GOOD, GOOD._replace(**change))  # type: ignore[arg-type]
     assert words in doubt
+
+
+def test_agreement_before_is_counted_among_the_neighbors_before() -> None:
+    features, probs, neighbors = two_groups(sure=1.0)
+    strangers = (neighbors + 3) % 6  # those of the other group
+    found = signs(features, probs, strangers, common=neighbors)
+    assert (found.agreement, found.common) == (0.0, 1.0)
+
+
+def test_where_neighbors_agree_clearly_more_being_less_sure_raises_no_doubt() -> None:
+    unsure = Signs(agreement=0.95, common=0.9, confident=0.5, loss=1.7, empty=0)
+    assert doubts(GOOD, unsure) == []
+    assert len(doubts(GOOD, unsure._replace(common=0.89))) == 2  # they agree only where its own labels have been
+    assert len(doubts(GOOD, unsure._replace(agreement=0.91))) == 2  # no more than by chance
+    (doubt,) = doubts(GOOD, unsure._replace(empty=2))
+    assert "empty clusters" in doubt

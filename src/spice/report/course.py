@@ -47,6 +47,8 @@ def signs(joint: JointOutcome) -> list[Sign]:
     return [
         sign("Agreement with neighbors", "share of the neighbors that are in the same cluster, on average",
              before.agreement, after.agreement, ".1%", high=True),
+        sign("Agreement with earlier neighbors", "the same among neighbors before joint training",
+             before.common, after.common, ".1%", high=True),
         sign("Confident predictions", "images with a probability of at least 0.95",
              before.confident, after.confident, ".1%", high=True),
         sign("Loss over all images", "the loss that heads are selected by", before.loss, after.loss, ".4f", high=False),

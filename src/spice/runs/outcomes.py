@@ -42,6 +42,7 @@ class Signs(Outcome):
     """What a clustering shows of itself without labels."""
 
     agreement: float
+    common: float
     confident: float
     loss: float
     empty: int

@@ -29,15 +29,19 @@ class Signs(NamedTuple):
     """What a clustering shows of itself."""
 
     agreement: float  # mean r_i: how far neighbors share a label
+    common: float  # the same among neighbors in the features before joint training, which both answers have in common
     confident: float  # share of images with a probability of at least CONFIDENT
     loss: float  # of the head over the whole set, M = N, as heads are selected by (paper III-B)
     empty: int  # clusters without an image, of those that labels are learned for
 
 
-def signs(features: Tensor, probs: Tensor, neighbors: Tensor, *, learned: Tensor | None = None) -> Signs:
+def signs(
+    features: Tensor, probs: Tensor, neighbors: Tensor, *, common: Tensor, learned: Tensor | None = None
+) -> Signs:
     """The signs of predictions (N, K) on plain images with features (N, D) and neighbors (N, S) in them.
 
     Args:
+        common: neighbors (N, S) in the features before joint training.
         learned: the clusters of the labels that joint training learns; None: all clusters. One that nothing is learned
             of dissolves, and has been named before.
     """
@@ -50,6 +54,7 @@ def signs(features: Tensor, probs: Tensor, neighbors: Tensor, *, learned: Tensor
     logits = probs.clamp(min=1e-30).log()
     return Signs(
         agreement=consistency_ratio(labels, neighbors).mean().item(),
+        common=consistency_ratio(labels, common).mean().item(),
         confident=(confidence >= CONFIDENT).float().mean().item(),
         loss=double_softmax_cross_entropy(logits[pseudo.image], pseudo.cluster).item(),
         empty=int((expected & (labels.bincount(minlength=probs.shape[1]) == 0)).sum()),
@@ -57,14 +62,20 @@ def signs(features: Tensor, probs: Tensor, neighbors: Tensor, *, learned: Tensor
 
 
 def doubts(before: Signs, after: Signs) -> list[str]:
-    """Why the result after joint training should not replace the one before; empty if nothing speaks against it."""
+    """Why the result after joint training should not replace the one before; empty if nothing speaks against it.
+
+    A network that has learned from hard labels and one that has learned from prototypes are not sure in the same way.
+    So being less sure tells against it only where neighbors do not tell for it: they agree clearly more in its own
+    features, which its labels have shaped, and no less in the features before, which they have not.
+    """
     found = []
+    neighbors_approve = after.agreement > before.agreement + AGREEMENT_SLACK and after.common >= before.common
     if after.empty > before.empty:
         found.append(f"empty clusters rose from {before.empty} to {after.empty}")
     if after.agreement < before.agreement - AGREEMENT_SLACK:
         found.append(f"agreement with neighbors fell from {before.agreement:.3f} to {after.agreement:.3f}")
-    if after.confident < before.confident - CONFIDENCE_SLACK:
+    if after.confident < before.confident - CONFIDENCE_SLACK and not neighbors_approve:
         found.append(f"the share of confident predictions fell from {before.confident:.3f} to {after.confident:.3f}")
-    if after.loss > before.loss + LOSS_SLACK:
+    if after.loss > before.loss + LOSS_SLACK and not neighbors_approve:
         found.append(f"the head's loss over all images rose from {before.loss:.3f} to {after.loss:.3f}")
     return found

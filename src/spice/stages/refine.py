@@ -102,7 +102,9 @@ def refine(
     head = start.network.head.cpu()
     features = encode_plain(refined, images, progress=progress)
     after = Answer(features, probabilities(head, features))
-    seen_before, seen_after = (_seen(stage, neighbors, labeled) for stage in (answer, after))
+    common, own = (nearest(stage.features, neighbors).index for stage in (answer, after))
+    seen_before = signs(answer.features, answer.probs, common, common=common, learned=labeled.cluster)
+    seen_after = signs(after.features, after.probs, own, common=common, learned=labeled.cluster)
     return Refined(refined, head, after, seen_before, seen_after, doubts(seen_before, seen_after), joint.history)
 
 
@@ -230,9 +232,3 @@ class _InMemory:
 
     def take(self, positions: Tensor) -> Tensor:
         return self.pixels[positions]
-
-
-def _seen(answer: Answer, neighbors: int, labeled: Labeled) -> Signs:
-    """The signs of an answer, each held against the neighbors that its own features make."""
-    near = nearest(answer.features, neighbors).index
-    return signs(answer.features, answer.probs, near, learned=labeled.cluster)
