@@ -80,7 +80,9 @@ class FeatureSettings(Settings):
 class ViewSettings(Settings):
     """How many random views of each image the frozen encoder is asked for, once."""
 
-    weak: PositiveInt = 2
+    # Heads are labeled from weak views and learn from strong ones: a second strong view teaches more, a second weak one
+    # labels no better (docs/results.md), and each takes the encoder another pass over all images.
+    weak: PositiveInt = 1
     strong: PositiveInt = 2
     # Of the cached weak and strong views; half precision halves their size on disk.
     precision: Literal["float32", "float16"] = "float32"

@@ -12,7 +12,7 @@ from spice.benchmark.semi.mean_teacher import MeanTeacher
 from spice.benchmark.semi.mixmatch import MixMatch, sharpened
 from spice.benchmark.semi.pi_model import PiModel
 from spice.benchmark.semi.pseudo_labeling import PseudoLabeling
-from spice.benchmark.semi.ramp import linear_ramp, sigmoid_ramp
+from spice.benchmark.semi.ramp import sigmoid_ramp
 from spice.benchmark.semi.supervised import Supervised
 from spice.benchmark.semi.uda import UDA
 from spice.progress import silent
@@ -107,11 +107,11 @@ class Fixed(nn.Module):
         return self.weight * images.flatten(start_dim=1)
 
 
-def batch(*others: Tensor, done: float = 1.0, average: nn.Module | None = None) -> Batch:
+def batch(*others: Tensor, step: int = 16_000, done: float = 1.0, average: nn.Module | None = None) -> Batch:
     labeled = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]]).view(2, 1, 1, 3)
     views = tuple(view.view(-1, 1, 1, 3) for view in others)
     labels = torch.tensor([0, 2])
-    return Batch(Fixed(), average or Fixed(), labeled, labels, views, 3, done, torch.Generator().manual_seed(0))
+    return Batch(Fixed(), average or Fixed(), labeled, labels, views, 3, step, done, torch.Generator().manual_seed(0))
 
 
 def supervised_part() -> float:
@@ -177,9 +177,9 @@ def test_mixmatch_without_mixing_is_cross_entropy_and_squared_distance(monkeypat
     guess = sharpened((one.softmax(dim=1) + other.softmax(dim=1)) / 2, 0.5)
     apart = sum(float((view.softmax(dim=1) - guess).square().sum()) for view in (one, other)) / 6
     assert MixMatch().loss(batch(one, other)).item() == pytest.approx(supervised_part() + 75 * apart)
+    assert MixMatch().loss(batch(one, other, step=4000)).item() == pytest.approx(supervised_part() + 75 / 4 * apart)
 
 
 def test_weights_rise_to_one_and_stay() -> None:
-    assert [linear_ramp(done) for done in (0.0, 0.2, 0.4, 1.0)] == pytest.approx([0.0, 0.5, 1.0, 1.0])
     assert sigmoid_ramp(0.0) == pytest.approx(2.718281828**-5)
     assert sigmoid_ramp(0.4) == sigmoid_ramp(1.0) == 1.0

@@ -34,6 +34,7 @@ class Batch(NamedTuple):
     labels: Tensor  # (L,)
     others: tuple[Tensor, ...]  # (U, C, S, S) each, the views that the algorithm asks for
     clusters: int  # K
+    step: int  # from 0
     done: float  # share of training that is done
     random: torch.Generator
 
@@ -147,6 +148,7 @@ class _Draws:
             self.labeled.cluster[chosen].to(device),
             others,
             clusters,
+            step,
             step / self.settings.steps,
             random,
         )

@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spice.benchmark.semi.loop import Batch
-from spice.benchmark.semi.ramp import linear_ramp
 
 
 class MixMatch:
@@ -21,6 +20,7 @@ class MixMatch:
     temperature = 0.5
     alpha = 0.75
     weight = 75.0
+    ramp_steps = 16_000  # until the weight is reached; sooner, a network that knows little gives every image one class
 
     def loss(self, batch: Batch) -> Tensor:
         """One share per image, drawn anew."""
@@ -36,7 +36,8 @@ class MixMatch:
         logits = batch.network(mixed)
         known = len(batch.labels)
         apart = F.mse_loss(logits[known:].softmax(dim=1), wanted[known:])
-        return F.cross_entropy(logits[:known], wanted[:known]) + linear_ramp(batch.done) * self.weight * apart
+        weight = self.weight * min(1.0, batch.step / self.ramp_steps)
+        return F.cross_entropy(logits[:known], wanted[:known]) + weight * apart
 
     def _shares(self, count: int, random: torch.Generator) -> Tensor:
         """max(b, 1 - b), b from Beta(alpha, alpha) as a ratio of two gamma variates, (count,)."""

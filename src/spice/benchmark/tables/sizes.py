@@ -97,7 +97,7 @@ def _photos(*, train: int | None, test: int | None) -> Choice:
             "encoder": "lite0",
             "train": train,
             "test": test,
-            "views": ViewSettings(),
+            "views": ViewSettings(weak=2, strong=2),
             "left_out": dict.fromkeys(trained, _LITE0_IS_LARGE),
         }
     )
