@@ -68,9 +68,9 @@ def test_agreement_before_is_counted_among_the_neighbors_before() -> None:
 
 
 def test_where_neighbors_agree_clearly_more_being_less_sure_raises_no_doubt() -> None:
-    unsure = Signs(agreement=0.95, common=0.9, confident=0.5, loss=1.7, empty=0)
+    unsure = Signs(agreement=0.95, common=0.895, confident=0.5, loss=1.7, empty=0)
     assert doubts(GOOD, unsure) == []
-    assert len(doubts(GOOD, unsure._replace(common=0.89))) == 2  # they agree only where its own labels have been
+    assert len(doubts(GOOD, unsure._replace(common=0.88))) == 2  # they agree only where its own labels have been
     assert len(doubts(GOOD, unsure._replace(agreement=0.91))) == 2  # no more than by chance
     (doubt,) = doubts(GOOD, unsure._replace(empty=2))
     assert "empty clusters" in doubt

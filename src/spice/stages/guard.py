@@ -66,10 +66,11 @@ def doubts(before: Signs, after: Signs) -> list[str]:
 
     A network that has learned from hard labels and one that has learned from prototypes are not sure in the same way.
     So being less sure tells against it only where neighbors do not tell for it: they agree clearly more in its own
-    features, which its labels have shaped, and no less in the features before, which they have not.
+    features, which its labels have shaped, and not clearly less in the features before, which they have not.
     """
     found = []
-    neighbors_approve = after.agreement > before.agreement + AGREEMENT_SLACK and after.common >= before.common
+    more = after.agreement > before.agreement + AGREEMENT_SLACK
+    neighbors_approve = more and after.common >= before.common - AGREEMENT_SLACK
     if after.empty > before.empty:
         found.append(f"empty clusters rose from {before.empty} to {after.empty}")
     if after.agreement < before.agreement - AGREEMENT_SLACK:
