@@ -62,9 +62,10 @@ class Collection(NamedTuple):
         return int(self.truth.max()) + 1
 
 
-def make_views(data: Path, folder: Path, names: Iterable[str]) -> None:
+def make_views(data: Path, folder: Path, names: Iterable[str], *, pixels: int | None = None) -> None:
     for name in names:
-        file, member, size = COLLECTIONS[name]
+        file, member, usual = COLLECTIONS[name]
+        size = pixels or usual
         place = folder / name
         with tempfile.TemporaryDirectory() as unpacked:
             if file.endswith(".npz"):
@@ -231,12 +232,13 @@ def main() -> None:
     arguments.add_argument("--data", type=Path, default=Path("../shared/data"))
     arguments.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "stage2")
     arguments.add_argument("--collections", nargs="+", default=list(COLLECTIONS), choices=list(COLLECTIONS))
+    arguments.add_argument("--size", type=int, help="views: pixels, instead of each collection's own number")
     arguments.add_argument("--rivals", nargs="*", default=["k-means"], choices=[*RIVALS, "all"])
     given = arguments.parse_args()
     rivals = list(RIVALS) if given.rivals == ["all"] else given.rivals
     print(f"torch {torch.__version__}, {torch.get_num_threads()} thread(s), seeds {list(SEEDS)}")
     if given.what == "views":
-        make_views(given.data, given.folder, given.collections)
+        make_views(given.data, given.folder, given.collections, pixels=given.size)
     elif given.what == "compare":
         compare(given.folder, given.collections, rivals)
     elif given.what == "ablation":
