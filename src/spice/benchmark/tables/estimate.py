@@ -1,8 +1,9 @@
 """What a table would take: a few steps of every configuration on made-up images, times the steps it has.
 
 Batches are small, so that the paper's networks fit anywhere; time is counted by the image. A GPU is used better by full
-batches, so that there the figure is an upper bound. It is also how a machine without a GPU checks that every
-configuration of `--size full` runs.
+batches, so that there the figure is an upper bound; so it is for joint training that leaves the first layers as they
+are, since all of them are timed. It is also how a machine without a GPU checks that every configuration of `--size
+full` runs.
 
 Shapes: N images, M in a batch of heads, D feature width, K clusters, V views.
 """
