@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from spice.engine.abreast import MOST_WORKERS, abreast
+from spice.engine.abreast import abreast, workers_of
 
 
-@pytest.fixture(params=[2, 2 * MOST_WORKERS])
+@pytest.fixture(params=[2, 6])
 def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
@@ -40,7 +40,7 @@ def test_results_come_in_the_order_of_the_items_though_the_first_takes_longest(t
 
 
 def test_workers_share_torchs_threads_and_nobody_else_loses_any(threads: int) -> None:
-    workers = min(threads, MOST_WORKERS)
+    workers = workers_of(threads)
     everyone = threading.Barrier(workers)
 
     def work(_: int) -> tuple[int, int]:
@@ -58,6 +58,11 @@ def test_workers_share_torchs_threads_and_nobody_else_loses_any(threads: int) ->
     assert fresh == [threads]
 
 
+@pytest.mark.parametrize(("threads", "workers"), [(1, 1), (2, 2), (4, 4), (6, 3), (7, 1), (8, 4), (10, 2)])
+def test_no_thread_is_left_over(threads: int, workers: int) -> None:
+    assert workers_of(threads) == workers
+
+
 def test_few_items_are_taken_before_their_turn(threads: int) -> None:
     taken: list[int] = []
 
@@ -68,7 +73,7 @@ def test_few_items_are_taken_before_their_turn(threads: int) -> None:
 
     results = abreast(lambda item: item, items())
     next(results)
-    assert len(taken) == min(threads, MOST_WORKERS) + 1
+    assert len(taken) == workers_of(threads) + 1
 
 
 @pytest.mark.usefixtures("one_thread")

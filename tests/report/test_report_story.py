@@ -16,10 +16,10 @@ from spice.evaluate import evaluate_run
 from spice.report import write_report
 from spice.report.charts import HEIGHT, LEFT, RIGHT, WIDTH, Series, curve, head_chart, line_chart
 from spice.report.colors import colors
-from spice.report.course import point_at
+from spice.report.course import point_at, signs
 from spice.report.notices import notices
 from spice.runs.account import Warned
-from spice.runs.outcomes import Kept
+from spice.runs.outcomes import JointOutcome, Kept
 
 Floats = NDArray[np.float64]
 
@@ -91,6 +91,12 @@ def test_joint_training_is_shown_before_and_after(run: Path) -> None:
         ("88.4%", "96.6%", "better"), ("88.4%", "91.0%", "better"), ("90.0%", "90.0%", "same"),
         ("1.5447", "1.6000", "worse"), ("1", "0", "better"),
     ]  # fmt: skip
+
+
+def test_joint_training_of_an_earlier_version_is_shown_with_the_checks_it_had() -> None:
+    seen = {"agreement": 0.9, "confident": 0.9, "loss": 1.5, "empty": 0}
+    joint = JointOutcome.model_validate({"loss": [], "taught": [], "before": seen, "after": seen, "doubts": []})
+    assert len(signs(joint)) == 4
 
 
 def test_joint_training_that_is_not_used_says_why(run: Path) -> None:

@@ -44,16 +44,20 @@ def signs(joint: JointOutcome) -> list[Sign]:
         texts = format(old, form), format(new, form)
         return Sign(name, meaning, *texts, None if texts[0] == texts[1] else (new > old) == high)
 
-    return [
+    found = [
         sign("Agreement with neighbors", "share of the neighbors that are in the same cluster, on average",
              before.agreement, after.agreement, ".1%", high=True),
-        sign("Agreement with earlier neighbors", "the same among neighbors before joint training",
-             before.common, after.common, ".1%", high=True),
         sign("Confident predictions", "images with a probability of at least 0.95",
              before.confident, after.confident, ".1%", high=True),
         sign("Loss over all images", "the loss that heads are selected by", before.loss, after.loss, ".4f", high=False),
         sign("Empty clusters", "clusters without an image", before.empty, after.empty, "d", high=False),
     ]  # fmt: skip
+    if before.common is not None and after.common is not None:
+        earlier = "the same among the neighbors before joint training"
+        found.insert(
+            1, sign("Agreement with earlier neighbors", earlier, before.common, after.common, ".1%", high=True)
+        )
+    return found
 
 
 def scored(scores: Scores, heads: HeadsOutcome | None) -> list[Course]:

@@ -42,7 +42,7 @@ class Signs(Outcome):
     """What a clustering shows of itself without labels."""
 
     agreement: float
-    common: float
+    common: float | None = None  # runs of an earlier version do not have it
     confident: float
     loss: float
     empty: int
