@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spice.augment import Plain, Strong, Weak
+from spice.core import consistency_ratio
 from spice.engine.checkpoints import Checkpoints
 from spice.errors import UserError
 from spice.models.backbone import Backbone, Pool
@@ -254,6 +255,18 @@ def test_with_a_frozen_front_only_the_tail_of_the_encoder_changes() -> None:
 def test_in_the_paper_all_of_it_changes() -> None:
     encoder, found = small_start(trained=1.0)
     assert {"first.weight", "norm.running_mean", "second.weight"} <= changed(encoder.module, found.encoder.module)
+
+
+def test_an_answer_is_held_against_its_own_neighbors_and_against_those_before() -> None:
+    images = Kinds(10, 12)
+    start = Start(images, images.kind, 10)
+    before = torch.randn(120, 8, generator=torch.Generator().manual_seed(0))  # features in which nothing is alike
+    answer, labeled = Answer(before, start.answer.probs), Labeled(torch.arange(120), images.kind)
+    found = refine(images, start.encoder, start.head, answer, labeled, settings=QUICK, neighbors=5, seed=0)
+    labels = found.answer.probs.argmax(dim=1)
+    assert found.after.common == pytest.approx(consistency_ratio(labels, nearest(before, 5).index).mean().item())
+    assert found.after.agreement > found.after.common + 0.2
+    assert found.before.common == found.before.agreement
 
 
 def test_a_frozen_front_changes_the_speed_and_no_step() -> None:

@@ -12,6 +12,8 @@ from typing import TypeVar
 
 import torch
 
+from spice.engine.threads import keep_to
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -33,16 +35,12 @@ def abreast(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[R
     with ThreadPoolExecutor(workers, thread_name_prefix="abreast") as pool:
         _share_threads(pool, workers, threads)
         under_way: deque[Future[Result]] = deque()
-        try:
-            for item in items:
-                under_way.append(pool.submit(work, item))
-                if len(under_way) > workers:  # one waits, so that no worker ever does
-                    yield under_way.popleft().result()
-            while under_way:
+        for item in items:
+            under_way.append(pool.submit(work, item))
+            if len(under_way) > workers:  # one waits, so that no worker ever does
                 yield under_way.popleft().result()
-        finally:
-            for future in under_way:
-                future.cancel()
+        while under_way:
+            yield under_way.popleft().result()
 
 
 def workers_of(threads: int) -> int:
@@ -51,18 +49,12 @@ def workers_of(threads: int) -> int:
 
 
 def _share_threads(pool: ThreadPoolExecutor, workers: int, threads: int) -> None:
-    """Give each worker its part of torch's threads; the number in force is each thread's own.
-
-    The first question settles a thread's number, and would undo what was set before it; a new thread takes the number
-    that was set last, wherever that was.
-    """
     everyone = Barrier(workers)
 
     def settle() -> None:
-        torch.get_num_threads()
-        torch.set_num_threads(threads // workers)
+        keep_to(threads // workers)
         everyone.wait()  # or one worker would settle twice, and another never
 
     for settled in [pool.submit(settle) for _ in range(workers)]:
         settled.result()
-    torch.set_num_threads(threads)
+    keep_to(threads)

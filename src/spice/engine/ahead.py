@@ -6,6 +6,8 @@ from typing import TypeVar
 
 import torch
 
+from spice.engine.threads import keep_to
+
 Item = TypeVar("Item")
 
 
@@ -22,18 +24,9 @@ def ahead(items: Iterable[Item]) -> Iterator[Item]:
     iterator = iter(items)
     end = object()
     with ThreadPoolExecutor(1, thread_name_prefix="ahead") as background:
-        background.submit(_work_alone).result()
-        torch.set_num_threads(threads)
+        background.submit(keep_to, 1).result()
+        keep_to(threads)
         coming = background.submit(next, iterator, end)
         while (item := coming.result()) is not end:
             coming = background.submit(next, iterator, end)
             yield item  # type: ignore[misc]  # not the end
-
-
-def _work_alone() -> None:
-    """Keep torch in this thread to one thread; others have their own number, but new ones take the last that was set.
-
-    The first question settles a thread's number, and would undo what was set before it.
-    """
-    torch.get_num_threads()
-    torch.set_num_threads(1)
