@@ -75,6 +75,8 @@ class FeatureSettings(Settings):
     queue: PositiveInt | None = None
     projection: PositiveInt = 128
     augment: AugmentSettings = AugmentSettings()
+    # How far the variances of the trained features' directions are brought to the largest: 0 not, 1 all the way.
+    evened: float = Field(default=0.0, ge=0.0, le=1.0)
 
 
 class ViewSettings(Settings):

@@ -80,16 +80,19 @@ with joined(torch.device("cpu")) as processes:
 
     # With batch norm, as users run it: stopped and resumed, two processes give the same bits.
     features.build = original
-    whole = features.train_features(Noise(), settings("moco"), seed=0, processes=processes).network
+    chosen = settings("moco").model_copy(update={"evened": 0.5})
+    whole = features.train_features(Noise(), chosen, seed=0, processes=processes).network
+    shared = processes.gather(whole.evening.weight.reshape(1, -1))
+    assert torch.equal(shared[0], shared[1]), "features are evened differently"
     for stop in (3, 2):
         try:
             features.train_features(
-                Noise(stop), settings("moco"), seed=0, processes=processes, folder=folder, checkpoint_seconds=0.0
+                Noise(stop), chosen, seed=0, processes=processes, folder=folder, checkpoint_seconds=0.0
             )
         except Stopped:
             pass
         processes.barrier()
-    again = features.train_features(Noise(), settings("moco"), seed=0, processes=processes, folder=folder).network
+    again = features.train_features(Noise(), chosen, seed=0, processes=processes, folder=folder).network
     assert same(whole, again)
 
     # Shuffling: each key is normalized among the images of its random group, and comes home to its own image.

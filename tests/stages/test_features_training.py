@@ -11,6 +11,7 @@ from spice.augment import Plain
 from spice.engine.processes import ALONE
 from spice.errors import UserError
 from spice.models.encoders import load_encoder
+from spice.models.evened import Evened
 from spice.models.weights import save_network
 from spice.models.whitened import WhitenedNet
 from spice.settings import AugmentSettings, FeatureSettings
@@ -85,6 +86,24 @@ def test_a_network_that_starts_from_the_images_goes_on_too_and_keeps_its_first_l
     other = build(darker, chosen, plan(40, chosen), seed=0, processes=ALONE).network
     assert isinstance(other, WhitenedNet)
     assert other.whitening.weight.abs().mean() > 2 * fresh.whitening.weight.abs().mean()
+
+
+def test_evened_features_vary_more_evenly_and_are_the_same_after_a_stop(tmp_path: Path) -> None:
+    chosen = settings("simclr", evened=1.0)
+    plain, whole = train_features(Shapes(), settings("simclr"), seed=0), train_features(Shapes(), chosen, seed=0)
+    assert isinstance(whole.network, Evened)
+    assert whole.card.evened
+    assert not plain.card.evened
+    network = dict(plain.network.state_dict())
+    assert all(torch.equal(value, network[name]) for name, value in whole.network.network.state_dict().items())
+    images = Plain(AugmentSettings(), 16, whole.card.normalization)(Shapes().pixels)
+    with torch.no_grad():
+        before, after = (torch.linalg.eigvalsh(each.network(images).T.cov()).flip(0) for each in (plain, whole))
+    assert before[3] < 0.5 * before[0]
+    torch.testing.assert_close(after[3], before[0], rtol=1e-2, atol=0)
+    with pytest.raises(StopError):
+        train_features(Shapes(stop_after=5), chosen, seed=0, folder=tmp_path, checkpoint_seconds=0.0)
+    assert same(whole, train_features(Shapes(), chosen, seed=0, folder=tmp_path))
 
 
 def test_views_are_small_in_the_early_share_of_the_steps() -> None:

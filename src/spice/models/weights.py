@@ -12,6 +12,7 @@ from torch import Tensor
 from spice.errors import UserError
 from spice.files import written_atomically
 from spice.models.backbone import Backbone
+from spice.models.evened import Evened
 from spice.models.networks import network
 from spice.models.resnet import Stem
 from spice.settings import IMAGENET, Normalization, Settings
@@ -26,6 +27,7 @@ class NetworkCard(Settings):
     stem: Stem | None = None
     width: PositiveInt | None = None
     channels: PositiveInt = 3
+    evened: bool = False
     size: PositiveInt
     normalization: Normalization
 
@@ -37,7 +39,8 @@ class NetworkCard(Settings):
 
     def build(self) -> Backbone:
         """The network, untrained."""
-        return network(self.network, stem=self.stem, width=self.width, channels=self.channels)
+        built = network(self.network, stem=self.stem, width=self.width, channels=self.channels)
+        return Evened(built) if self.evened else built
 
 
 def save_network(path: Path, trained: Backbone, card: NetworkCard) -> None:

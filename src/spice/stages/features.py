@@ -24,7 +24,8 @@ from spice.engine.processes import ALONE, Processes
 from spice.engine.schedules import set_learning_rate_, warm_cosine
 from spice.engine.seeds import seeded
 from spice.errors import UserError
-from spice.models.backbone import Backbone
+from spice.models.backbone import Backbone, evaluating
+from spice.models.evened import Evened
 from spice.models.resnet import stem_for
 from spice.models.weights import NetworkCard
 from spice.models.whitened import WhitenedNet
@@ -112,8 +113,11 @@ def train_features(
             run.tell(progress, schedule, done, {"loss": loss, "images/s": clock.images_per_second(done)})
             if checkpoints.due() or done == schedule.steps:
                 checkpoints.save(done, run.state())
-    processes.broadcast_(pretext.network)  # the first one's batch-norm statistics, for all
-    return FeatureModel(pretext.network.eval(), card_of(images, settings), tuple(run.health))
+    network, card = pretext.network, card_of(images, settings)
+    if settings.evened:
+        network, card = evened(network, images, settings, seed=seed), card.model_copy(update={"evened": True})
+    processes.broadcast_(network)  # the first one's batch-norm statistics, for all
+    return FeatureModel(network.eval(), card, tuple(run.health))
 
 
 class Plan(NamedTuple):
@@ -170,7 +174,8 @@ def build(images: Images, settings: FeatureSettings, schedule: Plan, *, seed: in
     with seeded(seed, "features", "start"):
         backbone = card_of(images, settings).build()
         if isinstance(backbone, WhitenedNet):
-            backbone.prepare_(some_images(images, settings, seed=seed))
+            size = settings.early_view_size or settings.view_size or images.size
+            backbone.prepare_(next(some_images(images, settings, count=1000, size=size, seed=seed)))
         if settings.method == "moco":
             return MoCo(backbone, settings, images=len(images), steps=schedule.steps, seed=seed, processes=processes)
         if settings.method == "simclr":
@@ -178,11 +183,23 @@ def build(images: Images, settings: FeatureSettings, schedule: Plan, *, seed: in
         return BYOL(backbone, settings, steps=schedule.steps)
 
 
-def some_images(images: Images, settings: FeatureSettings, *, seed: int) -> Tensor:
-    """A thousand random images at the size of the first views, normalized: (B, C, S, S)."""
-    positions = torch.randperm(len(images), generator=generator(seed, "features", "some"))[:1000]
-    size = settings.early_view_size or settings.view_size or images.size
-    return Plain(settings.augment, size, card_of(images, settings).normalization)(images.take(positions))
+@torch.no_grad()
+def evened(network: Backbone, images: Images, settings: FeatureSettings, *, seed: int) -> Evened:
+    """The trained network with a layer that evens its features, computed from ten thousand images."""
+    device = next(network.parameters()).device
+    some = some_images(images, settings, count=10_000, size=images.size, seed=seed)
+    with evaluating(network):
+        features = torch.cat([network(part.to(device)) for part in some])  # (N, D)
+    result = placed(Evened(network), device)
+    result.even_(features, settings.evened)
+    return result
+
+
+def some_images(images: Images, settings: FeatureSettings, *, count: int, size: int, seed: int) -> Iterator[Tensor]:
+    """Random images, at most `count`, normalized, a thousand at a time: (B, C, S, S)."""
+    positions = torch.randperm(len(images), generator=generator(seed, "features", "some"))[:count]
+    plain = Plain(settings.augment, size, card_of(images, settings).normalization)
+    return (plain(images.take(part)) for part in torch.split(positions, 1000))
 
 
 class Views:
