@@ -1,5 +1,6 @@
 """H heads as one module are H heads."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -56,3 +57,22 @@ def test_a_head_comes_back_from_its_parameters_whatever_its_widths() -> None:
 def test_a_part_of_the_heads_is_those_heads() -> None:
     heads, features = Heads(5, 6, 4), torch.randn(7, 6)
     torch.testing.assert_close(heads.part(slice(1, 3))(features), heads(features)[1:3])
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 10])
+@pytest.mark.parametrize("shared", [True, False])
+def test_heads_and_features_learn_as_autograd_alone_would_teach_them(
+    at_once: int, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spice.models.heads._CACHED", at_once * 7 * 8)
+    torch.manual_seed(0)
+    heads = Heads(5, 6, 4, hidden=8).double()
+    features = torch.randn(7, 6) if shared else torch.randn(5, 7, 6)
+    features = features.double().requires_grad_()
+    weights = (features, *heads.parameters())
+    target = torch.randn(5, 7, 4, dtype=torch.float64)
+    found = torch.autograd.grad((heads(features) * target).sum(), weights)
+    hidden = (features @ heads.hidden_weight + heads.hidden_bias).relu()
+    expected = torch.autograd.grad(((hidden @ heads.out_weight + heads.out_bias) * target).sum(), weights)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)

@@ -94,8 +94,10 @@ def _means(features: Tensor, probs: Tensor) -> Tensor:
     # Not argmax, which takes five times as long over a dimension that is not the last.
     likeliest = by_cluster.max(dim=-2, keepdim=True).indices  # (..., 1, M)
     members = torch.zeros_like(by_cluster).scatter_(-2, likeliest, 1.0)
-    first = torch.zeros_like(by_cluster).scatter_(-1, by_cluster.argmax(dim=-1, keepdim=True), 1.0)
-    members = torch.where(members.any(dim=-1, keepdim=True), members, first)
+    empty = ~members.any(dim=-1, keepdim=True)
+    if empty.any():
+        first = torch.zeros_like(by_cluster).scatter_(-1, by_cluster.argmax(dim=-1, keepdim=True), 1.0)
+        members = torch.where(empty, first, members)
     return (members / members.sum(dim=-1, keepdim=True)) @ features  # (..., K, D)
 
 
@@ -117,13 +119,23 @@ def _unit(vectors: Tensor) -> Tensor:
 def _top(values: Tensor, count: int) -> Tensor:
     """Mark the `count` largest values of each row; of equal ones the first, on every device: (..., M) -> (..., M)."""
     # topk alone leaves open which of several equal values it takes, and a stable sort costs five times as much.
-    smallest = values.topk(count, dim=-1, sorted=False).values.amin(dim=-1, keepdim=True)
+    smallest = _smallest_of_top(values, count)
     taken = values >= smallest
     surplus = taken.sum(dim=-1, keepdim=True) - count
     if surplus.any():  # several values equal the smallest: the last of them are too many
         level = values == smallest
         taken &= ~level | (level.cumsum(dim=-1, dtype=torch.int32) <= level.sum(dim=-1, keepdim=True) - surplus)
     return taken
+
+
+def _smallest_of_top(values: Tensor, count: int) -> Tensor:
+    """The `count`-th largest value of each row: (..., M) -> (..., 1)."""
+    if values.device.type == "cpu" and values.dtype == torch.float32:
+        ranked = values.detach().clone()
+        place = ranked.shape[-1] - count
+        ranked.numpy().partition(place, axis=-1)  # the same memory: vectorized there, a fourth of topk's time
+        return ranked[..., place : place + 1]
+    return values.topk(count, dim=-1, sorted=False).values.amin(dim=-1, keepdim=True)
 
 
 def _nearest_first(similarity: Tensor, claimed: Tensor) -> Tensor:

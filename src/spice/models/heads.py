@@ -3,12 +3,14 @@
 Shapes: M images, D feature width, W hidden width, K clusters, H heads.
 """
 
+import itertools
 from collections.abc import Mapping
-from typing import Self
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 
 class Head(nn.Module):
@@ -55,8 +57,9 @@ class Heads(nn.Module):
         # the product.
         inputs = F.pad(features, (0, 1), value=1.0)
         inputs = inputs.expand(len(self), *inputs.shape[-2:])  # (H, M, D + 1)
-        hidden = torch.bmm(inputs, torch.cat([self.hidden_weight, self.hidden_bias], dim=1)).relu_()  # (H, M, W)
-        return torch.baddbmm(self.out_bias, hidden, self.out_weight)  # (H, M, K)
+        weights = (torch.cat([self.hidden_weight, self.hidden_bias], dim=1), self.out_weight, self.out_bias)
+        logits: Tensor = _TwoLayers.apply(inputs, *weights, torch.is_grad_enabled())  # type: ignore[no-untyped-call]
+        return logits
 
     def part(self, heads: slice) -> "Heads":
         """A copy of some of the heads: for work that would need too much memory with all at once."""
@@ -83,3 +86,59 @@ def _uniform(*shape: int, fan_in: int) -> nn.Parameter:
     """Drawn as nn.Linear draws its parameters, from torch's global generator."""
     bound = fan_in**-0.5
     return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
+
+
+# On a CPU so many numbers of hidden layers are made at once that the next product finds most of them in the cache.
+_CACHED = 800_000
+
+
+class _TwoLayers(torch.autograd.Function):
+    """relu(inputs @ hidden_weight) @ out_weight + out_bias of every head, a few heads at a time.
+
+    As operations of their own, each would go through the hidden layers of all heads, tens of megabytes, before the next
+    begins: a third more time forward and backward for the same numbers, bit for bit.
+    """
+
+    @staticmethod
+    def forward(  # noqa: PLR0917
+        ctx: Any, inputs: Tensor, hidden_weight: Tensor, out_weight: Tensor, out_bias: Tensor, learning: bool
+    ) -> Tensor:
+        """(H, M, D), (H, D, W), (H, W, K), (H, 1, K) -> (H, M, K). Hidden layers are kept where heads are learning."""
+        few = _heads_at_once(inputs, out_weight.shape[1])
+        hidden = inputs.new_empty(len(inputs) if learning else few, inputs.shape[1], out_weight.shape[1])
+        logits = inputs.new_empty(*inputs.shape[:2], out_weight.shape[2])
+        rooms = torch.split(hidden, few) if learning else itertools.repeat(hidden)
+        parts = (torch.split(table, few) for table in (inputs, hidden_weight, out_weight, out_bias, logits))
+        for room, seen, inward, outward, bias, out in zip(rooms, *parts, strict=False):
+            inside = torch.bmm(seen, inward, out=room[: len(seen)]).relu_()
+            torch.baddbmm(bias, inside, outward, out=out)
+        if learning:
+            ctx.save_for_backward(inputs, hidden_weight, out_weight, hidden)
+        return logits
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """d loss / d logits (H, M, K) -> d loss / d each argument of `forward`."""
+        inputs, hidden_weight, out_weight, hidden = ctx.saved_tensors
+        of_hidden_weight, of_out_weight = torch.empty_like(hidden_weight), torch.empty_like(out_weight)
+        of_inputs = []
+        tables = (gradient, inputs, hidden_weight, out_weight, hidden, of_hidden_weight, of_out_weight)
+        parts = (torch.split(table, _heads_at_once(inputs, hidden.shape[2])) for table in tables)
+        for slope, seen, inward, outward, inside, of_inward, of_outward in zip(*parts, strict=True):
+            torch.bmm(inside.mT, slope, out=of_outward)
+            of_inside = torch.bmm(slope, outward.mT)
+            # Zero where the ReLU was: autograd's own operation, in place.
+            torch.ops.aten.threshold_backward.grad_input(of_inside, inside, 0, grad_input=of_inside)
+            torch.bmm(seen.mT, of_inside, out=of_inward)
+            if ctx.needs_input_grad[0]:
+                of_inputs.append(torch.bmm(of_inside, inward.mT))
+        of_bias = gradient.sum(dim=1, keepdim=True)
+        return torch.cat(of_inputs) if of_inputs else None, of_hidden_weight, of_out_weight, of_bias, None
+
+
+def _heads_at_once(inputs: Tensor, width: int) -> int:
+    """Heads whose hidden layers, (M, width) each, fit the cache of a CPU; elsewhere, all of them."""
+    if inputs.device.type != "cpu":
+        return len(inputs)
+    return max(1, _CACHED // max(1, inputs.shape[1] * width))
