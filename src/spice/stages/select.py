@@ -156,8 +156,7 @@ def all_logits(heads: Heads, views: Views, kind: Kind) -> Tensor:
 
 def chosen_logits(logits: Tensor, image: Tensor) -> Tensor:
     """The logits of the labeled images, (H, M, K) at (H, n) -> (H, n, K): an image's logits serve all its labels."""
-    # Clusters before images, the layout of `cluster_probs`: it spares a copy, and gathers in two thirds of the time.
-    return logits.mT.gather(2, image.unsqueeze(dim=1).expand(-1, logits.shape[2], -1)).mT
+    return logits.gather(1, image.unsqueeze(dim=2).expand(-1, -1, logits.shape[2]))
 
 
 @torch.no_grad()
