@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+# Few large writes: after each the main thread must wait for its turn among the threads that decode.
+_BYTES_AT_ONCE = 1 << 20
 # So much goes to the disk while more images are decoded, that the last of it need not be waited for so long.
 _BYTES_AHEAD = 8 << 20
 
@@ -22,7 +24,7 @@ class PixelFile:
         path.touch()
         if path.stat().st_size < rows * self.row_bytes:
             raise ValueError(f"{path} is shorter than the {rows} images it should hold")
-        self._file = path.open("r+b")
+        self._file = path.open("r+b", buffering=_BYTES_AT_ONCE)
         self._file.truncate(rows * self.row_bytes)
         self._file.seek(rows * self.row_bytes)
         self._disk = ThreadPoolExecutor(1)
