@@ -38,9 +38,9 @@ def generated_speed(images: int, settings: HeadSettings, name: str, *, width: in
         started = time.process_time()
         trained_quietly(views, settings, 0)
         seconds = time.process_time() - started
-        share = matrix_share(views, settings) if images <= 6_000 else float("nan")  # profiles are large
+        share = f"{matrix_share(views, settings):.0%}" if images <= 6_000 else "-"  # profiles are large
     per = seconds / images * 1000
-    print(f"| {images:,} | {width} | {settings.heads} | {name} | {seconds:.1f} | {per:.2f} | {share:.0%} |", flush=True)
+    print(f"| {images:,} | {width} | {settings.heads} | {name} | {seconds:.1f} | {per:.2f} | {share} |", flush=True)
 
 
 def generated_views(images: int, width: int, folder: Path) -> Views:
