@@ -284,7 +284,10 @@ def test_why_tells_why(spice: Spice, run: Path, shapes: Path) -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(shapes: Path, tmp_path: Path, spice: Spice) -> None:
-    command = [sys.executable, "-c", "from spice.cli import main; main()", "cluster", str(shapes), "-k", "4"]
+    # Where tests run in the background, Ctrl-C is ignored, and processes inherit that.
+    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    program += "from spice.cli import main; main()"
+    command = [sys.executable, "-c", program, "cluster", str(shapes), "-k", "4"]
     out = tmp_path / "run"
     with subprocess.Popen([*command, "--out", str(out)], stderr=subprocess.PIPE, text=True) as process:
         while not (out / "manifest.json").exists():

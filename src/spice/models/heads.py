@@ -96,7 +96,7 @@ class _TwoLayers(torch.autograd.Function):
     """relu(inputs @ hidden_weight) @ out_weight + out_bias of every head, a few heads at a time.
 
     As operations of their own, each would go through the hidden layers of all heads, tens of megabytes, before the next
-    begins: a third more time forward and backward for the same numbers, bit for bit.
+    begins: up to a third more time forward and backward, for the same numbers, bit for bit.
     """
 
     @staticmethod
