@@ -395,12 +395,15 @@ def test_a_prototype_of_no_image_or_of_too_many_is_refused_in_words(per_cluster:
 
 def test_labels_by_the_nearest_prototype_are_those_of_plain_loops() -> None:
     features, probs = random_batch(5, images=26, heads=2)
+    probs[1, :, 2] *= 1e-3  # no image of the second head is likeliest of the last cluster: its surest one serves
+    probs = probs / probs.sum(dim=-1, keepdim=True)
     labels = prototype_labels(features, probs, sizes="nearest")
     assert labels.image.shape == labels.cluster.shape == (2, 26 + 3 * 2)  # 26 // (4 * 3) = 2 more for each cluster
     rows = features.tolist()
     for image, cluster, prob in zip(labels.image.tolist(), labels.cluster.tolist(), probs.tolist(), strict=True):
         likeliest = [row.index(max(row)) for row in prob]
-        centers = [mean_of([rows[i] for i in range(26) if likeliest[i] == k]) for k in range(3)]
+        members = [[i for i in range(26) if likeliest[i] == k] or most([row[k] for row in prob], 1) for k in range(3)]
+        centers = [mean_of([rows[i] for i in some]) for some in members]
         near = [[cosine(row, center) for row in rows] for center in centers]
         assert image[:26] == list(range(26))
         columns = [[row[i] for row in near] for i in range(26)]
