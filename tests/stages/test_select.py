@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from sklearn.metrics import adjusted_rand_score
+from torch import Tensor
 
 from spice.core import double_softmax_cross_entropy, prototype_labels
 from spice.errors import SpiceWarning
@@ -148,14 +150,19 @@ def test_renaming_clusters_changes_no_loss() -> None:
     torch.testing.assert_close(look(heads, VIEWS, quick(), epoch=0).loss, look(renamed, VIEWS, quick(), epoch=0).loss)
 
 
+def clusters_of(labels: Tensor) -> Tensor:
+    """(H, N) -> (H, 3, N)."""
+    return F.one_hot(labels.long(), 3).mT.float()
+
+
 def test_compactness_is_the_share_of_variance_between_clusters() -> None:
     """The k-means objective in loops, and its two ends: nothing told apart, and every image at its center."""
     labels = torch.randint(3, (2, 120), generator=torch.Generator().manual_seed(0))
     bank = torch.from_numpy(VIEWS.plain) + 5
     total = (bank - bank.mean(dim=0)).square().sum()
-    for row, share in zip(labels, select.compactness(bank, labels, 3), strict=True):
+    for row, share in zip(labels, select.compactness(bank, clusters_of(labels)), strict=True):
         within = sum((bank[row == k] - bank[row == k].mean(dim=0)).square().sum() for k in range(3))
         torch.testing.assert_close(share, 1 - within / total, rtol=1e-4, atol=1e-5)
-    assert select.compactness(bank, torch.zeros(1, 120, dtype=torch.long), 3) == pytest.approx(0.0, abs=1e-6)
+    assert select.compactness(bank, clusters_of(torch.zeros(1, 120))) == pytest.approx(0.0, abs=1e-6)
     corners = torch.eye(3).repeat_interleave(40, dim=0)
-    assert select.compactness(corners, torch.arange(3).repeat_interleave(40)[None], 3) == pytest.approx(1.0)
+    assert select.compactness(corners, clusters_of(torch.arange(3).repeat_interleave(40)[None])) == pytest.approx(1.0)

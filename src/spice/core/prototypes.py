@@ -12,6 +12,7 @@ from torch import Tensor
 
 from spice.core.checks import check_finite, check_probs, shape
 from spice.core.labels import IGNORE
+from spice.core.probs import likeliest, marked
 
 Sizes = Literal["even", "nearest"]
 
@@ -77,38 +78,43 @@ def prototype_labels(
     image = _nearest_first(similarity, claimed)  # (..., K, T)
     cluster = torch.arange(clusters, device=probs.device).unsqueeze(dim=1).expand_as(image).contiguous()
     if not overlap:
-        keeper = similarity.masked_fill(~claimed, -torch.inf).argmax(dim=-2, keepdim=True)  # (..., 1, M)
+        keeper = similarity.masked_fill(claimed == 0, -torch.inf).argmax(dim=-2, keepdim=True)  # (..., 1, M)
         cluster = cluster.where(keeper.expand_as(claimed).gather(-1, image) == cluster, IGNORE)
     return PseudoLabels(image.flatten(start_dim=-2), cluster.flatten(start_dim=-2))
 
 
 def _prototypes(features: Tensor, probs: Tensor, per_cluster: int) -> Tensor:
     confident = _top(probs.transpose(-2, -1).contiguous(), per_cluster)  # (..., K, M)
-    # A product with zeros and 1/T beats gathering (H, K, T, D) rows five to nine times, and needs no such memory.
-    return (confident * features.new_tensor(1 / per_cluster)) @ features  # (..., K, D)
+    # A product with zeros and ones beats gathering (H, K, T, D) rows five to nine times, and needs no such memory.
+    return _mean(confident, features)
 
 
 def _means(features: Tensor, probs: Tensor) -> Tensor:
     """Mean feature of the images that are likeliest of each cluster; its most confident image where there is none."""
     by_cluster = probs.transpose(-2, -1)  # (..., K, M)
-    # Not argmax, which takes five times as long over a dimension that is not the last.
-    likeliest = by_cluster.max(dim=-2, keepdim=True).indices  # (..., 1, M)
-    members = torch.zeros_like(by_cluster).scatter_(-2, likeliest, 1.0)
-    empty = ~members.any(dim=-1, keepdim=True)
+    members = likeliest(by_cluster)
+    empty = members.sum(dim=-1, keepdim=True) == 0  # (..., K, 1)
     if empty.any():
-        first = torch.zeros_like(by_cluster).scatter_(-1, by_cluster.argmax(dim=-1, keepdim=True), 1.0)
+        first = torch.zeros_like(members).scatter_(-1, by_cluster.argmax(dim=-1, keepdim=True), 1.0)
         members = torch.where(empty, first, members)
-    return (members / members.sum(dim=-1, keepdim=True)) @ features  # (..., K, D)
+    return _mean(members, features)
+
+
+def _mean(marks: Tensor, features: Tensor) -> Tensor:
+    """Mean feature of every cluster's marked images: (..., K, M) and (M, D) -> (..., K, D)."""
+    count = marks.sum(dim=-1, keepdim=True)  # (..., K, 1)
+    dtype = torch.promote_types(marks.dtype, features.dtype)  # sums overflow in float16
+    return (marks.to(dtype) @ features.to(dtype) / count).to(features.dtype)
 
 
 def _nearest(similarity: Tensor, *, center_share: int) -> PseudoLabels:
     """Every image with its nearest cluster, then every cluster with its nearest images: (..., K, M) -> (..., P)."""
     images = similarity.shape[-1]
-    central = _top(similarity, center_share).flatten(start_dim=-2)  # (..., K * M)
+    central = _top(similarity, center_share).flatten(start_dim=-2).bool()  # (..., K * M)
     central = central.nonzero()[:, -1].view(*central.shape[:-1], -1)  # (..., K * share)
     every = torch.arange(images, device=similarity.device).expand(*similarity.shape[:-2], -1)  # (..., M)
     image = torch.cat([every, central % images], dim=-1)
-    return PseudoLabels(image, torch.cat([similarity.max(dim=-2).indices, central // images], dim=-1))
+    return PseudoLabels(image, torch.cat([marked(likeliest(similarity)), central // images], dim=-1))
 
 
 def _unit(vectors: Tensor) -> Tensor:
@@ -120,11 +126,12 @@ def _top(values: Tensor, count: int) -> Tensor:
     """Mark the `count` largest values of each row; of equal ones the first, on every device: (..., M) -> (..., M)."""
     # topk alone leaves open which of several equal values it takes, and a stable sort costs five times as much.
     smallest = _smallest_of_top(values, count)
-    taken = values >= smallest
+    taken = torch.ge(values, smallest, out=torch.empty_like(values, dtype=torch.float32))
     surplus = taken.sum(dim=-1, keepdim=True) - count
     if surplus.any():  # several values equal the smallest: the last of them are too many
         level = values == smallest
-        taken &= ~level | (level.cumsum(dim=-1, dtype=torch.int32) <= level.sum(dim=-1, keepdim=True) - surplus)
+        last = level.cumsum(dim=-1, dtype=torch.int32) > level.sum(dim=-1, keepdim=True) - surplus
+        taken.masked_fill_(level & last, 0.0)
     return taken
 
 
@@ -140,7 +147,7 @@ def _smallest_of_top(values: Tensor, count: int) -> Tensor:
 
 def _nearest_first(similarity: Tensor, claimed: Tensor) -> Tensor:
     """The positions of each row's claimed images, by falling similarity: (..., K, M) -> (..., K, T)."""
-    position = claimed.nonzero()[:, -1].view(*claimed.shape[:-1], -1)  # every row claims equally many
+    position = claimed.bool().nonzero()[:, -1].view(*claimed.shape[:-1], -1)  # every row claims equally many
     order = similarity.gather(-1, position).argsort(dim=-1, descending=True, stable=True)
     return position.gather(-1, order)
 

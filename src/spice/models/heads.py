@@ -52,14 +52,14 @@ class Heads(nn.Module):
         return len(self.hidden_weight)
 
     def forward(self, features: Tensor) -> Tensor:
-        """(M, D) that all heads see, or (H, M, D) -> logits (H, M, K)."""
+        """(M, D) that all heads see, or (H, M, D) -> logits (H, M, K), which lie in memory as (H, K, M)."""
         # A bias as the weight of a feature that is always one: adding it to (H, M, W) would cost as much as a tenth of
         # the product.
         inputs = F.pad(features, (0, 1), value=1.0)
         inputs = inputs.expand(len(self), *inputs.shape[-2:])  # (H, M, D + 1)
         weights = (torch.cat([self.hidden_weight, self.hidden_bias], dim=1), self.out_weight, self.out_bias)
         logits: Tensor = _TwoLayers.apply(inputs, *weights, torch.is_grad_enabled())  # type: ignore[no-untyped-call]
-        return logits
+        return logits.mT
 
     def part(self, heads: slice) -> "Heads":
         """A copy of some of the heads: for work that would need too much memory with all at once."""
@@ -88,30 +88,33 @@ def _uniform(*shape: int, fan_in: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
 
 
-# On a CPU so many numbers of hidden layers are made at once that the next product finds most of them in the cache.
-_CACHED = 800_000
+# On a CPU so many numbers of hidden layers are made at once: about what a core's own cache holds, so that what comes
+# next finds them there.
+_CACHED = 300_000
 
 
 class _TwoLayers(torch.autograd.Function):
-    """relu(inputs @ hidden_weight) @ out_weight + out_bias of every head, a few heads at a time.
+    """relu(inputs @ hidden_weight) @ out_weight + out_bias of every head, a few heads at a time, transposed.
 
     As operations of their own, each would go through the hidden layers of all heads, tens of megabytes, before the next
-    begins: up to a third more time forward and backward, for the same numbers, bit for bit.
+    begins: up to a third more time forward and backward, for the same numbers. Clusters lie before images because that
+    is the layout of whatever comes next (see `cluster_probs`), and a product of ten rows is faster than one of ten
+    columns.
     """
 
     @staticmethod
     def forward(  # noqa: PLR0917
         ctx: Any, inputs: Tensor, hidden_weight: Tensor, out_weight: Tensor, out_bias: Tensor, learning: bool
     ) -> Tensor:
-        """(H, M, D), (H, D, W), (H, W, K), (H, 1, K) -> (H, M, K). Hidden layers are kept where heads are learning."""
+        """(H, M, D), (H, D, W), (H, W, K), (H, 1, K) -> (H, K, M). Hidden layers are kept where heads are learning."""
         few = _heads_at_once(inputs, out_weight.shape[1])
         hidden = inputs.new_empty(len(inputs) if learning else few, inputs.shape[1], out_weight.shape[1])
-        logits = inputs.new_empty(*inputs.shape[:2], out_weight.shape[2])
+        logits = inputs.new_empty(len(inputs), out_weight.shape[2], inputs.shape[1])
         rooms = torch.split(hidden, few) if learning else itertools.repeat(hidden)
-        parts = (torch.split(table, few) for table in (inputs, hidden_weight, out_weight, out_bias, logits))
+        parts = (torch.split(table, few) for table in (inputs, hidden_weight, out_weight.mT, out_bias.mT, logits))
         for room, seen, inward, outward, bias, out in zip(rooms, *parts, strict=False):
             inside = torch.bmm(seen, inward, out=room[: len(seen)]).relu_()
-            torch.baddbmm(bias, inside, outward, out=out)
+            torch.baddbmm(bias, outward, inside.mT, out=out)
         if learning:
             ctx.save_for_backward(inputs, hidden_weight, out_weight, hidden)
         return logits
@@ -119,22 +122,24 @@ class _TwoLayers(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """d loss / d logits (H, M, K) -> d loss / d each argument of `forward`."""
+        """d loss / d logits (H, K, M) -> d loss / d each argument of `forward`."""
         inputs, hidden_weight, out_weight, hidden = ctx.saved_tensors
-        of_hidden_weight, of_out_weight = torch.empty_like(hidden_weight), torch.empty_like(out_weight)
+        gradient = gradient.contiguous()
+        of_hidden_weight = torch.empty_like(hidden_weight)
+        of_out_weight = out_weight.new_empty(out_weight.mT.shape)  # (H, K, W)
         of_inputs = []
-        tables = (gradient, inputs, hidden_weight, out_weight, hidden, of_hidden_weight, of_out_weight)
+        tables = (gradient, inputs.mT, hidden_weight.mT, out_weight.mT, hidden, of_hidden_weight, of_out_weight)
         parts = (torch.split(table, _heads_at_once(inputs, hidden.shape[2])) for table in tables)
         for slope, seen, inward, outward, inside, of_inward, of_outward in zip(*parts, strict=True):
-            torch.bmm(inside.mT, slope, out=of_outward)
-            of_inside = torch.bmm(slope, outward.mT)
+            torch.bmm(slope, inside, out=of_outward)
+            of_inside = torch.bmm(slope.mT, outward)
             # Zero where the ReLU was: autograd's own operation, in place.
             torch.ops.aten.threshold_backward.grad_input(of_inside, inside, 0, grad_input=of_inside)
-            torch.bmm(seen.mT, of_inside, out=of_inward)
+            torch.bmm(seen, of_inside, out=of_inward)
             if ctx.needs_input_grad[0]:
-                of_inputs.append(torch.bmm(of_inside, inward.mT))
-        of_bias = gradient.sum(dim=1, keepdim=True)
-        return torch.cat(of_inputs) if of_inputs else None, of_hidden_weight, of_out_weight, of_bias, None
+                of_inputs.append(torch.bmm(of_inside, inward))
+        of_bias = gradient.sum(dim=2).unsqueeze(dim=1)
+        return torch.cat(of_inputs) if of_inputs else None, of_hidden_weight, of_out_weight.mT, of_bias, None
 
 
 def _heads_at_once(inputs: Tensor, width: int) -> int:

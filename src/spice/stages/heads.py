@@ -162,7 +162,7 @@ class _Trainer:
             self.heads = Heads(settings.heads, views.plain.shape[1], settings.clusters, hidden=settings.hidden)
         self.heads.to(device)
         processes.broadcast_(self.heads)
-        self.optimizer = torch.optim.Adam(self.heads.parameters(), lr=settings.learning_rate)
+        self.optimizer = torch.optim.Adam(self.heads.parameters(), lr=settings.learning_rate, fused=True)
         self.start = kmeans_starts(views, settings, seed=seed, device=device) if settings.start == "kmeans" else None
         self.looks: list[Look] = []
         self.best: Best | None = None

@@ -19,7 +19,7 @@ from spice.core import (
     prototype_labels,
     temperature_cross_entropy,
 )
-from spice.core.probs import cluster_probs
+from spice.core.probs import cluster_probs, likeliest, marked
 from spice.core.prototypes import Sizes
 from spice.errors import SpiceWarning
 from spice.models.heads import Heads
@@ -109,7 +109,7 @@ def look(heads: Heads, views: Views, settings: HeadSettings, *, epoch: int) -> L
         chosen = labels_of(bank, probs, settings)
         logits = chosen_logits(all_logits(few, views, settings.train_view), chosen.image)
         losses.append(head_losses(logits, chosen.cluster, settings))
-        compact.append(compactness(bank, probs.transpose(1, 2).max(dim=1).indices, settings.clusters))
+        compact.append(compactness(bank, likeliest(probs.mT)))
         distinct.append(torch.stack([_distinct(image, len(views)) for image in chosen.image]))
         labels.append(_some_labels(few, views, settings).to(_dtype(settings.clusters)))
     return Look(epoch, *(torch.cat(parts).cpu() for parts in (losses, compact, distinct, labels)))
@@ -131,16 +131,14 @@ def good_heads(seen: Look, settings: HeadSettings, *, apart_from: int) -> list[i
     return [number for number in order if number != apart_from][: max(1, len(order) // 2)]
 
 
-def compactness(bank: Tensor, labels: Tensor, clusters: int) -> Tensor:
-    """The share of the features' (N, D) variance that lies between clusters, for labels (H, N) of every head: (H,).
+def compactness(bank: Tensor, members: Tensor) -> Tensor:
+    """The share of the features' (N, D) variance that lies between the clusters (H, K, N) of every head: (H,).
 
     What k-means makes as large as it can. The loss asks how sure a head is of its own labels, and a head that has given
     up a cluster is surer than others; this tells it, and one that splits a large group and joins two small ones.
     """
     centered = bank - bank.mean(dim=0)
-    members = torch.zeros(len(labels), clusters, len(bank), dtype=bank.dtype, device=bank.device)
-    members.scatter_(1, labels.unsqueeze(dim=1), 1.0)  # (H, K, N)
-    sums = (members.flatten(end_dim=1) @ centered).view(len(labels), clusters, -1)  # (H, K, D)
+    sums = (members.flatten(end_dim=1) @ centered).view(*members.shape[:2], -1)  # (H, K, D)
     between = (sums.square().sum(dim=2) / members.sum(dim=2).clamp(min=1)).sum(dim=1)  # (H,)
     return between / centered.square().sum().clamp(min=torch.finfo(bank.dtype).tiny)
 
@@ -156,7 +154,8 @@ def all_logits(heads: Heads, views: Views, kind: Kind) -> Tensor:
 
 def chosen_logits(logits: Tensor, image: Tensor) -> Tensor:
     """The logits of the labeled images, (H, M, K) at (H, n) -> (H, n, K): an image's logits serve all its labels."""
-    return logits.gather(1, image.unsqueeze(dim=2).expand(-1, -1, logits.shape[2]))
+    by_cluster = logits.mT  # as they lie in memory: see `Heads`
+    return by_cluster.gather(2, image.unsqueeze(dim=1).expand(-1, by_cluster.shape[1], -1)).mT
 
 
 @torch.no_grad()
@@ -244,7 +243,7 @@ def _pairs(count: Tensor) -> Tensor:
 def _some_labels(heads: Heads, views: Views, settings: HeadSettings) -> Tensor:
     features = views.take("plain", 0, compared(len(views), settings)).to(heads.hidden_weight.device)
     parts: tuple[Tensor, ...] = features.split(CHUNK)  # type: ignore[no-untyped-call]
-    return torch.cat([heads(part).argmax(dim=2) for part in parts], dim=1)  # (H, n)
+    return torch.cat([marked(likeliest(heads(part).mT)) for part in parts], dim=1)  # (H, n)
 
 
 def _dtype(clusters: int) -> torch.dtype:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spice.core.probs import cluster_probs
+from spice.core.probs import cluster_probs, likeliest
 from spice.data.batches import generator
 from spice.settings import HeadSettings
 from spice.stages.views import Views
@@ -91,10 +91,7 @@ def _improved(centers: Tensor, some: Tensor, rounds: int) -> Tensor:
     """Lloyd's rounds; a center that loses all its images stays where it was."""
     runs, clusters, width = centers.shape
     for _ in range(rounds):
-        nearest = (
-            _closeness(some, centers).max(dim=1, keepdim=True).indices
-        )  # (S, 1, n); argmax takes five times as long
-        members = torch.zeros(runs, clusters, len(some)).scatter_(1, nearest, 1.0)
+        members = likeliest(_closeness(some, centers))  # (S, K, n)
         count = members.sum(dim=2, keepdim=True)  # (S, K, 1)
         sums = (members.flatten(end_dim=1) @ some).view(runs, clusters, width)
         centers = torch.where(count > 0, sums / count.clamp(min=1), centers)
