@@ -4,7 +4,7 @@ Defaults are the paper's. A value the paper does not give comes from the authors
 so; a value of our own carries its reason. `presets` returns these models filled in for a purpose.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -75,8 +75,9 @@ class FeatureSettings(Settings):
     queue: PositiveInt | None = None
     projection: PositiveInt = 128
     augment: AugmentSettings = AugmentSettings()
-    # How far the variances of the trained features' directions are brought to the largest: 0 not, 1 all the way.
-    evened: float = Field(default=0.0, ge=0.0, le=1.0)
+    # How far the variances of the trained features' directions are brought to the largest: 0 not, 1 all the way, or as
+    # far as makes alignment + uniformity least.
+    evened: Annotated[float, Field(ge=0.0, le=1.0)] | Literal["found"] = 0.0
 
 
 class ViewSettings(Settings):

@@ -106,6 +106,21 @@ def test_evened_features_vary_more_evenly_and_are_the_same_after_a_stop(tmp_path
     assert same(whole, train_features(Shapes(), chosen, seed=0, folder=tmp_path))
 
 
+def test_how_far_features_are_evened_is_found_and_can_be_changed_after_training(tmp_path: Path) -> None:
+    chosen = settings("simclr", evened="found")
+    found = train_features(Shapes(), chosen, seed=0, folder=tmp_path)
+    assert isinstance(found.network, Evened)
+    assert same(found, train_features(Shapes(), chosen, seed=0))
+    # Two views and the plain images are read, and nothing is trained again.
+    assert same(found, train_features(Shapes(stop_after=3), chosen, seed=0, folder=tmp_path))
+    plain = train_features(Shapes(stop_after=0), settings("simclr"), seed=0, folder=tmp_path)
+    assert same(plain, train_features(Shapes(), settings("simclr"), seed=0))
+    with pytest.raises(ValueError, match="evened"):
+        settings(evened="lost")
+    with pytest.raises(ValueError, match="evened"):
+        settings(evened=1.5)
+
+
 def test_views_are_small_in_the_early_share_of_the_steps() -> None:
     chosen = settings(early_view_size=8, view_size=12, early=0.6)  # of 15 steps
     schedule = plan(40, chosen)

@@ -305,18 +305,30 @@ def test_even_sizes_are_believed_where_neighbors_agree_or_fewer_clusters_stay_em
     def believed(in_even: float, in_found: float, *, even: TrainedHeads, found: TrainedHeads) -> bool:
         asked = iter((in_even, in_found))
         monkeypatch.setattr(stage, "_neighbors_agree", lambda *_: next(asked))
-        return stage._believed(even, found, views)
+        return stage._believed(even, found, views, quick())
 
-    assert believed(0.8, 0.82, even=trained, found=trained)  # odds of 4 and 4.6: little is lost
+    assert believed(0.8, 0.83, even=trained, found=trained)  # odds of 4 and 4.9: little is lost
     assert not believed(0.8, 0.84, even=trained, found=trained)  # 4 and 5.25
     assert believed(0.8, 0.84, even=trained, found=sparse)
     assert not believed(0.8, 0.84, even=sparse, found=trained)
     assert believed(1.0, 1.0, even=trained, found=trained)
     assert not believed(0.9, 1.0, even=trained, found=trained)
-    monkeypatch.undo()
-    same_group = torch.arange(180).view(3, 60).roll(1, dims=1).view(180, 1)
-    assert stage._neighbors_agree(trained, same_group) == pytest.approx(1.0)
-    assert stage._neighbors_agree(trained, same_group.roll(60, dims=0)) == pytest.approx(0.0)
+
+
+def test_neighbors_are_asked_of_the_ten_best_heads_and_the_most_agreement_counts() -> None:
+    trained = train_heads(groups([60, 60, 60]), quick(sizes="nearest", heads=12), seed=0)
+    near = torch.arange(180).view(3, 60).roll(1, dims=1).view(180, 1)  # of the same group
+    groups_of, in_turn = torch.arange(180) // 60, torch.arange(180) % 3  # the latter parts all neighbors
+
+    def agreement(right: int, near: Tensor) -> float:
+        """Where the head of this rank has found the groups, and no other."""
+        labels = in_turn.repeat(12, 1)
+        labels[right] = groups_of
+        seen = trained.looks[-1]._replace(labels=labels.byte(), loss=torch.arange(12.0), epoch=trained.best.epoch)
+        return stage._neighbors_agree(trained._replace(looks=(seen,)), near, quick())
+
+    assert [agreement(rank, near) for rank in (0, 9, 10)] == [1.0, 1.0, 0.0]
+    assert agreement(0, near.roll(60, dims=0)) == 0.0  # of another group
 
 
 def test_a_run_that_looks_for_sizes_goes_on_from_either_of_its_halves(tmp_path: Path) -> None:

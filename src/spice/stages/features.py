@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from spice.augment import Contrastive, Plain
+from spice.augment import Contrastive, Plain, Recipe
 from spice.data.batches import Batch, batches, generator
 from spice.engine.ahead import ahead
 from spice.engine.checkpoints import Checkpoints
@@ -32,6 +32,7 @@ from spice.models.whitened import WhitenedNet
 from spice.progress import Progress, silent
 from spice.settings import IMAGENET, IMAGENET_GRAY, FeatureSettings
 from spice.stages.byol import BYOL
+from spice.stages.evening import found_share
 from spice.stages.moco import MoCo
 from spice.stages.pretext import Pretext
 from spice.stages.simclr import SimCLR
@@ -85,7 +86,9 @@ def train_features(
     optimizer = torch.optim.SGD(
         trained, lr=settings.learning_rate, momentum=settings.sgd_momentum, weight_decay=settings.weight_decay
     )
-    identity = settings.model_dump() | {"seed": seed, "images": len(images), "processes": processes.count}
+    # Features are evened after the training, which is the same without.
+    identity = settings.model_dump(exclude={"evened"})
+    identity |= {"seed": seed, "images": len(images), "processes": processes.count}
     checkpoints = Checkpoints(folder, identity=identity, every_seconds=checkpoint_seconds)
     views = Views(images, settings, schedule, seed=seed, device=device, processes=processes)
     run = Run(pretext, optimizer, Examination(), [])
@@ -175,7 +178,8 @@ def build(images: Images, settings: FeatureSettings, schedule: Plan, *, seed: in
         backbone = card_of(images, settings).build()
         if isinstance(backbone, WhitenedNet):
             size = settings.early_view_size or settings.view_size or images.size
-            backbone.prepare_(next(some_images(images, settings, count=1000, size=size, seed=seed)))
+            plain = Plain(settings.augment, size, card_of(images, settings).normalization)
+            backbone.prepare_(plain(images.take(some_positions(images, 1000, seed=seed))))
         if settings.method == "moco":
             return MoCo(backbone, settings, images=len(images), steps=schedule.steps, seed=seed, processes=processes)
         if settings.method == "simclr":
@@ -187,19 +191,29 @@ def build(images: Images, settings: FeatureSettings, schedule: Plan, *, seed: in
 def evened(network: Backbone, images: Images, settings: FeatureSettings, *, seed: int) -> Evened:
     """The trained network with a layer that evens its features, computed from ten thousand images."""
     device = next(network.parameters()).device
-    some = some_images(images, settings, count=10_000, size=images.size, seed=seed)
-    with evaluating(network):
-        features = torch.cat([network(part.to(device)) for part in some])  # (N, D)
+    positions = some_positions(images, 10_000, seed=seed)
+    normalization = card_of(images, settings).normalization
+
+    def encoded(view: Recipe, positions: Tensor, name: str) -> Tensor:
+        drawn = generator(seed, "features", "evened", name)
+        parts = torch.split(positions, 500)
+        return torch.cat([network(view(images.take(part).to(device), drawn)) for part in parts])  # (n, D)
+
     result = placed(Evened(network), device)
-    result.even_(features, settings.evened)
+    with evaluating(network):
+        plain = encoded(Plain(settings.augment, images.size, normalization), positions, "plain")
+        if settings.evened == "found":
+            view = Contrastive(settings.augment, settings.view_size or images.size, normalization)
+            share = found_share(result, plain, *(encoded(view, positions[:2000], name) for name in ("first", "second")))
+        else:
+            share = settings.evened
+    result.even_(plain, share)
     return result
 
 
-def some_images(images: Images, settings: FeatureSettings, *, count: int, size: int, seed: int) -> Iterator[Tensor]:
-    """Random images, at most `count`, normalized, a thousand at a time: (B, C, S, S)."""
-    positions = torch.randperm(len(images), generator=generator(seed, "features", "some"))[:count]
-    plain = Plain(settings.augment, size, card_of(images, settings).normalization)
-    return (plain(images.take(part)) for part in torch.split(positions, 1000))
+def some_positions(images: Images, count: int, *, seed: int) -> Tensor:
+    """Where to find random images, at most `count`."""
+    return torch.randperm(len(images), generator=generator(seed, "features", "some"))[:count]
 
 
 class Views:

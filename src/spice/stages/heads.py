@@ -32,8 +32,9 @@ from spice.stages.views import Kind, Views
 
 CPU = torch.device("cpu")
 # Groups are not believed to be of even size where the odds that a neighbor shares an image's cluster are so many times
-# better in the clusters found without: clusters of even size cut through the large groups, and part neighbors.
-BETTER_ODDS = 1.2
+# better in the clusters found without: clusters of even size cut through the large groups, and part neighbors. What one
+# head reaches differs from seed to seed, so it is the most that any of the best heads reaches.
+BETTER_ODDS, BEST_HEADS = 1.25, 10
 
 
 class Best(NamedTuple):
@@ -94,26 +95,27 @@ def train_heads(
         # many different ones the best is found: so each of those heads starts from a single run of k-means.
         found = trained("nearest", part_of(progress, 0, 2))
         even = trained("even", part_of(progress, 1, 2), start_runs=1)
-        found = even if _believed(even, found, views) else found
+        found = even if _believed(even, found, views, settings) else found
     warn_of(found.signs, settings)
     return found
 
 
-def _believed(even: TrainedHeads, found: TrainedHeads, views: Views) -> bool:
+def _believed(even: TrainedHeads, found: TrainedHeads, views: Views, settings: HeadSettings) -> bool:
     """Whether clusters of even size are the better answer than those found without, by what can be seen of both."""
     if len(found.signs.empty) > len(even.signs.empty):
         return True
     bank = views.compared(found.compared)  # (n, D)
     near = nearest(bank, neighbors_to_ask(len(bank), found.head.clusters, ReliabilitySettings())).index  # (n, S)
-    in_even, in_found = _neighbors_agree(even, near), _neighbors_agree(found, near)
+    in_even, in_found = _neighbors_agree(even, near, settings), _neighbors_agree(found, near, settings)
     # odds(in_found) <= BETTER_ODDS * odds(in_even), without dividing by zero where all agree
     return in_found * (1 - in_even) <= BETTER_ODDS * in_even * (1 - in_found)
 
 
-def _neighbors_agree(trained: TrainedHeads, near: Tensor) -> float:
-    """How far neighbors share a cluster of the selected head, over the images by which heads are compared."""
+def _neighbors_agree(trained: TrainedHeads, near: Tensor, settings: HeadSettings) -> float:
+    """How far neighbors share a cluster, in that of the best heads in which they do most."""
     seen = next(one for one in trained.looks if one.epoch == trained.best.epoch)
-    return consistency_ratio(seen.labels[trained.best.number].long(), near).mean().item()
+    best = seen.score(settings).argsort(stable=True)[:BEST_HEADS]
+    return max(consistency_ratio(labels.long(), near).mean().item() for labels in seen.labels[best])
 
 
 def _algorithm_1(trainer: "_Trainer", *, folder: Path | None, progress: Progress) -> None:

@@ -108,10 +108,11 @@ def _photos(*, train: int | None, test: int | None) -> Choice:
 
 
 def _small_features(pixels: int, *, epochs: int, width: int, batch: int, mirror: bool = True) -> FeatureSettings:
-    """`presets.features_on_cpu`, narrower, in smaller batches, and for fewer epochs."""
+    """`presets.features_on_cpu`, narrower, in smaller batches, for fewer epochs, and as training leaves them."""
     usual = features_on_cpu(images=1000, size=pixels, mirror=mirror)
     rate = usual.learning_rate * batch / usual.batch  # the linear rule
-    return usual.model_copy(update={"width": width, "epochs": epochs, "batch": batch, "learning_rate": rate})
+    less = {"width": width, "epochs": epochs, "batch": batch, "learning_rate": rate, "evened": 0.0}
+    return usual.model_copy(update=less)
 
 
 _WHOLE = ("stl10", "imagenet-10", "imagenet-dog", "cifar10", "cifar100-20", "tiny-imagenet")
