@@ -315,20 +315,25 @@ def test_even_sizes_are_believed_where_neighbors_agree_or_fewer_clusters_stay_em
     assert not believed(0.9, 1.0, even=trained, found=trained)
 
 
-def test_neighbors_are_asked_of_the_ten_best_heads_and_the_most_agreement_counts() -> None:
-    trained = train_heads(groups([60, 60, 60]), quick(sizes="nearest", heads=12), seed=0)
+def test_neighbors_are_asked_of_the_five_best_heads_and_the_second_most_agreement_counts() -> None:
+    trained = train_heads(groups([60, 60, 60]), quick(sizes="nearest", heads=8), seed=0)
     near = torch.arange(180).view(3, 60).roll(1, dims=1).view(180, 1)  # of the same group
     groups_of, in_turn = torch.arange(180) // 60, torch.arange(180) % 3  # the latter parts all neighbors
 
-    def agreement(right: int, near: Tensor) -> float:
-        """Where the head of this rank has found the groups, and no other."""
-        labels = in_turn.repeat(12, 1)
-        labels[right] = groups_of
-        seen = trained.looks[-1]._replace(labels=labels.byte(), loss=torch.arange(12.0), epoch=trained.best.epoch)
+    def agreement(*right: int, heads: int = 8, near: Tensor = near) -> float:
+        """Where the heads of these ranks have found the groups, and no other."""
+        labels = in_turn.repeat(heads, 1)
+        labels[list(right)] = groups_of
+        scores = {"loss": torch.arange(float(heads)), "compactness": torch.zeros(heads)}
+        seen = trained.looks[-1]._replace(labels=labels.byte(), epoch=trained.best.epoch, **scores)
         return stage._neighbors_agree(trained._replace(looks=(seen,)), near, quick())
 
-    assert [agreement(rank, near) for rank in (0, 9, 10)] == [1.0, 1.0, 0.0]
-    assert agreement(0, near.roll(60, dims=0)) == 0.0  # of another group
+    assert agreement(0, 4) == 1.0
+    assert agreement(0) == 0.0
+    assert agreement(0, 5) == 0.0  # the sixth is not asked
+    assert agreement(0, 1, near=near.roll(60, dims=0)) == 0.0  # neighbors of another group
+    assert agreement(0, heads=1) == 1.0  # there is no second
+    assert agreement(1, heads=2) == 0.0
 
 
 def test_a_run_that_looks_for_sizes_goes_on_from_either_of_its_halves(tmp_path: Path) -> None:

@@ -32,9 +32,11 @@ from spice.stages.views import Kind, Views
 
 CPU = torch.device("cpu")
 # Groups are not believed to be of even size where the odds that a neighbor shares an image's cluster are so many times
-# better in the clusters found without: clusters of even size cut through the large groups, and part neighbors. What one
-# head reaches differs from seed to seed, so it is the most that any of the best heads reaches.
-BETTER_ODDS, BEST_HEADS = 1.25, 10
+# better in the clusters found without: clusters of even size cut through the large groups, and part neighbors.
+BETTER_ODDS = 1.25
+# So many heads of each training are asked, and the second most agreement counts: no single head decides, be it lucky or
+# one that has given up a cluster.
+ASKED = 5
 
 
 class Best(NamedTuple):
@@ -112,10 +114,11 @@ def _believed(even: TrainedHeads, found: TrainedHeads, views: Views, settings: H
 
 
 def _neighbors_agree(trained: TrainedHeads, near: Tensor, settings: HeadSettings) -> float:
-    """How far neighbors share a cluster, in that of the best heads in which they do most."""
+    """How far neighbors share a cluster, in the second of the best heads when ranked by it."""
     seen = next(one for one in trained.looks if one.epoch == trained.best.epoch)
-    best = seen.score(settings).argsort(stable=True)[:BEST_HEADS]
-    return max(consistency_ratio(labels.long(), near).mean().item() for labels in seen.labels[best])
+    best = seen.score(settings).argsort(stable=True)[:ASKED]
+    agreement = sorted(consistency_ratio(labels.long(), near).mean().item() for labels in seen.labels[best])
+    return agreement[max(0, len(agreement) - 2)]
 
 
 def _algorithm_1(trainer: "_Trainer", *, folder: Path | None, progress: Progress) -> None:
