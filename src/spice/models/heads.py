@@ -88,9 +88,8 @@ def _uniform(*shape: int, fan_in: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
 
 
-# On a CPU so many numbers of hidden layers are made at once: about what a core's own cache holds, so that what comes
-# next finds them there.
-_CACHED = 300_000
+# On a CPU so many numbers of hidden layers are made at once that the next product finds most of them in the cache.
+_CACHED = 800_000
 
 
 class _TwoLayers(torch.autograd.Function):
