@@ -23,7 +23,7 @@ def check_probs(probs: Tensor) -> None:
     if not probs.is_floating_point() or probs.ndim < 2 or probs.numel() == 0:
         raise ValueError(f"probabilities must be floats (..., images, clusters), got {probs.dtype} {shape(probs)}")
     probs = probs.detach()  # a check is no part of what is learned
-    low, high = (float(edge) for edge in probs.aminmax())
+    low, high = float(probs.amin()), float(probs.amax())  # not aminmax, which would copy what lies clusters first
     if not (low >= 0 and high <= 1 + SUM_TOLERANCE):  # so written that NaN fails too
         raise ValueError(f"probabilities must lie in 0..1, got {low:.4g} to {high:.4g} (are these logits?)")
     off = float((probs.sum(dim=-1) - 1).abs().max())
