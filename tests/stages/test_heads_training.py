@@ -302,8 +302,10 @@ def test_even_sizes_are_believed_where_neighbors_agree_or_fewer_clusters_stay_em
     trained = train_heads(views, quick(sizes="nearest"), seed=0)
     sparse = trained._replace(signs=trained.signs._replace(empty=[0]))
 
-    def believed(in_even: float, in_found: float, *, even: TrainedHeads, found: TrainedHeads) -> bool:
-        asked = iter((in_even, in_found))
+    def believed(
+        in_even: float, in_found: float, *, even: TrainedHeads, found: TrainedHeads, selected: float = 1.0
+    ) -> bool:
+        asked = iter((stage._Agreement(0.9, in_even), stage._Agreement(selected, in_found)))
         monkeypatch.setattr(stage, "_neighbors_agree", lambda *_: next(asked))
         return stage._believed(even, found, views, quick())
 
@@ -313,25 +315,30 @@ def test_even_sizes_are_believed_where_neighbors_agree_or_fewer_clusters_stay_em
     assert not believed(0.8, 0.84, even=sparse, found=trained)
     assert believed(1.0, 1.0, even=trained, found=trained)
     assert not believed(0.9, 1.0, even=trained, found=trained)
+    assert not believed(0.8, 0.84, even=trained, found=trained, selected=0.9)
+    assert believed(0.8, 0.84, even=trained, found=trained, selected=0.89)  # what would be taken is worse
 
 
 def test_neighbors_are_asked_of_the_five_best_heads_and_the_second_most_agreement_counts() -> None:
     trained = train_heads(groups([60, 60, 60]), quick(sizes="nearest", heads=8), seed=0)
-    near = torch.arange(180).view(3, 60).roll(1, dims=1).view(180, 1)  # of the same group
+    same_group = torch.arange(180).view(3, 60).roll(1, dims=1).view(180, 1)
     groups_of, in_turn = torch.arange(180) // 60, torch.arange(180) % 3  # the latter parts all neighbors
 
-    def agreement(*right: int, heads: int = 8, near: Tensor = near) -> float:
+    def agreement(*right: int, heads: int = 8, near: Tensor = same_group) -> float:
         """Where the heads of these ranks have found the groups, and no other."""
         labels = in_turn.repeat(heads, 1)
         labels[list(right)] = groups_of
         scores = {"loss": torch.arange(float(heads)), "compactness": torch.zeros(heads)}
         seen = trained.looks[-1]._replace(labels=labels.byte(), epoch=trained.best.epoch, **scores)
-        return stage._neighbors_agree(trained._replace(looks=(seen,)), near, quick())
+        asked = stage._neighbors_agree(trained._replace(looks=(seen,)), near, quick())
+        assert asked.selected == (1.0 if 0 in right and near is same_group else 0.0)
+        return asked.second
 
     assert agreement(0, 4) == 1.0
+    assert agreement(1, 2) == 1.0
     assert agreement(0) == 0.0
     assert agreement(0, 5) == 0.0  # the sixth is not asked
-    assert agreement(0, 1, near=near.roll(60, dims=0)) == 0.0  # neighbors of another group
+    assert agreement(0, 1, near=same_group.roll(60, dims=0)) == 0.0  # neighbors of another group
     assert agreement(0, heads=1) == 1.0  # there is no second
     assert agreement(1, heads=2) == 0.0
 

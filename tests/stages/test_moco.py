@@ -95,7 +95,7 @@ def test_training_is_the_published_algorithm(tmp_path: Path) -> None:
         Noise(), SETTINGS, seed=0, folder=tmp_path, progress=lambda *call: told.append((call[3] or {})["loss"])
     )
     assert told == pytest.approx(losses, rel=1e-4)
-    identity = SETTINGS.model_dump() | {"seed": 0, "images": 24, "processes": 1}
+    identity = SETTINGS.model_dump(exclude={"evened"}) | {"seed": 0, "images": 24, "processes": 1}
     saved = Checkpoints(tmp_path, identity=identity).load()
     assert saved is not None
     trained = saved.state["pretext"]

@@ -35,7 +35,7 @@ CPU = torch.device("cpu")
 # better in the clusters found without: clusters of even size cut through the large groups, and part neighbors.
 BETTER_ODDS = 1.25
 # So many heads of each training are asked, and the second most agreement counts: no single head decides, be it lucky or
-# one that has given up a cluster.
+# one that has given up a cluster. The selected one, which is what would be taken, must not be worse either.
 ASKED = 5
 
 
@@ -110,15 +110,22 @@ def _believed(even: TrainedHeads, found: TrainedHeads, views: Views, settings: H
     near = nearest(bank, neighbors_to_ask(len(bank), found.head.clusters, ReliabilitySettings())).index  # (n, S)
     in_even, in_found = _neighbors_agree(even, near, settings), _neighbors_agree(found, near, settings)
     # odds(in_found) <= BETTER_ODDS * odds(in_even), without dividing by zero where all agree
-    return in_found * (1 - in_even) <= BETTER_ODDS * in_even * (1 - in_found)
+    little = in_found.second * (1 - in_even.second) <= BETTER_ODDS * in_even.second * (1 - in_found.second)
+    return little or in_found.selected < in_even.selected
 
 
-def _neighbors_agree(trained: TrainedHeads, near: Tensor, settings: HeadSettings) -> float:
-    """How far neighbors share a cluster, in the second of the best heads when ranked by it."""
+class _Agreement(NamedTuple):
+    """How far neighbors share a cluster, in the head that was selected, and the second most in the best heads."""
+
+    selected: float
+    second: float
+
+
+def _neighbors_agree(trained: TrainedHeads, near: Tensor, settings: HeadSettings) -> _Agreement:
     seen = next(one for one in trained.looks if one.epoch == trained.best.epoch)
-    best = seen.score(settings).argsort(stable=True)[:ASKED]
-    agreement = sorted(consistency_ratio(labels.long(), near).mean().item() for labels in seen.labels[best])
-    return agreement[max(0, len(agreement) - 2)]
+    best = seen.score(settings).argsort(stable=True)[:ASKED]  # the selected one first
+    agreement = [consistency_ratio(labels.long(), near).mean().item() for labels in seen.labels[best]]
+    return _Agreement(agreement[0], sorted(agreement, reverse=True)[:2][-1])
 
 
 def _algorithm_1(trainer: "_Trainer", *, folder: Path | None, progress: Progress) -> None:
