@@ -30,8 +30,9 @@ def test_a_head_learns_as_if_it_were_alone() -> None:
     alone = heads.head(1)
     heads(features).square().mean(dim=(1, 2)).sum().backward()
     alone(features).square().mean().backward()
-    assert heads.hidden_weight.grad is not None
-    torch.testing.assert_close(heads.hidden_weight.grad[1].T, alone.hidden.weight.grad)
+    assert heads.hidden.grad is not None
+    torch.testing.assert_close(heads.hidden.grad[1, :-1].T, alone.hidden.weight.grad)
+    torch.testing.assert_close(heads.hidden.grad[1, -1], alone.hidden.bias.grad)
     assert heads.out_bias.grad is not None
     torch.testing.assert_close(heads.out_bias.grad[1, 0], alone.out.bias.grad)
 
@@ -39,13 +40,13 @@ def test_a_head_learns_as_if_it_were_alone() -> None:
 def test_heads_start_as_linear_layers_do() -> None:
     torch.manual_seed(0)
     heads, layer = Heads(50, 64, 10), nn.Linear(64, 64)
-    assert heads.hidden_weight.abs().max() <= 1 / 8 < heads.hidden_weight.abs().max() * 1.01
-    torch.testing.assert_close(heads.hidden_weight.std(), layer.weight.std(), rtol=0.05, atol=0.0)
+    assert heads.hidden.abs().max() <= 1 / 8 < heads.hidden.abs().max() * 1.01
+    torch.testing.assert_close(heads.hidden.std(), layer.weight.std(), rtol=0.05, atol=0.0)
 
 
 def test_the_papers_head_is_as_wide_inside_as_its_features() -> None:
     assert Head(12, 3).hidden.out_features == 12
-    assert Heads(2, 12, 3).hidden_weight.shape == (2, 12, 12)
+    assert Heads(2, 12, 3).hidden.shape == (2, 12 + 1, 12)
 
 
 def test_a_head_comes_back_from_its_parameters_whatever_its_widths() -> None:
@@ -72,7 +73,7 @@ def test_heads_and_features_learn_as_autograd_alone_would_teach_them(
     weights = (features, *heads.parameters())
     target = torch.randn(5, 7, 4, dtype=torch.float64)
     found = torch.autograd.grad((heads(features) * target).sum(), weights)
-    hidden = (features @ heads.hidden_weight + heads.hidden_bias).relu()
+    hidden = (features @ heads.hidden[:, :-1] + heads.hidden[:, -1:]).relu()
     expected = torch.autograd.grad(((hidden @ heads.out_weight + heads.out_bias) * target).sum(), weights)
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from spice.augment import Strong, Weak
-from spice.core import IGNORE, PseudoLabels, double_softmax_cross_entropy, prototype_labels
+from spice.core import double_softmax_cross_entropy, prototype_labels
 from spice.data.batches import batches, generator
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.seeds import seeded
@@ -117,9 +117,3 @@ def test_a_stopped_joint_run_goes_on_as_if_never_stopped(tmp_path: Path, monkeyp
     assert torch.equal(resumed.losses, whole.losses)
     for name, value in whole.network.state_dict().items():
         assert torch.equal(resumed.network.state_dict()[name], value)
-
-
-def test_an_image_keeps_all_its_labels() -> None:
-    chosen = PseudoLabels(torch.tensor([[0, 2, 0, 1]]), torch.tensor([[0, 0, 1, IGNORE]]))
-    table = joint_heads._label_table(chosen, images=3, clusters=2)
-    assert table.tolist() == [[[0, 1], [-1, -1], [0, -1]]]

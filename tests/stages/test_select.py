@@ -56,9 +56,9 @@ def head_of(centers: torch.Tensor) -> Heads:
     """One head that puts an image into the cluster whose direction it has most of."""
     heads = Heads(1, centers.shape[1], len(centers))
     with torch.no_grad():
-        heads.hidden_weight[0] = torch.eye(centers.shape[1])
+        heads.hidden[0, :-1] = torch.eye(centers.shape[1])
         heads.out_weight[0] = 5 * centers.T
-        heads.hidden_bias.zero_()
+        heads.hidden[0, -1] = 0
         heads.out_bias.zero_()
     return heads
 

@@ -23,12 +23,15 @@ def check_probs(probs: Tensor) -> None:
     if not probs.is_floating_point() or probs.ndim < 2 or probs.numel() == 0:
         raise ValueError(f"probabilities must be floats (..., images, clusters), got {probs.dtype} {shape(probs)}")
     probs = probs.detach()  # a check is no part of what is learned
-    low, high = float(probs.amin()), float(probs.amax())  # not aminmax, which would copy what lies clusters first
-    if not (low >= 0 and high <= 1 + SUM_TOLERANCE):  # so written that NaN fails too
-        raise ValueError(f"probabilities must lie in 0..1, got {low:.4g} to {high:.4g} (are these logits?)")
-    off = float((probs.sum(dim=-1) - 1).abs().max())
-    if off > SUM_TOLERANCE:
-        raise ValueError(f"probabilities of an image must sum to 1, one sum is off by {off:.4g}")
+    least, most = (float(edge) for edge in probs.sum(dim=-1).aminmax())
+    lowest = float(probs.amin())  # not aminmax, which would copy what lies clusters first
+    off = max(1 - least, most - 1)
+    if lowest >= 0 and off <= SUM_TOLERANCE:  # so written that NaN fails
+        return
+    highest = float(probs.amax())
+    if not (lowest >= 0 and highest <= 1 + SUM_TOLERANCE):
+        raise ValueError(f"probabilities must lie in 0..1, got {lowest:.4g} to {highest:.4g} (are these logits?)")
+    raise ValueError(f"probabilities of an image must sum to 1, one sum is off by {off:.4g}")
 
 
 def check_integers(name: str, values: Tensor, *, lowest: int, count: int) -> None:

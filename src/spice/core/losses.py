@@ -1,7 +1,8 @@
 """The losses of the three stages (paper III-A to III-C, Appendix A and the ablation of the loss).
 
 Shapes: B images, D projection width, Q keys in the queue, M pseudo-labeled images, K clusters, H heads,
-L labeled and U unlabeled images. The stage-2 losses take one head, (M, K), or all, (H, M, K): one loss per head.
+L labeled and U unlabeled images. The stage-2 losses take one head, (M, K), or all, (H, M, K): one loss per head. Their
+labels are clusters, (M,) or (H, M), or a table like the logits that says how often an image has each (`label_table`).
 """
 
 import torch
@@ -55,20 +56,28 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
     A head whose labels are all IGNORE while another's are not has nothing to learn here: its loss is 0.
     """
-    each = _cross_entropies(logits, labels)
-    kept = (labels.long() != IGNORE).sum(dim=-1)  # long: as uint8, -1 is 255
+    if labels.ndim == logits.ndim:
+        each, kept = _table_cross_entropies(logits, labels), labels.sum(dim=(-2, -1))
+    else:
+        each = _cross_entropies(logits, labels)
+        kept = (labels.long() != IGNORE).sum(dim=-1)  # long: as uint8, -1 is 255
     if not kept.any():
-        raise ValueError(f"there is nothing to learn from: all {labels.numel()} labels are IGNORE ({IGNORE})")
-    return each.sum(dim=-1) / kept.clamp(min=1)
+        raise ValueError(f"there is nothing to learn from: none of {each.numel()} images has a label")
+    return (each.sum(dim=-1) / kept.clamp(min=1)).to(logits.dtype)
 
 
-def negative_entropy(probs: Tensor) -> Tensor:
+def negative_entropy(probs: Tensor, often: Tensor | None = None) -> Tensor:
     """sum_k m_k ln m_k, where m is the mean probability over the batch: least, -ln K, when clusters are equally full.
 
-    (M, K) -> scalar, (H, M, K) -> (H,). The paper needed this term for 200 clusters only.
+    (M, K) -> scalar, (H, M, K) -> (H,). The paper needed this term for 200 clusters only. `often`, (M,) or (H, M), says
+    how many times an image counts; without it, once.
     """
     check_probs(probs)
-    mean = probs.mean(dim=-2)  # (..., K)
+    if often is None:
+        mean = probs.mean(dim=-2)  # (..., K)
+    else:
+        share = (often / often.sum(dim=-1, keepdim=True).clamp(min=1)).to(probs.dtype)  # (..., M)
+        mean = (share.unsqueeze(dim=-2) @ probs).squeeze(dim=-2)
     # 0 ln 0 = 0, and without the clamp its gradient would be infinite.
     return (mean * mean.clamp(min=torch.finfo(mean.dtype).tiny).log()).sum(dim=-1)
 
@@ -120,3 +129,13 @@ def _cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
         by_cluster, labels.reshape(-1, labels.shape[-1]).long(), ignore_index=IGNORE, reduction="none"
     )
     return each.view(labels.shape)
+
+
+def _table_cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
+    """Each image's cross-entropies, added up over its labels: (..., M, K) and (..., M, K) -> (..., M)."""
+    if logits.ndim not in (2, 3) or logits.shape != labels.shape:
+        raise ValueError(f"a table of labels must be like the logits, got {shape(logits)} and {shape(labels)}")
+    if not float(labels.amin()) >= 0:  # so written that NaN fails too
+        raise ValueError("a table of labels must hold numbers of times, got a negative one, or NaN")
+    by_cluster = logits.transpose(-2, -1)  # (..., K, M): the layout of `cluster_probs`, for its reason
+    return -(by_cluster.log_softmax(dim=-2) * labels.transpose(-2, -1)).sum(dim=-2)

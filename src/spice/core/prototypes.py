@@ -22,7 +22,7 @@ class PseudoLabels(NamedTuple):
 
     An image may be listed under several clusters ("overlap assignment"), so this is a list of P pairs. Where every
     cluster labels T images, P is K * T: first the images of cluster 0, nearest to its prototype first, then those of
-    cluster 1, and so on.
+    cluster 1, and so on. `label_table` tells the same without an order.
     """
 
     image: Tensor  # (P,) or (H, P), position in the batch
@@ -60,61 +60,83 @@ def prototype_labels(
             the images that are likeliest of each cluster, and every image is labeled by the nearest of them. After
             these M pairs come each cluster's M // 4K nearest (at least one) once more, so that no cluster starves.
     """
+    similarity = _similarity(features, probs, center_ratio, sizes)  # (..., K, M)
+    claimed = _claimed(similarity, sizes)
+    image = _nearest_first(similarity, claimed)  # (..., K, T)
+    cluster = torch.arange(image.shape[-2], device=probs.device).unsqueeze(dim=1).expand_as(image).contiguous()
+    if sizes == "even" and not overlap:
+        cluster = cluster.where(_kept(similarity, claimed).gather(-1, image) == 1, IGNORE)
+    image, cluster = image.flatten(start_dim=-2), cluster.flatten(start_dim=-2)
+    if sizes == "nearest":
+        every = torch.arange(similarity.shape[-1], device=probs.device).expand(*similarity.shape[:-2], -1)  # (..., M)
+        image = torch.cat([every, image], dim=-1)
+        cluster = torch.cat([marked(likeliest(similarity)), cluster], dim=-1)
+    return PseudoLabels(image, cluster)
+
+
+def label_table(
+    features: Tensor, probs: Tensor, *, center_ratio: float = 1.0, overlap: bool = True, sizes: Sizes = "even"
+) -> Tensor:
+    """The labels of `prototype_labels` as the losses take them: how often an image has each, (M, K) or (H, M, K).
+
+    A third of the time that the pairs take: nothing is sorted, and no loss gathers what belongs to a pair.
+    """
+    similarity = _similarity(features, probs, center_ratio, sizes)  # (..., K, M)
+    claimed = _claimed(similarity, sizes)
+    if sizes == "nearest":
+        return (claimed + likeliest(similarity)).mT
+    return (claimed if overlap else _kept(similarity, claimed)).mT
+
+
+def _similarity(features: Tensor, probs: Tensor, center_ratio: float, sizes: Sizes) -> Tensor:
+    """Cosine of every image's features and every cluster's prototype: (..., K, M)."""
     _check_batch(features, probs)
     images, clusters = probs.shape[-2:]
     if images < clusters:
         raise ValueError(f"{images} images cannot label {clusters} clusters: take a batch of at least {clusters}")
     if not 0 < center_ratio <= 1:
         raise ValueError(f"the center ratio must be above 0 and at most 1, got {center_ratio}")
-
     # Cosines do not change with the features' scale, but lengths overflow, or vanish, where it is extreme.
     features = features / features.abs().amax().clamp(min=torch.finfo(features.dtype).tiny)
     if sizes == "nearest":
-        similarity = _unit(_means(features, probs)) @ _unit(features).T  # (..., K, M)
-        return _nearest(similarity, center_share=max(1, images // (4 * clusters)))
-    centers = _prototypes(features, probs, max(1, int(center_ratio * images / clusters)))  # (..., K, D)
-    similarity = _unit(centers) @ _unit(features).T  # (..., K, M)
-    claimed = _top(similarity, images // clusters)  # (..., K, M)
-    image = _nearest_first(similarity, claimed)  # (..., K, T)
-    cluster = torch.arange(clusters, device=probs.device).unsqueeze(dim=1).expand_as(image).contiguous()
-    if not overlap:
-        keeper = similarity.masked_fill(claimed == 0, -torch.inf).argmax(dim=-2, keepdim=True)  # (..., 1, M)
-        cluster = cluster.where(keeper.expand_as(claimed).gather(-1, image) == cluster, IGNORE)
-    return PseudoLabels(image.flatten(start_dim=-2), cluster.flatten(start_dim=-2))
+        centers = _means(features, probs)  # (..., K, D)
+    else:
+        centers = _prototypes(features, probs, max(1, int(center_ratio * images / clusters)))
+    return _unit(centers) @ _unit(features).T
+
+
+def _claimed(similarity: Tensor, sizes: Sizes) -> Tensor:
+    """Mark the images that every cluster labels because they are its nearest: (..., K, M) -> (..., K, M)."""
+    clusters, images = similarity.shape[-2:]
+    return _top(similarity, images // clusters if sizes == "even" else max(1, images // (4 * clusters)))
+
+
+def _kept(similarity: Tensor, claimed: Tensor) -> Tensor:
+    """Of several clusters that claim an image, the nearest keeps it: (..., K, M) -> (..., K, M)."""
+    return likeliest(similarity.where(claimed == 1, -torch.inf)) * claimed
 
 
 def _prototypes(features: Tensor, probs: Tensor, per_cluster: int) -> Tensor:
     confident = _top(probs.transpose(-2, -1).contiguous(), per_cluster)  # (..., K, M)
     # A product with zeros and ones beats gathering (H, K, T, D) rows five to nine times, and needs no such memory.
-    return _mean(confident, features)
+    return _sums(confident, features, divided_by=per_cluster)
 
 
 def _means(features: Tensor, probs: Tensor) -> Tensor:
     """Mean feature of the images that are likeliest of each cluster; its most confident image where there is none."""
     by_cluster = probs.transpose(-2, -1)  # (..., K, M)
     members = likeliest(by_cluster)
-    empty = members.sum(dim=-1, keepdim=True) == 0  # (..., K, 1)
-    if empty.any():
+    count = members.sum(dim=-1, keepdim=True)  # (..., K, 1)
+    if not count.all():
         first = torch.zeros_like(members).scatter_(-1, by_cluster.argmax(dim=-1, keepdim=True), 1.0)
-        members = torch.where(empty, first, members)
-    return _mean(members, features)
+        members = torch.where(count == 0, first, members)
+    return _sums(members, features, divided_by=count.clamp(min=1))
 
 
-def _mean(marks: Tensor, features: Tensor) -> Tensor:
-    """Mean feature of every cluster's marked images: (..., K, M) and (M, D) -> (..., K, D)."""
-    count = marks.sum(dim=-1, keepdim=True)  # (..., K, 1)
+def _sums(marks: Tensor, features: Tensor, *, divided_by: Tensor | int) -> Tensor:
+    """Sum of the features of every cluster's marked images: (..., K, M) and (M, D) -> (..., K, D)."""
     dtype = torch.promote_types(marks.dtype, features.dtype)  # sums overflow in float16
-    return (marks.to(dtype) @ features.to(dtype) / count).to(features.dtype)
-
-
-def _nearest(similarity: Tensor, *, center_share: int) -> PseudoLabels:
-    """Every image with its nearest cluster, then every cluster with its nearest images: (..., K, M) -> (..., P)."""
-    images = similarity.shape[-1]
-    central = _top(similarity, center_share).flatten(start_dim=-2).bool()  # (..., K * M)
-    central = central.nonzero()[:, -1].view(*central.shape[:-1], -1)  # (..., K * share)
-    every = torch.arange(images, device=similarity.device).expand(*similarity.shape[:-2], -1)  # (..., M)
-    image = torch.cat([every, central % images], dim=-1)
-    return PseudoLabels(image, torch.cat([marked(likeliest(similarity)), central // images], dim=-1))
+    return (marks.to(dtype) @ features.to(dtype) / divided_by).to(features.dtype)
 
 
 def _unit(vectors: Tensor) -> Tensor:

@@ -43,22 +43,23 @@ class Heads(nn.Module):
         super().__init__()
         hidden = hidden or width
         self.clusters = clusters
-        self.hidden_weight = _uniform(heads, width, hidden, fan_in=width)
-        self.hidden_bias = _uniform(heads, 1, hidden, fan_in=width)
-        self.out_weight = _uniform(heads, hidden, clusters, fan_in=hidden)
-        self.out_bias = _uniform(heads, 1, clusters, fan_in=hidden)
+        # The first bias is the weight of a feature that is always one: adding it to (H, M, W) would cost as much
+        # as a tenth of the product.
+        layers = [_uniform(heads, rows, hidden, fan_in=width) for rows in (width, 1)]
+        self.hidden = nn.Parameter(torch.cat(layers, dim=1))  # (H, D + 1, W)
+        self.out_weight = nn.Parameter(_uniform(heads, hidden, clusters, fan_in=hidden))
+        self.out_bias = nn.Parameter(_uniform(heads, 1, clusters, fan_in=hidden))
 
     def __len__(self) -> int:
-        return len(self.hidden_weight)
+        return len(self.hidden)
 
     def forward(self, features: Tensor) -> Tensor:
         """(M, D) that all heads see, or (H, M, D) -> logits (H, M, K), which lie in memory as (H, K, M)."""
-        # A bias as the weight of a feature that is always one: adding it to (H, M, W) would cost as much as a tenth of
-        # the product.
         inputs = F.pad(features, (0, 1), value=1.0)
         inputs = inputs.expand(len(self), *inputs.shape[-2:])  # (H, M, D + 1)
-        weights = (torch.cat([self.hidden_weight, self.hidden_bias], dim=1), self.out_weight, self.out_bias)
-        logits: Tensor = _TwoLayers.apply(inputs, *weights, torch.is_grad_enabled())  # type: ignore[no-untyped-call]
+        logits: Tensor = _TwoLayers.apply(  # type: ignore[no-untyped-call]
+            inputs, self.hidden, self.out_weight, self.out_bias, torch.is_grad_enabled()
+        )
         return logits.mT
 
     def part(self, heads: slice) -> "Heads":
@@ -72,20 +73,20 @@ class Heads(nn.Module):
 
     def head(self, number: int) -> Head:
         """A copy of one head."""
-        width, hidden = self.hidden_weight.shape[1:]
-        head = Head(width, self.clusters, hidden=hidden).to(self.hidden_weight.device)
+        rows, hidden = self.hidden.shape[1:]
+        head = Head(rows - 1, self.clusters, hidden=hidden).to(self.hidden.device)
         with torch.no_grad():
-            head.hidden.weight.copy_(self.hidden_weight[number].T)
-            head.hidden.bias.copy_(self.hidden_bias[number, 0])
+            head.hidden.weight.copy_(self.hidden[number, :-1].T)
+            head.hidden.bias.copy_(self.hidden[number, -1])
             head.out.weight.copy_(self.out_weight[number].T)
             head.out.bias.copy_(self.out_bias[number, 0])
         return head
 
 
-def _uniform(*shape: int, fan_in: int) -> nn.Parameter:
+def _uniform(*shape: int, fan_in: int) -> Tensor:
     """Drawn as nn.Linear draws its parameters, from torch's global generator."""
     bound = fan_in**-0.5
-    return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
+    return torch.empty(shape).uniform_(-bound, bound)
 
 
 # On a CPU so many numbers of hidden layers are made at once that the next product finds most of them in the cache.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from spice.core import consistency_ratio, double_softmax_cross_entropy, prototype_labels
+from spice.core import consistency_ratio, double_softmax_cross_entropy, label_table
 from spice.errors import SpiceWarning
 
 CONFIDENT = 0.95  # the paper's eta
@@ -46,7 +46,6 @@ def signs(
             of dissolves, and has been named before.
     """
     confidence, labels = probs.max(dim=1)
-    pseudo = prototype_labels(features, probs)
     expected = torch.ones(probs.shape[1], dtype=torch.bool)
     if learned is not None:
         expected = learned.bincount(minlength=probs.shape[1]) > 0
@@ -56,7 +55,7 @@ def signs(
         agreement=consistency_ratio(labels, neighbors).mean().item(),
         common=consistency_ratio(labels, common).mean().item(),
         confident=(confidence >= CONFIDENT).float().mean().item(),
-        loss=double_softmax_cross_entropy(logits[pseudo.image], pseudo.cluster).item(),
+        loss=double_softmax_cross_entropy(logits, label_table(features, probs)).item(),
         empty=int((expected & (labels.bincount(minlength=probs.shape[1]) == 0)).sum()),
     )
 

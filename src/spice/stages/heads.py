@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from spice.core import PseudoLabels, consistency_ratio
+from spice.core import PseudoLabels, consistency_ratio, prototype_labels
 from spice.core.probs import cluster_probs
 from spice.core.prototypes import Sizes
 from spice.data.batches import Batch, batches, generator
@@ -26,7 +26,7 @@ from spice.progress import Progress, part_of, silent
 from spice.settings import HeadSettings, ReliabilitySettings
 from spice.stages.inputs import Components, batch_size, epochs_for, principal_components
 from spice.stages.reliability import neighbors_to_ask
-from spice.stages.select import Look, Signs, chosen_logits, compared, head_losses, labels_of, look, signs, warn_of
+from spice.stages.select import Look, Signs, compared, head_losses, labels_of, look, signs, sizes_of, warn_of
 from spice.stages.starts import kmeans_starts
 from spice.stages.views import Kind, Views
 
@@ -139,8 +139,8 @@ def _algorithm_1(trainer: "_Trainer", *, folder: Path | None, progress: Progress
             images = trainer.whole(part.images)  # (M,)
             labels = trainer.label(part, images, step)
         # M-step: every head learns its own labels, from the strong views.
-        for logits, clusters in trainer.learned(part, images, labels, step):
-            losses = head_losses(logits, clusters, settings)  # (H,)
+        for logits, some in trainer.learned(part, images, labels, step):
+            losses = head_losses(logits, some, settings)  # (H,)
             trainer.optimizer.zero_grad(set_to_none=True)
             losses.sum().backward()  # type: ignore[no-untyped-call]  # a sum: no head's step depends on H
             processes.average_gradients_(trainer.heads.parameters())
@@ -203,27 +203,29 @@ class _Trainer:
                 if step >= start:
                     yield step, part
 
-    def label(self, part: Batch, images: Tensor, step: int) -> PseudoLabels:
-        """The pseudo-labels (H, P) that every head gives to the whole batch."""
+    def label(self, part: Batch, images: Tensor, step: int) -> Tensor | PseudoLabels:
+        """The pseudo-labels that every head gives to the whole batch: a table (H, M, K), or pairs for sub-batches."""
         bank = self.views.compared(images).to(self.device)  # (M, D)
         if self.start is not None and step < self.settings.start_steps:
             probs = self.start.probs(bank)  # (H, M, K)
         else:
             features = self._features(self.settings.label_view, part.images, step, "label")
             probs = self.whole(cluster_probs(self.heads(features)), dim=1)
-        return labels_of(bank, probs, self.settings)
-
-    def learned(self, part: Batch, images: Tensor, labels: PseudoLabels, step: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Logits (H, n, K) and labels (H, n) to learn from, a step of the optimizer for each."""
         if self.settings.sub_batch is None:
-            for repeat in range(self.settings.repeats):
-                features = self._features(self.settings.train_view, part.images, step, f"train {repeat}")
-                # Every image is computed once per head, and its logits are used for each label that it has.
-                logits = self.whole(self.heads(features), dim=1, gradient=True)  # (H, M, K)
-                yield chosen_logits(logits, labels.image), labels.cluster
-            return
+            return labels_of(bank, probs, self.settings)
+        center_ratio, overlap = self.settings.center_ratio, self.settings.overlap
+        return prototype_labels(bank, probs, center_ratio=center_ratio, overlap=overlap, sizes=sizes_of(self.settings))
+
+    def learned(
+        self, part: Batch, images: Tensor, labels: Tensor | PseudoLabels, step: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Logits (H, n, K) and labels (H, n, K) or (H, n) to learn from, a step of the optimizer for each."""
         for repeat in range(self.settings.repeats):
-            yield from self._sub_batches(images, labels, step, repeat)
+            if isinstance(labels, PseudoLabels):
+                yield from self._sub_batches(images, labels, step, repeat)
+            else:
+                features = self._features(self.settings.train_view, part.images, step, f"train {repeat}")
+                yield self.whole(self.heads(features), dim=1, gradient=True), labels
 
     def _sub_batches(
         self, images: Tensor, labels: PseudoLabels, step: int, repeat: int

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from spice.core import IGNORE, PseudoLabels, prototype_labels
+from spice.core import label_table
 from spice.data.batches import batches, generator
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.seeds import seeded
@@ -82,16 +82,16 @@ def train_joint_heads(
             with torch.no_grad():
                 views = weak(pixels, generator(seed, "joint heads", "weak", epoch, part.number)).to(device)
                 logits = torch.cat([heads(network(some)) for some in _portions(views)], dim=1)  # (H, M, K)
-                chosen = prototype_labels(
+                labels = label_table(
                     features[part.images].to(device),
                     logits.softmax(dim=2),
                     center_ratio=settings.center_ratio,
                     overlap=settings.overlap,
-                )
+                )  # (H, M, K)
             # M-step: heads and network learn them from the strong views.
             views = strong(pixels, generator(seed, "joint heads", "strong", epoch, part.number)).to(device)
             optimizer.zero_grad(set_to_none=True)
-            total += _learn(network, heads, views, chosen, settings)
+            total += _learn(network, heads, views, labels, settings)
             optimizer.step()
             progress("joint heads", epoch * per_epoch + part.number + 1, settings.epochs * per_epoch)
         losses = (total / per_epoch).cpu()
@@ -101,34 +101,19 @@ def train_joint_heads(
     return JointHeads(network.eval(), heads, losses)
 
 
-def _learn(network: nn.Module, heads: Heads, views: Tensor, chosen: PseudoLabels, settings: HeadSettings) -> Tensor:
+def _learn(network: nn.Module, heads: Heads, views: Tensor, labels: Tensor, settings: HeadSettings) -> Tensor:
     """Add up the gradients of every head's loss over the batch, a portion of images at a time; the losses (H,)."""
-    clusters = settings.clusters
-    labels = _label_table(chosen, len(views), clusters)  # (H, M, K)
-    kept = (labels != IGNORE).sum(dim=(1, 2))  # (H,)
+    kept = labels.sum(dim=(1, 2))  # (H,)
     losses = torch.zeros(len(heads), device=views.device)
     for some, here in zip(_portions(views), _portions(labels, dim=1), strict=True):
         logits = heads(network(some))  # (H, n, K)
-        # Every image once for each label that it may have; most of these are IGNORE.
-        often = logits.repeat_interleave(clusters, dim=1)  # (H, n * K, K)
-        flat = here.flatten(start_dim=1)
-        if not bool((flat != IGNORE).any()):
+        if not here.any():
             continue
-        share = (flat != IGNORE).sum(dim=1) / kept  # a mean over the portion, as its part of the batch's mean
-        parts = share * head_losses(often, flat, settings)
+        share = here.sum(dim=(1, 2)) / kept  # a mean over the portion, as its part of the batch's mean
+        parts = share * head_losses(logits, here, settings)
         parts.sum().backward()  # type: ignore[no-untyped-call]
         losses += parts.detach()
     return losses
-
-
-def _label_table(chosen: PseudoLabels, images: int, clusters: int) -> Tensor:
-    """Pairs (H, K * T) as a table (H, M, K): k where the image is labeled k, else IGNORE."""
-    heads = len(chosen.image)
-    table = torch.full((heads, images * clusters), IGNORE, device=chosen.image.device)
-    place = chosen.image * clusters + chosen.cluster.clamp(min=0)  # (H, K * T)
-    head, pair = (chosen.cluster != IGNORE).nonzero(as_tuple=True)
-    table[head, place[head, pair]] = chosen.cluster[head, pair]
-    return table.view(heads, images, clusters)
 
 
 def _portions(table: Tensor, *, dim: int = 0) -> tuple[Tensor, ...]:

@@ -11,12 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spice.core import (
-    IGNORE,
-    PseudoLabels,
     cross_entropy,
     double_softmax_cross_entropy,
+    label_table,
     negative_entropy,
-    prototype_labels,
     temperature_cross_entropy,
 )
 from spice.core.probs import cluster_probs, likeliest, marked
@@ -77,14 +75,20 @@ class Signs(NamedTuple):
     agreement: float  # mean adjusted Rand index between the heads after the last epoch; nan for one head
 
 
-def labels_of(bank: Tensor, probs: Tensor, settings: HeadSettings) -> PseudoLabels:
-    """The E-step as the settings have it: (M, D) and (H, M, K) -> (H, P)."""
-    sizes: Sizes = "nearest" if settings.sizes == "nearest" else "even"
-    return prototype_labels(bank, probs, center_ratio=settings.center_ratio, overlap=settings.overlap, sizes=sizes)
+def labels_of(bank: Tensor, probs: Tensor, settings: HeadSettings) -> Tensor:
+    """The E-step as the settings have it, as a table: (M, D) and (H, M, K) -> (H, M, K)."""
+    return label_table(
+        bank, probs, center_ratio=settings.center_ratio, overlap=settings.overlap, sizes=sizes_of(settings)
+    )
+
+
+def sizes_of(settings: HeadSettings) -> Sizes:
+    """Whether clusters label equally many images."""
+    return "nearest" if settings.sizes == "nearest" else "even"
 
 
 def head_losses(logits: Tensor, labels: Tensor, settings: HeadSettings) -> Tensor:
-    """The loss of every head: logits (H, n, K) of strong views against pseudo-labels (H, n) -> (H,)."""
+    """The loss of every head: logits (H, n, K) of strong views against pseudo-labels (H, n) or (H, n, K) -> (H,)."""
     if settings.loss == "double_softmax":
         losses = double_softmax_cross_entropy(logits, labels)
     elif settings.loss == "temperature":
@@ -92,25 +96,25 @@ def head_losses(logits: Tensor, labels: Tensor, settings: HeadSettings) -> Tenso
     else:
         losses = cross_entropy(logits, labels)
     if settings.entropy:
-        losses = losses + settings.entropy * negative_entropy(cluster_probs(logits))
+        often = labels.sum(dim=-1) if labels.ndim == logits.ndim else None  # an image counts for every label it has
+        losses = losses + settings.entropy * negative_entropy(cluster_probs(logits), often)
     return losses
 
 
 @torch.no_grad()
 def look(heads: Heads, views: Views, settings: HeadSettings, *, epoch: int) -> Look:
     """Every head's loss with the whole set as one batch: E-step and M-step's loss, nothing learned."""
-    device = heads.hidden_weight.device
+    device = heads.hidden.device
     bank = views.compared(slice(None)).to(device)
     at_once = max(1, NUMBERS // (len(views) * settings.clusters))
     losses, compact, distinct, labels = [], [], [], []
     for first in range(0, len(heads), at_once):
         few = heads.part(slice(first, first + at_once))
         probs = cluster_probs(all_logits(few, views, settings.label_view))  # (h, N, K)
-        chosen = labels_of(bank, probs, settings)
-        logits = chosen_logits(all_logits(few, views, settings.train_view), chosen.image)
-        losses.append(head_losses(logits, chosen.cluster, settings))
+        chosen = labels_of(bank, probs, settings)  # (h, N, K)
+        losses.append(head_losses(all_logits(few, views, settings.train_view), chosen, settings))
         compact.append(compactness(bank, likeliest(probs.mT)))
-        distinct.append(torch.stack([_distinct(image, len(views)) for image in chosen.image]))
+        distinct.append(_distinct(chosen, settings))
         labels.append(_some_labels(few, views, settings).to(_dtype(settings.clusters)))
     return Look(epoch, *(torch.cat(parts).cpu() for parts in (losses, compact, distinct, labels)))
 
@@ -145,29 +149,23 @@ def compactness(bank: Tensor, members: Tensor) -> Tensor:
 
 def all_logits(heads: Heads, views: Views, kind: Kind) -> Tensor:
     """Logits (H, N, K) of the first view of every image."""
-    device = heads.hidden_weight.device
+    device = heads.hidden.device
     parts = [
         heads(views.take(kind, 0, slice(start, start + CHUNK)).to(device)) for start in range(0, len(views), CHUNK)
     ]
     return torch.cat(parts, dim=1)
 
 
-def chosen_logits(logits: Tensor, image: Tensor) -> Tensor:
-    """The logits of the labeled images, (H, M, K) at (H, n) -> (H, n, K): an image's logits serve all its labels."""
-    by_cluster = logits.mT  # as they lie in memory: see `Heads`
-    return by_cluster.gather(2, image.unsqueeze(dim=1).expand(-1, by_cluster.shape[1], -1)).mT
-
-
 @torch.no_grad()
 def signs(heads: Heads, selected: Heads, views: Views, settings: HeadSettings) -> Signs:
     """Look at the selected head (a `Heads` of one) among all the others."""
-    device = selected.hidden_weight.device
+    device = selected.hidden.device
     probs = cluster_probs(all_logits(selected, views, settings.label_view))
     chosen = labels_of(views.compared(slice(None)).to(device), probs, settings.model_copy(update={"overlap": True}))
     sizes = all_logits(selected, views, "plain")[0].argmax(dim=1).bincount(minlength=settings.clusters)  # (K,)
     return Signs(
-        distinct=float(_distinct(chosen.image[0], len(views))),
-        shared=_shared(PseudoLabels(chosen.image[0], chosen.cluster[0]), settings.clusters, len(views)),
+        distinct=float(_distinct(chosen, settings)),
+        shared=_shared(chosen[0].clamp(max=1)),
         empty=(sizes == 0).nonzero().flatten().tolist(),
         largest=float(sizes.max()) / len(views),
         agreement=agreement(_some_labels(heads, views, settings), settings.clusters),
@@ -241,7 +239,7 @@ def _pairs(count: Tensor) -> Tensor:
 
 
 def _some_labels(heads: Heads, views: Views, settings: HeadSettings) -> Tensor:
-    features = views.take("plain", 0, compared(len(views), settings)).to(heads.hidden_weight.device)
+    features = views.take("plain", 0, compared(len(views), settings)).to(heads.hidden.device)
     parts: tuple[Tensor, ...] = features.split(CHUNK)  # type: ignore[no-untyped-call]
     return torch.cat([marked(likeliest(heads(part).mT)) for part in parts], dim=1)  # (H, n)
 
@@ -250,17 +248,19 @@ def _dtype(clusters: int) -> torch.dtype:
     return torch.uint8 if clusters <= 256 else torch.int32
 
 
-def _distinct(image: Tensor, images: int) -> Tensor:
-    return (image.bincount(minlength=images) > 0).sum() / len(image)
+def _distinct(labels: Tensor, settings: HeadSettings) -> Tensor:
+    """The share of distinct images among the places that there are for labels: (H, N, K) -> (H,)."""
+    often = labels.sum(dim=2)  # (H, N)
+    places = often.sum(dim=1)
+    if sizes_of(settings) == "even":  # without overlap some of them stay empty
+        places = places.new_full((), labels.shape[1] // settings.clusters * settings.clusters)
+    return (often > 0).sum(dim=1) / places
 
 
-def _shared(chosen: PseudoLabels, clusters: int, images: int) -> list[tuple[int, int]]:
-    """Pairs of clusters of which one labels little that the other does not: (P,) -> [(0, 3), ...]."""
-    claimed = torch.zeros(clusters, images, device=chosen.image.device)
-    kept = chosen.cluster != IGNORE
-    claimed[chosen.cluster[kept], chosen.image[kept]] = 1.0
-    sizes = claimed.sum(dim=1)  # (K,)
-    overlap = (claimed @ claimed.T).triu(diagonal=1) / torch.minimum(sizes, sizes[:, None]).clamp(min=1)
+def _shared(claimed: Tensor) -> list[tuple[int, int]]:
+    """Pairs of clusters of which one labels little that the other does not: marks (N, K) -> [(0, 3), ...]."""
+    sizes = claimed.sum(dim=0)  # (K,)
+    overlap = (claimed.T @ claimed).triu(diagonal=1) / torch.minimum(sizes, sizes[:, None]).clamp(min=1)
     return [(first, second) for first, second in (overlap > SHARED).nonzero().tolist()]
 
 

@@ -3,6 +3,9 @@
 A random head's first prototypes lie near the mean of all images, and some of them stay together for good. Centers drawn
 far apart (k-means++) and improved a little do not, and differ from head to head.
 
+An image is (x, 1) here and a center (c, -|c|²/2): their product tells how close they are, and sums of images tell how
+many they are.
+
 Shapes: N images, n of them drawn, D feature width, K clusters, H heads, S runs (all heads').
 """
 
@@ -31,14 +34,14 @@ NUMBERS = 50_000_000
 class Start(NamedTuple):
     """A clustering for every head."""
 
-    centers: Tensor  # (H, K, D)
+    centers: Tensor  # (H, K, D + 1)
     unit: bool  # whether they are centers of features of unit length
     square: float  # mean square length of the features
 
     def probs(self, features: Tensor) -> Tensor:
         """Probabilities (H, M, K) of a batch's features (M, D), by their distances to each head's centers."""
-        closeness = _closeness(F.normalize(features, dim=1) if self.unit else features, self.centers)
-        return cluster_probs(closeness.transpose(1, 2) / (TEMPERATURE * self.square))
+        seen = _with_one(F.normalize(features, dim=1) if self.unit else features)  # (M, D + 1)
+        return cluster_probs(_closeness(seen, self.centers).mT / (TEMPERATURE * self.square))
 
 
 def kmeans_starts(views: Views, settings: HeadSettings, *, seed: int, device: torch.device) -> Start:
@@ -49,37 +52,48 @@ def kmeans_starts(views: Views, settings: HeadSettings, *, seed: int, device: to
     some = views.compared(drawn)  # (n, D)
     unit = views.bank is None  # a bank's features have one length before they are centered
     some = F.normalize(some, dim=1) if unit else some
+    square = max(float(some.square().sum(dim=1).mean()), 1e-12)
+    some = _with_one(some)  # (n, D + 1)
     at_once = max(1, NUMBERS // (len(some) * settings.clusters * settings.start_runs))
     parts = [min(at_once, settings.heads - first) for first in range(0, settings.heads, at_once)]
     centers = torch.cat([_best_runs(some, settings, part, randomness) for part in parts])
-    return Start(centers.to(device), unit, max(float(some.square().sum(dim=1).mean()), 1e-12))
+    return Start(centers.to(device), unit, square)
 
 
 def _best_runs(some: Tensor, settings: HeadSettings, heads: int, randomness: torch.Generator) -> Tensor:
-    """Centers (H, K, D) for so many heads."""
+    """Centers (H, K, D + 1) for so many heads, of images (n, D + 1)."""
     runs = _improved(_spread_out(some, settings.clusters, heads * settings.start_runs, randomness), some, ROUNDS)
     closeness = _closeness(some, runs).amax(dim=1).sum(dim=1)  # (S,)
     best = closeness.view(heads, -1).argmax(dim=1) + torch.arange(heads) * settings.start_runs
     return _improved(runs[best], some, MORE_ROUNDS)
 
 
-def _closeness(features: Tensor, centers: Tensor) -> Tensor:
-    """Minus half the squared distance, up to a term of the image's own: (n, D) and (S, K, D) -> (S, K, n)."""
-    runs, clusters, _ = centers.shape
-    products = centers.flatten(end_dim=1) @ features.T  # (S * K, n)
-    return (products - centers.square().sum(dim=2).view(-1, 1) / 2).view(runs, clusters, -1)
+def _closeness(images: Tensor, centers: Tensor) -> Tensor:
+    """Minus half the squared distance, up to a term of the image's own: (n, D + 1) and (S, K, D + 1) -> (S, K, n)."""
+    return (centers.flatten(end_dim=1) @ images.T).view(*centers.shape[:2], -1)
+
+
+def _with_one(features: Tensor) -> Tensor:
+    return F.pad(features, (0, 1), value=1.0)
+
+
+def _center_at(place: Tensor) -> Tensor:
+    """The center (..., D + 1) where an image, or a mean of some, lies (..., D + 1)."""
+    place = place.clone()
+    place[..., -1] = place[..., :-1].square().sum(dim=-1) / -2
+    return place
 
 
 def _spread_out(some: Tensor, clusters: int, runs: int, randomness: torch.Generator) -> Tensor:
     """Greedy k-means++: each next center is the best of a few images drawn by their distance to the nearest one."""
     every = torch.arange(runs)
-    square = some.square().sum(dim=1)  # (n,)
-    first = torch.randint(len(some), (runs, 1), generator=randomness)
-    centers = [some[first[:, 0]]]  # K times (S, D)
-    distance = (square - 2 * _closeness(some, some[first]))[:, 0].clamp_(min=0)  # (S, n), squared
+    square = some[:, :-1].square().sum(dim=1)  # (n,)
+    first = _center_at(some[torch.randint(len(some), (runs, 1), generator=randomness)])
+    centers = [first[:, 0]]  # K times (S, D + 1)
+    distance = (square - 2 * _closeness(some, first))[:, 0].clamp_(min=0)  # (S, n), squared
     for _ in range(1, clusters):
         drawn = torch.multinomial(distance + 1e-9, CANDIDATES, replacement=True, generator=randomness)
-        candidates = some[drawn]  # (S, 4, D)
+        candidates = _center_at(some[drawn])  # (S, 4, D + 1)
         nearer = torch.minimum((square - 2 * _closeness(some, candidates)).clamp_(min=0), distance.unsqueeze(dim=1))
         best = nearer.sum(dim=2).argmin(dim=1)  # (S,)
         centers.append(candidates[every, best])
@@ -89,10 +103,9 @@ def _spread_out(some: Tensor, clusters: int, runs: int, randomness: torch.Genera
 
 def _improved(centers: Tensor, some: Tensor, rounds: int) -> Tensor:
     """Lloyd's rounds; a center that loses all its images stays where it was."""
-    runs, clusters, width = centers.shape
     for _ in range(rounds):
         members = likeliest(_closeness(some, centers))  # (S, K, n)
-        count = members.sum(dim=2, keepdim=True)  # (S, K, 1)
-        sums = (members.flatten(end_dim=1) @ some).view(runs, clusters, width)
-        centers = torch.where(count > 0, sums / count.clamp(min=1), centers)
+        sums = (members.flatten(end_dim=1) @ some).view_as(centers)  # (S, K, D + 1)
+        count = sums[..., -1:]  # (S, K, 1)
+        centers = torch.where(count > 0, _center_at(sums / count.clamp(min=1)), centers)
     return centers

@@ -259,8 +259,9 @@ class _Files:
 
 
 def _rows(table: NDArray[np.floating], positions: Tensor | slice) -> Tensor:
-    rows = table[positions if isinstance(positions, slice) else positions.numpy()]
-    return torch.from_numpy(np.array(rows, dtype=np.float32))
+    if isinstance(positions, slice):
+        return torch.from_numpy(np.array(table[positions], dtype=np.float32))
+    return torch.from_numpy(table.take(positions.numpy(), axis=0).astype(np.float32, copy=False))
 
 
 def _paths(folder: Path) -> dict[Kind, Path]:

@@ -1,0 +1,114 @@
+"""Pseudo-labels as a table are the same labels as the pairs, and lose and teach the same."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from test_losses import STAGE_2_LOSSES, Loss, random  # type: ignore[import-not-found]  # a test beside this one
+from test_prototypes import random_batch  # type: ignore[import-not-found]
+from torch import Tensor
+
+from spice.core import IGNORE, PseudoLabels, cross_entropy, label_table, negative_entropy, prototype_labels
+from spice.core.prototypes import Sizes
+
+
+def counted(labels: PseudoLabels, images: int, clusters: int) -> list[list[float]]:
+    """How often one head's pairs name an image with a cluster, in a loop."""
+    table = [[0.0] * clusters for _ in range(images)]
+    for image, cluster in zip(labels.image.tolist(), labels.cluster.tolist(), strict=True):
+        if cluster != IGNORE:
+            table[image][cluster] += 1
+    return table
+
+
+def rough(probs: Tensor) -> Tensor:
+    """Probabilities among which many are equal."""
+    levels = (probs * 4).round() + 0.1
+    return levels / levels.sum(dim=-1, keepdim=True)
+
+
+@pytest.mark.parametrize(("sizes", "overlap"), [("even", True), ("even", False), ("nearest", True)])
+@pytest.mark.parametrize("change", [lambda probs: probs, rough], ids=["as drawn", "ties"])
+def test_the_table_counts_the_pairs(sizes: Sizes, overlap: bool, change: Callable[[Tensor], Tensor]) -> None:
+    features, probs = random_batch(3, images=41, clusters=4, heads=3)
+    probs = change(probs)
+    together = label_table(features, probs, overlap=overlap, sizes=sizes)
+    assert together.shape == (3, 41, 4)
+    for head in range(3):
+        pairs = prototype_labels(features, probs[head], overlap=overlap, sizes=sizes)
+        assert together[head].tolist() == counted(pairs, 41, 4)
+        assert label_table(features, probs[head], overlap=overlap, sizes=sizes).equal(together[head])
+
+
+def test_an_image_has_all_its_labels_or_only_that_of_the_nearest_claimant() -> None:
+    features, probs = random_batch(0, images=60, clusters=5, heads=2)
+    table, alone = label_table(features, probs), label_table(features, probs, overlap=False)
+    assert table.sum(dim=1).eq(12).all()
+    assert table.sum(dim=2).max() > 1
+    assert alone.sum(dim=2).equal(table.sum(dim=2).clamp(max=1))
+    assert (alone <= table).all()
+
+
+def test_by_the_nearest_prototype_every_image_has_a_label_and_the_most_central_two() -> None:
+    features, probs = random_batch(1, images=60, clusters=5, heads=2)
+    table = label_table(features, probs, sizes="nearest")
+    assert table.sum(dim=2).min() == 1
+    assert table.sum(dim=(1, 2)).eq(60 + 5 * 3).all()  # 60 // (4 * 5) more for each cluster
+    assert table.max() == 2
+
+
+@pytest.mark.parametrize("loss", STAGE_2_LOSSES)
+@pytest.mark.parametrize("sizes", ["even", "nearest"])
+def test_a_loss_and_its_gradient_are_those_of_the_pairs(loss: Loss, sizes: Sizes) -> None:
+    features, probs = random_batch(2, images=40, clusters=4, heads=3)
+    logits = random(7, 3, 40, 4).requires_grad_()
+    pairs = prototype_labels(features, probs, sizes=sizes)
+    one_by_one = torch.stack([loss(logits[head][pairs.image[head]], pairs.cluster[head]) for head in range(3)])
+    at_once = loss(logits, label_table(features, probs, sizes=sizes))
+    torch.testing.assert_close(at_once, one_by_one)
+    weight = random(8, 3)
+    (expected,) = torch.autograd.grad((one_by_one * weight).sum(), logits)
+    (found,) = torch.autograd.grad((at_once * weight).sum(), logits)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("loss", STAGE_2_LOSSES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_a_loss_has_the_logits_dtype(loss: Loss, dtype: torch.dtype) -> None:
+    features, probs = random_batch(2, images=40, clusters=4)
+    assert loss(random(7, 40, 4).to(dtype), label_table(features, probs)).dtype == dtype
+
+
+@pytest.mark.parametrize("loss", STAGE_2_LOSSES)
+def test_a_head_without_labels_loses_nothing_while_others_learn(loss: Loss) -> None:
+    labels = torch.eye(3).repeat(2, 2, 1)  # (2, 6, 3)
+    labels[0] = 0
+    losses = loss(random(4, 2, 6, 3), labels)
+    assert losses[0] == 0
+    assert losses[1] > 0
+
+
+def test_tables_that_are_none_are_refused_in_words() -> None:
+    logits = random(0, 2, 4, 3)
+    with pytest.raises(ValueError, match=r"a table of labels must be like the logits, got \(2, 4, 3\) and \(2, 3, 4\)"):
+        cross_entropy(logits, torch.ones(2, 3, 4))
+    with pytest.raises(ValueError, match=r"a table of labels must be like the logits, got \(1, 2, 4, 3\)"):
+        cross_entropy(logits[None], torch.ones(1, 2, 4, 3))
+    for bad in (-1.0, math.nan):
+        labels = torch.ones(2, 4, 3)
+        labels[1, 2, 0] = bad
+        with pytest.raises(ValueError, match="must hold numbers of times, got a negative one, or NaN"):
+            cross_entropy(logits, labels)
+    with pytest.raises(ValueError, match="nothing to learn from: none of 8 images has a label"):
+        cross_entropy(logits, torch.zeros(2, 4, 3))
+
+
+def test_the_entropy_counts_an_image_as_often_as_it_is_said_to() -> None:
+    probs = random(6, 2, 4, 3).softmax(dim=2)
+    often = torch.tensor([[0.0, 1.0, 2.0, 1.0], [1.0, 0.0, 0.0, 3.0]], dtype=torch.float64)
+    repeated = [probs[head].repeat_interleave(often[head].long(), dim=0) for head in range(2)]
+    expected = torch.stack([negative_entropy(some) for some in repeated])
+    torch.testing.assert_close(negative_entropy(probs, often), expected)
+    torch.testing.assert_close(negative_entropy(probs[1], often[1]), expected[1])
+    torch.testing.assert_close(negative_entropy(probs, torch.ones(2, 4, dtype=torch.float64)), negative_entropy(probs))
