@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spice.core import prototype_labels
+from spice.core import prototype_labels, prototype_table
 
 ROUNDS = 5
 
@@ -57,6 +57,7 @@ def main() -> None:
         ("the two matrix products alone", lambda: (masks @ features, centers @ features.T)),
         ("prototype_labels, all heads", lambda: prototype_labels(features, probs)),
         ("prototype_labels, saturated (ties)", lambda: prototype_labels(features, sure)),
+        ("prototype_table, all heads", lambda: prototype_table(features, probs)),
         ("prototype_labels, overlap=False", lambda: prototype_labels(features, probs, overlap=False)),
         ("head by head, with a gather", lambda: head_by_head(features, probs)),
     ):

@@ -23,6 +23,16 @@ def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 
 @pytest.fixture
+def set_threads() -> Iterator[Callable[[int], None]]:
+    """Sets how many threads torch has, until the test ends."""
+    import torch
+
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def two_processes(tmp_path: Path) -> Callable[..., str]:
     """Run a script in two real processes, started by torchrun over loopback; what they print."""
 

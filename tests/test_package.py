@@ -14,6 +14,11 @@ def test_importing_the_package_does_not_load_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_the_command_is_there_without_a_path_to_it() -> None:
+    said = subprocess.run([sys.executable, "-m", "spice", "--version"], capture_output=True, text=True, check=True)
+    assert spice.__version__ in said.stdout
+
+
 def test_the_core_imports_torch_and_nothing_else() -> None:
     allowed = {"torch", *sys.stdlib_module_names}
     for file in (Path(spice.__file__).parent / "core").glob("*.py"):

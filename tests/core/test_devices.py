@@ -18,8 +18,8 @@ def test_no_function_of_the_core_makes_a_tensor_on_the_default_device() -> None:
             core.prototypes(features, probs, per_cluster=2),
             *core.prototype_labels(features, probs),
             *core.prototype_labels(features, torch.full_like(probs, 1 / 3), overlap=False),  # ties
-            core.label_table(features, probs, sizes="nearest"),
-            core.label_table(features, torch.full_like(probs, 1 / 3), overlap=False),
+            core.prototype_table(features, probs, sizes="nearest"),
+            core.prototype_table(features, torch.full_like(probs, 1 / 3), overlap=False),
             core.cross_entropy(logits, probs),
             core.info_nce(features, features, queue),
             core.cross_entropy(logits, labels),

@@ -1,7 +1,7 @@
 """Work done abreast is the work done one after the other, and on no more threads than torch may use."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -10,19 +10,14 @@ from spice.engine.abreast import abreast, workers_of
 
 
 @pytest.fixture(params=[2, 6])
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
+def threads(request: pytest.FixtureRequest, set_threads: Callable[[int], None]) -> int:
+    set_threads(request.param)
+    return int(request.param)
 
 
 @pytest.fixture
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def one_thread(set_threads: Callable[[int], None]) -> None:
+    set_threads(1)
 
 
 def test_results_come_in_the_order_of_the_items_though_the_first_takes_longest(threads: int) -> None:

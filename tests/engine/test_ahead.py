@@ -1,7 +1,7 @@
 """Inputs made ahead are the inputs made in time, one step earlier."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -13,11 +13,8 @@ from spice.settings import IMAGENET, AugmentSettings
 
 
 @pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+def two_threads(set_threads: Callable[[int], None]) -> None:
+    set_threads(2)
 
 
 @pytest.mark.usefixtures("two_threads")
@@ -48,13 +45,9 @@ def test_the_background_has_one_thread_and_everyone_else_as_many_as_before() -> 
     assert fresh == [2]
 
 
-def test_where_torch_has_one_thread_nothing_runs_beside_it() -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        assert set(ahead(threading.get_ident() for _ in range(3))) == {threading.get_ident()}
-    finally:
-        torch.set_num_threads(before)
+def test_where_torch_has_one_thread_nothing_runs_beside_it(set_threads: Callable[[int], None]) -> None:
+    set_threads(1)
+    assert set(ahead(threading.get_ident() for _ in range(3))) == {threading.get_ident()}
 
 
 @pytest.mark.usefixtures("two_threads")

@@ -11,7 +11,7 @@ from spice.core.losses import (
     temperature_cross_entropy,
 )
 from spice.core.momentum import ema_update_, enqueue_
-from spice.core.prototypes import PseudoLabels, label_table, prototype_labels, prototypes
+from spice.core.prototypes import PseudoLabels, prototype_labels, prototype_table, prototypes
 from spice.core.reliability import authors_reliable, consistency_ratio, reliable
 
 __all__ = [
@@ -27,9 +27,9 @@ __all__ = [
     "enqueue_",
     "info_nce",
     "joint_loss",
-    "label_table",
     "negative_entropy",
     "prototype_labels",
+    "prototype_table",
     "prototypes",
     "reliable",
     "temperature_cross_entropy",

@@ -2,7 +2,7 @@
 
 Shapes: B images, D projection width, Q keys in the queue, M pseudo-labeled images, K clusters, H heads,
 L labeled and U unlabeled images. The stage-2 losses take one head, (M, K), or all, (H, M, K): one loss per head. Their
-labels are clusters, (M,) or (H, M), or a table like the logits that says how often an image has each (`label_table`).
+labels are clusters, (M,) or (H, M), or a table like the logits: how often an image has each (`prototype_table`).
 """
 
 import torch

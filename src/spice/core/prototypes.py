@@ -22,7 +22,7 @@ class PseudoLabels(NamedTuple):
 
     An image may be listed under several clusters ("overlap assignment"), so this is a list of P pairs. Where every
     cluster labels T images, P is K * T: first the images of cluster 0, nearest to its prototype first, then those of
-    cluster 1, and so on. `label_table` tells the same without an order.
+    cluster 1, and so on. `prototype_table` tells the same without an order.
     """
 
     image: Tensor  # (P,) or (H, P), position in the batch
@@ -74,7 +74,7 @@ def prototype_labels(
     return PseudoLabels(image, cluster)
 
 
-def label_table(
+def prototype_table(
     features: Tensor, probs: Tensor, *, center_ratio: float = 1.0, overlap: bool = True, sizes: Sizes = "even"
 ) -> Tensor:
     """The labels of `prototype_labels` as the losses take them: how often an image has each, (M, K) or (H, M, K).

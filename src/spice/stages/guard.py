@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from spice.core import consistency_ratio, double_softmax_cross_entropy, label_table
+from spice.core import consistency_ratio, double_softmax_cross_entropy, prototype_table
 from spice.errors import SpiceWarning
 
 CONFIDENT = 0.95  # the paper's eta
@@ -55,7 +55,7 @@ def signs(
         agreement=consistency_ratio(labels, neighbors).mean().item(),
         common=consistency_ratio(labels, common).mean().item(),
         confident=(confidence >= CONFIDENT).float().mean().item(),
-        loss=double_softmax_cross_entropy(logits, label_table(features, probs)).item(),
+        loss=double_softmax_cross_entropy(logits, prototype_table(features, probs)).item(),
         empty=int((expected & (labels.bincount(minlength=probs.shape[1]) == 0)).sum()),
     )
 

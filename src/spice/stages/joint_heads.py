@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from spice.core import label_table
+from spice.core import prototype_table
 from spice.data.batches import batches, generator
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.seeds import seeded
@@ -82,7 +82,7 @@ def train_joint_heads(
             with torch.no_grad():
                 views = weak(pixels, generator(seed, "joint heads", "weak", epoch, part.number)).to(device)
                 logits = torch.cat([heads(network(some)) for some in _portions(views)], dim=1)  # (H, M, K)
-                labels = label_table(
+                labels = prototype_table(
                     features[part.images].to(device),
                     logits.softmax(dim=2),
                     center_ratio=settings.center_ratio,

@@ -13,8 +13,8 @@ from torch import Tensor
 from spice.core import (
     cross_entropy,
     double_softmax_cross_entropy,
-    label_table,
     negative_entropy,
+    prototype_table,
     temperature_cross_entropy,
 )
 from spice.core.probs import cluster_probs, likeliest, marked
@@ -77,7 +77,7 @@ class Signs(NamedTuple):
 
 def labels_of(bank: Tensor, probs: Tensor, settings: HeadSettings) -> Tensor:
     """The E-step as the settings have it, as a table: (M, D) and (H, M, K) -> (H, M, K)."""
-    return label_table(
+    return prototype_table(
         bank, probs, center_ratio=settings.center_ratio, overlap=settings.overlap, sizes=sizes_of(settings)
     )
 

@@ -9,7 +9,7 @@ from test_losses import STAGE_2_LOSSES, Loss, random  # type: ignore[import-not-
 from test_prototypes import random_batch  # type: ignore[import-not-found]
 from torch import Tensor
 
-from spice.core import IGNORE, PseudoLabels, cross_entropy, label_table, negative_entropy, prototype_labels
+from spice.core import IGNORE, PseudoLabels, cross_entropy, negative_entropy, prototype_labels, prototype_table
 from spice.core.prototypes import Sizes
 
 
@@ -33,17 +33,17 @@ def rough(probs: Tensor) -> Tensor:
 def test_the_table_counts_the_pairs(sizes: Sizes, overlap: bool, change: Callable[[Tensor], Tensor]) -> None:
     features, probs = random_batch(3, images=41, clusters=4, heads=3)
     probs = change(probs)
-    together = label_table(features, probs, overlap=overlap, sizes=sizes)
+    together = prototype_table(features, probs, overlap=overlap, sizes=sizes)
     assert together.shape == (3, 41, 4)
     for head in range(3):
         pairs = prototype_labels(features, probs[head], overlap=overlap, sizes=sizes)
         assert together[head].tolist() == counted(pairs, 41, 4)
-        assert label_table(features, probs[head], overlap=overlap, sizes=sizes).equal(together[head])
+        assert prototype_table(features, probs[head], overlap=overlap, sizes=sizes).equal(together[head])
 
 
 def test_an_image_has_all_its_labels_or_only_that_of_the_nearest_claimant() -> None:
     features, probs = random_batch(0, images=60, clusters=5, heads=2)
-    table, alone = label_table(features, probs), label_table(features, probs, overlap=False)
+    table, alone = prototype_table(features, probs), prototype_table(features, probs, overlap=False)
     assert table.sum(dim=1).eq(12).all()
     assert table.sum(dim=2).max() > 1
     assert alone.sum(dim=2).equal(table.sum(dim=2).clamp(max=1))
@@ -52,7 +52,7 @@ def test_an_image_has_all_its_labels_or_only_that_of_the_nearest_claimant() -> N
 
 def test_by_the_nearest_prototype_every_image_has_a_label_and_the_most_central_two() -> None:
     features, probs = random_batch(1, images=60, clusters=5, heads=2)
-    table = label_table(features, probs, sizes="nearest")
+    table = prototype_table(features, probs, sizes="nearest")
     assert table.sum(dim=2).min() == 1
     assert table.sum(dim=(1, 2)).eq(60 + 5 * 3).all()  # 60 // (4 * 5) more for each cluster
     assert table.max() == 2
@@ -65,7 +65,7 @@ def test_a_loss_and_its_gradient_are_those_of_the_pairs(loss: Loss, sizes: Sizes
     logits = random(7, 3, 40, 4).requires_grad_()
     pairs = prototype_labels(features, probs, sizes=sizes)
     one_by_one = torch.stack([loss(logits[head][pairs.image[head]], pairs.cluster[head]) for head in range(3)])
-    at_once = loss(logits, label_table(features, probs, sizes=sizes))
+    at_once = loss(logits, prototype_table(features, probs, sizes=sizes))
     torch.testing.assert_close(at_once, one_by_one)
     weight = random(8, 3)
     (expected,) = torch.autograd.grad((one_by_one * weight).sum(), logits)
@@ -77,7 +77,7 @@ def test_a_loss_and_its_gradient_are_those_of_the_pairs(loss: Loss, sizes: Sizes
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
 def test_a_loss_has_the_logits_dtype(loss: Loss, dtype: torch.dtype) -> None:
     features, probs = random_batch(2, images=40, clusters=4)
-    assert loss(random(7, 40, 4).to(dtype), label_table(features, probs)).dtype == dtype
+    assert loss(random(7, 40, 4).to(dtype), prototype_table(features, probs)).dtype == dtype
 
 
 @pytest.mark.parametrize("loss", STAGE_2_LOSSES)
