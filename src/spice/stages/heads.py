@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from spice.core import PseudoLabels, consistency_ratio, prototype_labels
+from spice.core import PseudoLabels, consistency_ratio, prototype_labels, prototype_table
 from spice.core.probs import cluster_probs
 from spice.core.prototypes import Sizes
 from spice.data.batches import Batch, batches, generator
@@ -26,7 +26,7 @@ from spice.progress import Progress, part_of, silent
 from spice.settings import HeadSettings, ReliabilitySettings
 from spice.stages.inputs import Components, batch_size, epochs_for, principal_components
 from spice.stages.reliability import neighbors_to_ask
-from spice.stages.select import Look, Signs, compared, head_losses, labels_of, look, signs, sizes_of, warn_of
+from spice.stages.select import Look, Signs, compared, e_step, head_losses, look, signs, warn_of
 from spice.stages.starts import kmeans_starts
 from spice.stages.views import Kind, Views
 
@@ -211,10 +211,8 @@ class _Trainer:
         else:
             features = self._features(self.settings.label_view, part.images, step, "label")
             probs = self.whole(cluster_probs(self.heads(features)), dim=1)
-        if self.settings.sub_batch is None:
-            return labels_of(bank, probs, self.settings)
-        center_ratio, overlap = self.settings.center_ratio, self.settings.overlap
-        return prototype_labels(bank, probs, center_ratio=center_ratio, overlap=overlap, sizes=sizes_of(self.settings))
+        as_asked = prototype_table if self.settings.sub_batch is None else prototype_labels
+        return as_asked(bank, probs, **e_step(self.settings))
 
     def learned(
         self, part: Batch, images: Tensor, labels: Tensor | PseudoLabels, step: int

@@ -21,7 +21,7 @@ from spice.progress import Progress, silent
 from spice.settings import HeadSettings
 from spice.stages.heads import CPU
 from spice.stages.inputs import batch_size
-from spice.stages.select import head_losses
+from spice.stages.select import e_step, head_losses
 from spice.stages.views import Images
 
 # Images with gradients at once: a batch of a thousand would need gigabytes.
@@ -82,12 +82,8 @@ def train_joint_heads(
             with torch.no_grad():
                 views = weak(pixels, generator(seed, "joint heads", "weak", epoch, part.number)).to(device)
                 logits = torch.cat([heads(network(some)) for some in _portions(views)], dim=1)  # (H, M, K)
-                labels = prototype_table(
-                    features[part.images].to(device),
-                    logits.softmax(dim=2),
-                    center_ratio=settings.center_ratio,
-                    overlap=settings.overlap,
-                )  # (H, M, K)
+                bank = features[part.images].to(device)
+                labels = prototype_table(bank, logits.softmax(dim=2), **e_step(settings))  # (H, M, K)
             # M-step: heads and network learn them from the strong views.
             views = strong(pixels, generator(seed, "joint heads", "strong", epoch, part.number)).to(device)
             optimizer.zero_grad(set_to_none=True)

@@ -4,7 +4,7 @@ Shapes: N images, K clusters, H heads, T = N // K images labeled per cluster.
 """
 
 import warnings
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import torch
 import torch.nn.functional as F
@@ -75,16 +75,18 @@ class Signs(NamedTuple):
     agreement: float  # mean adjusted Rand index between the heads after the last epoch; nan for one head
 
 
-def labels_of(bank: Tensor, probs: Tensor, settings: HeadSettings) -> Tensor:
-    """The E-step as the settings have it, as a table: (M, D) and (H, M, K) -> (H, M, K)."""
-    return prototype_table(
-        bank, probs, center_ratio=settings.center_ratio, overlap=settings.overlap, sizes=sizes_of(settings)
-    )
+class EStep(TypedDict):
+    """What `prototype_labels` and `prototype_table` are told."""
+
+    center_ratio: float
+    overlap: bool
+    sizes: Sizes
 
 
-def sizes_of(settings: HeadSettings) -> Sizes:
-    """Whether clusters label equally many images."""
-    return "nearest" if settings.sizes == "nearest" else "even"
+def e_step(settings: HeadSettings) -> EStep:
+    """The E-step as the settings have it."""
+    sizes: Sizes = "nearest" if settings.sizes == "nearest" else "even"
+    return EStep(center_ratio=settings.center_ratio, overlap=settings.overlap, sizes=sizes)
 
 
 def head_losses(logits: Tensor, labels: Tensor, settings: HeadSettings) -> Tensor:
@@ -111,7 +113,7 @@ def look(heads: Heads, views: Views, settings: HeadSettings, *, epoch: int) -> L
     for first in range(0, len(heads), at_once):
         few = heads.part(slice(first, first + at_once))
         probs = cluster_probs(all_logits(few, views, settings.label_view))  # (h, N, K)
-        chosen = labels_of(bank, probs, settings)  # (h, N, K)
+        chosen = prototype_table(bank, probs, **e_step(settings))  # (h, N, K)
         losses.append(head_losses(all_logits(few, views, settings.train_view), chosen, settings))
         compact.append(compactness(bank, likeliest(probs.mT)))
         distinct.append(_distinct(chosen, settings))
@@ -161,7 +163,8 @@ def signs(heads: Heads, selected: Heads, views: Views, settings: HeadSettings) -
     """Look at the selected head (a `Heads` of one) among all the others."""
     device = selected.hidden.device
     probs = cluster_probs(all_logits(selected, views, settings.label_view))
-    chosen = labels_of(views.compared(slice(None)).to(device), probs, settings.model_copy(update={"overlap": True}))
+    claimed = e_step(settings.model_copy(update={"overlap": True}))
+    chosen = prototype_table(views.compared(slice(None)).to(device), probs, **claimed)
     sizes = all_logits(selected, views, "plain")[0].argmax(dim=1).bincount(minlength=settings.clusters)  # (K,)
     return Signs(
         distinct=float(_distinct(chosen, settings)),
@@ -252,7 +255,7 @@ def _distinct(labels: Tensor, settings: HeadSettings) -> Tensor:
     """The share of distinct images among the places that there are for labels: (H, N, K) -> (H,)."""
     often = labels.sum(dim=2)  # (H, N)
     places = often.sum(dim=1)
-    if sizes_of(settings) == "even":  # without overlap some of them stay empty
+    if e_step(settings)["sizes"] == "even":  # without overlap some of them stay empty
         places = places.new_full((), labels.shape[1] // settings.clusters * settings.clusters)
     return (often > 0).sum(dim=1) / places
 
