@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
-from spice.core import double_softmax_cross_entropy, prototype_labels
+from spice.core import IGNORE, double_softmax_cross_entropy, negative_entropy, prototype_labels
 from spice.errors import SpiceWarning
 from spice.models.heads import Heads
 from spice.settings import HeadSettings
@@ -24,6 +24,7 @@ from spice.stages.select import (
     Signs,
     UnstableHeadsWarning,
     agreement,
+    e_step,
     look,
     signs,
     warn_of,
@@ -63,20 +64,31 @@ def head_of(centers: torch.Tensor) -> Heads:
     return heads
 
 
-def test_the_loss_is_that_of_the_whole_set_as_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"overlap": False}, {"sizes": "nearest"}, {"entropy": 0.5}, {"entropy": 0.5, "overlap": False}],
+    ids=str,
+)
+def test_the_loss_is_that_of_the_whole_set_as_one_batch(
+    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(0)
     heads = Heads(5, 8, 3)
     monkeypatch.setattr(select, "NUMBERS", 2 * 120 * 3)  # two heads at a time
     monkeypatch.setattr(select, "CHUNK", 50)
-    seen = look(heads, VIEWS, quick(), epoch=7)
+    settings = quick(**changes)
+    seen = look(heads, VIEWS, settings, epoch=7)
     assert seen.epoch == 7
     plain, weak, strong = (torch.from_numpy(table) for table in (VIEWS.plain, VIEWS.weak[0], VIEWS.strong[0]))
     for number in range(5):
         head = heads.head(number)
-        chosen = prototype_labels(plain, head(weak).softmax(dim=1))
-        loss = double_softmax_cross_entropy(head(strong[chosen.image]), chosen.cluster)
+        chosen = prototype_labels(plain, head(weak).softmax(dim=1), **e_step(settings))
+        logits = head(strong[chosen.image])
+        loss = double_softmax_cross_entropy(logits, chosen.cluster)
+        kept = logits[chosen.cluster != IGNORE]
+        loss = loss + settings.entropy * negative_entropy(kept.softmax(dim=1))
         torch.testing.assert_close(seen.loss[number], loss.detach())
-        assert seen.distinct[number] == pytest.approx(len(set(chosen.image.tolist())) / 120)
+        assert seen.distinct[number] == pytest.approx(len(set(chosen.image.tolist())) / len(chosen.image))
 
 
 def test_the_best_of_all_heads_after_all_epochs_is_kept_as_it_was_then() -> None:
@@ -118,6 +130,14 @@ def test_clusters_on_one_prototype_are_named() -> None:
         found = told(head_of(centers), head_of(centers), VIEWS, quick())
     assert found.shared == [(1, 2)]
     assert found.distinct == pytest.approx(2 / 3)
+
+
+def test_clusters_share_what_both_label_however_often() -> None:
+    labels = torch.zeros(5, 3)
+    labels[[0, 1, 2], 0] = torch.tensor([2.0, 1.0, 1.0])
+    labels[[0, 3, 4], 1] = 1.0  # one image of three in common with the first
+    labels[[3, 4], 2] = 1.0  # all in common with the second
+    assert select._shared(labels) == [(1, 2)]
 
 
 def test_empty_clusters_are_named() -> None:

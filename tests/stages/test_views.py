@@ -181,6 +181,9 @@ def test_half_precision_halves_the_views_and_leaves_the_features(encoder: Encode
     views = encode_views(Noise(5), encoder, half, seed=0, folder=tmp_path / "half")
     full = encode_views(Noise(5), encoder, SETTINGS, seed=0, folder=tmp_path / "full")
     assert (str(views.plain.dtype), str(views.weak.dtype)) == ("float32", "float16")
+    some = torch.tensor([3, 1])
+    assert views.take("weak", 1, some).equal(views.take("weak", 1, slice(None))[some])
+    assert views.take("weak", 1, some).dtype == views.take("weak", 1, slice(1, 3)).dtype == torch.float32
     np.testing.assert_allclose(views.take("weak", 0, slice(None)), full.take("weak", 0, slice(None)), rtol=2e-3)
 
 

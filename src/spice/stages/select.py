@@ -168,7 +168,7 @@ def signs(heads: Heads, selected: Heads, views: Views, settings: HeadSettings) -
     sizes = all_logits(selected, views, "plain")[0].argmax(dim=1).bincount(minlength=settings.clusters)  # (K,)
     return Signs(
         distinct=float(_distinct(chosen, settings)),
-        shared=_shared(chosen[0].clamp(max=1)),
+        shared=_shared(chosen[0]),
         empty=(sizes == 0).nonzero().flatten().tolist(),
         largest=float(sizes.max()) / len(views),
         agreement=agreement(_some_labels(heads, views, settings), settings.clusters),
@@ -260,8 +260,9 @@ def _distinct(labels: Tensor, settings: HeadSettings) -> Tensor:
     return (often > 0).sum(dim=1) / places
 
 
-def _shared(claimed: Tensor) -> list[tuple[int, int]]:
-    """Pairs of clusters of which one labels little that the other does not: marks (N, K) -> [(0, 3), ...]."""
+def _shared(labels: Tensor) -> list[tuple[int, int]]:
+    """Pairs of clusters of which one labels little that the other does not: (N, K) -> [(0, 3), ...]."""
+    claimed = labels.clamp(max=1)  # once or twice is the same
     sizes = claimed.sum(dim=0)  # (K,)
     overlap = (claimed.T @ claimed).triu(diagonal=1) / torch.minimum(sizes, sizes[:, None]).clamp(min=1)
     return [(first, second) for first, second in (overlap > SHARED).nonzero().tolist()]
