@@ -4,7 +4,7 @@
     OMP_NUM_THREADS=1 python benchmarks/stage2_speed.py --profile  (operations of the standard settings)
 
 Seconds are processor seconds, so that other work on the machine disturbs them little. Shares are of the time of all of
-torch's operations, as its profiler counts it.
+torch's operations, as its profiler counts it, and of all processor time, Python's and the profiler's own included.
 """
 
 import argparse
@@ -25,7 +25,7 @@ PRODUCTS = ("aten::mm", "aten::bmm", "aten::baddbmm", "aten::addmm", "aten::badd
 
 
 def speed() -> None:
-    header("N", "D", "heads", "settings", "seconds", "s per 1,000 images", "matrix products, %")
+    header("N", "D", "heads", "settings", "seconds", "s per 1,000 images", "products of operations", "of everything")
     standard = standard_heads(10)
     generated_speed(6_000, standard, "standard")
     generated_speed(6_000, standard.model_copy(update={"heads": 10}), "standard, 10 heads")
@@ -40,12 +40,12 @@ def generated_speed(images: int, settings: HeadSettings, name: str, *, width: in
         started = time.process_time()
         trained_quietly(views, settings, 0)
         seconds = time.process_time() - started
-        share = "-"
+        shares = "- | -"
         if images <= 6_000:  # profiles are large
             found = profile(views, settings)
-            share = f"{found.products / found.all_operations:.0%}"
+            shares = f"{found.products / found.all_operations:.0%} | {found.products / found.everything:.0%}"
     per = seconds / images * 1000
-    print(f"| {images:,} | {width} | {settings.heads} | {name} | {seconds:.1f} | {per:.2f} | {share} |", flush=True)
+    print(f"| {images:,} | {width} | {settings.heads} | {name} | {seconds:.1f} | {per:.2f} | {shares} |", flush=True)
 
 
 def generated_views(images: int, width: int, folder: Path) -> Views:

@@ -79,7 +79,7 @@ def prototype_table(
 ) -> Tensor:
     """The labels of `prototype_labels` as the losses take them: how often an image has each, (M, K) or (H, M, K).
 
-    A third of the time that the pairs take: nothing is sorted, and no loss gathers what belongs to a pair.
+    Made to be learned from: no loss then gathers, and its gradient scatters back, what belongs to a pair.
     """
     similarity = _similarity(features, probs, center_ratio, sizes)  # (..., K, M)
     claimed = _claimed(similarity, sizes)
