@@ -4,7 +4,7 @@
     OMP_NUM_THREADS=1 python benchmarks/stage2_speed.py --profile  (operations of the standard settings)
 
 Seconds are processor seconds, so that other work on the machine disturbs them little. Shares are of the time of all of
-torch's operations, as its profiler counts it, and of all processor time, Python's and the profiler's own included.
+torch's operations, and of all time, Python's and the profiler's own included; both by the clock, as the profiler counts.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def generated_views(images: int, width: int, folder: Path) -> Views:
 
 
 class Profile(NamedTuple):
-    """Torch's operations and their own seconds, largest first, and the processor seconds of the whole run."""
+    """Torch's operations and their own seconds, largest first, and the seconds of the whole run, by the same clock."""
 
     operations: list[tuple[str, float]]
     everything: float  # Python and the profiler included
@@ -81,9 +81,9 @@ class Profile(NamedTuple):
 
 def profile(views: Views, settings: HeadSettings) -> Profile:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as recorded:
-        started = time.process_time()
+        started = time.perf_counter()
         trained_quietly(views, settings, 0)
-        everything = time.process_time() - started
+        everything = time.perf_counter() - started
     operations = [(str(event.key), event.self_cpu_time_total / 1e6) for event in recorded.key_averages()]
     return Profile(sorted(operations, key=lambda pair: -pair[1]), everything)
 

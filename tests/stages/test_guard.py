@@ -9,7 +9,7 @@ from torch import Tensor
 
 from spice.stages.guard import Signs, doubts, signs
 
-GOOD = Signs(agreement=0.9, common=0.9, confident=0.8, loss=1.5, empty=0)
+GOOD = Signs(agreement=0.9, common=0.9, chance=0.1, confident=0.8, loss=1.5, empty=0)
 
 
 def two_groups(*, sure: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -27,7 +27,7 @@ def seen(features: Tensor, probs: Tensor, neighbors: Tensor) -> Signs:
 def test_a_perfect_clustering_shows_perfect_signs() -> None:
     found = seen(*two_groups(sure=1.0))
     assert found == pytest.approx(
-        Signs(agreement=1.0, common=1.0, confident=1.0, loss=math.log(math.e + 1) - 1, empty=0)
+        Signs(agreement=1.0, common=1.0, chance=0.5, confident=1.0, loss=math.log(math.e + 1) - 1, empty=0)
     )
 
 
@@ -39,10 +39,13 @@ def test_signs_tell_unsure_split_and_empty_clusters() -> None:
     assert seen(features, split, neighbors).agreement == pytest.approx((0 + 0.5 + 0.5 + 3) / 6)
     one = torch.tensor([[0.9, 0.1]]).expand(6, 2)
     assert seen(features, one, neighbors).empty == 1
+    assert seen(features, one, neighbors).chance == 1.0
+    uneven = torch.cat([probs[:3], probs[:1], probs[4:]])  # four and two
+    assert seen(features, uneven, neighbors).chance == pytest.approx((16 + 4) / 36)
 
 
 def test_a_better_result_raises_no_doubt() -> None:
-    assert doubts(GOOD, Signs(agreement=0.95, common=0.92, confident=0.9, loss=1.47, empty=0)) == []
+    assert doubts(GOOD, Signs(agreement=0.95, common=0.92, chance=0.1, confident=0.9, loss=1.47, empty=0)) == []
     assert doubts(GOOD, GOOD) == []
 
 
@@ -68,9 +71,18 @@ def test_agreement_before_is_counted_among_the_neighbors_before() -> None:
 
 
 def test_where_neighbors_agree_clearly_more_being_less_sure_raises_no_doubt() -> None:
-    unsure = Signs(agreement=0.95, common=0.895, confident=0.5, loss=1.7, empty=0)
+    unsure = Signs(agreement=0.95, common=0.895, chance=0.1, confident=0.5, loss=1.7, empty=0)
     assert doubts(GOOD, unsure) == []
     assert len(doubts(GOOD, unsure._replace(common=0.88))) == 2  # they agree only where its own labels have been
     assert len(doubts(GOOD, unsure._replace(agreement=0.91))) == 2  # no more than by chance
     (doubt,) = doubts(GOOD, unsure._replace(empty=2))
     assert "empty clusters" in doubt
+
+
+def test_neighbors_that_agree_because_a_few_clusters_hold_most_images_do_not_outweigh_it() -> None:
+    before = Signs(agreement=0.594, common=0.594, chance=0.107, confident=0.438, loss=1.760, empty=0)
+    after = Signs(agreement=0.611, common=0.590, chance=0.107, confident=0.325, loss=1.899, empty=0)
+    assert doubts(before, after) == []
+    assert len(doubts(before, after._replace(chance=0.162))) == 2
+    # Where one cluster holds everything, agreement is complete, and worth nothing.
+    assert len(doubts(before, after._replace(agreement=1.0, common=1.0, chance=1.0))) == 2

@@ -42,7 +42,8 @@ class Signs(Outcome):
     """What a clustering shows of itself without labels."""
 
     agreement: float
-    common: float | None = None  # runs of an earlier version do not have it
+    common: float | None = None  # runs of an earlier version do not have it, nor the next
+    chance: float | None = None
     confident: float
     loss: float
     empty: int

@@ -30,6 +30,7 @@ class Signs(NamedTuple):
 
     agreement: float  # mean r_i: how far neighbors share a label
     common: float  # the same among neighbors in the features before joint training, which both answers have in common
+    chance: float  # the same among any images: the less even clusters are, the more often two share one
     confident: float  # share of images with a probability of at least CONFIDENT
     loss: float  # of the head over the whole set, M = N, as heads are selected by (paper III-B)
     empty: int  # clusters without an image, of those that labels are learned for
@@ -51,12 +52,14 @@ def signs(
         expected = learned.bincount(minlength=probs.shape[1]) > 0
     # softmax(log p) = p, so log p stands in for the logits.
     logits = probs.clamp(min=1e-30).log()
+    sizes = labels.bincount(minlength=probs.shape[1])  # (K,)
     return Signs(
         agreement=consistency_ratio(labels, neighbors).mean().item(),
         common=consistency_ratio(labels, common).mean().item(),
+        chance=(sizes / len(labels)).square().sum().item(),
         confident=(confidence >= CONFIDENT).float().mean().item(),
         loss=double_softmax_cross_entropy(logits, prototype_table(features, probs)).item(),
-        empty=int((expected & (labels.bincount(minlength=probs.shape[1]) == 0)).sum()),
+        empty=int((expected & (sizes == 0)).sum()),
     )
 
 
@@ -65,11 +68,14 @@ def doubts(before: Signs, after: Signs) -> list[str]:
 
     A network that has learned from hard labels and one that has learned from prototypes are not sure in the same way.
     So being less sure tells against it only where neighbors do not tell for it: they agree clearly more in its own
-    features, which its labels have shaped, and not clearly less in the features before, which they have not.
+    features, which its labels have shaped, and not clearly less in the features before, which they have not. Here what
+    chance gives is taken off: where a few clusters swallow the others, neighbors agree more, and nothing is better.
     """
     found = []
-    more = after.agreement > before.agreement + AGREEMENT_SLACK
-    neighbors_approve = more and after.common >= before.common - AGREEMENT_SLACK
+    slack = AGREEMENT_SLACK / max(1 - before.chance, 1e-12)
+    more = _beyond_chance(after.agreement, after) > _beyond_chance(before.agreement, before) + slack
+    less = _beyond_chance(after.common, after) < _beyond_chance(before.common, before) - slack
+    neighbors_approve = more and not less
     if after.empty > before.empty:
         found.append(f"empty clusters rose from {before.empty} to {after.empty}")
     if after.agreement < before.agreement - AGREEMENT_SLACK:
@@ -79,3 +85,8 @@ def doubts(before: Signs, after: Signs) -> list[str]:
     if after.loss > before.loss + LOSS_SLACK and not neighbors_approve:
         found.append(f"the head's loss over all images rose from {before.loss:.3f} to {after.loss:.3f}")
     return found
+
+
+def _beyond_chance(agreement: float, seen: Signs) -> float:
+    """Scott's pi: 0 for labels at random, 1 where all neighbors agree."""
+    return (agreement - seen.chance) / max(1 - seen.chance, 1e-12)
