@@ -4,7 +4,7 @@
     OMP_NUM_THREADS=1 python benchmarks/stage2_speed.py --profile  (operations of the standard settings)
 
 Seconds are processor seconds, so that other work on the machine disturbs them little. Shares are of the time of all of
-torch's operations, and of all time, Python's and the profiler's own included; both by the clock, as the profiler counts.
+torch's operations, and of all time, Python's and the profiler's own included, both by the profiler's clock.
 """
 
 import argparse
