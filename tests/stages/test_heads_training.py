@@ -18,6 +18,7 @@ from spice.engine.seeds import seeded
 from spice.errors import SpiceWarning, UserError
 from spice.models.heads import Heads
 from spice.settings import HeadSettings
+from spice.stages import heads
 from spice.stages.heads import TrainedHeads, train_heads
 from spice.stages.inputs import batch_size, principal_components
 from spice.stages.select import SharedPrototypeWarning
@@ -158,6 +159,21 @@ def test_other_settings_do_not_go_on_from_a_checkpoint(tmp_path: Path) -> None:
     train_heads(views, quick(epochs=1), seed=0, folder=tmp_path)
     with pytest.raises(UserError, match=r"learning_rate was 0\.02, is 0\.1"):
         train_heads(views, quick(epochs=1, learning_rate=0.1), seed=0, folder=tmp_path)
+
+
+def test_heads_of_another_version_of_the_program_are_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Later(Heads):
+        def __init__(self, *sizes: int, hidden: int | None = None) -> None:
+            super().__init__(*sizes, hidden=hidden)
+            self.scale = torch.nn.Parameter(torch.ones(()))
+
+    views = groups([20, 20, 20])
+    train_heads(views, quick(epochs=1), seed=0, folder=tmp_path)
+    monkeypatch.setattr(heads, "Heads", Later)
+    with pytest.raises(UserError, match=r"parameters was \['hidden', 'out_weight', 'out_bias'\], is .*'scale'"):
+        train_heads(views, quick(epochs=1), seed=0, folder=tmp_path)
 
 
 def test_impossible_sizes_are_refused_in_words() -> None:

@@ -183,7 +183,8 @@ class _Trainer:
     def identity(self) -> dict[str, object]:
         """What a checkpoint must agree with."""
         more = {"seed": self.seed, "images": len(self.views), "processes": self.processes.count}
-        return self.settings.model_dump() | more
+        names = [name for name, _ in self.heads.named_parameters()]  # a program of another version may have others
+        return self.settings.model_dump() | more | {"parameters": names}
 
     def steps(self, start: int) -> Iterator[tuple[int, Batch]]:
         """Step number, and this process's part of its batch, from step `start` on."""
