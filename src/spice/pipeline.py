@@ -148,7 +148,9 @@ def _trained(run: RunFolder, images: ImageStore, settings: RunSettings, progress
     """A feature model trained on these images alone (III-A)."""
     chosen = feature_settings(images, settings).model_dump(mode="json")
     key = key_of("features", chosen, settings.seed, images.collection.identity, images.size)
-    if not run.is_done("features", key, (ENCODER,)):
+    if run.is_done("features", key, (ENCODER,)):
+        run.clear_work("features")
+    else:
         started = time.monotonic()
         figures = train_encoder(run, images, settings, run.work("features", key), progress=progress)
         run.finish("features", key, time.monotonic() - started, figures)
@@ -181,7 +183,10 @@ def _run_steps(
     done = {step.name for step, key in keys.items() if run.is_done(step.name, key, step.makes)}
     for step, key in keys.items():
         missed = (lent for lent, reader in step.lends if reader not in done)
-        if not step.wanted(settings) or run.is_done(step.name, key, (*step.makes, *missed)):
+        if not step.wanted(settings):
+            continue
+        if run.is_done(step.name, key, (*step.makes, *missed)):
+            run.clear_work(step.name)
             continue
         if (last == "features" and step.name != "views") or not (page or step.needed):
             break

@@ -14,6 +14,7 @@ from spice.errors import NothingReadableError, UserError
 from spice.pipeline import cluster, resume
 from spice.presets import standard
 from spice.runs import Account, locked, read_labels
+from spice.runs.folder import RunFolder
 from spice.settings import RunSettings
 
 
@@ -98,6 +99,16 @@ def test_the_same_command_again_changes_nothing(run: Path, shapes: Path, finishe
     assert again.clusters == finished[1].clusters
     assert resume(run).clusters == finished[1].clusters
     assert written(run) == before
+
+
+def test_what_a_kill_left_of_a_finished_steps_work_is_removed(run: Path, shapes: Path) -> None:
+    before = written(run)
+    left = run / "work" / "heads" / RunFolder.open(run).manifest.steps["heads"].key / "even"
+    left.mkdir(parents=True)
+    (left / "step-000000000044.safetensors").write_bytes(b"its folder was being removed")
+    cluster(shapes, settings(), run)
+    assert written(run) == before
+    assert not (run / "work").exists()
 
 
 def test_names_and_folders_tell_the_program_nothing(

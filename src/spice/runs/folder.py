@@ -74,9 +74,10 @@ class RunFolder:
         done = Step(key=key, seconds=round(seconds, 3), finished=now(), figures=dict(figures))
         self.manifest = self.manifest.with_step(step, done)
         write_manifest(self.path, self.manifest)
-        self._clear_work(step)
+        self.clear_work(step)
 
-    def _clear_work(self, step: str) -> None:
+    def clear_work(self, step: str) -> None:
+        """Remove what a finished step does not need any more, or what a kill has left of it."""
         shutil.rmtree(self.path / "work" / step, ignore_errors=True)
         with suppress(OSError):  # not there, or other steps have work in it
             (self.path / "work").rmdir()
