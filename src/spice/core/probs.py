@@ -23,7 +23,7 @@ def likeliest(values: Tensor) -> Tensor:
     """Mark every image's largest value, of equal ones the first: (..., K, M) -> (..., K, M)."""
     marks = torch.empty_like(values, dtype=torch.float32)
     torch.eq(values, values.amax(dim=-2, keepdim=True), out=marks)
-    count = marks.sum(dim=-1).sum(dim=-1, dtype=torch.float64)  # exact where M numbers are not, as one float32
+    count = marks.sum(dim=-1).sum(dim=-1, dtype=torch.float64)  # by cluster first: a float32 counts to 16 million
     if (count != values.shape[-1]).any():  # several are the largest: their order costs ten times as much
         marks.zero_().scatter_(-2, values.max(dim=-2, keepdim=True).indices, 1.0)
     return marks

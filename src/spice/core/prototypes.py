@@ -79,7 +79,7 @@ def prototype_table(
 ) -> Tensor:
     """The labels of `prototype_labels` as the losses take them: how often an image has each, (M, K) or (H, M, K).
 
-    Made to be learned from: no loss then gathers, and its gradient scatters back, what belongs to a pair.
+    Made to be learned from: no loss has to gather what belongs to a pair, nor its gradient to scatter it back.
     """
     similarity = _similarity(features, probs, center_ratio, sizes)  # (..., K, M)
     claimed = _claimed(similarity, sizes)
@@ -119,7 +119,7 @@ def _kept(similarity: Tensor, claimed: Tensor) -> Tensor:
 def _prototypes(features: Tensor, probs: Tensor, per_cluster: int) -> Tensor:
     confident = _top(probs.transpose(-2, -1).contiguous(), per_cluster)  # (..., K, M)
     # A product with zeros and ones beats gathering (H, K, T, D) rows five to nine times, and needs no such memory.
-    return _sums(confident, features, divided_by=per_cluster)
+    return _mean(confident, features, count=per_cluster)
 
 
 def _means(features: Tensor, probs: Tensor) -> Tensor:
@@ -130,13 +130,13 @@ def _means(features: Tensor, probs: Tensor) -> Tensor:
     if not count.all():
         first = torch.zeros_like(members).scatter_(-1, by_cluster.argmax(dim=-1, keepdim=True), 1.0)
         members = torch.where(count == 0, first, members)
-    return _sums(members, features, divided_by=count.clamp(min=1))
+    return _mean(members, features, count=count.clamp(min=1))
 
 
-def _sums(marks: Tensor, features: Tensor, *, divided_by: Tensor | int) -> Tensor:
-    """Sum of the features of every cluster's marked images: (..., K, M) and (M, D) -> (..., K, D)."""
+def _mean(marks: Tensor, features: Tensor, *, count: Tensor | int) -> Tensor:
+    """Mean feature of every cluster's marked images, of which there are `count`: (..., K, M), (M, D) -> (..., K, D)."""
     dtype = torch.promote_types(marks.dtype, features.dtype)  # sums overflow in float16
-    return (marks.to(dtype) @ features.to(dtype) / divided_by).to(features.dtype)
+    return (marks.to(dtype) @ features.to(dtype) / count).to(features.dtype)
 
 
 def _unit(vectors: Tensor) -> Tensor:
