@@ -27,12 +27,12 @@ from torch import Tensor
 
 from features_quality import Pixels, encode, loaded
 from spice.augment import Contrastive
-from spice.data.batches import generator
-from spice.engine.health import alignment, uniformity
 from spice.evaluate.probe import Labeled, linear_accuracy
 from spice.models.backbone import Backbone
+from spice.randomness import generator
 from spice.settings import IMAGENET, IMAGENET_GRAY, AugmentSettings, FeatureSettings
-from spice.stages.features import train_features
+from spice.stages.features.health import alignment, uniformity
+from spice.stages.features.train import train_features
 
 ASKED, RETRIEVED, TURNED_KNOWN, TURNED_ASKED = 3000, 2000, 1500, 750
 TIMED_STEPS = 3

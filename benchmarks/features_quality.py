@@ -37,7 +37,7 @@ from spice.models.backbone import Backbone
 from spice.models.weights import save_network
 from spice.progress import Logged
 from spice.settings import IMAGENET, IMAGENET_GRAY, FeatureSettings
-from spice.stages.features import train_features
+from spice.stages.features.train import train_features
 from spice.stages.kmeans import kmeans
 
 

@@ -42,12 +42,12 @@ from spice.neighbors import nearest
 from spice.presets import joint_on_cpu, standard_heads
 from spice.progress import Logged
 from spice.settings import IMAGENET, JointSettings, ReliabilitySettings, ViewSettings
-from spice.stages.heads import train_heads
-from spice.stages.joint import ClusteringNetwork, Images
-from spice.stages.joint_draws import Labeled
+from spice.stages.heads.train import train_heads
+from spice.stages.joint.draws import Labeled
+from spice.stages.joint.refine import Answer, Refined, refine
+from spice.stages.joint.train import ClusteringNetwork, Images
 from spice.stages.kmeans import kmeans
 from spice.stages.model import probabilities
-from spice.stages.refine import Answer, Refined, refine
 from spice.stages.reliability import Reliability, judge, labels_to_learn, neighbors_to_ask
 from spice.stages.views import encode_views, open_views
 

@@ -23,9 +23,9 @@ from spice.models.backbone import Backbone
 from spice.models.encoders import TorchEncoder
 from spice.presets import standard_heads
 from spice.settings import IMAGENET, AugmentSettings, JointSettings, ViewSettings
-from spice.stages.heads import train_heads
+from spice.stages.heads.train import train_heads
+from spice.stages.joint.refine import Answer
 from spice.stages.model import probabilities
-from spice.stages.refine import Answer
 from spice.stages.views import encode_views
 
 

@@ -20,8 +20,8 @@ from spice.errors import SpiceWarning
 from spice.evaluate import from_folders, matched_labels
 from spice.models.heads import Head
 from spice.runs import read_labels
+from spice.stages.joint.refine import Answer
 from spice.stages.model import probabilities
-from spice.stages.refine import Answer
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 

@@ -25,7 +25,7 @@ from spice.engine.device import placed
 from spice.engine.processes import ALONE, Processes, joined
 from spice.models.networks import network
 from spice.settings import FeatureSettings
-from spice.stages.features import train_features
+from spice.stages.features.train import train_features
 
 SIZE = 32
 

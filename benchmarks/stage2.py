@@ -35,7 +35,7 @@ from spice.models.encoders import load_encoder
 from spice.presets import standard_heads
 from spice.progress import Logged
 from spice.settings import HeadSettings, ViewSettings
-from spice.stages.heads import TrainedHeads, train_heads
+from spice.stages.heads.train import TrainedHeads, train_heads
 from spice.stages.views import Views, encode_views, open_views
 
 # name: file, member to read, size in pixels

@@ -63,7 +63,7 @@ def shared_data() -> Path:
 def believing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Joint training is so short in tests that its result may be good or bad: the verdict is set, not found."""
     from spice import training
-    from spice.stages.refine import refine
+    from spice.stages.joint.refine import refine
 
     def believe(*, doubts: list[str]) -> None:
         def judged(*args: object, **kwargs: object) -> object:

@@ -20,8 +20,8 @@ from spice.settings import RunSettings
 from spice.stages.answers import answers
 from spice.stages.bank import remember
 from spice.stages.blank import with_direction
-from spice.stages.heads import train_heads
-from spice.stages.inputs import batch_size
+from spice.stages.heads.inputs import batch_size
+from spice.stages.heads.train import train_heads
 from spice.stages.model import NoEncoder, TrainedModel, probabilities
 from spice.stages.reliability import neighbors_to_ask
 from spice.stages.views import perturb_features

@@ -24,9 +24,9 @@ from spice.runs import Account, RunFolder, account, key_of, locked, read_manifes
 from spice.runs.artifacts import ENCODER, IMAGES, PROBLEMS, STORE
 from spice.runs.folder import make, refuse_foreign, sweep
 from spice.settings import RunSettings, Stage
-from spice.stages.given import find
-from spice.stages.inputs import batch_size
-from spice.stages.refine import estimated_seconds, refuse_untrainable
+from spice.stages.heads.inputs import batch_size
+from spice.stages.joint.given import find
+from spice.stages.joint.refine import estimated_seconds, refuse_untrainable
 from spice.steps import Figures, Work
 from spice.training import SCRATCH_SIZE, feature_settings, train_encoder
 

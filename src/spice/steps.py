@@ -48,11 +48,11 @@ from spice.stages.answers import answers
 from spice.stages.attention import attention_of
 from spice.stages.bank import remember
 from spice.stages.blank import warn_of_blank, with_direction
-from spice.stages.heads import TrainedHeads, train_heads
+from spice.stages.heads.select import cluster_agreement, good_heads
+from spice.stages.heads.train import TrainedHeads, train_heads
 from spice.stages.kmeans import kmeans as kmeans_labels
 from spice.stages.model import TrainedModel, hash_of, probabilities
 from spice.stages.reliability import neighbors_to_ask
-from spice.stages.select import cluster_agreement, good_heads
 from spice.stages.views import encode_views, open_views, perturb_features
 from spice.training import Believed, believed, train_on
 

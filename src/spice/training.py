@@ -25,11 +25,11 @@ from spice.progress import Progress
 from spice.runs import RunFolder
 from spice.runs.artifacts import ENCODER, FEATURES, HEAD, REFINED
 from spice.settings import FeatureSettings, JointSettings, RunSettings
-from spice.stages.features import train_features
-from spice.stages.given import Joined, find, join
-from spice.stages.guard import DoubtfulRefinementWarning
+from spice.stages.features.train import train_features
+from spice.stages.joint.checks import DoubtfulRefinementWarning
+from spice.stages.joint.given import Joined, find, join
+from spice.stages.joint.refine import Answer, Refined, refine
 from spice.stages.model import probabilities
-from spice.stages.refine import Answer, Refined, refine
 from spice.stages.reliability import labels_to_learn, neighbors_to_ask
 
 # Pixels on a side of images that a feature model is trained on, unless told otherwise: what a CPU can do in minutes.

@@ -17,7 +17,7 @@ from spice.benchmark.semi.supervised import Supervised
 from spice.benchmark.semi.uda import UDA
 from spice.progress import silent
 from spice.settings import AugmentSettings, JointSettings, Normalization
-from spice.stages.joint_draws import Labeled
+from spice.stages.joint.draws import Labeled
 
 GRAY = Normalization(mean=(0.5,), std=(0.5,))
 CLASSES = 3

@@ -19,9 +19,9 @@ import torch
 from PIL import Image
 
 from spice.data import Collection, ImageStore, Reason, ingest, open_store, scan
-from spice.data.batches import generator
 from spice.data.decode import decode
 from spice.errors import NothingReadableError, UserError
+from spice.randomness import generator
 
 Photo = Callable[..., Image.Image]
 Encode = Callable[..., bytes]

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from spice.augment import Contrastive
-from spice.data.batches import generator
 from spice.engine.ahead import ahead
+from spice.randomness import generator
 from spice.settings import IMAGENET, AugmentSettings
 
 

@@ -15,8 +15,8 @@ from spice.pipeline import NoPageWarning, cluster, refine, resume
 from spice.presets import PAPER, paper, preset, quick, standard
 from spice.runs import read_labels, read_manifest
 from spice.settings import FeatureSettings, JointSettings, RunSettings
-from spice.stages.guard import DoubtfulRefinementWarning
-from spice.stages.joint_draws import Labeled
+from spice.stages.joint.checks import DoubtfulRefinementWarning
+from spice.stages.joint.draws import Labeled
 from spice.stages.model import TrainedModel
 
 SETS = ("stl10", "cifar10", "cifar100-20", "tiny-imagenet", "imagenet-10", "imagenet-dog")

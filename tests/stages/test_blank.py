@@ -9,7 +9,7 @@ import torch
 from spice.neighbors import nearest
 from spice.stages.bank import hold_against, remember
 from spice.stages.blank import BlankImagesWarning, warn_of_blank, with_direction
-from spice.stages.inputs import principal_components
+from spice.stages.heads.inputs import principal_components
 
 
 def features() -> torch.Tensor:

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from spice.models.resnet import resnet
 from spice.settings import FeatureSettings
-from spice.stages.byol import BYOL
+from spice.stages.features.byol import BYOL
 
 
 def task(momentum: float | None = 0.9) -> BYOL:

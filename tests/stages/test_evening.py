@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from spice.engine.health import alignment, uniformity
 from spice.models.backbone import Backbone
 from spice.models.evened import Evened
-from spice.stages.evening import SHARES, found_share
+from spice.stages.features.health import alignment, uniformity
+from spice.stages.features.whitening import SHARES, found_share
 
 
 class Nothing(Backbone):

@@ -4,8 +4,8 @@ import pytest
 
 from spice import presets
 from spice.errors import UserError
-from spice.stages.features import plan
-from spice.stages.moco import queue_length
+from spice.stages.features.moco import queue_length
+from spice.stages.features.train import plan
 
 
 def test_the_papers_training_is_moco_as_published() -> None:

@@ -16,10 +16,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from spice.data.batches import generator
+from spice.randomness import generator
 from spice.engine.processes import ALONE, Processes, joined
 from spice.settings import FeatureSettings
-from spice.stages import features
+from spice.stages.features import train as features
 
 
 class Stopped(Exception):

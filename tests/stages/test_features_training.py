@@ -15,7 +15,7 @@ from spice.models.evened import Evened
 from spice.models.weights import save_network
 from spice.models.whitened import WhitenedNet
 from spice.settings import AugmentSettings, FeatureSettings
-from spice.stages.features import FeatureModel, Views, build, plan, train_features
+from spice.stages.features.train import FeatureModel, Views, build, plan, train_features
 
 METHODS = ("moco", "simclr", "byol")
 

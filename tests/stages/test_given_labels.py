@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from spice.errors import UserError
-from spice.stages.given import find, join
-from spice.stages.joint_draws import Labeled
+from spice.stages.joint.draws import Labeled
+from spice.stages.joint.given import find, join
 
 PATHS = ["a/1.jpg", "a/2.jpg", "b/3.jpg", "b/4.jpg", "5.jpg", "6.jpg"]
 #                 cluster of image  0  1  2  3  4  5

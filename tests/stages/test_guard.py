@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spice.stages.guard import Signs, doubts, signs
+from spice.stages.joint.checks import Signs, doubts, signs
 
 GOOD = Signs(agreement=0.9, common=0.9, chance=0.1, confident=0.8, loss=1.5, empty=0)
 

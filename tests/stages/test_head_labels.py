@@ -5,9 +5,9 @@ import torch
 
 from spice.models.heads import Heads
 from spice.settings import HeadSettings
-from spice.stages import select
-from spice.stages.heads import train_heads
-from spice.stages.select import Look, cluster_agreement, compared, good_heads, look
+from spice.stages.heads import select
+from spice.stages.heads.select import Look, cluster_agreement, compared, good_heads, look
+from spice.stages.heads.train import train_heads
 from spice.stages.views import Views
 
 

@@ -10,8 +10,8 @@ from sklearn.metrics import adjusted_rand_score
 from test_heads_training import groups, labels_of, quick, same  # type: ignore[import-not-found]  # a test beside this
 from torch import Tensor
 
-from spice.stages import heads as stage
-from spice.stages.heads import TrainedHeads, train_heads
+from spice.stages.heads import train as stage
+from spice.stages.heads.train import TrainedHeads, train_heads
 
 
 def test_uneven_groups_are_found_where_sizes_are_not_given_and_even_ones_as_the_paper_has_it() -> None:

@@ -12,16 +12,16 @@ from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
 from spice.core import IGNORE, double_softmax_cross_entropy, prototype_labels
-from spice.data.batches import batches, generator
+from spice.data.batches import batches
 from spice.engine.checkpoints import Checkpoints
-from spice.engine.seeds import seeded
 from spice.errors import SpiceWarning, UserError
 from spice.models.heads import Heads
+from spice.randomness import generator, seeded
 from spice.settings import HeadSettings
-from spice.stages import heads
-from spice.stages.heads import TrainedHeads, train_heads
-from spice.stages.inputs import batch_size, principal_components
-from spice.stages.select import SharedPrototypeWarning
+from spice.stages.heads import train as heads
+from spice.stages.heads.inputs import batch_size, principal_components
+from spice.stages.heads.select import SharedPrototypeWarning
+from spice.stages.heads.train import TrainedHeads, train_heads
 from spice.stages.views import Views
 
 
@@ -314,7 +314,7 @@ sys.path.insert(0, {tests!r})
 import torch
 from test_heads_training import groups, quick
 from spice.engine.processes import joined
-from spice.stages.heads import train_heads
+from spice.stages.heads.train import train_heads
 
 views = groups([40, 40, 40])
 changes = ({{}}, {{"sub_batch": 20}}, {{"entropy": 1.0, "overlap": False}}, {{"start": "kmeans", "components": 4}})

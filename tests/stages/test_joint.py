@@ -13,10 +13,10 @@ from spice.core import IGNORE
 from spice.engine.checkpoints import Checkpoints
 from spice.errors import UserError
 from spice.settings import AugmentSettings, JointSettings, Normalization
-from spice.stages.fixmatch import FixMatch
-from spice.stages.freematch import FreeMatch
-from spice.stages.joint import Joint, View, momentum, train_jointly
-from spice.stages.joint_draws import Labeled, draw_weights
+from spice.stages.joint.draws import Labeled, draw_weights
+from spice.stages.joint.fixmatch import FixMatch
+from spice.stages.joint.freematch import FreeMatch
+from spice.stages.joint.train import Joint, View, momentum, train_jointly
 
 AUGMENT = AugmentSettings(flip=False, operations=2)
 GRAY = Normalization(mean=(0.5,), std=(0.5,))

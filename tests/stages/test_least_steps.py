@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from spice.settings import HeadSettings
-from spice.stages.heads import train_heads
-from spice.stages.inputs import epochs_for
+from spice.stages.heads.inputs import epochs_for
+from spice.stages.heads.train import train_heads
 from spice.stages.views import Views
 
 

@@ -11,9 +11,9 @@ from torch import Tensor
 from spice.engine.processes import ALONE
 from spice.models.resnet import resnet
 from spice.settings import FeatureSettings
-from spice.stages.features import Views, build, plan, train_features
-from spice.stages.moco import MoCo, ShortQueueWarning, queue_length
-from spice.stages.pretext import slowest_momentum
+from spice.stages.features.moco import MoCo, ShortQueueWarning, queue_length
+from spice.stages.features.pretext import slowest_momentum
+from spice.stages.features.train import Views, build, plan, train_features
 
 # A decay and a rate so high that six steps show them.
 SETTINGS = FeatureSettings(

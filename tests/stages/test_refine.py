@@ -20,10 +20,10 @@ from spice.models.parts import Tail
 from spice.neighbors import nearest
 from spice.presets import authors_reliability
 from spice.settings import IMAGENET, AugmentSettings, JointSettings, ReliabilitySettings
-from spice.stages.joint import ClusteringNetwork, train_jointly
-from spice.stages.joint_draws import Labeled
+from spice.stages.joint.draws import Labeled
+from spice.stages.joint.refine import Answer, Refined, estimated_seconds, refine
+from spice.stages.joint.train import ClusteringNetwork, train_jointly
 from spice.stages.model import NoEncoder, encode_plain, probabilities
-from spice.stages.refine import Answer, Refined, estimated_seconds, refine
 from spice.stages.reliability import NoReliableImagesWarning, labels_to_learn, neighbors_to_ask
 
 SIZE = 12
@@ -296,7 +296,7 @@ def test_a_stopped_run_with_a_frozen_front_goes_on_as_if_never_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, whole = small_start(trained=0.5)
-    monkeypatch.setattr("spice.stages.refine.Checkpoints", partial(Checkpoints, every_seconds=0.0))
+    monkeypatch.setattr("spice.stages.joint.refine.Checkpoints", partial(Checkpoints, every_seconds=0.0))
     with pytest.raises(StopError):
         small_start(trained=0.5, folder=tmp_path, stop_after=5)
     assert any(tmp_path.iterdir())

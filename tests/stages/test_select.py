@@ -15,9 +15,8 @@ from spice.core import IGNORE, double_softmax_cross_entropy, negative_entropy, p
 from spice.errors import SpiceWarning
 from spice.models.heads import Heads
 from spice.settings import HeadSettings
-from spice.stages import select
-from spice.stages.heads import train_heads
-from spice.stages.select import (
+from spice.stages.heads import select
+from spice.stages.heads.select import (
     EmptyClusterWarning,
     GiantClusterWarning,
     SharedPrototypeWarning,
@@ -29,6 +28,7 @@ from spice.stages.select import (
     signs,
     warn_of,
 )
+from spice.stages.heads.train import train_heads
 from spice.stages.views import Views
 
 

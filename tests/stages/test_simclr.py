@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from spice.models.resnet import resnet
 from spice.settings import FeatureSettings
-from spice.stages.simclr import SimCLR, nt_xent
+from spice.stages.features.simclr import SimCLR, nt_xent
 
 
 def in_loops(views: list[list[float]], temperature: float) -> float:

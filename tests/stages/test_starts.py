@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from spice.settings import HeadSettings
-from spice.stages import starts
-from spice.stages.starts import kmeans_starts
+from spice.stages.heads import starts
+from spice.stages.heads.starts import kmeans_starts
 from spice.stages.views import Views
 
 CPU = torch.device("cpu")

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from spice.augment import Plain, Strong, Weak
-from spice.data.batches import generator
 from spice.errors import UserError
 from spice.models.encoders import Encoder, load_encoder
+from spice.randomness import generator
 from spice.settings import ViewSettings
 from spice.stages import views as stage
 from spice.stages.views import encode_views, open_views, perturb_features

@@ -12,9 +12,9 @@ from torch import Tensor
 from spice.benchmark.choice import Choice, WhichImages
 from spice.benchmark.datasets import Dataset, Images, Part, load
 from spice.data import ImageStore, ingest
-from spice.data.batches import generator
 from spice.errors import UserError
 from spice.progress import Progress, silent
+from spice.randomness import generator
 
 Labels = NDArray[np.int64]
 

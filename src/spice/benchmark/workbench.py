@@ -29,11 +29,11 @@ from spice.neighbors import nearest
 from spice.progress import Progress, silent
 from spice.runs import key_of
 from spice.settings import HeadSettings
-from spice.stages.features import train_features
-from spice.stages.heads import train_heads
-from spice.stages.joint_draws import Labeled
+from spice.stages.features.train import train_features
+from spice.stages.heads.train import train_heads
+from spice.stages.joint.draws import Labeled
+from spice.stages.joint.refine import Answer, Refined, refine
 from spice.stages.model import encode_plain, hash_of, probabilities
-from spice.stages.refine import Answer, Refined, refine
 from spice.stages.reliability import judge, neighbors_to_ask
 from spice.stages.views import Views, encode_views
 

@@ -15,13 +15,14 @@ PIL images) in one pass: every file is hashed, fully decoded and kept at the wor
 are ordered by content hash. `batches` draws positions, `generator` the randomness for everything else.
 """
 
-from spice.data.batches import Batch, batches, generator
+from spice.data.batches import Batch, batches
 from spice.data.collection import Collection
 from spice.data.ingest import ingest
 from spice.data.problems import Problem, Reason, write_problems
 from spice.data.scan import scan
 from spice.data.sources import SourceLike
 from spice.data.store import ImageStore, open_store
+from spice.randomness import generator
 
 __all__ = [
     "Batch",

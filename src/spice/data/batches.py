@@ -3,12 +3,13 @@
 So a resumed run sees exactly what it would have seen, and several processes agree without talking.
 """
 
-import hashlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from spice.randomness import generator
 
 
 class Batch(NamedTuple):
@@ -16,13 +17,6 @@ class Batch(NamedTuple):
 
     number: int
     images: Tensor  # (B,) positions in the collection
-
-
-def generator(seed: int, *purpose: str | int) -> torch.Generator:
-    """A generator whose stream depends on `seed` and `purpose` alone: generator(0, "views", epoch, batch)."""
-    key = hashlib.blake2b(repr((seed, *purpose)).encode(), digest_size=8).digest()
-    # manual_seed takes 63 bits; torch's generator for the CPU uses 32 of them.
-    return torch.Generator().manual_seed(int.from_bytes(key, "little") >> 1)
 
 
 def batches(

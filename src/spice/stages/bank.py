@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from spice.data.batches import generator
 from spice.neighbors import nearest
+from spice.randomness import generator
 from spice.stages.blank import with_direction
 
 # A model is to be a few MB: so many bytes of features are kept, or so many images of each cluster if that is more.

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from spice.core import authors_reliable, consistency_ratio, reliable
-from spice.data.batches import generator
 from spice.errors import SpiceWarning
+from spice.randomness import generator
 from spice.settings import ReliabilitySettings
-from spice.stages.joint_draws import Labeled
+from spice.stages.joint.draws import Labeled
 
 PAPER_NEIGHBORS = 100
 FEWEST_NEIGHBORS = 5

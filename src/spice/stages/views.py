@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spice.augment import Plain, Strong, Weak
-from spice.data.batches import generator
 from spice.engine.abreast import abreast
 from spice.engine.processes import ALONE, Processes
 from spice.errors import UserError
 from spice.files import written_atomically
 from spice.models.encoders import Encoder
 from spice.progress import Progress, silent
+from spice.randomness import generator
 from spice.settings import ViewSettings
 
 Kind = Literal["plain", "weak", "strong"]

@@ -16,7 +16,7 @@ from spice.benchmark.rivals.rival import unit
 from spice.benchmark.semi import ALGORITHMS
 from spice.benchmark.semi import methods as semi
 from spice.benchmark.workbench import Workbench
-from spice.stages.joint_draws import Labeled
+from spice.stages.joint.draws import Labeled
 
 Fit = Callable[[Workbench], Labels]
 # Given true labels of some images, as is the point of Table V and of the supervised reference.

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from spice.augment import Plain
 from spice.benchmark.choice import AutoencoderSettings
-from spice.data.batches import batches, generator
+from spice.data.batches import batches
 from spice.progress import Progress, silent
+from spice.randomness import generator
 from spice.settings import IMAGENET, IMAGENET_GRAY, AugmentSettings
 
 Labels = NDArray[np.int64]

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from spice.augment import Strong, Weak
 from spice.benchmark.choice import SelfLabelingSettings
-from spice.data.batches import generator
 from spice.engine.checkpoints import Checkpoints
 from spice.progress import Progress, silent
+from spice.randomness import generator
 from spice.settings import AugmentSettings, Normalization
-from spice.stages.joint import Images
+from spice.stages.joint.train import Images
 
 
 def self_label(

@@ -7,13 +7,13 @@ import copy
 
 from spice.augment import Strong, Weak
 from spice.benchmark.methods.codes import Labels
+from spice.benchmark.methods.joint_heads import train_joint_heads
 from spice.benchmark.semi.methods import answers
 from spice.benchmark.workbench import Workbench
 from spice.errors import UserError
 from spice.models.backbone import Backbone
 from spice.settings import HeadSettings
-from spice.stages.joint import ClusteringNetwork
-from spice.stages.joint_heads import train_joint_heads
+from spice.stages.joint.train import ClusteringNetwork
 from spice.stages.model import encode_plain, probabilities
 
 # Table VII, and VIII: what differs from SPICE-s.

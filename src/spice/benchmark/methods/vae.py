@@ -11,8 +11,8 @@ from torch import Tensor
 
 from spice.benchmark.choice import AutoencoderSettings
 from spice.benchmark.methods.codes import Autoencoder, Images, Labels, Pixels, codes_of, kmeans_labels, train
-from spice.engine.seeds import seeded
 from spice.progress import Progress, silent
+from spice.randomness import seeded
 
 CPU = torch.device("cpu")
 

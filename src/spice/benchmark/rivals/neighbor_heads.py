@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spice.benchmark.rivals.rival import Features, Labels, unit
-from spice.data.batches import batches, generator
+from spice.data.batches import batches
 from spice.neighbors import nearest
+from spice.randomness import generator
 
 
 class LinearHeads(nn.Module):

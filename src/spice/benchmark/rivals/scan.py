@@ -11,7 +11,7 @@ from torch import Tensor
 
 from spice.benchmark.rivals.neighbor_heads import LinearHeads, NeighborHead, Pairs, epochs_for, labels_of
 from spice.benchmark.rivals.rival import Features, Labels
-from spice.data.batches import generator
+from spice.randomness import generator
 
 NEIGHBORS = 20
 ENTROPY_WEIGHT = 5.0

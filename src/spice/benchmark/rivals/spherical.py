@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
 from spice.benchmark.rivals.rival import Features, Labels, unit
-from spice.data.batches import generator
+from spice.randomness import generator
 
 STARTS = 10
 STEPS = 300

@@ -14,7 +14,7 @@ from torch import Tensor
 from spice.benchmark.rivals.neighbor_heads import LinearHeads, Pairs, epochs_for, labels_of
 from spice.benchmark.rivals.rival import Features, Labels
 from spice.core import ema_update_
-from spice.data.batches import generator
+from spice.randomness import generator
 
 NEIGHBORS = 50
 HEADS = 16

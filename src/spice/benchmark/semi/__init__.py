@@ -8,7 +8,7 @@ from spice.benchmark.semi.pseudo_labeling import PseudoLabeling
 from spice.benchmark.semi.supervised import Supervised
 from spice.benchmark.semi.uda import UDA
 
-# FixMatch is not among them: it is the third stage itself (see `spice.stages.joint`), given true labels.
+# FixMatch is not among them: it is the third stage itself (see `spice.stages.joint.train`), given true labels.
 ALGORITHMS: dict[str, Algorithm] = {
     "Pi-model": PiModel(),
     "Pseudo-Labeling": PseudoLabeling(),

@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 from spice.augment import Strong, Weak
 from spice.core import ema_update_
-from spice.data.batches import generator
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.schedules import set_learning_rate_, seven_sixteenths_cosine
 from spice.errors import UserError
 from spice.progress import Progress, silent
+from spice.randomness import generator
 from spice.settings import JointSettings, Normalization
-from spice.stages.joint import Images, View, momentum
-from spice.stages.joint_draws import Labeled
+from spice.stages.joint.draws import Labeled
+from spice.stages.joint.train import Images, View, momentum
 
 
 class Batch(NamedTuple):

@@ -18,12 +18,12 @@ from spice.benchmark.semi.loop import recipes, train
 from spice.benchmark.workbench import Workbench
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.device import placed
-from spice.engine.seeds import seeded
 from spice.models.backbone import Backbone
+from spice.randomness import seeded
 from spice.settings import AugmentSettings, JointSettings
-from spice.stages.features import card_of
-from spice.stages.joint import View, train_jointly
-from spice.stages.joint_draws import Labeled
+from spice.stages.features.train import card_of
+from spice.stages.joint.draws import Labeled
+from spice.stages.joint.train import View, train_jointly
 from spice.stages.model import hash_of
 
 Labels = NDArray[np.int64]

@@ -30,11 +30,11 @@ from spice.engine.device import choose, placed
 from spice.models.encoders import SCRATCH, load_encoder
 from spice.models.weights import NetworkCard
 from spice.progress import Progress, duration
-from spice.stages.features import card_of as network_card
-from spice.stages.features import train_features
-from spice.stages.heads import train_heads
-from spice.stages.joint import train_jointly
-from spice.stages.joint_draws import Labeled
+from spice.stages.features.train import card_of as network_card
+from spice.stages.features.train import train_features
+from spice.stages.heads.train import train_heads
+from spice.stages.joint.draws import Labeled
+from spice.stages.joint.train import train_jointly
 from spice.stages.views import Views
 
 STEPS = 2  # the first, which is slow, and one to time

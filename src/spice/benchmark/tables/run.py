@@ -19,7 +19,7 @@ from spice.errors import UserError
 from spice.evaluate import score
 from spice.models.encoders import SCRATCH
 from spice.progress import Progress, silent
-from spice.stages.joint_draws import Labeled
+from spice.stages.joint.draws import Labeled
 
 
 class Wanted(NamedTuple):

@@ -14,7 +14,7 @@ from spice.engine.schedules import cosine
 from spice.models.backbone import Backbone
 from spice.models.projection import Projection
 from spice.settings import FeatureSettings
-from spice.stages.pretext import Outcome, Pretext, slowest_momentum
+from spice.stages.features.pretext import Outcome, Pretext, slowest_momentum
 
 
 class BYOL(Pretext):

@@ -11,7 +11,7 @@ from spice.engine.processes import ALONE, Processes
 from spice.models.backbone import Backbone
 from spice.models.projection import Projection
 from spice.settings import FeatureSettings
-from spice.stages.pretext import Outcome, Pretext
+from spice.stages.features.pretext import Outcome, Pretext
 
 
 class SimCLR(Pretext):

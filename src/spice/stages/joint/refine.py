@@ -17,7 +17,6 @@ from spice.augment import Strong, Weak
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.device import placed
 from spice.engine.processes import ALONE, Processes
-from spice.engine.seeds import seeded
 from spice.errors import UserError
 from spice.models.backbone import Backbone, initialize_convolutions_
 from spice.models.encoders import Encoder, TorchEncoder
@@ -26,10 +25,11 @@ from spice.models.parts import cut
 from spice.models.weights import NetworkCard
 from spice.neighbors import nearest
 from spice.progress import Progress, silent
+from spice.randomness import seeded
 from spice.settings import JointSettings
-from spice.stages.guard import Signs, doubts, signs
-from spice.stages.joint import ClusteringNetwork, Step, View, train_jointly
-from spice.stages.joint_draws import Labeled
+from spice.stages.joint.checks import Signs, doubts, signs
+from spice.stages.joint.draws import Labeled
+from spice.stages.joint.train import ClusteringNetwork, Step, View, train_jointly
 from spice.stages.model import encode_plain, probabilities
 
 CPU = torch.device("cpu")

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spice.engine.health import alignment, uniformity
 from spice.models.evened import Evened
+from spice.stages.features.health import alignment, uniformity
 
 log = logging.getLogger("spice")
 

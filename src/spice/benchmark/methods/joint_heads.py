@@ -13,15 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from spice.core import prototype_table
-from spice.data.batches import batches, generator
+from spice.data.batches import batches
 from spice.engine.checkpoints import Checkpoints
-from spice.engine.seeds import seeded
 from spice.models.heads import Heads
 from spice.progress import Progress, silent
+from spice.randomness import generator, seeded
 from spice.settings import HeadSettings
-from spice.stages.heads import CPU
-from spice.stages.inputs import batch_size
-from spice.stages.select import e_step, head_losses
+from spice.stages.heads.inputs import batch_size
+from spice.stages.heads.select import e_step, head_losses
+from spice.stages.heads.train import CPU
 from spice.stages.views import Images
 
 # Images with gradients at once: a batch of a thousand would need gigabytes.

@@ -11,13 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spice.core import ema_update_, enqueue_, info_nce
-from spice.data.batches import generator
 from spice.engine.processes import ALONE, Processes
 from spice.errors import SpiceWarning
 from spice.models.backbone import Backbone
 from spice.models.projection import Projection
+from spice.randomness import generator
 from spice.settings import FeatureSettings
-from spice.stages.pretext import Outcome, Pretext, slowest_momentum
+from spice.stages.features.pretext import Outcome, Pretext, slowest_momentum
 
 LONGEST_QUEUE = 65_536
 

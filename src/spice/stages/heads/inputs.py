@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spice.data.batches import generator
 from spice.engine.processes import ALONE, Processes
 from spice.errors import UserError
 from spice.models.heads import Head
+from spice.randomness import generator
 from spice.settings import HeadSettings
 from spice.stages.views import Views
 

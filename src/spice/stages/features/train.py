@@ -15,14 +15,12 @@ import torch
 from torch import Tensor
 
 from spice.augment import Contrastive, Plain, Recipe
-from spice.data.batches import Batch, batches, generator
+from spice.data.batches import Batch, batches
 from spice.engine.ahead import ahead
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.device import placed
-from spice.engine.health import Examination, Health
 from spice.engine.processes import ALONE, Processes
 from spice.engine.schedules import set_learning_rate_, warm_cosine
-from spice.engine.seeds import seeded
 from spice.errors import UserError
 from spice.models.backbone import Backbone, evaluating
 from spice.models.evened import Evened
@@ -30,12 +28,14 @@ from spice.models.resnet import stem_for
 from spice.models.weights import NetworkCard
 from spice.models.whitened import WhitenedNet
 from spice.progress import Progress, silent
+from spice.randomness import generator, seeded
 from spice.settings import IMAGENET, IMAGENET_GRAY, FeatureSettings
-from spice.stages.byol import BYOL
-from spice.stages.evening import found_share
-from spice.stages.moco import MoCo
-from spice.stages.pretext import Pretext
-from spice.stages.simclr import SimCLR
+from spice.stages.features.byol import BYOL
+from spice.stages.features.health import Examination, Health
+from spice.stages.features.moco import MoCo
+from spice.stages.features.pretext import Pretext
+from spice.stages.features.simclr import SimCLR
+from spice.stages.features.whitening import found_share
 
 log = logging.getLogger("spice")
 

@@ -13,17 +13,17 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from spice.core import IGNORE, ema_update_, joint_loss
-from spice.data.batches import generator
 from spice.engine.checkpoints import Checkpoints, Saved
 from spice.engine.processes import ALONE, Processes
 from spice.engine.schedules import set_learning_rate_, seven_sixteenths_cosine
 from spice.errors import UserError
 from spice.models.heads import Head
 from spice.progress import Progress, silent
+from spice.randomness import generator
 from spice.settings import JointSettings
-from spice.stages.fixmatch import FixMatch
-from spice.stages.freematch import FreeMatch
-from spice.stages.joint_draws import Draws, Labeled, check_labels
+from spice.stages.joint.draws import Draws, Labeled, check_labels
+from spice.stages.joint.fixmatch import FixMatch
+from spice.stages.joint.freematch import FreeMatch
 
 
 class View(Protocol):

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from spice.engine import health
+from spice.stages.features import health
 
 
 def test_alignment_is_zero_for_equal_views_and_four_for_opposite_ones() -> None:

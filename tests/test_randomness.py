@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from spice.engine.seeds import seeded
+from spice.randomness import seeded
 
 
 def test_same_purpose_same_layer_and_the_global_state_is_left_alone() -> None:

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from spice.augment import Strong, Weak
+from spice.benchmark.methods import joint_heads
+from spice.benchmark.methods.joint_heads import JointHeads, train_joint_heads
 from spice.core import double_softmax_cross_entropy, prototype_labels
-from spice.data.batches import batches, generator
+from spice.data.batches import batches
 from spice.engine.checkpoints import Checkpoints
-from spice.engine.seeds import seeded
 from spice.models.heads import Heads
+from spice.randomness import generator, seeded
 from spice.settings import AugmentSettings, HeadSettings, Normalization
-from spice.stages import joint_heads
-from spice.stages.joint_heads import JointHeads, train_joint_heads
 
 AUGMENT = AugmentSettings(flip=False, operations=1, cutout=0.2)
 GRAY = Normalization(mean=(0.5,), std=(0.5,))

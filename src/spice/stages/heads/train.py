@@ -16,18 +16,18 @@ from torch import Tensor
 from spice.core import PseudoLabels, consistency_ratio, prototype_labels, prototype_table
 from spice.core.probs import cluster_probs
 from spice.core.prototypes import Sizes
-from spice.data.batches import Batch, batches, generator
+from spice.data.batches import Batch, batches
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.processes import ALONE, Processes
-from spice.engine.seeds import seeded
 from spice.models.heads import Head, Heads
 from spice.neighbors import nearest
 from spice.progress import Progress, part_of, silent
+from spice.randomness import generator, seeded
 from spice.settings import HeadSettings, ReliabilitySettings
-from spice.stages.inputs import Components, batch_size, epochs_for, principal_components
+from spice.stages.heads.inputs import Components, batch_size, epochs_for, principal_components
+from spice.stages.heads.select import Look, Signs, compared, e_step, head_losses, look, signs, warn_of
+from spice.stages.heads.starts import kmeans_starts
 from spice.stages.reliability import neighbors_to_ask
-from spice.stages.select import Look, Signs, compared, e_step, head_losses, look, signs, warn_of
-from spice.stages.starts import kmeans_starts
 from spice.stages.views import Kind, Views
 
 CPU = torch.device("cpu")

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spice.core.probs import cluster_probs, likeliest
-from spice.data.batches import generator
+from spice.randomness import generator
 from spice.settings import HeadSettings
 from spice.stages.views import Views
 

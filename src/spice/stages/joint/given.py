@@ -17,7 +17,7 @@ from torch import Tensor
 
 from spice.errors import UserError
 from spice.label_table import plain_path
-from spice.stages.joint_draws import Labeled
+from spice.stages.joint.draws import Labeled
 
 
 class Given(NamedTuple):

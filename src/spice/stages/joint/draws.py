@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from spice.data.batches import generator
 from spice.engine.processes import Processes
 from spice.errors import UserError
+from spice.randomness import generator
 from spice.settings import JointSettings
 
 

@@ -1,0 +1,42 @@
+"""What every stage needs to know about where and how it runs, in one object."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+
+from spice.engine.checkpoints import Checkpoints
+from spice.engine.processes import ALONE, Processes
+from spice.progress import Progress, part_of, silent
+from spice.randomness import generator
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One piece of work: its seed, a folder for its files, the device, the processes that share it, who is told."""
+
+    seed: int = 0
+    # Where the work keeps its checkpoints and files. None: it keeps nothing, and cannot be resumed.
+    folder: Path | None = None
+    device: torch.device = field(default=CPU)
+    processes: Processes = ALONE
+    progress: Progress = silent
+
+    def at(self, folder: Path | None) -> "Run":
+        """The same run with another folder."""
+        return replace(self, folder=folder)
+
+    def part(self, number: int, of: int) -> "Run":
+        """The same run for one of several equal parts of a task, as far as progress is concerned."""
+        return replace(self, progress=part_of(self.progress, number, of))
+
+    def generator(self, *purpose: str | int) -> torch.Generator:
+        """Randomness for one purpose: the same seed and purpose give the same draws."""
+        return generator(self.seed, *purpose)
+
+    def checkpoints(self, identity: Mapping[str, object], *, every_seconds: float = 60.0) -> Checkpoints:
+        """The checkpoints of this work, which depends on the seed and on `identity`."""
+        return Checkpoints(self.folder, identity={**identity, "seed": self.seed}, every_seconds=every_seconds)
