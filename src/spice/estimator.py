@@ -1,4 +1,4 @@
-"""`SPICE(n_clusters=10).fit(...)`: a thin face on the pipeline, with scikit-learn's manners."""
+"""`SPICE(n_clusters=10).fit(...)`: a thin layer on the pipeline that follows scikit-learn's conventions."""
 
 import os
 from collections.abc import Iterator
@@ -15,12 +15,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from spice.data import Collection, Problem, SourceLike, ingest
-from spice.in_memory import cluster_features
 from spice.pipeline import cluster
 from spice.presets import preset
 from spice.progress import Logged, Progress, silent
-from spice.runs import Labels, read_labels
-from spice.runs.artifacts import MODEL, PROBABILITIES
+from spice.runs import open_result
+from spice.runs.artifacts import IMAGES, MODEL, PROBABILITIES
 from spice.runs.table import Column
 from spice.stages.model import Predictions, TrainedModel
 
@@ -37,15 +36,16 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
 
     Args:
         n_clusters: how many groups to make.
-        encoder: what looks at the images: "lite0", "scratch" (trained on them), "hf:facebook/dinov2-small", ...;
-            None: the preset's choice, "lite0" for most.
+        encoder: "lite0", "scratch" (trained on the images), "hf:facebook/dinov2-small", ...; None: the preset's choice,
+            "lite0" for most.
         size: pixels on a side shown to the encoder; None: its own choice.
         preset: "quick", "standard", or the paper's settings for a data set, such as "paper:cifar10".
-        refine: whether encoder and head are trained together afterwards (the paper's third stage), which takes long.
+        refine: whether to train encoder and head together afterwards (the paper's third stage), which takes long.
         minutes: how long that may train; None: a fixed number of steps.
-        flip: whether a mirrored image shows the same; not so for text and digits.
+        flip: whether views may be mirrored; set it to False for text and digits.
+        device: "auto", "cpu", "cuda", "cuda:1", "mps".
         random_state: the same state gives the same groups.
-        run_folder: where the run is kept, and a stopped fit goes on; None: nowhere.
+        run_folder: where the run is kept, so that a stopped fit can be resumed; None: nowhere.
         verbose: whether to log progress.
 
     Attributes:
@@ -67,6 +67,7 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         refine: bool = False,
         minutes: float | None = None,
         flip: bool = True,
+        device: str = "auto",
         random_state: int | np.random.RandomState | None = 0,
         run_folder: str | os.PathLike[str] | None = None,
         verbose: bool = False,
@@ -78,13 +79,13 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         self.refine = refine
         self.minutes = minutes
         self.flip = flip
+        self.device = device
         self.random_state = random_state
         self.run_folder = run_folder
         self.verbose = verbose
 
     def fit(self, X: SourceLike, y: object = None) -> Self:  # noqa: N803, ARG002 - scikit-learn's signature
-        """Group the images `X`; `y` is there for scikit-learn's sake and is not looked at."""
-        seed = _seed(self.random_state)
+        """Group the images `X`; `y` is ignored, and there for scikit-learn's API."""
         settings = preset(
             self.preset,
             clusters=self.n_clusters,
@@ -93,20 +94,24 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
             flip=self.flip,
             refine=self.refine,
             minutes=self.minutes,
-            seed=seed,
+            seed=_seed(self.random_state),
         )
-        if _are_features(X):
-            features = torch.from_numpy(validate_data(self, X, dtype=np.float32, ensure_min_samples=2))
-            answer = cluster_features(features, settings, progress=self._progress())
-            places = _Places(np.arange(len(features)), answer.labels.path)
-            return self._keep(answer.labels, answer.probabilities, answer.model, places)
+        vectors = _are_features(X)
+        source = validate_data(self, X, dtype=np.float32, ensure_min_samples=2) if vectors else X
         with _folder(self.run_folder) as out:
             # A folder that is gone in a moment needs no page.
-            cluster(X, settings, out, page=self.run_folder is not None, redo=True, progress=self._progress())
-            model = TrainedModel.load(out / MODEL.name)
-            return self._keep(
-                read_labels(out), np.load(out / PROBABILITIES.name), model, _places(X, Collection.load(out))
-            )
+            page, progress = self.run_folder is not None, self._progress()
+            cluster(source, settings, out, page=page, redo=True, device=self.device, progress=progress)
+            result = open_result(out)
+            collection = Collection.load((result / IMAGES).parent)
+            places = _places(source, collection)
+            self.labels_ = places.fill(result.labels.cluster, np.int32(-1))
+            self.probabilities_ = places.fill(np.load(result / PROBABILITIES), np.float32(np.nan))
+            self.reliability_ = places.fill(result.labels.reliability, np.float32(np.nan))
+            self.reliable_ = places.fill(result.labels.reliable, np.bool_(False))
+            self.paths_ = places.names
+            self.model_ = TrainedModel.load(result / MODEL)
+        return self
 
     def predict(self, X: SourceLike) -> NDArray[np.int32]:  # noqa: N803
         """The clusters of other images, under the same numbers; -1 for one that cannot be read."""
@@ -130,15 +135,6 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         check_is_fitted(self, "model_")
         self.model_.save(Path(folder), embed=embed)
 
-    def _keep(self, found: Labels, probabilities: Floats, model: TrainedModel, places: "_Places") -> Self:
-        self.labels_ = places.fill(found.cluster, np.int32(-1))
-        self.probabilities_ = places.fill(probabilities, np.float32(np.nan))
-        self.reliability_ = places.fill(found.reliability, np.float32(np.nan))
-        self.reliable_ = places.fill(found.reliable, np.bool_(False))
-        self.paths_ = places.names
-        self.model_ = model
-        return self
-
     def _predict(
         self, images: SourceLike, progress: Progress | None = None
     ) -> "tuple[Predictions, _Places, tuple[Problem, ...]]":
@@ -146,7 +142,8 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         model: TrainedModel = self.model_
         if _are_features(images):
             features = torch.from_numpy(validate_data(self, images, dtype=np.float32, reset=False))
-            return model.predict_features(features), _Places(np.arange(len(features)), [""] * len(features)), ()
+            names = [str(row) for row in range(len(features))]
+            return model.predict_features(features), _Places(np.arange(len(features)), names), ()
         progress = progress or self._progress()
         with TemporaryDirectory(prefix="spice-") as folder:
             store = ingest(images, size=model.encoder.size, folder=Path(folder), progress=progress)
@@ -158,7 +155,7 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
 
 
 class Assessment(NamedTuple):
-    """Names of images, what is said of them, and the files of which nothing can be said."""
+    """Names of images, the predictions for them, and the files that could not be read."""
 
     paths: list[str]
     predictions: Predictions
@@ -206,11 +203,9 @@ def _are_features(images: object) -> bool:
     """Anything that says of itself that it is a table: an array (N, D), a data frame, a list of lists of numbers."""
     if isinstance(images, str | os.PathLike):
         return False
-    return len(getattr(images, "shape", ())) == 2 or _is_nested(images)
-
-
-def _is_nested(images: object) -> bool:
-    return isinstance(images, list | tuple) and bool(images) and isinstance(images[0], list | tuple | float | int)
+    if isinstance(images, list | tuple) and images:
+        return isinstance(images[0], list | tuple | float | int)
+    return len(getattr(images, "shape", ())) == 2
 
 
 def _seed(state: int | np.random.RandomState | None) -> int:

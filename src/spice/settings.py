@@ -6,7 +6,16 @@ so; a value of our own carries its reason. `presets` returns these models filled
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
 
 # The paper's three stages, by the names of their files. Reliability belongs to the second here: it judges its answer.
 Stage = Literal["features", "heads", "joint"]
@@ -185,6 +194,8 @@ class JointSettings(Settings):
     largest_share: PositiveFloat = 2.0
     # Three operations (authors' code), not the four of stage 2.
     augment: AugmentSettings = AugmentSettings(operations=3)
+    # Keep the stage-2 result where joint training fails a check that needs no labels. The paper has no such checks.
+    checks: bool = True
 
 
 class RunSettings(Settings):
@@ -198,8 +209,17 @@ class RunSettings(Settings):
     reliability: ReliabilitySettings = ReliabilitySettings()
     # Stage 1, where the encoder is `scratch`. None: what a CPU can do with so many images.
     features: FeatureSettings | None = None
+    # What the user changes of the recipe that a CPU can do, whatever that is for these images.
+    features_changes: dict[str, JsonValue] = {}
+    # Seed of stage 1 and of the views, where it is another one: several seeds of stages 2 and 3 on the same features.
+    features_seed: NonNegativeInt | None = None
     # Stage 3. None: the second stage's answer stands.
     joint: JointSettings | None = None
     # Labels that the user gives stage 3 to learn from, by path: a few are enough. Nothing else is learned from labels.
     given: dict[str, str] = {}
     seed: int = Field(default=0, ge=0)
+
+    @property
+    def encoder_seed(self) -> int:
+        """The seed of stage 1 and of the views."""
+        return self.seed if self.features_seed is None else self.features_seed

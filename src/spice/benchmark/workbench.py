@@ -1,16 +1,14 @@
 """Where a method of a table works: its images, its seed, and the stages of SPICE, each computed once and kept.
 
-What a stage leaves lies in a folder, so that methods share it, and a killed table goes on inside the stage it was in.
+The stages are those of the pipeline: what a table calls SPICE is what `spice cluster` and `spice refine` compute.
 
-Shapes: N images to learn from, A asked for, D feature width, K clusters.
+Shapes: N images to learn from, A that are scored, D feature width, K clusters.
 """
 
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,180 +16,136 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spice.benchmark.choice import Choice
-from spice.benchmark.collected import Collected, Joined
-from spice.data import ImageStore
-from spice.engine.device import choose
+from spice.benchmark.collected import Collected
+from spice.data.images import Images
+from spice.engine.run import Run
 from spice.errors import SpiceWarning
-from spice.models.encoders import SCRATCH, Encoder, load_encoder, load_trained
+from spice.models.encoders import SCRATCH, Encoder, load_encoder
 from spice.models.heads import Head
-from spice.models.weights import save_network
-from spice.neighbors import nearest
-from spice.progress import Progress, silent
-from spice.runs import key_of
-from spice.settings import HeadSettings
-from spice.stages.features.train import train_features
-from spice.stages.heads.train import train_heads
+from spice.pipeline.execute import Execution
+from spice.pipeline.steps.joint import stage_2, training_labels
+from spice.pipeline.work import Answer, Inputs
+from spice.runs import RunFolder, key_of
+from spice.runs.folder import make
+from spice.runs.records import JointResult
+from spice.settings import HeadSettings, JointSettings, RunSettings
+from spice.stages.encode import encode_plain
 from spice.stages.joint.draws import Labeled
-from spice.stages.joint.refine import Answer, Refined, refine
-from spice.stages.model import encode_plain, hash_of, probabilities
-from spice.stages.reliability import judge, neighbors_to_ask
-from spice.stages.views import Views, encode_views
 
 Labels = NDArray[np.int64]
+
+# What all methods share, and no method is charged for.
+SHARED = ("scan", "features", "views", "neighbors")
 
 
 class Workbench:
     """One data set, one seed. Holds no true label."""
 
-    def __init__(
-        self, images: Collected, choice: Choice, *, seed: int, folder: Path, progress: Progress = silent
-    ) -> None:
-        self.learn, self.asked, self.extra = images.learn, images.asked, images.extra
-        self.choice, self.clusters, self.seed = choice, choice.clusters, seed
-        self.folder, self.progress = folder, progress
-        self.device = choose()
-        self.shared_seconds = 0.0  # processor seconds spent on what all methods share: features and views
-        self.found_seconds = 0.0  # processor seconds that a method did not spend, since another one had
+    def __init__(self, images: Collected, choice: Choice, run: Run) -> None:
+        self.learn, self.scored, self.extra = images.learn, images.scored, images.extra
+        self.choice, self.clusters, self.run = choice, choice.clusters, run
+        assert run.folder is not None, "stages keep their results in files"
+        make(run.folder)
+        self.folder = RunFolder.open_or_create(run.folder, source=None)
+        self.charged: dict[str, float] = {}  # processor seconds of steps, by key, whoever needed them first
+        self.spent_here = 0.0  # processor seconds of steps, and of what methods share, in this process
         self.notes: list[str] = []  # what the reader of a cell should know
 
     @property
     def split(self) -> bool:
-        return self.asked is not self.learn
+        return self.scored is not self.learn
 
     @property
-    def all_images(self) -> ImageStore | Joined:
+    def all_images(self) -> Images:
         """What stages 1 and 3 learn from: STL-10 has further images for them."""
-        return self.learn if self.extra is None else Joined(self.learn, self.extra)
+        return self._second.work.learned_images
 
-    def place(self, stage: str, *depends: object, seed: int | None = None) -> Path:
-        """The folder of a stage's result: its name holds all that the result depends on."""
-        images = self.learn.collection.identity
-        key = key_of(stage, images, self.learn.size, self.choice.encoder, [str(part) for part in depends])
-        return self.folder / f"{stage}-{self.seed if seed is None else seed}-{key[:12]}"
-
-    @contextmanager
-    def shared(self) -> Iterator[None]:
-        """Features and views are not counted as any method's."""
-        started = time.process_time()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SpiceWarning)  # a table's reader looks at scores
-            yield
-        self.shared_seconds += time.process_time() - started
-
-    @contextmanager
-    def own(self, place: Path) -> Iterator[None]:
-        """A method's own work counts as its own, also where it is found in `place`, finished for another method."""
-        note, started = place / "seconds", time.process_time()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SpiceWarning)
-            yield
-        spent = time.process_time() - started
-        if note.exists():
-            self.found_seconds += float(note.read_text()) - spent
-        else:
-            place.mkdir(parents=True, exist_ok=True)
-            note.write_text(repr(spent))
-
-    @property
-    def encoder_seed(self) -> int:
-        return 0 if self.choice.one_encoder else self.seed
+    def place(self, name: str, *depends: object) -> Run:
+        """The run for a method's own training: the name of its folder holds all that the result depends on."""
+        assert self.run.folder is not None
+        key = key_of(name, self.learn.collection.identity, self.learn.size, [str(part) for part in depends])
+        return self.run.at(self.run.folder / "methods" / f"{name}-{self.run.seed}-{key}")
 
     @cached_property
     def encoder(self) -> Encoder:
         """The feature model: trained on these images alone (III-A), or the one chosen."""
-        if self.choice.encoder != SCRATCH:
-            return load_encoder(self.choice.encoder, size=self.choice.pixels)
-        settings = self.choice.features
-        place = self.place("features", settings.model_dump_json(), seed=self.encoder_seed)
-        path = place / "encoder.safetensors"
-        if not path.exists():
-            with self.shared():
-                found = train_features(
-                    self.all_images,
-                    settings,
-                    seed=self.encoder_seed,
-                    folder=place / "training",
-                    device=self.device,
-                    progress=self.progress,
-                )
-                save_network(path, found.network, found.card)
-        return load_trained(path)
-
-    @cached_property
-    def views(self) -> Views:
-        """The frozen encoder's features of plain, weak and strong views."""
-        depends = self.choice.views.model_dump_json(), hash_of(self.encoder)
-        place = self.place("views", *depends, seed=self.encoder_seed)
-        with self.shared():
-            return encode_views(
-                self.learn,
-                self.encoder,
-                self.choice.views,
-                seed=self.encoder_seed,
-                folder=place,
-                progress=self.progress,
-            )
+        if self.choice.encoder == SCRATCH:
+            self._ensure(self._second, "features")
+        return self._second.work.encoder
 
     @cached_property
     def features(self) -> Tensor:
         """Of the images to learn from, (N, D)."""
-        return torch.from_numpy(np.array(self.views.plain, dtype=np.float32))
+        self._ensure(self._second, "views")
+        return torch.clone(self._second.work.features)
 
     @cached_property
-    def asked_features(self) -> Tensor:
+    def scored_features(self) -> Tensor:
         """Of the images that are scored, (A, D)."""
         if not self.split:
             return self.features
-        with self.shared():
-            return encode_plain(self.encoder, self.asked)
+        encoder, started = self.encoder, time.process_time()
+        features = encode_plain(encoder, self.scored)
+        self.spent_here += time.process_time() - started
+        return features
 
     def head(self, settings: HeadSettings) -> Head:
         """The selected head of stage 2 (III-B)."""
-        place = self.place("heads", settings.model_dump_json(), hash_of(self.encoder))
-        with self.own(place):
-            return train_heads(
-                self.views, settings, seed=self.seed, folder=place, device=self.device, progress=self.progress
-            ).head
+        execution = self._execution(settings)
+        self._ensure(execution, "heads")
+        return execution.work.head
 
-    def reliable(self, head: Head) -> Labeled:
-        """The images whose neighbors share their cluster, with these clusters (III-C)."""
-        labels = probabilities(head, self.features).argmax(dim=1)  # (N,)
-        near = nearest(self.features, self._neighbors).index
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SpiceWarning)
-            trusted = judge(labels, near, self.choice.reliability, clusters=self.clusters).reliable.nonzero().flatten()
-        return Labeled(trusted, labels[trusted])
+    def reliable(self) -> Labeled:
+        """The labels that stage 3 learns (III-C)."""
+        for step in ("neighbors", "heads"):
+            self._ensure(self._second, step)
+        work = self._second.work
+        return training_labels(work, stage_2(work), self.run).labeled
 
-    def refined(self) -> Refined | None:
-        """Feature model and head after joint training (III-C); None where no image is reliable.
+    def refined(self) -> Answer | None:
+        """Encoder and head after joint training (III-C); None where stage 2's answer stands."""
+        execution = self._execution(self.choice.heads, self.choice.joint)
+        for step in ("heads", "joint"):
+            self._ensure(execution, step)
+        record = execution.ensure("joint")
+        assert isinstance(record.result, JointResult)
+        if record.result.failed_checks:
+            kept = "joint training" if record.result.used else "stage 2"
+            self.notes.append(f"checks failed, {kept} was kept: {'; '.join(record.result.failed_checks)}")
+        return execution.work.answer if record.result.used else None
 
-        A finished run is found again, not repeated.
-        """
-        head = self.head(self.choice.heads)
-        labeled = self.reliable(head)
-        if not len(labeled.image):
-            self.notes.append("no image is reliable: the second stage's answer stands")
+    @cached_property
+    def _second(self) -> Execution:
+        return self._execution(self.choice.heads)
+
+    def _execution(self, heads: HeadSettings, joint: JointSettings | None = None) -> Execution:
+        choice = self.choice
+        settings = RunSettings(
+            encoder=choice.encoder,
+            size=choice.pixels,
+            features=choice.features if choice.encoder == SCRATCH else None,
+            features_seed=0 if choice.one_encoder else None,
+            views=choice.views,
+            heads=heads,
+            reliability=choice.reliability,
+            joint=joint,
+            seed=self.run.seed,
+        )
+        inputs = Inputs(self.learn.collection, self.learn, extra=self.extra)
+        return Execution(self.folder, settings, inputs, self._frozen, replace(self.run, folder=None), page=False)
+
+    @cached_property
+    def _frozen(self) -> Encoder | None:
+        if self.choice.encoder == SCRATCH:
             return None
-        settings = self.choice.joint
-        place = self.place("joint", settings.model_dump_json(), self.choice.heads, hash_of(self.encoder))
-        with self.own(place):
-            found = refine(
-                self.all_images,
-                self.encoder,
-                head,
-                Answer(self.features, probabilities(head, self.features)),
-                labeled,
-                settings=settings,
-                neighbors=self._neighbors,
-                seed=self.seed,
-                folder=place,
-                device=self.device,
-                progress=self.progress,
-            )
-        if found.doubts:
-            self.notes.append(f"the guard would have kept the second stage's answer: {'; '.join(found.doubts)}")
-        return found
+        return load_encoder(self.choice.encoder, size=self.choice.pixels, device=self.run.device)
 
-    @property
-    def _neighbors(self) -> int:
-        return neighbors_to_ask(len(self.learn), self.clusters, self.choice.reliability)
+    def _ensure(self, execution: Execution, step: str) -> None:
+        """Run a step if need be, and charge the method for it, also where it was finished for another method."""
+        before = execution.cpu_seconds
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SpiceWarning)  # a table's reader looks at scores
+            record = execution.ensure(step)
+        self.spent_here += execution.cpu_seconds - before
+        if step not in SHARED:
+            self.charged[execution.plan.keys[step]] = record.cpu_seconds

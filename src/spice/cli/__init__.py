@@ -18,6 +18,8 @@ from spice.cli import (
     refine,
     report,
     resume,
+    runs,
+    settings,
     why,
 )
 from spice.errors import UserError
@@ -39,6 +41,8 @@ app.command("export", epilog=export.EXAMPLES)(export.command)
 app.command("report", epilog=report.EXAMPLES)(report.command)
 app.command("figures", epilog=figures.EXAMPLES)(figures.command)
 app.command("why", epilog=why.EXAMPLES)(why.command)
+app.command("runs", epilog=runs.EXAMPLES)(runs.command)
+app.command("settings", epilog=settings.EXAMPLES)(settings.command)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(bench.app, name="bench")
 app.command("demo", epilog=demo.EXAMPLES)(demo.command)

@@ -10,8 +10,8 @@ import typer
 
 from spice.benchmark.tables.catalog import TABLES, SizeName, Table
 from spice.cli.help import examples
-from spice.cli.showing import shown_progress
-from spice.cli.under_way import STOPPED
+from spice.cli.display import shown_progress
+from spice.cli.running import STOPPED
 from spice.errors import UserError
 
 if TYPE_CHECKING:

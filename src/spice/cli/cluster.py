@@ -1,4 +1,4 @@
-"""`spice cluster`: from a folder of images to groups, with a figure for every image that says how far to trust it."""
+"""`spice cluster`: from a folder of images to groups, with a number for every image that says how far to trust it."""
 
 from glob import has_magic
 from pathlib import Path
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spice.cli.display import show_account, shown_progress
 from spice.cli.help import examples
-from spice.cli.showing import show_account, shown_progress
-from spice.cli.under_way import under_way
+from spice.cli.running import Device, Json, SettingsFile, interruptible
 from spice.errors import NothingTrustworthyError, UserError
 
 if TYPE_CHECKING:
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "spice cluster photos -k 10",
+    "spice cluster photos -k 7  # in the same run folder, in seconds; both results are kept (spice runs)",
     "spice cluster 'scans/**/*.tif' -k 4 --out scans.spice --seed 1",
     "spice cluster images.csv -k 20  # a list of paths: .txt, .csv, .parquet",
     "spice cluster photos.zip -k 10 --json > account.json",
     "spice cluster digits -k 10 --encoder scratch --size 16 --no-flip --refine",
     "spice cluster photos -k 10 --preset quick  # a first look in half the time",
+    "spice cluster photos -k 10 --settings mine.toml  # any setting; spice settings prints them all",
     "spice cluster images --preset paper:stl10 --stages 1-2  # as in the paper; then: spice resume images.spice",
 )
 STAGES: "tuple[Stage, ...]" = ("features", "heads", "joint")
@@ -45,40 +47,52 @@ def command(
     encoder: Annotated[
         str | None,
         typer.Option(
-            help="What looks at the images: lite0, scratch (trained on them), hf:facebook/dinov2-small, ...",
+            help="Encoder: lite0 (built in), scratch (trained on your images), hf:NAME, timm:NAME, onnx:FILE, ...",
             show_default="lite0",
         ),
     ] = None,
     size: Annotated[int | None, typer.Option(min=8, help="Pixels on a side shown to the encoder.")] = None,
     flip: Annotated[
-        bool, typer.Option("--flip/--no-flip", help="Whether a mirrored image shows the same; not so for text, digits.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--flip/--no-flip", help="Allow mirrored views (use --no-flip for text and digits).", show_default="flip"
+        ),
+    ] = None,
     refine: Annotated[bool, typer.Option("--refine", help="Train encoder and head together afterwards.")] = False,
     minutes: Annotated[float | None, typer.Option(min=0.1, help="How long --refine may train.")] = None,
     stages: Annotated[
         str | None,
         typer.Option(
-            help="Stop after the last of these: features,heads,joint or 1-3. Go on later with: spice resume RUN.",
-            show_default="all that are asked for",
+            help="Stop after the last of these: features,heads,joint or 1-3. Continue later with: spice resume RUN.",
+            show_default="all",
         ),
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="A csv (path, label) of a few images, for --refine to learn from.")
+        Path | None, typer.Option(help="A csv file (path, label) of a few images, for --refine to learn from.")
     ] = None,
+    extra: Annotated[
+        str | None, typer.Option(help="More images without labels, for training (stages 1 and 3) only.")
+    ] = None,
+    settings_file: SettingsFile = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; by default IMAGES.spice, here.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same groups.")] = 0,
-    redo: Annotated[bool, typer.Option("--redo", help="Replace a run of other settings or other images.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the account as JSON.")] = False,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="The same seed gives the same groups.", show_default="0")
+    ] = None,
+    device: Device = "auto",
+    redo: Annotated[
+        bool, typer.Option("--redo", help="Use the run folder even though its images have changed.")
+    ] = False,
+    as_json: Json = False,
 ) -> None:
-    """Group images by meaning. Run again, it goes on where it was; the originals are only read."""
-    from spice.label_table import read_label_table
+    """Group images by meaning. Run the same command again to resume; your images are only read."""
     from spice.pipeline import cluster
-    from spice.presets import preset as named
+    from spice.settings_file import requested
 
-    last = last_of(stages) if stages else "joint"
+    last = last_stage(stages) if stages else "joint"
     out = out or default_out(images)
-    settings = named(
+    settings = requested(
         preset,
+        settings_file,
         clusters=clusters,
         encoder=encoder,
         size=size,
@@ -88,20 +102,22 @@ def command(
         seed=seed,
     )
     if labels is not None:
+        from spice.label_table import read_label_table
+
         settings = settings.model_copy(update={"given": read_label_table(labels)})
     if settings.joint is None and (minutes is not None or labels is not None):
         raise UserError("--minutes and --labels are for joint training, which was not asked for: add --refine")
-    with under_way(out), shown_progress() as progress:
-        account = cluster(images, settings, out, last=last, redo=redo, progress=progress)
+    with interruptible(out), shown_progress() as progress:
+        account = cluster(images, settings, out, extra=extra, last=last, redo=redo, device=device, progress=progress)
     finish(account, as_json=as_json)
 
 
-def last_of(stages: str) -> "Stage":
-    """`features,heads`, `1-2` or `2` -> `heads`. Stages before the last are done in any case: it needs them."""
+def last_stage(stages: str) -> "Stage":
+    """`features,heads`, `1-2` or `2` -> `heads`. Stages before the last are run in any case: it needs them."""
     numbers = {name: number for number, stage in enumerate(STAGES) for name in (stage, str(number + 1))}
     parts = [part.strip() for part in stages.replace("-", ",").split(",")]
     if unknown := [part for part in parts if part not in numbers]:
-        raise UserError(f"there is no stage {unknown[0]!r}: the stages are 1 features, 2 heads, 3 joint; say 1-2")
+        raise UserError(f"unknown stage {unknown[0]!r}: the stages are 1 features, 2 heads, 3 joint; say, for example, 1-2")
     return STAGES[max(numbers[part] for part in parts)]
 
 
@@ -114,6 +130,10 @@ def default_out(images: str) -> Path:
 
 def finish(account: "Account", *, as_json: bool) -> None:
     """Show the account; a finished run in which nothing can be trusted ends with its own exit code."""
+    from spice.engine.processes import is_first_process
+
+    if not is_first_process():
+        return
     show_account(account, as_json=as_json)
     if account.reliable == 0:
         raise NothingTrustworthyError(

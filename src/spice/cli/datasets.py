@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spice.cli.help import examples
-from spice.cli.showing import shown_progress
-from spice.cli.under_way import STOPPED
+from spice.cli.display import shown_progress
+from spice.cli.running import STOPPED
 
 if TYPE_CHECKING:
     from spice.benchmark.datasets import Card, Counts

@@ -17,8 +17,8 @@ def command(
     """Cluster 1,797 handwritten digits through all three stages, from scratch, and compare with the truth."""
     from spice.cli import evaluate, export
     from spice.cli.cluster import finish
-    from spice.cli.showing import shown_progress
-    from spice.cli.under_way import under_way
+    from spice.cli.display import shown_progress
+    from spice.cli.running import interruptible
     from spice.pipeline import cluster
     from spice.presets import demo
     from spice.runs.artifacts import REPORT
@@ -26,7 +26,7 @@ def command(
     images, run, groups = folder / "digits", folder / "digits.spice", folder / f"groups-{seed}"
     write_digits(images)
     print(f"1,797 digits are in {images}; a feature model is trained on them now, then heads, then both together.")
-    with under_way(run), shown_progress() as progress:
+    with interruptible(run), shown_progress() as progress:
         # The folder is the demo's own: another seed, or another version's settings, may take it over.
         account = cluster(str(images), demo(seed=seed), run, redo=True, progress=progress)
     finish(account, as_json=False)

@@ -1,4 +1,4 @@
-"""`spice evaluate`: how good the groups are, where true labels exist. The only command that reads a label."""
+"""`spice evaluate`: how good the groups are, where true labels exist. Only this, `bench` and `demo` read labels."""
 
 import sys
 from pathlib import Path
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spice.cli.help import examples
+from spice.cli.running import Json, RunArgument
 
 if TYPE_CHECKING:
-    from spice.runs.outcomes import Score, Scores
+    from spice.runs import Result
+    from spice.runs.scores import Score, Scores
 
 EXAMPLES = examples(
     "spice evaluate photos.spice --truth folders  # the class is the folder that an image lies in",
@@ -18,34 +20,35 @@ EXAMPLES = examples(
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: RunArgument,
     *,
     truth: Annotated[str, typer.Option(help="`folders`, or a csv file with the columns path and label.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Compare the groups with true labels: ACC, NMI, ARI; k-means beside them. Of the run, only its page changes."""
+    """Compare the current groups with true labels: ACC, NMI, ARI; k-means beside them."""
     from spice.evaluate import evaluate_run, from_csv, from_folders
     from spice.files import written_atomically
-    from spice.runs import read_labels, told_in_words
+    from spice.runs import explain_write_errors, open_result
     from spice.runs.artifacts import SCORES
 
-    paths = read_labels(run).path
-    found = evaluate_run(run, from_folders(paths) if truth == "folders" else from_csv(Path(truth), paths))
+    result = open_result(run)
+    paths = result.labels.path
+    found = evaluate_run(result, from_folders(paths) if truth == "folders" else from_csv(Path(truth), paths))
     text = found.model_dump_json(indent=2)
     print(text if as_json else _table(found))
-    with told_in_words(run), written_atomically(run / SCORES.name) as temporary:
+    with explain_write_errors(run), written_atomically(result / SCORES) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
-    _write_page(run)
+    _write_page(result)
 
 
-def _write_page(run: Path) -> None:
-    """With the scores on it. They are printed and kept already: a page that cannot be written is no reason to fail."""
+def _write_page(result: "Result") -> None:
+    """With the scores on it. They are printed and saved already: a page that cannot be written is no reason to fail."""
     from spice.report import write_report
 
     try:
-        write_report(run)
+        write_report(result)
     except Exception as error:  # noqa: BLE001 - whatever it is, it must not look as if there were no scores
-        print(f"spice: warning: the page could not be written ({error}); try: spice report {run}", file=sys.stderr)
+        print(f"spice: warning: could not write the page ({error}); try: spice report {result.run}", file=sys.stderr)
 
 
 def _table(found: "Scores") -> str:

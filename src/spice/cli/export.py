@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from spice.cli.help import examples
+from spice.cli.running import RunArgument, model_folder
 from spice.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class As(StrEnum):
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: RunArgument,
     destination: Annotated[Path, typer.Argument(help="A new folder or file.")],
     *,
     shape: Annotated[As, typer.Option("--as", help="What to write.")],
@@ -53,15 +54,14 @@ def command(
 
 
 def _export_model(run: Path, destination: Path, shape: As, *, embed: bool) -> None:
-    from spice.runs import told_in_words
-    from spice.runs.artifacts import MODEL
+    from spice.runs import explain_write_errors
     from spice.stages.model import TrainedModel
     from spice.stages.onnx_export import export_onnx
 
     if destination.exists():
         raise UserError(f"{destination} exists already; nothing is overwritten: give a new name")
-    model = TrainedModel.load(run / MODEL.name if (run / MODEL.name).is_dir() else run)
-    with told_in_words(destination):
+    model = TrainedModel.load(model_folder(run))
+    with explain_write_errors(destination):
         destination.parent.mkdir(parents=True, exist_ok=True)
         if shape is As.model:
             model.save(destination, embed=embed)
@@ -74,18 +74,19 @@ def _export_model(run: Path, destination: Path, shape: As, *, embed: bool) -> No
 def _export_images(run: Path, destination: Path, shape: As, *, copy: bool, reliable: bool) -> None:
     import numpy as np
 
-    from spice.runs import read_labels, read_manifest, told_in_words
+    from spice.runs import explain_write_errors, open_result
     from spice.runs.export import export
 
-    labels = read_labels(run)
+    result = open_result(run)
+    labels = result.labels
     if reliable:
         labels = labels.rows(np.flatnonzero(labels.reliable))
-    with TemporaryDirectory(prefix="spice-") as scratch, told_in_words(destination):
+    with TemporaryDirectory(prefix="spice-") as scratch, explain_write_errors(destination):
         files: list[Path] = []
         if shape not in (As.csv, As.parquet):
-            from spice.cli.originals import originals
+            from spice.data.originals import originals
 
-            files = originals(read_manifest(run).source, labels.path, run=run, taken_out=Path(scratch))
+            files = originals(result.manifest.source, labels.path, run=run, taken_out=Path(scratch))
         inside = any(path.is_relative_to(scratch) for path in files[:1])
         if inside and shape in (As.labelstudio, As.fiftyone):
             raise UserError(f"the images lie inside an archive, and --as {shape} needs files: unpack it first")

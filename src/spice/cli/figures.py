@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 
 from spice.cli.help import examples
+from spice.cli.running import RunArgument
 from spice.errors import UserError
 
 EXAMPLES = examples("spice figures photos.spice", "spice figures photos.spice --out paper/figures")
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: RunArgument,
     out: Annotated[Path | None, typer.Option(help="Where to; by default figures/ in the run folder.")] = None,
 ) -> None:
     """Write the paper's figures as PNG and SVG: prototypes with attention, t-SNE, head selection, double softmax.

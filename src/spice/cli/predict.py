@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spice.cli.help import examples
-from spice.cli.showing import shown_progress
+from spice.cli.running import model_folder
+from spice.cli.display import shown_progress
 
 if TYPE_CHECKING:
     from spice.estimator import Assessment
@@ -29,10 +30,9 @@ def command(
 ) -> None:
     """Put other images into the groups of a run: cluster, probability, reliability, and "unlike anything seen"."""
     from spice.estimator import load
-    from spice.runs.artifacts import MODEL
     from spice.runs.table import write_csv, write_table
 
-    model = load(run / MODEL.name if (run / MODEL.name).is_dir() else run)
+    model = load(model_folder(run))
     with shown_progress() as progress:
         found = model.assess(images, progress=progress)
     if out is None:

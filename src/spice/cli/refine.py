@@ -6,32 +6,42 @@ from typing import Annotated
 import typer
 
 from spice.cli.cluster import finish
+from spice.cli.display import shown_progress
 from spice.cli.help import examples
-from spice.cli.showing import shown_progress
-from spice.cli.under_way import under_way
+from spice.cli.running import Device, Json, RunArgument, SettingsFile, interruptible
 
 EXAMPLES = examples(
     "spice refine photos.spice",
     "spice refine photos.spice --minutes 20",
     "spice refine photos.spice --labels some.csv  # path,label: learned from, unlike the truth of evaluate",
+    "spice refine photos.spice --settings freematch.toml  # [joint] algorithm = \"freematch\"",
 )
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: RunArgument,
+    *,
     minutes: Annotated[
         float | None, typer.Option(min=0.1, help="How long to train; by default a few hundred steps.")
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="A csv (path, label) of a few images, to learn from; clusters get these names.")
+        Path | None,
+        typer.Option(help="A csv file (path, label) of a few images, to learn from; clusters get these names."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the account as JSON.")] = False,
+    settings_file: SettingsFile = None,
+    device: Device = "auto",
+    as_json: Json = False,
 ) -> None:
-    """Train encoder and head together on the reliable answers. The result counts only if no check speaks against it."""
+    """Train encoder and head together on the reliable answers.
+
+    The result is kept beside the earlier one, and used only if it passes checks that need no labels.
+    """
     from spice.label_table import read_label_table
     from spice.pipeline import refine
 
     given = None if labels is None else read_label_table(labels)
-    with under_way(run), shown_progress() as progress:
-        account = refine(run, minutes=minutes, labels=given, progress=progress)
+    with interruptible(run), shown_progress() as progress:
+        account = refine(
+            run, minutes=minutes, labels=given, settings_file=settings_file, device=device, progress=progress
+        )
     finish(account, as_json=as_json)

@@ -1,19 +1,17 @@
 """`spice report`: the page of a run, written again."""
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from spice.cli.help import examples
+from spice.cli.running import RunArgument
 
 EXAMPLES = examples("spice report photos.spice  # then open photos.spice/report.html")
 
 
-def command(run: Annotated[Path, typer.Argument(help="The run folder.")]) -> None:
-    """Write report.html again, from the files of the run alone; every run writes it at its end by itself."""
+def command(run: RunArgument) -> None:
+    """Write report.html of the current result again, from its files; every run writes it at its end by itself."""
     from spice.report import write_report
-    from spice.runs import told_in_words
+    from spice.runs import RunFolder, explain_write_errors, open_result
 
-    with told_in_words(run):
-        print(write_report(run))
+    with explain_write_errors(run):
+        path = write_report(open_result(run))
+        RunFolder.open(run).link()
+    print(path)

@@ -1,11 +1,11 @@
 """`spice why`: why an image is where it is, and how far to trust that."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spice.cli.help import examples
+from spice.cli.running import Json, RunArgument
 
 if TYPE_CHECKING:
     from spice.runs.why import Why
@@ -17,9 +17,9 @@ EXAMPLES = examples(
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: RunArgument,
     image: Annotated[str, typer.Argument(help="The image: its path, or its name where only one has it.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Tell why an image is in its cluster: probabilities, neighbors, and why it is reliable or not."""
     from spice.runs.why import why
@@ -46,6 +46,6 @@ def _lines(found: "Why") -> list[str]:
 
 
 def _verdict(found: "Why") -> str:
-    agreeing = f"{found.agreeing} of its {found.asked} nearest images are in the same cluster"
+    agreeing = f"{found.agreeing} of its {found.neighbors} nearest images are in the same cluster"
     compared = f"{found.reliability:.2f} is {'' if found.reliable else 'not '}above {found.threshold:.2f}"
     return f"{'yes' if found.reliable else 'no'}: {agreeing} ({compared})"

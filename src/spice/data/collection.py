@@ -89,6 +89,22 @@ class Collection:
         return np.asarray(self.table.column(name))
 
 
+def collection_of_vectors(vectors: NDArray[np.floating]) -> Collection:
+    """Feature vectors (N, D) as a collection: in the order given, each called by its row."""
+    rows = range(len(vectors))
+    table = {
+        "path": [str(row) for row in rows],
+        "hash": [hashlib.blake2b(np.ascontiguousarray(vectors[row]).data, digest_size=16).hexdigest() for row in rows],
+        "width": np.full(len(vectors), vectors.shape[1]),
+        "height": np.ones(len(vectors)),
+        "gray": np.zeros(len(vectors), dtype=np.bool_),
+        "copy_of": pa.nulls(len(vectors), pa.int64()),
+        "number": np.arange(len(vectors)),
+        "row": np.full(len(vectors), -1),
+    }
+    return Collection(pa.table(table).cast(SCHEMA), ())
+
+
 def in_order(found: pa.Table, problems: list[Problem]) -> Collection:
     """The collection of all `found` lines (SCHEMA without `copy_of`): sorted by content, copies marked."""
     order = pc.sort_indices(found, sort_keys=[(name, "ascending") for name in ("hash", "path", "number")])

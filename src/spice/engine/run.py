@@ -29,6 +29,10 @@ class Run:
         """The same run with another folder."""
         return replace(self, folder=folder)
 
+    def with_seed(self, seed: int) -> "Run":
+        """The same run with another seed."""
+        return replace(self, seed=seed)
+
     def part(self, number: int, of: int) -> "Run":
         """The same run for one of several equal parts of a task, as far as progress is concerned."""
         return replace(self, progress=part_of(self.progress, number, of))

@@ -3,27 +3,24 @@
 Shapes: N images, n of them with a true label, H heads.
 """
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spice.evaluate.scores import accuracy, confusion, matched_labels, score
 from spice.evaluate.truth import Truth
-from spice.runs import Labels, read_labels
+from spice.runs import Labels, Result
 from spice.runs.artifacts import HEAD_LABELS, KMEANS
-from spice.runs.folder import needed
-from spice.runs.outcomes import Confusion, HeadScores, Kept, Score, Scores, read_heads, read_joint
+from spice.runs.scores import Confusion, HeadScores, Kept, Score, Scores
 
 # Points of a curve, and the least share of the images that one stands for: fewer images say nothing.
 _POINTS, _LEAST = 100, 0.01
 
 
-def evaluate_run(run: Path, truth: Truth) -> Scores:
-    """Everything that `spice evaluate` tells of the run in `run`."""
-    labels = read_labels(run)
+def evaluate_run(run: Result, truth: Truth) -> Scores:
+    """Everything that `spice evaluate` reports on a result."""
+    labels = run.labels
     known = labels.rows(truth.positions)
-    kmeans = np.load(needed(run, KMEANS))[truth.positions]
+    kmeans = np.load(run.need(KMEANS))[truth.positions]
     table = confusion(known.cluster, truth.labels)
     right = matched_labels(known.cluster, truth.labels) == truth.labels  # (n,)
     return Scores(
@@ -55,7 +52,7 @@ def kept(trust: NDArray[np.float32], right: NDArray[np.bool_]) -> Kept:
     return Kept(share=_rounded(shown / len(trust)), acc=_rounded(correct / shown))
 
 
-def _head_scores(run: Path, labels: Labels, truth: Truth) -> HeadScores | None:
+def _head_scores(run: Result, labels: Labels, truth: Truth) -> HeadScores | None:
     """Accuracy of every head after every epoch looked at; None for a run that has not kept what they said."""
     found = _kept_labels(run, labels, truth)
     if found is None:
@@ -66,19 +63,18 @@ def _head_scores(run: Path, labels: Labels, truth: Truth) -> HeadScores | None:
     )
 
 
-def _second_stage(run: Path, labels: Labels, truth: Truth) -> Score | None:
+def _second_stage(run: Result, labels: Labels, truth: Truth) -> Score | None:
     """The selected head before joint training, where that changed the answer."""
-    joint, heads = read_joint(run), read_heads(run)
-    found = _kept_labels(run, labels, truth)
-    if joint is None or joint.doubts or heads is None or found is None:
+    heads, found = run.heads, _kept_labels(run, labels, truth)
+    if not run.refined or found is None:
         return None
     clusters, classes = found
     return _score(clusters[heads.epochs.index(heads.selected.epoch), heads.selected.head], classes)
 
 
-def _kept_labels(run: Path, labels: Labels, truth: Truth) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+def _kept_labels(run: Result, labels: Labels, truth: Truth) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """What every head said of the images that have a true label, and those labels: (looks, H, m), (m,)."""
-    path = run / HEAD_LABELS.name
+    path = run / HEAD_LABELS
     if not path.exists():
         return None
     with np.load(path) as held:

@@ -11,14 +11,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pydantic import JsonValue
 
 from spice.report.chosen import Chosen, choose
 from spice.report.pictures import Sheets, read_sheets
 from spice.report.verdict import Verdict, neighbor_votes, verdicts
-from spice.runs import Account, Labels, Manifest, account, read_labels, read_manifest
-from spice.runs.artifacts import IMAGES, KMEANS, MAP, NEIGHBORS, PICTURES, PROBLEMS
-from spice.runs.outcomes import HeadsOutcome, JointOutcome, Scores, read_heads, read_joint, read_scores
+from spice.runs import Account, Labels, Result, account
+from spice.runs.artifacts import IMAGES, KMEANS, MAP, PICTURES, PROBLEMS
+from spice.runs.records import HeadsResult, JointResult
+from spice.runs.scores import Scores
 
 # Rows of tables that may be as long as the collection; the files of the run hold them whole.
 LONGEST_TABLE = 200
@@ -34,52 +34,49 @@ class Table(NamedTuple):
 class Content(NamedTuple):
     """Everything, before it is put into words."""
 
-    manifest: Manifest
+    result: Result
     account: Account
     labels: Labels
     chosen: list[Chosen]
     verdicts: list[Verdict]
-    heads: HeadsOutcome | None
-    joint: JointOutcome | None
-    scores: Scores | None
     points: NDArray[np.float32] | None  # (N, 2)
-    pictures: Path
     sheets: Sheets | None
     problems: Table
     copies: Table
 
-    def figure(self, step: str, name: str) -> JsonValue:
-        return self.account.figures.get(step, {}).get(name)
+    @property
+    def heads(self) -> HeadsResult:
+        return self.result.heads
+
+    @property
+    def joint(self) -> JointResult | None:
+        return self.result.joint
+
+    @property
+    def scores(self) -> Scores | None:
+        return self.result.scores
+
+    @property
+    def pictures(self) -> Path:
+        return self.result / PICTURES
 
 
-def read_content(folder: Path) -> Content:
-    """The content of the finished run in `folder`."""
-    manifest, found, labels = read_manifest(folder), account(folder), read_labels(folder)
-    clusters = len(found.clusters)
-    asked = int(str(found.figures["labels"]["neighbors"]))
-    votes = neighbor_votes(labels, np.load(folder / NEIGHBORS.name, mmap_mode="r"), clusters, asked=asked)
-    points = folder / MAP.name
+def read_content(result: Result) -> Content:
+    """The content of a finished result."""
+    found, labels, answer = account(result), result.labels, result.answer
+    votes = neighbor_votes(labels, result.neighbors, answer.clusters, neighbors_counted=answer.neighbors)
+    points = result / MAP
     return Content(
-        manifest=manifest,
+        result=result,
         account=found,
         labels=labels,
-        chosen=choose(labels, clusters),
-        verdicts=verdicts(labels, votes, np.load(folder / KMEANS.name), _agreement(found)),
-        heads=read_heads(folder),
-        joint=read_joint(folder),
-        scores=read_scores(folder),
+        chosen=choose(labels, answer.clusters),
+        verdicts=verdicts(labels, votes, np.load(result.need(KMEANS)), answer.head_overlap),
         points=np.load(points) if points.exists() else None,
-        pictures=folder / PICTURES.name,
-        sheets=read_sheets(folder / PICTURES.name),
-        problems=_problems(folder / PROBLEMS.name),
-        copies=_copies(folder / IMAGES.name),
+        sheets=read_sheets(result / PICTURES),
+        problems=_problems(result / PROBLEMS),
+        copies=_copies(result.need(IMAGES)),
     )
-
-
-def _agreement(found: Account) -> list[float] | None:
-    """Of the heads with each cluster, (K,); None where there is one head."""
-    values = found.figures["labels"].get("agreement")
-    return [float(str(value)) for value in values] if isinstance(values, list) else None
 
 
 def _problems(path: Path) -> Table:

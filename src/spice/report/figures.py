@@ -16,8 +16,10 @@ from PIL import Image
 from spice.errors import UserError
 from spice.report.colors import colors
 from spice.report.content import Content, read_content
-from spice.report.course import point_at
-from spice.runs.outcomes import HeadScores, HeadsOutcome
+from spice.report.curves import point_at
+from spice.runs import open_result
+from spice.runs.records import HeadsResult
+from spice.runs.scores import HeadScores
 
 Floats = NDArray[np.float64]
 
@@ -47,7 +49,7 @@ _STYLE = {
 
 def write_figures(run: Path, folder: Path) -> list[Path]:
     """Every figure that the run has the files for."""
-    content = read_content(run)
+    content = read_content(open_result(run))
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     with mpl.rc_context(_STYLE):  # type: ignore[arg-type]  # wants every key of matplotlib's as a literal type
@@ -99,10 +101,8 @@ def double_softmax(_: Content) -> Figure:
     return figure
 
 
-def heads(content: Content) -> Figure | None:
+def heads(content: Content) -> Figure:
     """Head selection: the loss of every head after every epoch; where labels were given to `evaluate`, ACC as well."""
-    if content.heads is None:
-        return None
     scores = content.scores.heads if content.scores else None
     figure = Figure(figsize=(7.2 if scores else 3.5, 2.9), layout="constrained")
     axes = figure.subplots(1, 2 if scores else 1, squeeze=False)[0]
@@ -112,9 +112,9 @@ def heads(content: Content) -> Figure | None:
     return figure
 
 
-def _draw_loss(axes: Axes, found: HeadsOutcome, panel: str) -> None:
+def _draw_loss(axes: Axes, found: HeadsResult, panel: str) -> None:
     best = found.selected
-    losses = np.array(found.loss)  # (looks, H)
+    losses = np.array(found.loss)  # (snapshots, H)
     axes.plot(found.epochs, losses, color=_OTHERS, linewidth=0.8)
     axes.plot(found.epochs, losses[:, best.head], color=_TAKEN, linewidth=1.4)
     axes.plot([best.epoch], [best.loss], "o", color=_TAKEN, label=f"selected: head {best.head}, epoch {best.epoch}")
@@ -123,13 +123,13 @@ def _draw_loss(axes: Axes, found: HeadsOutcome, panel: str) -> None:
     axes.legend(loc="upper center", bbox_to_anchor=_BELOW, ncols=2)
 
 
-def _draw_accuracy(axes: Axes, found: HeadsOutcome, scores: HeadScores) -> None:
+def _draw_accuracy(axes: Axes, found: HeadsResult, scores: HeadScores) -> None:
     """As in the paper: what selection takes after each epoch, beside what true labels would."""
-    accuracy, rank = np.array(scores.acc), np.array(found.score)  # (looks, H)
-    look = np.arange(len(accuracy))
+    accuracy, rank = np.array(scores.acc), np.array(found.score)  # (snapshots, H)
+    every = np.arange(len(accuracy))
     best = found.selected
     axes.plot(found.epochs, accuracy, color=_OTHERS, linewidth=0.8)
-    taken, top = accuracy[look, rank.argmin(axis=1)], accuracy.max(axis=1)
+    taken, top = accuracy[every, rank.argmin(axis=1)], accuracy.max(axis=1)
     axes.plot(found.epochs, top, "*", color=_TRUE, markersize=7, label="best by true labels")
     axes.plot(found.epochs, taken, "s", color=_TAKEN, markersize=3.5, label="selected without labels")
     chosen = accuracy[found.epochs.index(best.epoch), best.head]
@@ -158,7 +158,7 @@ def kept(content: Content) -> Figure | None:
               label="kept by reliability")  # fmt: skip
     if scores.reliable.images:
         share, right = point_at(scores.by_reliability, scores.reliable.images / scores.images)
-        threshold = content.figure("labels", "threshold")
+        threshold = content.result.answer.threshold
         axes.plot([100 * share], [100 * right], "o", color=_TAKEN, label=rf"reliable ($r > {threshold}$)")
     axes.set(xlabel="images kept (%)", ylabel="accuracy (%)", xlim=(0, 102))
     axes.legend(loc="lower left")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from spice.runs.account import Warned
+from spice.runs.records import StepWarning
 
 
 class Notice(NamedTuple):
@@ -15,12 +15,12 @@ class Notice(NamedTuple):
     advice: str  # what to try; empty where the warning says nothing of it
 
 
-def notices(warned: Iterable[Warned]) -> list[Notice]:
+def notices(warned: Iterable[StepWarning]) -> list[Notice]:
     """In the order of the steps that gave them."""
     return [_notice(one) for one in warned]
 
 
-def _notice(warned: Warned) -> Notice:
+def _notice(warned: StepWarning) -> Notice:
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", warned.name.removesuffix("Warning")).lower()
     # Warnings end with their advice: "...: try fewer clusters", "...; try another encoder".
     text, *advice = re.split(r"[:;] (?=try )", warned.text, maxsplit=1)

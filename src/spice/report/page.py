@@ -18,20 +18,22 @@ from spice.report import charts
 from spice.report.cards import cards
 from spice.report.colors import colors
 from spice.report.content import Content, read_content
-from spice.report.course import courses, scored, signs
+from spice.report.curves import check_rows, curves, score_curves
 from spice.report.notices import notices
+from spice.runs import Result
 from spice.runs.artifacts import REPORT
 
 # Images that can be searched, sorted and pointed at in the page; of more, an even share is shown, and the page says so.
 MOST_LISTED = 50_000
 
 
-def write_report(folder: Path) -> Path:
-    """(Re)write `report.html` of the finished run in `folder`."""
-    page = render(read_content(folder))
-    with written_atomically(folder / REPORT.name) as temporary:
+def write_report(result: Result) -> Path:
+    """(Re)write `report.html` of a finished result."""
+    page = render(read_content(result))
+    path = result / REPORT
+    with written_atomically(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
-    return folder / REPORT.name
+    return path
 
 
 def render(content: Content) -> str:
@@ -47,11 +49,11 @@ def render(content: Content) -> str:
         title=_title(content),
         warnings=notices(content.account.warnings),
         cards=cards(content),
-        courses=courses(content),
-        signs=signs(content.joint) if content.joint else [],
-        scored=scored(content.scores, content.heads) if content.scores else [],
+        curves=curves(content),
+        checks=check_rows(content.joint) if content.joint else [],
+        score_curves=score_curves(content.scores, content.heads) if content.scores else [],
         frame=charts,
-        settings=_flat(content.manifest.settings),
+        settings=_flat(content.result.entry.settings),
         listed=len(rows),
         style=Markup(_asset("page.css")),
         script=Markup(script),
@@ -63,7 +65,7 @@ def render(content: Content) -> str:
 
 
 def _title(content: Content) -> str:
-    source = content.manifest.source
+    source = content.result.manifest.source
     return Path(source).name if source else "images in memory"
 
 

@@ -57,12 +57,12 @@ def verdicts(
     return [_verdict(labels, votes[number], kmeans, heads[number], number) for number in range(len(votes))]
 
 
-def neighbor_votes(labels: Labels, neighbors: NDArray[np.int64], clusters: int, *, asked: int) -> Share:
-    """Share of the `asked` neighbors of each cluster's images that lie in each cluster: (K, K)."""
+def neighbor_votes(labels: Labels, neighbors: NDArray[np.int64], clusters: int, *, neighbors_counted: int) -> Share:
+    """Share of the neighbors counted of each cluster's images that lie in each cluster: (K, K)."""
     cluster = labels.cluster.astype(np.int64)
     counts = np.zeros(clusters * clusters, dtype=np.int64)
     for start in range(0, len(cluster), _CHUNK):
-        theirs = cluster[neighbors[start : start + _CHUNK, :asked]]  # (B, S)
+        theirs = cluster[neighbors[start : start + _CHUNK, :neighbors_counted]]  # (B, S)
         pairs = cluster[start : start + _CHUNK, None] * clusters + theirs
         counts += np.bincount(pairs.ravel(), minlength=clusters * clusters)
     table = counts.reshape(clusters, clusters)

@@ -4,21 +4,24 @@ from spice.runs.account import Account, Cluster, account
 from spice.runs.folder import RunFolder, key_of
 from spice.runs.labels import Labels, read_labels, write_labels
 from spice.runs.lock import locked
-from spice.runs.manifest import Manifest, Step, read_manifest
-from spice.runs.trouble import told_in_words
+from spice.runs.manifest import Manifest, ResultEntry, read_manifest
+from spice.runs.result import Result, open_result
+from spice.runs.trouble import explain_write_errors
 
 __all__ = [
     "Account",
     "Cluster",
     "Labels",
     "Manifest",
+    "Result",
+    "ResultEntry",
     "RunFolder",
-    "Step",
     "account",
+    "explain_write_errors",
     "key_of",
     "locked",
+    "open_result",
     "read_labels",
     "read_manifest",
-    "told_in_words",
     "write_labels",
 ]

@@ -1,4 +1,7 @@
-"""What lies in a run folder: every file by name, with what it holds and the step that writes it.
+"""The files of a run folder: which step writes each, and what it holds.
+
+Every step has a folder of its own, `steps/STEP-KEY`; the last steps (labels, model, pictures, report) share the folder
+of the result that they belong to, `results/NAME`.
 
 Shapes: N images, n of them by which heads are compared, D feature width, K clusters, S neighbors, V views, H heads.
 """
@@ -7,51 +10,45 @@ from typing import NamedTuple
 
 
 class Artifact(NamedTuple):
-    """A file or folder of the run folder."""
+    """A file or folder that a step leaves."""
 
     name: str
     step: str
     holds: str
+    # Whether it may be deleted when the run is finished. It is made again when a step needs it.
+    deletable: bool = False
 
 
-MANIFEST = Artifact(
-    "manifest.json", "all", "settings, seed, versions, hash of the input, what is done and how long it took"
-)
 IMAGES = Artifact("images.parquet", "scan", "one row per image: path, content hash, size, exact copy of which")
 PROBLEMS = Artifact("problems.csv", "scan", "every file that could not be used, with the reason")
-STORE = Artifact("store", "store", "the decoded images at the working size; may be deleted")
-ENCODER = Artifact(
-    "encoder.safetensors", "features", "the feature model trained on these images, with `--encoder scratch`"
-)
+ENCODER = Artifact("encoder.safetensors", "features", "the feature model trained on these images (`--encoder scratch`)")
 FEATURES = Artifact("features.npy", "views", "(N, D) float32: the frozen encoder's features of the plain images")
-VIEWS = Artifact("views", "views", "features of V weak and V strong views of every image; may be deleted when done")
+VIEWS = Artifact("views", "views", "features of V weak and V strong views of every image", deletable=True)
 NEIGHBORS = Artifact("neighbors.npy", "neighbors", "(N, S) int64: the nearest images of every image, nearest first")
 SIMILARITIES = Artifact("similarities.npy", "neighbors", "(N, S) float32: their cosine similarities")
 KMEANS = Artifact("kmeans.npy", "kmeans", "(N,) int32: k-means on the same features, to compare with")
-HEADS = Artifact("heads.json", "heads", "loss of every head after every epoch, and which one was selected")
 HEAD = Artifact("head.safetensors", "heads", "weights of the selected clustering head")
 HEAD_LABELS = Artifact(
     "head_labels.npz",
     "heads",
-    "`labels` (looks, H, n): the clusters that every head gave to an even share of the images after every epoch "
-    "looked at; `rows` (n,): which images",
+    "`labels` (snapshots, H, n): the clusters that every head gave to an even share of the images whenever heads were "
+    "scored; `rows` (n,): which images",
 )
-REFINED = Artifact("refined", "joint", "with `--refine`: the network trained jointly, its features, and how it went")
-PROBABILITIES = Artifact("probabilities.npy", "labels", "(N, K) float32: the selected head's probabilities")
+REFINED_ENCODER = Artifact("encoder.safetensors", "joint", "the encoder after joint training")
+REFINED_HEAD = Artifact("head.safetensors", "joint", "the head after joint training")
+REFINED_FEATURES = Artifact("features.npy", "joint", "(N, D) float32: features of the plain images by that encoder")
+REFINED_NEIGHBORS = Artifact("neighbors.npy", "joint", "(N, S) int64: the nearest images by those features")
+REFINED_SIMILARITIES = Artifact("similarities.npy", "joint", "(N, S) float32: their cosine similarities")
+PROBABILITIES = Artifact("probabilities.npy", "labels", "(N, K) float32: the head's probabilities")
 LABELS = Artifact("labels.parquet", "labels", "the answer: one row per image, see below")
 LABELS_CSV = Artifact("labels.csv", "labels", "the same table as text")
 MODEL = Artifact("model", "model", "what `spice predict` and `spice.load` need: safetensors + json, no pickle")
-MAP = Artifact(
-    "map.npy", "pictures", "(N, 2) float32: every image as a point on a plane, near where features are alike"
-)
-PICTURES = Artifact(
-    "pictures", "pictures", "thumbnails and attention overlays, for the report; may be deleted when done"
-)
+MAP = Artifact("map.npy", "pictures", "(N, 2) float32: every image as a point on a plane, similar images close by")
+PICTURES = Artifact("pictures", "pictures", "thumbnails and attention overlays, for the report", deletable=True)
 REPORT = Artifact("report.html", "report", "the page to look at: one file, opens anywhere, offline")
-SCORES = Artifact(
-    "scores.json",
-    "evaluate",
-    "scores against true labels and the curves behind the figures; only `spice evaluate` writes it",
-)
+SCORES = Artifact("scores.json", "evaluate", "scores against true labels; only `spice evaluate` writes it")
 
 ARTIFACTS: tuple[Artifact, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Artifact))
+
+# What of the current result can be found at the top of the run folder, too.
+LINKED = (LABELS_CSV, LABELS, REPORT, MODEL)

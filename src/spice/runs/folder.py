@@ -1,9 +1,13 @@
-"""A run folder in use: opened or begun, its finished steps, and the place for unfinished work."""
+"""A run folder that is being written: steps are added beside what is there, and nothing finished is ever replaced.
+
+A result becomes the current one in a single step, when it is complete: the manifest names it, and the link `current`
+leads to it. So at every moment the labels, the model and the page at the top of the folder belong together.
+"""
 
 import hashlib
 import json
+import os
 import shutil
-from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -11,110 +15,90 @@ from typing import Self
 from pydantic import JsonValue
 
 from spice.errors import UserError
-from spice.runs.artifacts import MANIFEST, Artifact
-from spice.runs.lock import LOCK_NAME
-from spice.runs.manifest import Manifest, Step, now, read_manifest, write_manifest
+from spice.runs.artifacts import LINKED
+from spice.runs.lock import HOLDER, LOCK
+from spice.runs.manifest import MANIFEST, Manifest, ResultEntry, now, read_manifest, write_manifest
+
+STEPS, RESULTS, CURRENT = "steps", "results", "current"
+# In a step's folder: checkpoints, which are not needed any more when the step is finished.
+UNFINISHED = "unfinished"
 
 
 class RunFolder:
     """The folder that a run leaves behind. Every change of its manifest is written at once, and atomically."""
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
-        self.path = path
-        self.manifest = manifest
+        self.path, self.manifest = path, manifest
 
     @classmethod
     def open(cls, path: Path) -> Self:
         return cls(path, read_manifest(path))
 
     @classmethod
-    def begin(cls, path: Path, *, source: str | None, settings: dict[str, JsonValue]) -> Self:
-        """Make `path` a run folder; a folder that holds anything else is refused."""
+    def open_or_create(cls, path: Path, *, source: str | None) -> Self:
+        """The run in `path`, new if there is none."""
+        if is_run(path):
+            run = cls.open(path)
+            if run.manifest.source != source:
+                run.update(source=source)
+            return run
         refuse_foreign(path)
-        run = cls(path, Manifest.begin(source, settings))
+        run = cls(path, Manifest(created=now(), source=source))
         write_manifest(path, run.manifest)
         return run
 
-    @classmethod
-    def begin_or_go_on(cls, path: Path, *, source: str | None, settings: dict[str, JsonValue], redo: bool) -> Self:
-        """The run in `path`, begun if there is none; one of other settings is refused, or taken over with `redo`."""
-        if not is_run(path):
-            return cls.begin(path, source=source, settings=settings)
-        run = cls.open(path)
-        changes = differences(run.manifest.settings, settings)
-        if changes and run.has_results and not redo:
-            raise UserError(
-                f"{path} holds a run with other settings ({', '.join(changes)}); give another folder with --out, "
-                "or add --redo to replace it (steps that the change does not touch are kept)"
-            )
-        if changes or run.manifest.source != source:
-            run.update(settings=settings, source=source)
-        return run
+    def update(self, **changes: object) -> None:
+        """Change fields of the manifest."""
+        self.manifest = self.manifest.model_copy(update=changes)
+        write_manifest(self.path, self.manifest)
 
     @property
     def has_results(self) -> bool:
-        """Whether there is work to lose: a finished step besides looking at the images, or an unfinished one."""
-        return bool(set(self.manifest.steps) - {"scan"}) or (self.path / "work").exists()
+        """Whether there is work to lose: a finished result, or a step besides the scan."""
+        steps = (folder.name for folder in (self.path / STEPS).glob("*"))
+        return bool(self.manifest.results) or any(not name.startswith("scan-") for name in steps)
 
-    def __truediv__(self, artifact: Artifact) -> Path:
-        return self.path / artifact.name
+    def publish(self, name: str, entry: ResultEntry) -> None:
+        """Make the complete result `name` the current one."""
+        if self.manifest.current == name and self.manifest.results.get(name) == entry:
+            self.link()
+            return
+        self.update(results={**self.manifest.results, name: entry}, current=name)
+        self.link()
 
-    def update(self, **changes: JsonValue) -> None:
-        """Change fields of the manifest."""
-        self.manifest = Manifest.model_validate({**self.manifest.model_dump(), **changes})
-        write_manifest(self.path, self.manifest)
+    def use(self, name: str) -> None:
+        """Make another of the results the current one."""
+        if name not in self.manifest.results:
+            known = ", ".join(self.manifest.results) or "none"
+            raise UserError(f"{self.path} has no result {name!r}; its results are: {known}")
+        self.update(current=name)
+        self.link()
 
-    def is_done(self, step: str, key: str, makes: Iterable[Artifact]) -> bool:
-        """Whether `step` was finished with exactly these settings, and all it made is still there."""
-        finished = self.manifest.steps.get(step)
-        return finished is not None and finished.key == key and all((self / made).exists() for made in makes)
+    def remove(self, name: str) -> None:
+        """Delete a result that is not the current one, and the steps that only it used."""
+        if name == self.manifest.current or name not in self.manifest.results:
+            state = "is the current result" if name == self.manifest.current else "is not a result"
+            raise UserError(f"{name} {state} of {self.path}, so it cannot be removed")
+        left = {other: entry for other, entry in self.manifest.results.items() if other != name}
+        used = {folder for entry in left.values() for folder in entry.folders.values()}
+        unused = set(self.manifest.results[name].folders.values()) - used
+        # The manifest first: a kill in between leaves folders that nobody asks for.
+        self.update(results=left)
+        for folder in unused:
+            shutil.rmtree(self.path / folder, ignore_errors=True)
 
-    def finish(self, step: str, key: str, seconds: float, figures: Mapping[str, JsonValue]) -> None:
-        """Write down that `step` is done; its unfinished work is no longer needed."""
-        done = Step(key=key, seconds=round(seconds, 3), finished=now(), figures=dict(figures))
-        self.manifest = self.manifest.with_step(step, done)
-        write_manifest(self.path, self.manifest)
-        self.clear_work(step)
-
-    def clear_work(self, step: str) -> None:
-        """Remove what a finished step does not need any more, or what a kill has left of it."""
-        shutil.rmtree(self.path / "work" / step, ignore_errors=True)
-        with suppress(OSError):  # not there, or other steps have work in it
-            (self.path / "work").rmdir()
-
-    def forget(self, step: str, artifacts: Iterable[Artifact]) -> None:
-        """Remove a finished step and its artifacts."""
-        for artifact in artifacts:
-            path = self / artifact
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
-        # The manifest last: a kill before this line leaves a step whose artifacts are missing, which is not done.
-        self.manifest = self.manifest.without_step(step)
-        write_manifest(self.path, self.manifest)
-
-    def has_work(self, step: str) -> bool:
-        """Whether a step was begun and not finished."""
-        return any((self.path / "work" / step).glob("*/*"))
-
-    def work(self, step: str, key: str) -> Path:
-        """A folder for the unfinished work of `step`: what was left by other settings is removed, not picked up."""
-        folder = self.path / "work" / step
-        mine = folder / key
-        for other in folder.glob("*"):
-            if other != mine:
-                shutil.rmtree(other, ignore_errors=True)
-        mine.mkdir(parents=True, exist_ok=True)
-        return mine
-
-
-def needed(folder: Path, artifact: Artifact) -> Path:
-    """The path of an artifact that must be there."""
-    path = folder / artifact.name
-    if not path.exists():
-        raise UserError(f"{path} is missing; make it again with: spice resume {folder}")
-    return path
+    def link(self) -> None:
+        """Let the names at the top of the folder lead to the current result, where the file system has links."""
+        if self.manifest.current is None:
+            return
+        target = Path(RESULTS) / self.manifest.current
+        with suppress(OSError, NotImplementedError):  # a memory stick, or Windows without the right to make links
+            _link(self.path / CURRENT, target)
+            for artifact in LINKED:
+                if (self.path / target / artifact.name).exists():
+                    _link(self.path / artifact.name, Path(CURRENT) / artifact.name)
+                elif (self.path / artifact.name).is_symlink():
+                    (self.path / artifact.name).unlink()
 
 
 def key_of(*parts: JsonValue) -> str:
@@ -123,20 +107,9 @@ def key_of(*parts: JsonValue) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def differences(before: JsonValue, after: JsonValue, name: str = "") -> list[str]:
-    """What changed from one settings tree to the other, in words: `heads.clusters was 10, is 12`."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        prefix = f"{name}." if name else ""
-        found = []
-        for key in sorted({*before, *after}):
-            found += differences(before.get(key), after.get(key), f"{prefix}{key}")
-        return found
-    return [] if before == after else [f"{name} was {json.dumps(before)}, is {json.dumps(after)}"]
-
-
 def is_run(path: Path) -> bool:
     """Whether `path` holds a run, readable or not."""
-    return (path / MANIFEST.name).exists()
+    return (path / MANIFEST).exists()
 
 
 def refuse_foreign(path: Path) -> None:
@@ -148,7 +121,7 @@ def refuse_foreign(path: Path) -> None:
 
 
 def make(path: Path) -> None:
-    """The folder itself, if it is not there yet."""
+    """Make the folder itself, if it is not there yet."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -158,12 +131,21 @@ def make(path: Path) -> None:
 def sweep(path: Path) -> None:
     """Remove what a kill left half-written. Only for the process that holds the lock."""
     for partial in path.glob(".*.partial"):
-        if partial.is_dir():
-            shutil.rmtree(partial)
-        else:
-            partial.unlink(missing_ok=True)
+        shutil.rmtree(partial) if partial.is_dir() and not partial.is_symlink() else partial.unlink(missing_ok=True)
+
+
+def _link(path: Path, target: Path) -> None:
+    """A link that is swapped in one step, never over a real file."""
+    if path.is_symlink() and os.readlink(path) == str(target):  # noqa: PTH115 - Path.readlink normalizes nothing either
+        return
+    if path.exists() and not path.is_symlink():
+        return
+    temporary = path.with_name(f".{path.name}.partial")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(target)
+    temporary.replace(path)
 
 
 def _ours(entry: Path) -> bool:
     """Whether a kill in a run's first moment can have left this."""
-    return entry.name == LOCK_NAME or (entry.name.startswith(".") and entry.suffix == ".partial")
+    return entry.name in (LOCK, HOLDER) or (entry.name.startswith(".") and entry.suffix == ".partial")

@@ -1,4 +1,4 @@
-"""The run's own record: effective settings, seed, versions, a hash of the input, and what is done."""
+"""The run's own record: source, versions, what was asked for, the results that there are, and which one is current."""
 
 import json
 from datetime import UTC, datetime
@@ -10,22 +10,23 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from spice.errors import UserError
 from spice.files import written_atomically
-from spice.runs.artifacts import MANIFEST
 from spice.version import __version__
 
-FORMAT = 1
+FORMAT = 2
+MANIFEST = "manifest.json"
 _NAMED_VERSIONS = ("torch", "numpy", "pillow", "onnxruntime", "scikit-learn")
 
 
-class Step(BaseModel):
-    """One finished step. `key` is a hash of all that its result depends on."""
+class ResultEntry(BaseModel):
+    """One complete result of a run. Several live side by side: other numbers of clusters, refined or not."""
 
     model_config = ConfigDict(frozen=True)
 
-    key: str
-    seconds: float
-    finished: str
-    figures: dict[str, JsonValue] = {}
+    requested: dict[str, JsonValue]  # settings as the user asked for them
+    settings: dict[str, JsonValue]  # the same, with all that the program decided
+    folders: dict[str, str]  # of every step, relative to the run folder
+    created: str
+    versions: dict[str, str]
 
 
 class Manifest(BaseModel):
@@ -36,47 +37,38 @@ class Manifest(BaseModel):
     format: int = FORMAT
     spice: str = __version__
     created: str
-    # What was given to be clustered, as an absolute path where it is one; None for arrays held in memory.
+    # What was given to be clustered, as an absolute path where it is one; None for images in memory.
     source: str | None
-    settings: dict[str, JsonValue]
-    versions: dict[str, str]
     # Hash over the content of all images; None until they have been scanned.
     input: str | None = None
-    steps: dict[str, Step] = {}
-
-    @classmethod
-    def begin(cls, source: str | None, settings: dict[str, JsonValue]) -> "Manifest":
-        return cls(created=now(), source=source, settings=settings, versions=versions())
-
-    def with_step(self, name: str, step: Step) -> "Manifest":
-        return self.model_copy(update={"steps": {**self.steps, name: step}})
-
-    def without_step(self, name: str) -> "Manifest":
-        return self.model_copy(update={"steps": {key: step for key, step in self.steps.items() if key != name}})
+    # What the last command asked for, until all of it is done: `spice resume` goes on with it.
+    pending: dict[str, JsonValue] | None = None
+    results: dict[str, ResultEntry] = {}
+    current: str | None = None
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of the run in `folder`; one that this version cannot read is refused in words."""
-    path = folder / MANIFEST.name
+    """The manifest of the run in `folder`."""
+    path = folder / MANIFEST
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        raise UserError(
-            f"{folder} is not a run folder (it has no {MANIFEST.name}); begin one with: spice cluster"
-        ) from None
+        raise UserError(f"{folder} is not a run folder (it has no {MANIFEST}); start one with: spice cluster") from None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
     except ValueError:
-        raise UserError(f"{path} is damaged; begin a new run with: spice cluster --out OTHER") from None
-    _refuse_other_formats(folder, content.get("format") if isinstance(content, dict) else None)
+        raise UserError(f"{path} is damaged; start a new run with: spice cluster --out OTHER") from None
+    _check_format(folder, content.get("format") if isinstance(content, dict) else None)
     try:
         return Manifest.model_validate(content)
     except ValidationError as error:
-        what = ".".join(str(part) for part in error.errors()[0]["loc"])
-        raise UserError(f"{path} is damaged at {what!r}; begin a new run with: spice cluster --out OTHER") from None
+        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise UserError(f"{path} is damaged at {where!r}; start a new run with: spice cluster --out OTHER") from None
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest in one step."""
-    with written_atomically(folder / MANIFEST.name) as temporary:
+    with written_atomically(folder / MANIFEST) as temporary:
         temporary.write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
@@ -96,15 +88,15 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _refuse_other_formats(folder: Path, found: object) -> None:
+def _check_format(folder: Path, found: object) -> None:
     if found == FORMAT:
         return
     if isinstance(found, int) and found > FORMAT:
         raise UserError(
-            f"{folder} was made by a newer spice (run folder format {found}, this is spice {__version__} with format "
+            f"{folder} was made by a newer spice (run folder format {found}; spice {__version__} reads format "
             f"{FORMAT}); update with: pip install -U spice-cluster"
         )
     raise UserError(
-        f"{folder} was made by an older spice (run folder format {found}, this one reads {FORMAT}); its labels.csv can "
-        "still be opened by anything, but to go on, begin a new run with: spice cluster --out OTHER"
+        f"{folder} was made by an older spice (run folder format {found}; this version reads format {FORMAT}). Its "
+        "labels.csv and model/ can still be used; to cluster again, start a new run with: spice cluster --out OTHER"
     )

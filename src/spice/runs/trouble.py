@@ -15,7 +15,7 @@ _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 @contextmanager
-def told_in_words(folder: Path) -> Iterator[None]:
+def explain_write_errors(folder: Path) -> Iterator[None]:
     """Turn the system's refusal to write into `folder` into a UserError; let every other error pass."""
     try:
         yield

@@ -7,10 +7,9 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
 from spice.errors import UserError
-from spice.runs.artifacts import IMAGES, NEIGHBORS, PROBABILITIES, SIMILARITIES
-from spice.runs.folder import needed
-from spice.runs.labels import Labels, read_labels
-from spice.runs.manifest import read_manifest
+from spice.runs.artifacts import IMAGES, PROBABILITIES
+from spice.runs.labels import Labels
+from spice.runs.result import Result, open_result
 
 SHOWN_NEIGHBORS = 10
 SHOWN_CLUSTERS = 3
@@ -38,8 +37,8 @@ class Why(BaseModel):
     reliable: bool
     reliability: float
     threshold: float
-    # How many of the neighbors asked lie in the same cluster, and in which the others lie.
-    asked: int
+    # How many of the nearest images lie in the same cluster, and in which clusters the others lie.
+    neighbors: int
     agreeing: int
     others: dict[int, int]
     # 0 is the most typical image of the cluster.
@@ -51,15 +50,14 @@ class Why(BaseModel):
 
 def why(folder: Path, image: str) -> Why:
     """Explain `image`: a path as in labels.csv, a path on disk, or a file name that only one image has."""
-    manifest, labels = read_manifest(folder), read_labels(folder)
-    row = find_row(labels, image, source=manifest.source)
-    figures = manifest.steps["labels"].figures
-    asked, threshold = int(str(figures["neighbors"])), float(str(figures["threshold"]))
-    neighbors, similarities, probabilities = (  # (S,), (S,), (K,)
-        np.load(needed(folder, artifact), mmap_mode="r")[row] for artifact in (NEIGHBORS, SIMILARITIES, PROBABILITIES)
-    )
+    result = open_result(folder)
+    labels = result.labels
+    row = find_row(labels, image, source=result.manifest.source)
+    counted, threshold = result.answer.neighbors, result.answer.threshold
+    neighbors, similarities = result.neighbors[row], result.similarities[row]  # (S,), (S,)
+    probabilities = np.load(result.need(PROBABILITIES), mmap_mode="r")[row]  # (K,)
     cluster = int(labels.cluster[row])
-    found, counts = np.unique(labels.cluster[neighbors[:asked]], return_counts=True)
+    found, counts = np.unique(labels.cluster[neighbors[:counted]], return_counts=True)
     votes = dict(zip(found.tolist(), counts.tolist(), strict=True))
     return Why(
         path=labels.path[row],
@@ -70,12 +68,12 @@ def why(folder: Path, image: str) -> Why:
         reliable=bool(labels.reliable[row]),
         reliability=float(labels.reliability[row]),
         threshold=threshold,
-        asked=asked,
+        neighbors=counted,
         agreeing=votes.pop(cluster, 0),
         others=dict(sorted(votes.items(), key=lambda vote: -vote[1])),
         prototype_rank=int(labels.prototype_rank[row]),
         cluster_size=int((labels.cluster == cluster).sum()),
-        copies=_copies(folder, labels, row),
+        copies=_copies(result, row),
         nearest=[
             Near(path=labels.path[other], cluster=int(labels.cluster[other]), similarity=float(similarity))
             for other, similarity in zip(neighbors[:SHOWN_NEIGHBORS], similarities, strict=False)
@@ -105,6 +103,6 @@ def _inside(image: str, source: str | None) -> str | None:
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
 
-def _copies(folder: Path, labels: Labels, row: int) -> list[str]:
-    hashes = pq.read_table(needed(folder, IMAGES), columns=["hash"]).column("hash").to_numpy()
-    return [labels.path[other] for other in np.flatnonzero(hashes == hashes[row]) if other != row]
+def _copies(result: Result, row: int) -> list[str]:
+    hashes = pq.read_table(result.need(IMAGES), columns=["hash"]).column("hash").to_numpy()
+    return [result.labels.path[other] for other in np.flatnonzero(hashes == hashes[row]) if other != row]

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from spice.progress import Logged, Progress, duration
 
 if TYPE_CHECKING:
-    from pydantic import JsonValue
     from rich.console import Console
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
     from spice.runs import Account, Cluster
+    from spice.runs.records import JointResult
 
 
 @contextmanager
@@ -87,15 +87,17 @@ def show_account(account: "Account", *, as_json: bool) -> None:
 
 
 def _what_went_in(account: "Account") -> list[str]:
-    scan, views, heads = (account.figures.get(step, {}) for step in ("scan", "views", "heads"))
-    lines = [f"images     {account.images:,}{_also(scan, 'problems', 'could not be used, see problems.csv')}"]
-    lines[0] += _also(scan, "copies", "are exact copies of others")
+    scan, views, heads = account.scan, account.views, account.heads
+    problems = f"; {scan.problems:,} could not be used, see problems.csv" if scan.problems else ""
+    copies = f"; {scan.copies:,} are exact copies of others" if scan.copies else ""
+    lines = [f"images     {account.images:,}{problems}{copies}"]
     if views:
-        lines.append(f"features   {views.get('encoder')}, {views.get('width')} wide")
+        lines.append(f"features   {views.encoder}, {views.width} wide")
     if heads:
+        best = heads.selected
         lines.append(
-            f"heads      {heads.get('heads')}; taken, without any label: number {heads.get('head')} after epoch "
-            f"{heads.get('epoch')}, loss {_number(heads.get('loss'))}"
+            f"heads      {heads.heads} trained; head {best.head} selected at epoch {best.epoch}, loss {best.loss:.4f} "
+            "(no labels used)"
         )
     return lines
 
@@ -116,30 +118,27 @@ def _show_clusters(console: "Console", clusters: "list[Cluster]") -> None:
 
 
 def _what_came_out(account: "Account", reliable: int) -> list[str]:
-    kmeans = account.figures.get("labels", {}).get("kmeans")
     lines = [f"reliable   {reliable:,} of {account.images:,} images ({_share(reliable, account.images)})"]
-    if "joint" in account.figures:
-        lines.append(f"refined    {_refined(account.figures['joint'])}")
-    match kmeans:
-        case {"reliable": int(others), "agreement": float(agreement)}:
-            lines.append(
-                f"k-means    on the same features: {_share(others, account.images)} reliable; it agrees with this "
-                f"clustering to {agreement:.2f} (adjusted Rand index; 1 is the same)"
-            )
+    if account.joint is not None:
+        lines.append(f"refined    {_refined(account.joint)}")
+    if account.labels is not None:
+        lines.append(
+            f"k-means    on the same features: {_share(account.labels.kmeans_reliable, account.images)} reliable; "
+            f"adjusted Rand index with this clustering {account.labels.kmeans_agreement:.2f} (1 is identical)"
+        )
     return lines
 
 
-def _refined(joint: "Mapping[str, JsonValue]") -> str:
-    """Whether the third stage's answer took the place of the second's, and what it changed."""
-    match joint:
-        case {"doubts": [*doubts]} if doubts:
-            return f"no: the answer is the second stage's, since {'; '.join(map(str, doubts))}"
-        case {"labeled": int(labeled), "moved": int(moved), "agreement before": before, "agreement": after}:
-            return (
-                f"yes: it learned from {labeled:,} labels, and {moved:,} images went to another cluster; neighbors "
-                f"agree to {_number(after)}, before to {_number(before)}"
-            )
-    return "yes"
+def _refined(joint: "JointResult") -> str:
+    """Whether joint training's result is used, and what it changed."""
+    if not joint.used or joint.before is None or joint.after is None:
+        return f"no: joint training was rejected, keeping the stage-2 result ({'; '.join(joint.failed_checks)})"
+    before, after = joint.before.neighbor_agreement, joint.after.neighbor_agreement
+    verb = "rose" if after > before else "fell"
+    return (
+        f"yes: it learned from {joint.labeled:,} labels; {joint.moved:,} images moved to another cluster; neighbor "
+        f"agreement {verb} from {before:.3f} to {after:.3f}"
+    )
 
 
 def _times(account: "Account") -> str:
@@ -149,7 +148,7 @@ def _times(account: "Account") -> str:
 
 def _what_next(account: "Account") -> list[str]:
     run, name = Path(account.run), quote(account.run)
-    stopped = [f"stopped    before {account.stopped_before}, as asked; go on with: spice resume {name}"]
+    stopped = [f"stopped    before {account.stopped_before}, as asked; continue with: spice resume {name}"]
     if account.reliable is None:
         return stopped
     page = run / "report.html"
@@ -163,14 +162,5 @@ def _what_next(account: "Account") -> list[str]:
     ]
 
 
-def _also(figures: Mapping[str, object], name: str, words: str) -> str:
-    count = figures.get(name)
-    return f"; {count:,} {words}" if isinstance(count, int) and count else ""
-
-
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.0%}" if whole else "0%"
-
-
-def _number(value: object) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else str(value)

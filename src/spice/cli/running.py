@@ -1,0 +1,55 @@
+"""What commands that run a pipeline share: options, and how Ctrl-C and `kill` end them."""
+
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shlex import quote
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from spice.errors import SpiceWarning
+
+STOPPED = 130  # what shells expect of a command ended by Ctrl-C
+
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, cuda:1, mps.")]
+SettingsFile = Annotated[
+    Path | None,
+    typer.Option("--settings", help="A TOML file with settings to change; see: spice settings.", show_default=False),
+]
+
+
+@contextmanager
+def interruptible(run: Path) -> Iterator[None]:
+    """Say how to go on when the user stops the work inside; keep its warnings for the account at the end."""
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SpiceWarning)
+            yield
+    except KeyboardInterrupt:
+        print(
+            f"\nspice: stopped; finished work is kept. Resume with: spice resume {quote(str(run))}", file=sys.stderr
+        )
+        raise typer.Exit(STOPPED) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def model_folder(run: Path) -> Path:
+    """Where the model of a run's current result is; or of a folder that is a model itself."""
+    from spice.runs import open_result
+    from spice.runs.artifacts import MODEL
+    from spice.runs.folder import is_run
+
+    return open_result(run).need(MODEL) if is_run(run) else run
+
+
+def _stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the system's signature
+    raise KeyboardInterrupt

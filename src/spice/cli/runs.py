@@ -1,0 +1,72 @@
+"""`spice runs`: the results that a run folder holds, and which one is current."""
+
+from typing import Annotated
+
+import typer
+
+from spice.cli.help import examples
+from spice.cli.running import RunArgument
+
+EXAMPLES = examples(
+    "spice runs photos.spice",
+    "spice runs photos.spice --use k6-1f0a3c  # labels.csv, model/ and report.html are now those of this result",
+    "spice runs photos.spice --remove k7-99d2ab",
+)
+
+
+def command(
+    run: RunArgument,
+    *,
+    use: Annotated[str | None, typer.Option(metavar="NAME", help="Make this result the current one.")] = None,
+    remove: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Delete this result, and the files that only it needs.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+) -> None:
+    """List the results in a run folder. Every number of clusters and every refinement is kept until you remove it."""
+    from spice.runs import RunFolder, explain_write_errors, locked
+
+    if use is not None or remove is not None:
+        with explain_write_errors(run), locked(run):
+            folder = RunFolder.open(run)
+            if use is not None:
+                folder.use(use)
+            if remove is not None:
+                folder.remove(remove)
+    _show(RunFolder.open(run), as_json=as_json)
+
+
+def _show(folder: "RunFolder", *, as_json: bool) -> None:  # noqa: F821 - imported late
+    import json
+
+    from spice.runs import Result
+
+    manifest = folder.manifest
+    rows = []
+    for name, entry in manifest.results.items():
+        result = Result(folder.path, manifest, name, entry)
+        joint = result.joint
+        rows.append(
+            {
+                "current": name == manifest.current,
+                "name": name,
+                "clusters": result.answer.clusters,
+                "reliable": float(result.labels.reliable.mean()),
+                "refined": "no" if joint is None else "yes" if joint.used else "rejected",
+                "encoder": result.views.encoder,
+                "seed": entry.settings.get("seed"),
+                "created": entry.created,
+            }
+        )
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    print(f"  {'name':<22}{'clusters':>9}{'reliable':>10}  {'refined':<10}{'encoder':<16}{'seed':>5}  created")
+    for row in rows:
+        mark = "*" if row["current"] else " "
+        print(
+            f"{mark} {row['name']:<22}{row['clusters']:>9}{row['reliable']:>10.0%}  {row['refined']:<10}"
+            f"{str(row['encoder'])[:15]:<16}{row['seed']:>5}  {row['created']}"
+        )
+    if not rows:
+        print(f"no result is finished yet; resume with: spice resume {folder.path}")

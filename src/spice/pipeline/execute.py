@@ -1,0 +1,363 @@
+"""Carrying out a plan: every step that is not finished yet, and then the result becomes the current one.
+
+The same command again, `spice resume`, another number of clusters and `spice refine` are one and the same thing: the
+steps whose folders are not there yet are run beside those that are.
+"""
+
+import os
+import shutil
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import numpy as np
+from pydantic import ValidationError
+
+from spice.data import SourceLike
+from spice.data.recognize import open_source
+from spice.engine.device import choose
+from spice.engine.processes import join_processes
+from spice.engine.run import Run
+from spice.errors import SpiceWarning, UserError
+from spice.models.encoders import SCRATCH, Encoder, load_encoder
+from spice.pipeline.plan import STEPS_IN_ORDER, Plan, Step, plan
+from spice.pipeline.resolve import resolve, working_size
+from spice.pipeline.steps.scan import read_inputs
+from spice.pipeline.work import Inputs, Work, vector_encoder
+from spice.presets import joint_on_cpu
+from spice.progress import Progress, duration, log, silent
+from spice.runs import Account, Result, RunFolder, account, explain_write_errors, locked
+from spice.runs.folder import UNFINISHED, make, refuse_foreign, sweep
+from spice.runs.manifest import ResultEntry, now, versions
+from spice.runs.records import Record, StepResult, StepWarning, read_record, write_record
+from spice.settings import RunSettings, Stage
+from spice.settings_file import apply_changes, read_changes
+from spice.stages.encode import probabilities
+from spice.stages.joint.given import find_given, match_labels
+from spice.stages.joint.refine import estimated_seconds, refuse_untrainable
+
+BY_NAME = {step.name: step for step in STEPS_IN_ORDER}
+
+
+class NoPageWarning(SpiceWarning):
+    """What the page shows, or the page itself, could not be made."""
+
+
+def cluster(
+    source: SourceLike,
+    settings: RunSettings,
+    out: Path,
+    *,
+    extra: SourceLike | None = None,
+    last: Stage = "joint",
+    page: bool = True,
+    redo: bool = False,
+    device: str = "auto",
+    progress: Progress = silent,
+) -> Account:
+    """Group the images of `source`; the result is kept in the run folder `out`, beside earlier ones.
+
+    Args:
+        extra: further images, which stages 1 and 3 learn from and which get no label.
+        last: stop after this stage, if the settings ask for more; `resume` goes on from there.
+        page: whether to make the page, and what only the page shows.
+        redo: cluster `source` even if its images are not those that the run folder was made for.
+        device: "auto", "cpu", "cuda", "cuda:1", "mps".
+    """
+    # What the user may have misspelled comes first, before anything is written.
+    vectors = isinstance(source, np.ndarray) and source.ndim == 2
+    if not vectors:
+        open_source(source)
+    _refuse_contradictions(settings, vectors=vectors)
+    place = choose(device)
+    encoder = None
+    if not vectors and settings.encoder != SCRATCH:
+        encoder = load_encoder(settings.encoder, size=settings.size, device=place)
+        if settings.joint is not None:
+            refuse_untrainable(encoder)
+    with explain_write_errors(out), join_processes(place) as processes:
+        run = Run(settings.seed, None, place, processes, progress if processes.first else silent)
+        with _opened(out, run, source) as folder:
+            size = working_size(settings, encoder)
+            inputs = read_inputs(source, out, size=size, run=run, extra=extra)
+            if inputs.vectors is not None:
+                encoder = vector_encoder(inputs.vectors)
+            execution = Execution(folder, settings, inputs, encoder, run, page=page and not vectors)
+            return execution.carry_out(last, redo=redo)
+
+
+def resume(out: Path, *, device: str = "auto", progress: Progress = silent) -> Account:
+    """Go on with what the last command asked for; a finished run is left as it is."""
+    folder = RunFolder.open(out)
+    return cluster(_source_of(folder), _requested(folder), out, device=device, progress=progress)
+
+
+def refine(
+    out: Path,
+    *,
+    minutes: float | None = None,
+    labels: dict[str, str] | None = None,
+    settings_file: Path | None = None,
+    device: str = "auto",
+    progress: Progress = silent,
+) -> Account:
+    """Add joint training to the current result of the run in `out`.
+
+    Args:
+        labels: by path, of a few images, to be learned from.
+        settings_file: a TOML file with settings to change.
+    """
+    folder = RunFolder.open(out)
+    settings = _requested(folder)
+    if settings_file is not None:
+        settings = apply_changes(settings, read_changes(settings_file), path=settings_file)
+    if settings.joint is None:
+        pretrained, flip = settings.encoder != SCRATCH, settings.views.augment.flip
+        settings = settings.model_copy(update={"joint": joint_on_cpu(pretrained=pretrained, flip=flip)})
+    assert settings.joint is not None
+    if minutes is not None:
+        settings = settings.model_copy(update={"joint": settings.joint.model_copy(update={"minutes": minutes})})
+    if labels is not None:
+        settings = settings.model_copy(update={"given": labels})
+    return cluster(_source_of(folder), settings, out, device=device, progress=progress)
+
+
+class Execution:
+    """One plan, carried out in a run folder."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        requested: RunSettings,
+        inputs: Inputs,
+        encoder: Encoder | None,
+        run: Run,
+        *,
+        page: bool = True,
+    ) -> None:
+        self.folder, self.requested, self.inputs, self.encoder = folder, requested, inputs, encoder
+        self.run, self.page = run, page
+        self.failed: list[StepWarning] = []
+        self.cpu_seconds = 0.0  # of the steps that were run, and not found finished
+        self._plan_for(requested)
+
+    def carry_out(self, last: Stage, *, redo: bool) -> Account:
+        """Run what is not finished yet, up to the stage `last`."""
+        self._refuse_other_images(redo)
+        self._check_given_labels()
+        stopped_before = None
+        if last != "joint" and not self.is_done("labels"):
+            self._plan_for(self.requested.model_copy(update={"joint": None}))
+            stopped_before = "joint training" if self.requested.joint is not None else None
+        if not self._is_complete():
+            if self.run.processes.first:
+                self.folder.update(
+                    pending=self.requested.model_dump(mode="json"), input=self.inputs.collection.identity
+                )
+            self._announce_joint_training()
+        if last == "features" and not self.is_done("labels"):
+            self.ensure("views")
+            return self._account("the labels")
+        self._finish()
+        if self.run.processes.first and stopped_before is None and self.folder.manifest.pending is not None:
+            self.folder.update(pending=None)
+        return self._account(stopped_before)
+
+    def ensure(self, name: str) -> Record[StepResult]:
+        """The record of a step, which is run if it is not finished, after those that it depends on."""
+        record = self.record(name)
+        unfinished = self.work.folders[name] / UNFINISHED
+        if record is not None:
+            if self.run.processes.first and unfinished.exists():  # a kill fell between the record and this
+                shutil.rmtree(unfinished)
+            return record
+        step = BY_NAME[name]
+        for before in step.after:
+            if before in self.plan.folders:
+                self.ensure(before)
+        for artifact in step.needs:
+            if not (self.work / artifact).exists():
+                self._do(BY_NAME[artifact.step])
+        return self._do(step)
+
+    def is_done(self, name: str) -> bool:
+        """Whether a step is finished with these settings, and all it made is still there."""
+        return self.record(name) is not None
+
+    def record(self, name: str) -> Record[StepResult] | None:
+        """The record of a finished step; None where it has to be run."""
+        step, folder = BY_NAME[name], self.work.folders[name]
+        try:
+            record = read_record(folder, name)
+        except UserError:  # damaged: the step is run again
+            return None
+        if record is None or record.key != self.plan.keys[name]:
+            return None
+        return record if all((folder / made.name).exists() for made in step.makes) else None
+
+    def _plan_for(self, settings: RunSettings) -> None:
+        self.settings = resolve(settings, self.inputs, self.encoder)
+        self.plan: Plan = plan(self.settings, self.inputs, self.encoder)
+        known = self.folder.manifest.results.get(self.plan.name)
+        self.entry = known or ResultEntry(
+            requested=settings.model_dump(mode="json"),
+            settings=self.settings.model_dump(mode="json"),
+            folders=self.plan.folders,
+            created=now(),
+            versions=versions(),
+        )
+        self.steps = [name for name in self.plan.folders if self.page or not BY_NAME[name].optional]
+        self.result = Result(self.folder.path, self.folder.manifest, self.plan.name, self.entry)
+        self.work = Work(self.settings, self.inputs, self.run, self.result, self.encoder)
+
+    def _finish(self) -> None:
+        """All steps; the result becomes the current one when it is complete, the first one as soon as it has labels."""
+        for step in self.steps:
+            try:
+                self.ensure(step)
+            except Exception as error:
+                if not BY_NAME[step].optional or isinstance(error, UserError):
+                    raise
+                self._warn_of_missing_page(error)
+                break
+            if step == "model" and self.folder.manifest.current is None:
+                self._publish()
+        self._publish()
+
+    def _publish(self) -> None:
+        if self.run.processes.first:
+            self.folder.publish(self.plan.name, self.entry)
+        self.run.processes.barrier()
+
+    def _do(self, step: Step) -> Record[StepResult]:
+        folder, processes = self.work.folders[step.name], self.run.processes
+        folder.mkdir(parents=True, exist_ok=True)
+        started, cpu = time.monotonic(), time.process_time()
+        record = None
+        if step.on_all or processes.first:
+            result, caught = self._with_warnings(step, folder)
+            record = Record[StepResult](
+                step=step.name,
+                key=self.plan.keys[step.name],
+                seconds=round(time.monotonic() - started, 3),
+                cpu_seconds=round(time.process_time() - cpu, 3),
+                finished=now(),
+                warnings=caught,
+                result=result,
+            )
+            self.cpu_seconds += record.cpu_seconds
+            if processes.first:
+                write_record(folder, record)
+                shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
+        processes.barrier()
+        record = record or read_record(folder, step.name)
+        assert record is not None
+        return record
+
+    def _with_warnings(self, step: Step, folder: Path) -> tuple[StepResult, list[StepWarning]]:
+        """Run the step; its warnings are given, and kept: they belong to the result, not to one process's output."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", SpiceWarning)
+            result = step.do(self.work, self.run.at(folder / UNFINISHED))
+        for warning in caught:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+        ours = (warning for warning in caught if issubclass(warning.category, SpiceWarning))
+        return result, [StepWarning(name=one.category.__name__, text=str(one.message)) for one in ours]
+
+    def _account(self, stopped_before: str | None) -> Account:
+        found = account(self.result.reread(), stopped_before=stopped_before)
+        return found.model_copy(update={"warnings": [*found.warnings, *self.failed]})
+
+    def _is_complete(self) -> bool:
+        return self.folder.manifest.current == self.plan.name and all(map(self.is_done, self.steps))
+
+    def _refuse_other_images(self, redo: bool) -> None:
+        known, found = self.folder.manifest.input, self.inputs.collection
+        if known not in (None, found.identity) and self.folder.has_results and not redo:
+            raise UserError(
+                f"the images have changed since this run began (there are {len(found):,} now); cluster them into "
+                "another folder (--out), or add --redo to cluster them here (earlier results are kept)"
+            )
+
+    def _check_given_labels(self) -> None:
+        """Refuse labels of unknown images, and names that stage 2 does not tell apart, before anything is changed."""
+        if not self.settings.given:
+            return
+        given = find_given(self.settings.given, self.inputs.collection.paths)
+        if self.is_done("heads") and self.is_done("views"):
+            predicted = probabilities(self.work.head, self.work.features).argmax(dim=1)
+            match_labels(given, predicted, clusters=self.settings.heads.clusters)
+
+    def _announce_joint_training(self) -> None:
+        """Joint training takes long: say how long before the heads begin; one that goes on shows what is left."""
+        joint, heads = self.settings.joint, self.settings.heads
+        if joint is None or self.is_done("joint") or any((self.work.folders["joint"] / UNFINISHED).glob("*")):
+            return
+        self.ensure("scan")
+        if self.settings.encoder == SCRATCH:
+            self.ensure("features")
+        seconds = estimated_seconds(self.work.encoder, joint, clusters=heads.clusters, images=len(self.inputs.collection))
+        log.info(f"joint training will take about {duration(seconds)}, after the heads")
+
+    def _warn_of_missing_page(self, error: Exception) -> None:
+        text = (
+            f"the page could not be made ({type(error).__name__}: {error}); the labels are complete. "
+            f"Try again with: spice resume {self.folder.path}"
+        )
+        self.failed.append(StepWarning(name=NoPageWarning.__name__, text=text))
+        warnings.warn(text, NoPageWarning, stacklevel=2)
+
+
+@contextmanager
+def _opened(out: Path, run: Run, source: SourceLike) -> Iterator[RunFolder]:
+    """The run folder, which the first process holds and the others read."""
+    first = run.processes.first
+    if first:
+        refuse_foreign(out)
+        make(out)
+    run.processes.barrier()
+    with locked(out) if first else nullcontext():
+        if first:
+            sweep(out)
+            folder = RunFolder.open_or_create(out, source=_absolute(source))
+        run.processes.barrier()
+        yield folder if first else RunFolder.open(out)
+
+
+def _absolute(source: SourceLike) -> str | None:
+    """Where the images are, wherever the program is started from the next time."""
+    return os.path.abspath(source) if isinstance(source, str | os.PathLike) else None  # noqa: PTH100 - keeps globs
+
+
+def _source_of(folder: RunFolder) -> str:
+    if folder.manifest.source is None:
+        raise UserError(
+            f"{folder.path} was made from images in memory; fit them again with run_folder={str(folder.path)!r}"
+        )
+    return folder.manifest.source
+
+
+def _requested(folder: RunFolder) -> RunSettings:
+    """What the last command asked for, or what the current result was made with."""
+    manifest = folder.manifest
+    asked = manifest.pending
+    if asked is None and manifest.current is not None:
+        asked = manifest.results[manifest.current].requested
+    if asked is None:
+        raise UserError(f"{folder.path} was never started properly; start it again with: spice cluster")
+    try:
+        return RunSettings.model_validate(asked)
+    except ValidationError as error:
+        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise UserError(
+            f"{folder.path} has settings that this version does not know ({where}); start a new run with another --out"
+        ) from None
+
+
+def _refuse_contradictions(settings: RunSettings, *, vectors: bool) -> None:
+    if settings.given and settings.joint is None:
+        raise UserError("labels are learned by joint training, which was not asked for: add --refine")
+    if vectors and settings.joint is not None:
+        raise UserError("feature vectors alone cannot be refined: there is no encoder to train; give the images")

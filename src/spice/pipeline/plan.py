@@ -1,0 +1,162 @@
+"""The steps of a run in order, and what the result of each depends on.
+
+A step is a function from files of the run folder to files of the run folder. Its key is a hash of all that its result
+depends on, and part of the name of its folder: a change of settings makes other folders, and what is there stays.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from spice.engine.run import Run
+from spice.models.encoders import SCRATCH, Encoder
+from spice.models.fingerprint import fingerprint
+from spice.pipeline.steps.features import features
+from spice.pipeline.steps.heads import heads
+from spice.pipeline.steps.joint import joint
+from spice.pipeline.steps.kmeans import kmeans
+from spice.pipeline.steps.labels import labels
+from spice.pipeline.steps.model import model
+from spice.pipeline.steps.neighbors import neighbors, neighbors_kept
+from spice.pipeline.steps.pictures import pictures
+from spice.pipeline.steps.report import report
+from spice.pipeline.steps.scan import scan
+from spice.pipeline.steps.views import views
+from spice.pipeline.work import Inputs, Work
+from spice.runs import key_of
+from spice.runs.artifacts import ARTIFACTS, FEATURES, VIEWS, Artifact
+from spice.runs.folder import RESULTS, STEPS
+from spice.runs.records import StepResult
+from spice.settings import RunSettings
+from spice.version import __version__
+
+
+@dataclass(frozen=True)
+class Step:
+    """One arrow of the pipeline."""
+
+    name: str
+    do: Callable[[Work, Run], StepResult]
+    after: tuple[str, ...]  # what its result depends on, besides settings: other steps, and the inputs below
+    depends: Callable[[RunSettings, Inputs], JsonValue] = lambda _settings, _inputs: None
+    wanted: Callable[[RunSettings], bool] = lambda _settings: True
+    needs: tuple[Artifact, ...] = ()  # what it reads that may have been deleted
+    in_result: bool = False  # whether it belongs to one result alone, and lies in its folder
+    on_all: bool = False  # whether all processes take part, or the first alone
+    optional: bool = False  # whether the run goes on where this step fails
+
+    @property
+    def makes(self) -> tuple[Artifact, ...]:
+        """What must be there for the step to count as finished."""
+        made = tuple(artifact for artifact in ARTIFACTS if artifact.step == self.name and not artifact.deletable)
+        return () if self.name == "joint" else made  # nothing, where there was nothing to learn from
+
+
+class Plan(NamedTuple):
+    """The steps that are wanted, in order, with their keys and folders (relative to the run folder)."""
+
+    name: str  # of the result
+    keys: dict[str, str]
+    folders: dict[str, str]
+
+
+def plan(settings: RunSettings, inputs: Inputs, encoder: Encoder | None) -> Plan:
+    """The plan for resolved settings. `encoder` is None where stage 1 trains it."""
+    store = inputs.store
+    size = None if store is None else store.size
+    identity = inputs.collection.identity
+    extra = None if inputs.extra is None else getattr(inputs.extra, "collection").identity  # noqa: B009
+    keys = {
+        "images": key_of(identity, size),
+        "extra": key_of(extra),
+        # The names of images go into the labels alone: files that were moved are not encoded again.
+        "names": key_of(identity, size, *inputs.collection.paths),
+        "encoder": key_of("vectors") if inputs.vectors is not None else "",
+    }
+    if encoder is not None and inputs.vectors is None:
+        keys["encoder"] = key_of(encoder.name, fingerprint(encoder))
+    for step in STEPS_IN_ORDER:
+        keys[step.name] = key_of(step.name, step.depends(settings, inputs), *(keys[name] for name in step.after))
+        if step.name == "features" and settings.encoder == SCRATCH:
+            keys["encoder"] = keys["features"]
+    refined = "-refined" if settings.joint is not None else ""
+    name = f"k{settings.heads.clusters}{refined}-{keys['labels'][:6]}"
+    folders = {
+        step.name: f"{RESULTS}/{name}" if step.in_result else f"{STEPS}/{step.name}-{keys[step.name]}"
+        for step in STEPS_IN_ORDER
+        if step.wanted(settings)
+    }
+    return Plan(name, keys, folders)
+
+
+def _dump(*parts: object) -> JsonValue:
+    return [part.model_dump(mode="json") if hasattr(part, "model_dump") else part for part in parts]  # type: ignore[misc]
+
+
+STEPS_IN_ORDER = (
+    Step("scan", scan, after=("names",)),
+    Step(
+        "features",
+        features,
+        after=("images", "extra"),
+        depends=lambda settings, _: _dump(settings.features, settings.encoder_seed),
+        wanted=lambda settings: settings.encoder == SCRATCH,
+        on_all=True,
+    ),
+    Step(
+        "views",
+        views,
+        after=("encoder", "images"),
+        depends=lambda settings, _: _dump(settings.views, settings.encoder_seed),
+        on_all=True,
+    ),
+    Step(
+        "neighbors",
+        neighbors,
+        after=("views",),
+        depends=lambda settings, inputs: neighbors_kept(len(inputs.collection), settings),
+    ),
+    Step(
+        "kmeans",
+        kmeans,
+        after=("views",),
+        depends=lambda settings, _: [settings.heads.clusters, settings.seed],
+        needs=(FEATURES,),
+    ),
+    Step(
+        "heads",
+        heads,
+        after=("views",),
+        depends=lambda settings, _: _dump(settings.heads, settings.seed),
+        needs=(VIEWS,),
+        on_all=True,
+    ),
+    Step(
+        "joint",
+        joint,
+        after=("heads", "neighbors", "extra"),
+        depends=lambda settings, _: _dump(settings.joint, settings.reliability, dict(settings.given), settings.seed),
+        wanted=lambda settings: settings.joint is not None,
+        on_all=True,
+    ),
+    Step(
+        "labels",
+        labels,
+        after=("names", "neighbors", "kmeans", "heads", "joint"),
+        depends=lambda settings, _: _dump(settings.reliability),
+        in_result=True,
+    ),
+    Step("model", model, after=("labels",), depends=lambda settings, _: settings.seed, in_result=True),
+    Step("pictures", pictures, after=("labels",), in_result=True, optional=True),
+    # A page of another version is written anew: that takes a moment.
+    Step(
+        "report",
+        report,
+        after=("model", "pictures"),
+        depends=lambda _settings, _inputs: __version__,
+        in_result=True,
+        optional=True,
+    ),
+)

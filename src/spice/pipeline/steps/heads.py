@@ -1,0 +1,38 @@
+"""Stage 2: clustering heads, and the best of them (III-B, Algorithm 1)."""
+
+import numpy as np
+
+from spice.engine.run import Run
+from spice.files import written_atomically
+from spice.pipeline.work import Work, save_weights
+from spice.runs.artifacts import HEAD, HEAD_LABELS
+from spice.runs.records import HeadsResult, SelectedHead
+from spice.stages.heads.select import good_heads
+from spice.stages.heads.train import TrainedHeads, train_heads
+from spice.stages.views import open_views
+
+
+def heads(work: Work, run: Run) -> HeadsResult:
+    """Train the heads on the cached views, and select one."""
+    trained = train_heads(open_views(work.folders["views"]), work.settings.heads, run)
+    if run.processes.first:
+        save_weights(work / HEAD, trained.head)
+        with written_atomically(work / HEAD_LABELS) as temporary, temporary.open("wb") as file:
+            rows = np.arange(len(work))[trained.sample]  # (n,)
+            labels = np.stack([snapshot.labels.numpy() for snapshot in trained.snapshots])
+            np.savez_compressed(file, rows=rows, labels=labels)
+    return _result(trained, work)
+
+
+def _result(trained: TrainedHeads, work: Work) -> HeadsResult:
+    settings, snapshots, best = work.settings.heads, trained.snapshots, trained.best
+    return HeadsResult(
+        epochs=[snapshot.epoch for snapshot in snapshots],
+        loss=[snapshot.loss.tolist() for snapshot in snapshots],
+        score=[snapshot.score(settings).tolist() for snapshot in snapshots],
+        distinct=[snapshot.distinct.tolist() for snapshot in snapshots],
+        selected=SelectedHead(head=best.number, epoch=best.epoch, loss=best.loss),
+        good=good_heads(snapshots[-1], settings, apart_from=best.number),
+        head_agreement=trained.diagnostics.head_agreement,
+        even_sizes=trained.even_sizes,
+    )

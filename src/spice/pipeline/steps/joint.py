@@ -1,0 +1,106 @@
+"""Stage 3: encoder and head trained together on reliable labels (III-C). Only with `--refine`."""
+
+import warnings
+from typing import NamedTuple
+
+import torch
+
+from spice.engine.run import Run
+from spice.models.weights import save_network
+from spice.pipeline.work import Work, save_array, save_weights
+from spice.runs.artifacts import (
+    REFINED_ENCODER,
+    REFINED_FEATURES,
+    REFINED_HEAD,
+    REFINED_NEIGHBORS,
+    REFINED_SIMILARITIES,
+)
+from spice.runs.records import ClusteringStats, JointResult
+from spice.stages.encode import probabilities
+from spice.stages.joint.checks import RefinementRejectedWarning
+from spice.stages.joint.draws import Labeled
+from spice.stages.joint.given import find_given, match_labels, merge_labels
+from spice.stages.joint.refine import Refined, Stage2, refine
+from spice.stages.reliability import labels_to_learn, reliability_neighbors
+
+
+class TrainingLabels(NamedTuple):
+    """The labels that stage 3 learns, and the cluster that each name given by the user means."""
+
+    labeled: Labeled
+    names: dict[str, int]
+
+
+def joint(work: Work, run: Run) -> JointResult:
+    """Learn the reliable labels and those that the user gives; check the result against stage 2's."""
+    settings = work.settings
+    assert settings.joint is not None
+    stage2 = stage_2(work)
+    labeled, names = training_labels(work, stage2, run)
+    if len(labeled.image) == 0:
+        return _nothing_learned()
+    found = refine(stage2, labeled, settings.joint, run)
+    used = not found.failed_checks or not settings.joint.checks
+    if not used:
+        _warn(found.failed_checks)
+    if run.processes.first:
+        _save(work, found)
+    return JointResult(
+        labeled=len(labeled.image),
+        given=len(settings.given),
+        names=names,
+        moved=int((found.probs.argmax(dim=1) != stage2.probs.argmax(dim=1)).sum()),
+        loss=[step.loss for step in found.history],
+        taught=[step.taught for step in found.history],
+        before=ClusteringStats(**found.before._asdict()),
+        after=ClusteringStats(**found.after._asdict()),
+        failed_checks=found.failed_checks,
+        used=used,
+    )
+
+
+def stage_2(work: Work) -> Stage2:
+    """What stage 3 starts from."""
+    features = torch.clone(work.features)
+    probs = probabilities(work.head, features)
+    count = reliability_neighbors(len(work), work.settings.heads.clusters, work.settings.reliability)
+    return Stage2(work.learned_images, work.encoder, work.head, features, probs, work.neighbors, count)
+
+
+def training_labels(work: Work, stage2: Stage2, run: Run) -> TrainingLabels:
+    """The reliable labels, and those that the user gives."""
+    settings = work.settings
+    labeled = labels_to_learn(stage2.probs, stage2.neighbors, settings.reliability, seed=run.seed)
+    if not settings.given:
+        return TrainingLabels(labeled, {})
+    given = find_given(settings.given, work.inputs.collection.paths)
+    names = match_labels(given, stage2.probs.argmax(dim=1), clusters=settings.heads.clusters)
+    return TrainingLabels(merge_labels(labeled, given, names), names)
+
+
+def _nothing_learned() -> JointResult:
+    failed = ["no image is reliable, so there is nothing to learn from"]
+    _warn(failed)
+    return JointResult(
+        labeled=0, given=0, names={}, moved=0, loss=[], taught=[], before=None, after=None,
+        failed_checks=failed, used=False,
+    )  # fmt: skip
+
+
+def _save(work: Work, found: Refined) -> None:
+    if found.encoder.card is not None:
+        save_network(work / REFINED_ENCODER, found.encoder.module, found.encoder.card)
+    else:
+        save_weights(work / REFINED_ENCODER, found.encoder.module)
+    save_weights(work / REFINED_HEAD, found.head)
+    save_array(work / REFINED_FEATURES, found.features.numpy())
+    save_array(work / REFINED_NEIGHBORS, found.neighbors.index.numpy())
+    save_array(work / REFINED_SIMILARITIES, found.neighbors.similarity.numpy())
+
+
+def _warn(failed_checks: list[str]) -> None:
+    warnings.warn(
+        f"joint training was rejected; keeping the stage-2 result: {'; '.join(failed_checks)}",
+        RefinementRejectedWarning,
+        stacklevel=3,
+    )

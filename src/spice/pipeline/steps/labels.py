@@ -1,0 +1,53 @@
+"""The answer for every image, and how far to trust it (III-C)."""
+
+from typing import cast
+
+import numpy as np
+import torch
+from sklearn.metrics import adjusted_rand_score
+
+from spice.core import consistency_ratio, reliable
+from spice.engine.run import Run
+from spice.pipeline.work import Work, save_array
+from spice.runs.artifacts import HEAD_LABELS, KMEANS, PROBABILITIES
+from spice.runs.labels import Labels, write_labels
+from spice.runs.records import HeadsResult, LabelsResult, read_record
+from spice.stages.answers import answers
+from spice.stages.encode import probabilities
+from spice.stages.heads.diagnostics import cluster_agreement
+from spice.stages.reliability import reliability_neighbors
+
+
+def labels(work: Work, run: Run) -> LabelsResult:  # noqa: ARG001
+    """Write one row per image."""
+    source, settings = work.answer, work.settings.reliability
+    clusters = work.settings.heads.clusters
+    probs = probabilities(source.head, source.features)  # (N, K)
+    found = answers(work.inputs.collection.paths, source.features, probs, source.neighbors, settings)
+    save_array(work / PROBABILITIES, probs.numpy())
+    write_labels(work.folders["labels"], found)
+    count = reliability_neighbors(len(work), clusters, settings)
+    kmeans = np.load(work / KMEANS)
+    ratio = consistency_ratio(torch.from_numpy(kmeans).long(), source.neighbors[:, :count])
+    return LabelsResult(
+        clusters=clusters,
+        neighbors=count,
+        threshold=settings.threshold,
+        kmeans_reliable=int(reliable(ratio, threshold=settings.threshold).sum()),
+        kmeans_agreement=float(adjusted_rand_score(kmeans, found.cluster)),
+        head_overlap=_head_overlap(work, found),
+    )
+
+
+def _head_overlap(work: Work, found: Labels) -> list[float] | None:
+    """How far the other good heads find each cluster of the answer too: K numbers; None where there is one head."""
+    record = read_record(work.folders["heads"], "heads")
+    assert record is not None, "heads are trained before labels are written"
+    good = cast(HeadsResult, record.result).good
+    if not good:
+        return None
+    with np.load(work / HEAD_LABELS) as kept:
+        rows, last = kept["rows"], kept["labels"][-1, good]  # (n,), (good heads, n)
+    cluster = torch.from_numpy(found.cluster[rows])
+    overlap = cluster_agreement(cluster, torch.from_numpy(last), work.settings.heads.clusters)  # (K,)
+    return [round(value, 4) for value in overlap.tolist()]

@@ -1,0 +1,24 @@
+"""What puts tomorrow's images into the same groups."""
+
+import torch
+
+from spice.engine.run import Run
+from spice.pipeline.work import Work
+from spice.runs.artifacts import MODEL
+from spice.runs.labels import read_labels
+from spice.runs.records import StepResult
+from spice.stages.bank import remember
+from spice.stages.model import TrainedModel
+from spice.stages.reliability import reliability_neighbors
+
+
+def model(work: Work, run: Run) -> StepResult:
+    """Save encoder, head, and features of training images that new ones are compared with."""
+    settings, source = work.settings, work.answer
+    clusters = settings.heads.clusters
+    count = reliability_neighbors(len(work), clusters, settings.reliability)
+    cluster = torch.from_numpy(read_labels(work.folders["labels"]).cluster).long()
+    bank = remember(source.features, cluster, clusters=clusters, neighbors=count, seed=run.seed)
+    trained = TrainedModel(source.encoder, source.head, bank, threshold=settings.reliability.threshold)
+    trained.save(work / MODEL, embed=source.refined)
+    return StepResult()

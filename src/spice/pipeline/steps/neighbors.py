@@ -1,0 +1,24 @@
+"""The nearest images of every image by the frozen features (III-C): shared by all numbers of clusters."""
+
+from spice.engine.run import Run
+from spice.neighbors import nearest, warn_of_blank
+from spice.pipeline.work import Work, save_array
+from spice.runs.artifacts import NEIGHBORS, SIMILARITIES
+from spice.runs.records import NeighborsResult
+from spice.settings import RunSettings
+from spice.stages.reliability import PAPER_NEIGHBORS
+
+
+def neighbors(work: Work, run: Run) -> NeighborsResult:  # noqa: ARG001
+    """Search them, as many as any number of clusters may need."""
+    warn_of_blank(work.features)
+    count = neighbors_kept(len(work), work.settings)
+    found = nearest(work.features, count)
+    save_array(work / SIMILARITIES, found.similarity.numpy())
+    save_array(work / NEIGHBORS, found.index.numpy())
+    return NeighborsResult(neighbors=count)
+
+
+def neighbors_kept(images: int, settings: RunSettings) -> int:
+    """How many neighbors are kept of every image: the paper's 100, or more where more are wanted."""
+    return min(max(PAPER_NEIGHBORS, settings.reliability.neighbors or 0), images - 1)

@@ -1,0 +1,34 @@
+"""What the report shows of images: points on a plane, thumbnails, attention overlays."""
+
+import numpy as np
+import torch
+
+from spice.engine.run import Run
+from spice.pipeline.work import Work, save_array
+from spice.report.chosen import choose, with_attention
+from spice.report.embedding import embed
+from spice.report.pictures import Attention, write_pictures
+from spice.runs.artifacts import MAP, PICTURES, PROBABILITIES
+from spice.runs.labels import read_labels
+from spice.runs.records import StepResult
+from spice.stages.attention import attention_of
+
+
+def pictures(work: Work, run: Run) -> StepResult:
+    """Draw them."""
+    found, source = read_labels(work.folders["labels"]), work.answer
+    save_array(work / MAP, embed(source.features.numpy()))
+    chosen = choose(found, work.settings.heads.clusters)
+    rows = np.concatenate(with_attention(chosen))
+    probs = torch.from_numpy(np.load(work / PROBABILITIES))
+    seen = attention_of(rows, images=work.images, encoder=source.encoder, features=source.features, probs=probs)
+    write_pictures(
+        work / PICTURES,
+        lambda rows: work.images.take(rows).numpy(),
+        images=len(found.path),
+        side=work.images.size,
+        on_cards=np.concatenate([rows for kinds in chosen for rows in kinds]),
+        attention=(Attention(one.image, one.attention.numpy()) for one in seen),
+        progress=run.progress,
+    )
+    return StepResult()

@@ -1,0 +1,18 @@
+"""Features of plain, weak and strong views by the frozen encoder (III-A, III-B): encoded once, read by every head."""
+
+from spice.engine.run import Run
+from spice.pipeline.work import Work
+from spice.runs.records import ViewsResult
+from spice.stages.views import encode_views, perturb_features
+
+
+def views(work: Work, run: Run) -> ViewsResult:
+    """Encode the views of all images; where there are vectors and no images, add noise to the vectors instead."""
+    settings = work.settings.views
+    here = run.at(work.folders["views"]).with_seed(work.settings.encoder_seed)
+    if work.vectors is not None:
+        found = perturb_features(work.vectors.numpy(), settings, here)
+    else:
+        found = encode_views(work.images, work.encoder, settings, here)
+    encoder = work.encoder
+    return ViewsResult(encoder=encoder.name, size=encoder.size, width=found.plain.shape[1], space=found.space)

@@ -1,0 +1,167 @@
+"""What a step is given: settings, images, and the files of the steps before it, each loaded once.
+
+Shapes: N images, D feature width, K clusters, S neighbors.
+"""
+
+import copy
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from spice.data import Collection, ImageStore
+from spice.data.images import Combined, Images
+from spice.engine.run import Run
+from spice.files import written_atomically
+from spice.models.encoders import SCRATCH, Encoder, NoEncoder, TorchEncoder, load_encoder, load_trained
+from spice.models.given_features import GivenFeatures
+from spice.models.heads import Head
+from spice.runs.artifacts import (
+    ENCODER,
+    FEATURES,
+    HEAD,
+    NEIGHBORS,
+    REFINED_ENCODER,
+    REFINED_FEATURES,
+    REFINED_HEAD,
+    REFINED_NEIGHBORS,
+    Artifact,
+)
+from spice.runs.records import JointResult, read_record
+from spice.runs.result import Result
+from spice.settings import RunSettings
+
+
+class Inputs(NamedTuple):
+    """What is clustered."""
+
+    collection: Collection
+    store: ImageStore | None  # None: there are vectors and no images
+    vectors: Tensor | None = None  # (N, D)
+    extra: Images | None = None  # further images, for stages 1 and 3 only
+
+
+class Answer(NamedTuple):
+    """What the labels come from: stage 2, or stage 3 where its result is used."""
+
+    encoder: Encoder
+    head: Head
+    features: Tensor  # (N, D), mapped
+    neighbors: Tensor  # (N, S)
+    refined: bool
+
+
+class Work:
+    """One plan being carried out."""
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        inputs: Inputs,
+        run: Run,
+        result: Result,
+        encoder: Encoder | None = None,
+    ) -> None:
+        self.settings, self.inputs, self.run, self.result = settings, inputs, run, result
+        self.folders = {step: result.run / folder for step, folder in result.entry.folders.items()}
+        self._encoder = encoder
+
+    def __truediv__(self, artifact: Artifact) -> Path:
+        """Where an artifact is, or will be."""
+        return self.folders[artifact.step] / artifact.name
+
+    def __len__(self) -> int:
+        return len(self.inputs.collection)
+
+    @property
+    def images(self) -> ImageStore:
+        """The images that are clustered."""
+        assert self.inputs.store is not None, "only vectors were given"
+        return self.inputs.store
+
+    @property
+    def learned_images(self) -> Images:
+        """What stages 1 and 3 learn from: the images that are clustered, then the extra ones."""
+        return self.images if self.inputs.extra is None else Combined(self.images, self.inputs.extra)
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The frozen encoder of stage 2."""
+        if self._encoder is not None:
+            return self._encoder
+        if self.settings.encoder == SCRATCH:
+            return load_trained(self / ENCODER, device=self.run.device)
+        return load_encoder(self.settings.encoder, size=self.settings.size, device=self.run.device)
+
+    @cached_property
+    def vectors(self) -> Tensor | None:
+        """Features that were given in place of an encoder, (N, D)."""
+        if self.inputs.vectors is not None:
+            return self.inputs.vectors
+        if isinstance(self.encoder, GivenFeatures):
+            return self.encoder.vectors_of(self.inputs.collection.paths)
+        return None
+
+    @cached_property
+    def features(self) -> Tensor:
+        """The frozen encoder's, (N, D). Mapped, not read: a million images have 5 GB of them."""
+        return _mapped(self / FEATURES)
+
+    @cached_property
+    def head(self) -> Head:
+        """The head that stage 2 selected."""
+        return Head.of(load_file(self / HEAD))
+
+    @cached_property
+    def neighbors(self) -> Tensor:
+        """The nearest images by the frozen encoder's features, (N, S)."""
+        return _mapped(self / NEIGHBORS)
+
+    @cached_property
+    def answer(self) -> Answer:
+        """What the labels come from."""
+        record = read_record(self.folders["joint"], "joint") if self.settings.joint is not None else None
+        if record is None or not cast(JointResult, record.result).used:
+            return Answer(self.encoder, self.head, self.features, self.neighbors, refined=False)
+        head = Head.of(load_file(self / REFINED_HEAD))
+        features, neighbors = _mapped(self / REFINED_FEATURES), _mapped(self / REFINED_NEIGHBORS)
+        return Answer(self._refined_encoder(), head, features, neighbors, refined=True)
+
+    def _refined_encoder(self) -> TorchEncoder:
+        """The encoder that joint training left: a network of its own, or this one with other weights."""
+        path = self / REFINED_ENCODER
+        if self.settings.joint is not None and self.settings.joint.network is not None:
+            return load_trained(path, device=self.run.device)
+        before = self.encoder
+        assert isinstance(before, TorchEncoder)
+        module = copy.deepcopy(before.module)
+        module.load_state_dict(load_file(path))
+        device, card = self.run.device, before.card
+        return TorchEncoder(before.name, module, before.normalization, size=before.size, device=device, card=card)
+
+
+def vector_encoder(vectors: Tensor) -> NoEncoder:
+    """Stands in for the encoder where vectors were given."""
+    return NoEncoder(vectors.shape[1])
+
+
+def save_array(path: Path, array: NDArray[np.generic]) -> None:
+    """Write a `.npy` file, whole or not at all."""
+    with written_atomically(path) as temporary, temporary.open("wb") as file:
+        np.save(file, array)
+
+
+def save_weights(path: Path, module: nn.Module) -> None:
+    """Write a module's state as safetensors, whole or not at all."""
+    weights = {name: value.detach().cpu().contiguous() for name, value in module.state_dict().items()}
+    with written_atomically(path) as temporary:
+        temporary.write_bytes(save(weights))  # not save_file, which makes files that only their owner can read
+
+
+def _mapped(path: Path) -> Tensor:
+    return torch.from_numpy(np.load(path, mmap_mode="c"))

@@ -1,0 +1,178 @@
+"""What every step reports about its work: one typed result per step, written and read by the same code.
+
+Shapes: H heads, K clusters.
+"""
+
+from pathlib import Path
+from typing import Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from spice.errors import UserError
+from spice.files import written_atomically
+
+
+class StepResult(BaseModel):
+    """What a step reports. Steps that only write files report nothing."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class ScanResult(StepResult):
+    """The images of the source."""
+
+    images: int
+    problems: int
+    copies: int
+    identity: str  # hash over the content of all images
+
+
+class FeaturesResult(StepResult):
+    """Stage 1: how training the feature model went."""
+
+    method: str
+    network: str
+    epochs: int
+    alignment: list[float]  # per epoch
+    uniformity: list[float]
+
+
+class ViewsResult(StepResult):
+    """The frozen encoder, and where its views were made."""
+
+    encoder: str
+    size: int
+    width: int
+    space: Literal["images", "features"]
+
+
+class NeighborsResult(StepResult):
+    """How many nearest images are kept of every image."""
+
+    neighbors: int
+
+
+class SelectedHead(StepResult):
+    """The head that was selected."""
+
+    head: int
+    epoch: int
+    loss: float
+
+
+class HeadsResult(StepResult):
+    """Stage 2: every head's loss whenever heads were scored, and which head was selected."""
+
+    epochs: list[int]
+    loss: list[list[float]]  # (snapshots, H)
+    score: list[list[float]]  # (snapshots, H) what the selected head has least of
+    distinct: list[list[float]]  # (snapshots, H) share of distinct images among the pseudo-labels
+    selected: SelectedHead
+    good: list[int]  # the better half of the other heads
+    head_agreement: float | None  # mean adjusted Rand index between heads; None for one head
+    even_sizes: bool  # whether clusters were held to even sizes
+
+    @property
+    def heads(self) -> int:
+        """H."""
+        return len(self.loss[0])
+
+
+class ClusteringStats(StepResult):
+    """What can be measured of a clustering without labels (`stages.joint.checks`)."""
+
+    neighbor_agreement: float
+    prior_neighbor_agreement: float
+    chance_agreement: float
+    confident: float
+    loss: float
+    empty: int
+
+
+class JointResult(StepResult):
+    """Stage 3: how joint training went, and whether its result is used."""
+
+    labeled: int  # images whose labels were learned
+    given: int  # of these, labels that the user gave
+    names: dict[str, int]  # the cluster that each given label means
+    moved: int  # images that changed their cluster
+    loss: list[float]  # per step
+    taught: list[float]  # per step, share of the images whose own prediction taught
+    before: ClusteringStats | None  # None: there was nothing to learn from
+    after: ClusteringStats | None
+    failed_checks: list[str]
+    used: bool  # whether labels come from this result, or from stage 2's
+
+
+class LabelsResult(StepResult):
+    """The answer, and k-means beside it."""
+
+    clusters: int
+    neighbors: int  # N_s, of which reliability is the share in the same cluster
+    threshold: float
+    kmeans_reliable: int  # images whose k-means label would be reliable by the same rule
+    kmeans_agreement: float  # adjusted Rand index between k-means and the answer
+    head_overlap: list[float] | None  # (K,) how far other good heads find each cluster too; None for one head
+
+
+RESULTS: dict[str, type[StepResult]] = {
+    "scan": ScanResult,
+    "features": FeaturesResult,
+    "views": ViewsResult,
+    "neighbors": NeighborsResult,
+    "kmeans": StepResult,
+    "heads": HeadsResult,
+    "joint": JointResult,
+    "labels": LabelsResult,
+    "model": StepResult,
+    "pictures": StepResult,
+    "report": StepResult,
+}
+
+Found = TypeVar("Found", bound=StepResult)
+
+
+class StepWarning(BaseModel):
+    """A warning that a step gave: its class by name, and its text."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    text: str
+
+
+class Record(BaseModel, Generic[Found]):
+    """A finished step: `STEP.json` in its folder, written last, so that a step without one is unfinished."""
+
+    model_config = ConfigDict(frozen=True)
+
+    step: str
+    key: str  # hash of all that the result depends on
+    seconds: float
+    cpu_seconds: float  # of this process
+    finished: str
+    warnings: list[StepWarning] = []
+    result: Found
+
+
+def write_record(folder: Path, record: Record[StepResult]) -> None:
+    """Mark the step as finished."""
+    with written_atomically(folder / f"{record.step}.json") as temporary:
+        # By the result's own class: the record only knows that it is a result.
+        temporary.write_text(record.model_dump_json(indent=1, serialize_as_any=True) + "\n", encoding="utf-8")
+
+
+def read_record(folder: Path, step: str) -> Record[StepResult] | None:
+    """The record of a finished step; None where the step is not finished."""
+    path = folder / f"{step}.json"
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        return Record[RESULTS[step]].model_validate_json(content)  # type: ignore[misc]
+    except ValidationError as error:
+        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise UserError(
+            f"{path} is damaged, or from another version of spice (at {where!r}); delete it and resume the run"
+        ) from None

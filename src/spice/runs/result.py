@@ -1,0 +1,140 @@
+"""A finished result of a run, read from its files. Opens without torch."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spice.errors import UserError
+from spice.runs.artifacts import (
+    NEIGHBORS,
+    PROBLEMS,
+    REFINED_NEIGHBORS,
+    REFINED_SIMILARITIES,
+    SCORES,
+    SIMILARITIES,
+    Artifact,
+)
+from spice.runs.labels import Labels, read_labels
+from spice.runs.manifest import Manifest, ResultEntry, read_manifest
+from spice.runs.records import (
+    FeaturesResult,
+    HeadsResult,
+    JointResult,
+    LabelsResult,
+    Record,
+    ScanResult,
+    StepResult,
+    ViewsResult,
+    read_record,
+)
+from spice.runs.scores import Scores, read_scores
+
+Kind = TypeVar("Kind", bound=StepResult)
+
+
+class Result:
+    """One result: the folders of its steps, and what the steps reported. Each file is read once."""
+
+    def __init__(self, run: Path, manifest: Manifest, name: str, entry: ResultEntry) -> None:
+        self.run, self.manifest, self.name, self.entry = run, manifest, name, entry
+
+    def reread(self) -> "Result":
+        """The same result, with nothing read yet."""
+        return Result(self.run, self.manifest, self.name, self.entry)
+
+    def __truediv__(self, artifact: Artifact) -> Path:
+        """Where an artifact is, or would be."""
+        # What no step of the run makes, such as scores, lies with the labels.
+        folder = self.entry.folders.get(artifact.step, self.entry.folders["labels"])
+        return self.run / folder / artifact.name
+
+    def need(self, artifact: Artifact) -> Path:
+        """Where an artifact is that must be there."""
+        path = self / artifact
+        if not path.exists():
+            raise UserError(f"{path} is missing; make it again with: spice resume {self.run}")
+        return path
+
+    @property
+    def folder(self) -> Path:
+        """Where labels, model and page are."""
+        return self.run / self.entry.folders["labels"]
+
+    @cached_property
+    def records(self) -> dict[str, Record[StepResult]]:
+        """Of every finished step, in their order."""
+        found = {step: read_record(self.run / folder, step) for step, folder in self.entry.folders.items()}
+        return {step: record for step, record in found.items() if record is not None}
+
+    @property
+    def scan(self) -> ScanResult:
+        return self._needed("scan", ScanResult)
+
+    @property
+    def features(self) -> FeaturesResult | None:
+        return self._of("features", FeaturesResult)
+
+    @property
+    def views(self) -> ViewsResult:
+        return self._needed("views", ViewsResult)
+
+    @property
+    def heads(self) -> HeadsResult:
+        return self._needed("heads", HeadsResult)
+
+    @property
+    def joint(self) -> JointResult | None:
+        return self._of("joint", JointResult)
+
+    @property
+    def answer(self) -> LabelsResult:
+        return self._needed("labels", LabelsResult)
+
+    @property
+    def refined(self) -> bool:
+        """Whether the labels come from joint training."""
+        return self.joint is not None and self.joint.used
+
+    @cached_property
+    def labels(self) -> Labels:
+        return read_labels(self.folder)
+
+    @cached_property
+    def scores(self) -> Scores | None:
+        return read_scores(self / SCORES)
+
+    @property
+    def neighbors(self) -> NDArray[np.int64]:
+        """(N, S), mapped: the nearest images by the features that the labels come from."""
+        return cast(NDArray[np.int64], np.load(self.need(REFINED_NEIGHBORS if self.refined else NEIGHBORS), mmap_mode="r"))
+
+    @property
+    def similarities(self) -> NDArray[np.float32]:
+        """(N, S), mapped."""
+        kept = REFINED_SIMILARITIES if self.refined else SIMILARITIES
+        return cast(NDArray[np.float32], np.load(self.need(kept), mmap_mode="r"))
+
+    @property
+    def problems(self) -> Path:
+        return self / PROBLEMS
+
+    def _of(self, step: str, kind: type[Kind]) -> Kind | None:
+        record = self.records.get(step)
+        return None if record is None else cast(Kind, record.result)
+
+    def _needed(self, step: str, kind: type[Kind]) -> Kind:
+        found = self._of(step, kind)
+        if found is None:
+            raise UserError(f"the step {step!r} of {self.run} is not finished; finish it with: spice resume {self.run}")
+        return found
+
+
+def open_result(run: Path) -> Result:
+    """The current result of the run in `run`."""
+    manifest = read_manifest(run)
+    if manifest.current is None:
+        raise UserError(f"{run} has no labels yet; finish it with: spice resume {run}")
+    return Result(run, manifest, manifest.current, manifest.results[manifest.current])

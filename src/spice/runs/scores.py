@@ -1,0 +1,74 @@
+"""How well a result agrees with true labels: `scores.json`, which `spice evaluate` writes and the page shows.
+
+Shapes: H heads, C classes, K clusters.
+"""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from spice.errors import UserError
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Score(_Frozen):
+    """How well a grouping agrees with true labels; all None where there was nothing to compare."""
+
+    images: int
+    acc: float | None = None
+    nmi: float | None = None
+    nmi_geometric: float | None = None
+    ari: float | None = None
+
+
+class Confusion(_Frozen):
+    """Images of every class (rows) in every cluster (columns)."""
+
+    clusters: list[int]  # (K,)
+    counts: list[list[int]]  # (C, K)
+
+
+class Kept(_Frozen):
+    """Share of all images that are trusted most, and how many of these are right; the last point is all images."""
+
+    share: list[float]
+    acc: list[float]
+
+
+class HeadScores(_Frozen):
+    """Accuracy of every head after every epoch looked at, on the images whose clusters the run keeps."""
+
+    images: int
+    acc: list[list[float]]  # (looks, H)
+
+
+class Scores(_Frozen):
+    """How well a run agrees with true labels. Nothing of a run but its page and figures reads this."""
+
+    images: int
+    without_label: int
+    classes: list[str]  # (C,) those that some image has
+    spice: Score
+    reliable: Score
+    kmeans: Score
+    second_stage: Score | None = None  # before joint training, where that changed the answer
+    confusion: Confusion
+    by_reliability: Kept
+    by_probability: Kept
+    heads: HeadScores | None = None
+
+
+def read_scores(path: Path) -> Scores | None:
+    """What `spice evaluate` wrote; None where it has not been run."""
+    if not path.exists():
+        return None
+    try:
+        return Scores.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise UserError(
+            f"{path} is damaged, or from another version of spice (at {where!r}); delete it and evaluate again"
+        ) from None

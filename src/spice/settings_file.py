@@ -1,0 +1,139 @@
+"""Settings as TOML: every setting can be printed, changed in a file, and given back to a command."""
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import tomli_w
+from pydantic import BaseModel, JsonValue, ValidationError
+
+from spice.errors import UserError
+from spice.presets import joint_on_cpu, preset
+from spice.settings import FeatureSettings, RunSettings
+
+Tree = dict[str, JsonValue]
+Kind = TypeVar("Kind", bound=BaseModel)
+
+
+def requested(
+    name: str,
+    file: Path | None = None,
+    *,
+    clusters: int | None = None,
+    encoder: str | None = None,
+    size: int | None = None,
+    flip: bool | None = None,
+    refine: bool = False,
+    minutes: float | None = None,
+    seed: int | None = None,
+) -> RunSettings:
+    """The preset called `name`, changed by a settings file, changed by explicit options."""
+    changes = {} if file is None else read_changes(file)
+    options = {"heads.clusters": clusters, "encoder": encoder, "size": size, "seed": seed, "joint.minutes": minutes}
+    if flip is not None:
+        options |= {f"{stage}.augment.flip": flip for stage in ("features", "views", "joint")}
+    for option, value in options.items():
+        if value is not None:
+            _drop_(changes, option.split("."))
+    settings = preset(
+        name,
+        clusters=clusters or _inside(changes, "heads", "clusters"),
+        encoder=encoder or _inside(changes, "encoder"),
+        size=size,
+        flip=flip is not False,
+        refine=refine,
+        minutes=minutes,
+        seed=seed or 0,
+    )
+    return settings if file is None else apply_changes(settings, changes, path=file)
+
+
+def read_changes(path: Path) -> Tree:
+    """The settings in a file, as a tree; names are checked, values are not yet."""
+    try:
+        tree: Tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from None
+    _check_names(tree, RunSettings, path)
+    return tree
+
+
+def apply_changes(settings: RunSettings, changes: Mapping[str, JsonValue], *, path: Path) -> RunSettings:
+    """The settings with those of a file in their place; tables are merged, all else is replaced."""
+    base = settings.model_dump(mode="json")
+    changes = dict(changes)
+    if "joint" in changes and base["joint"] is None:
+        usual = joint_on_cpu(pretrained=settings.encoder != "scratch", flip=settings.views.augment.flip)
+        base["joint"] = usual.model_dump(mode="json")
+    if "features" in changes and base["features"] is None:
+        # Stage 1 is decided when the images are known; the changes wait until then.
+        waiting = changes.pop("features")
+        changes["features_changes"] = waiting
+        _validate(FeatureSettings, FeatureSettings().model_dump(mode="json"), waiting, path, "features.")
+    return _validate(RunSettings, base, changes, path, "")
+
+
+def to_toml(settings: Mapping[str, JsonValue]) -> str:
+    """Settings as text that `read_changes` reads. What is not set (None) has no place in TOML, and is left out."""
+    tree = _without_none(settings)
+    assert isinstance(tree, dict)
+    tree.pop("features_changes", None)
+    return tomli_w.dumps(tree)
+
+
+def _drop_(tree: JsonValue, names: list[str]) -> None:
+    if isinstance(tree, dict) and names[0] in tree:
+        if len(names) == 1:
+            del tree[names[0]]
+        else:
+            _drop_(tree[names[0]], names[1:])
+
+
+def _inside(tree: JsonValue, *names: str) -> Any:
+    for name in names:
+        tree = tree.get(name) if isinstance(tree, dict) else None
+    return tree
+
+
+def _validate(kind: type[Kind], base: Tree, changes: JsonValue, path: Path, prefix: str) -> Kind:
+    try:
+        return kind.model_validate(_merged(base, changes))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = prefix + ".".join(str(part) for part in first["loc"])
+        raise UserError(f"{path}: {where} = {first['input']!r}: {first['msg'].lower()}") from None
+
+
+def _merged(base: JsonValue, changes: JsonValue) -> JsonValue:
+    if isinstance(base, dict) and isinstance(changes, dict):
+        return {**base, **{name: _merged(base.get(name), value) for name, value in changes.items()}}
+    return changes
+
+
+def _check_names(tree: Mapping[str, JsonValue], kind: type[BaseModel], path: Path, prefix: str = "") -> None:
+    """Refuse an unknown name, and name the nearest known one."""
+    for name, value in tree.items():
+        if name not in kind.model_fields:
+            near = difflib.get_close_matches(name, kind.model_fields, n=1, cutoff=0.0)
+            where = f"[{prefix.rstrip('.')}]" if prefix else "the top level"
+            raise UserError(f"{path}: unknown setting {prefix}{name}; did you mean {prefix}{near[0]}? ({where} has "
+                            f"{', '.join(kind.model_fields)})")
+        inner = _settings_in(kind.model_fields[name].annotation)
+        if inner is not None and isinstance(value, dict):
+            _check_names(value, inner, path, f"{prefix}{name}.")
+
+
+def _settings_in(annotation: object) -> type[BaseModel] | None:
+    """The settings class that a field holds, also where it may be None."""
+    kinds = [annotation, *get_args(annotation)]
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+
+
+def _without_none(tree: JsonValue) -> JsonValue:
+    if isinstance(tree, Mapping):
+        return {name: _without_none(value) for name, value in tree.items() if value is not None}
+    return tree
