@@ -83,7 +83,7 @@ def _export_images(run: Path, destination: Path, shape: As, *, copy: bool, relia
     with TemporaryDirectory(prefix="spice-") as scratch, told_in_words(destination):
         files: list[Path] = []
         if shape not in (As.csv, As.parquet):
-            from spice.cli.originals import originals
+            from spice.data.originals import originals
 
             files = originals(read_manifest(run).source, labels.path, run=run, taken_out=Path(scratch))
         inside = any(path.is_relative_to(scratch) for path in files[:1])

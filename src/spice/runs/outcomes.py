@@ -64,8 +64,8 @@ class Score(Outcome):
 
     images: int
     acc: float | None = None
-    nmi: float | None = None
-    nmi_geometric: float | None = None
+    balanced_acc: float | None = None
+    nmi: float | None = None  # geometric normalization, as in the authors' code
     ari: float | None = None
 
 
