@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spice.benchmark.choice import Choice
-from spice.benchmark.collected import Collected, Joined
+from spice.benchmark.collected import Collected
 from spice.data import ImageStore
+from spice.data.images import Combined
 from spice.engine.device import choose
 from spice.errors import SpiceWarning
 from spice.models.encoders import SCRATCH, Encoder, load_encoder, load_trained
@@ -46,7 +47,7 @@ class Workbench:
     def __init__(
         self, images: Collected, choice: Choice, *, seed: int, folder: Path, progress: Progress = silent
     ) -> None:
-        self.learn, self.asked, self.extra = images.learn, images.asked, images.extra
+        self.learn, self.asked, self.extra = images.learn, images.scored, images.extra
         self.choice, self.clusters, self.seed = choice, choice.clusters, seed
         self.folder, self.progress = folder, progress
         self.device = choose()
@@ -59,9 +60,9 @@ class Workbench:
         return self.asked is not self.learn
 
     @property
-    def all_images(self) -> ImageStore | Joined:
+    def all_images(self) -> ImageStore | Combined:
         """What stages 1 and 3 learn from: STL-10 has further images for them."""
-        return self.learn if self.extra is None else Joined(self.learn, self.extra)
+        return self.learn if self.extra is None else Combined(self.learn, self.extra)
 
     def place(self, stage: str, *depends: object, seed: int | None = None) -> Path:
         """The folder of a stage's result: its name holds all that the result depends on."""
