@@ -32,9 +32,10 @@ from torch import Tensor
 from spice import presets
 from spice.augment import Plain
 from spice.evaluate import accuracy
-from spice.evaluate.probe import Labeled, neighbors_accuracy
+from spice.evaluate.probe import Labeled
 from spice.models.backbone import Backbone
 from spice.models.weights import save_network
+from spice.neighbors import nearest
 from spice.progress import Logged
 from spice.settings import IMAGENET, IMAGENET_GRAY, FeatureSettings
 from spice.stages.features.train import train_features
@@ -136,6 +137,18 @@ def scores(
     clustered = asked or known
     clusters = kmeans(np.asarray(clustered.features, dtype=np.float32), len(set(known.labels.tolist())), seed=seed)
     return {"5-NN": neighbors_accuracy(known, asked), "k-means ACC": accuracy(clusters, clustered.labels)}
+
+
+def neighbors_accuracy(known: Labeled, asked: Labeled | None, *, neighbors: int = 5) -> float:
+    """Share of `asked` (or of `known`, each asked of all the others) whose nearest by cosine vote for their class."""
+    queries = None if asked is None else torch.as_tensor(asked.features)
+    index = nearest(torch.as_tensor(known.features), neighbors, queries=queries).index  # (N, S)
+    ballots = torch.as_tensor(known.labels)[index]  # (N, S)
+    # A little more for the nearer ones: together less than one vote, so that only ties are decided by it.
+    weights = 1 + 0.5 ** torch.arange(1, neighbors + 1, dtype=torch.float64)  # (S,)
+    votes = torch.zeros(len(index), int(known.labels.max()) + 1, dtype=torch.float64)  # (N, C)
+    votes.scatter_add_(1, ballots, weights.expand_as(ballots))
+    return float((votes.argmax(dim=1).numpy() == (asked or known).labels).mean())
 
 
 def main() -> None:

@@ -27,8 +27,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from features_quality import Pixels, cifar10, fashion
-from spice.data import ingest
-from spice.data.store import open_store
+from spice.data import Collection, ImageStore, ingest
 from spice.engine.device import placed
 from spice.errors import SpiceWarning
 from spice.evaluate import score
@@ -107,7 +106,7 @@ def scores_of(answer: Answer, truth: Truth) -> dict[str, float]:
 def gain(folder: Path, encoder: Encoder, settings: JointSettings, seed: int, *, probe: bool) -> dict[str, Any]:
     """One collection and seed, all stages; a stage's scores are looked at when all is done."""
     truth: Truth = np.load(folder / "truth.npy").astype(np.int64)
-    images = open_store(folder / "images")
+    images = ImageStore(folder / "images", Collection.load(folder / "images"), encoder.size)
     clusters = int(truth.max()) + 1
     started = time.process_time()
     head, answer = second_stage(folder, clusters, seed)

@@ -1,5 +1,8 @@
 """The rivals that learn from images: autoencoders, VAE, DEC, NMF, SCAN's self-labeling."""
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -7,9 +10,21 @@ from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 
 from spice.benchmark.choice import AutoencoderSettings, SelfLabelingSettings
-from spice.benchmark.methods import autoencoder, dec, denoising, nmf, vae
-from spice.benchmark.methods.pixels import bare
+from spice.benchmark.methods.autoencoders import (
+    Autoencoder,
+    DenoisingAutoencoder,
+    VariationalAutoencoder,
+    assignments,
+    divergence,
+    fit,
+    fit_dec,
+    squared_error,
+    targets,
+)
+from spice.benchmark.methods.pixels import bare, nmf
 from spice.benchmark.methods.self_labeling import balanced_cross_entropy, self_label
+from spice.benchmark.rivals.rival import Labels
+from spice.engine.run import Run
 from spice.evaluate import accuracy
 from spice.settings import AugmentSettings, Normalization
 
@@ -37,18 +52,21 @@ class Blocks:
         return self.pixels[positions]
 
 
-@pytest.mark.parametrize("method", [autoencoder, denoising, vae, dec])
-def test_codes_tell_apart_what_pixels_tell_apart(method) -> None:  # type: ignore[no-untyped-def]
+KINDS = (Autoencoder, DenoisingAutoencoder, VariationalAutoencoder)
+
+
+@pytest.mark.parametrize("method", [*(partial(fit, kind) for kind in KINDS), fit_dec], ids=["AE", "DAE", "VAE", "DEC"])
+def test_codes_tell_apart_what_pixels_tell_apart(method: Callable[..., Labels]) -> None:
     images = Blocks()
-    labels = method.fit(images, 4, seed=0, settings=SMALL)
+    labels = method(images, 4, SMALL, Run(seed=0))
     assert labels.shape == (160,)
     assert accuracy(labels, images.classes) > 0.95
-    assert np.array_equal(labels, method.fit(images, 4, seed=0, settings=SMALL))
+    assert np.array_equal(labels, method(images, 4, SMALL, Run(seed=0)))
 
 
 def test_nonnegative_parts_tell_them_apart_too() -> None:
     images = Blocks()
-    assert accuracy(nmf.fit(bare(images, 8), 4, seed=0), images.classes) > 0.95
+    assert accuracy(nmf(bare(images, 8), 4, seed=0), images.classes) > 0.95
 
 
 def test_bare_pixels_are_shrunk_and_never_zero() -> None:
@@ -64,17 +82,17 @@ def test_the_divergence_is_that_of_two_gaussians() -> None:
     mean, log_variance = torch.randn(5, 3, dtype=torch.float64), torch.randn(5, 3, dtype=torch.float64)
     codes = Normal(mean, (log_variance / 2).exp())
     expected = kl_divergence(codes, Normal(torch.zeros_like(mean), torch.ones_like(mean))).sum(dim=1)
-    assert torch.allclose(vae.divergence(mean, log_variance), expected)
+    assert torch.allclose(divergence(mean, log_variance), expected)
 
 
 def test_squared_errors_are_summed_over_pixels() -> None:
-    assert vae.squared_error(torch.ones(2, 1, 2, 3), torch.zeros(2, 1, 2, 3)).tolist() == [3.0, 3.0]
+    assert squared_error(torch.ones(2, 1, 2, 3), torch.zeros(2, 1, 2, 3)).tolist() == [3.0, 3.0]
 
 
 def test_the_assignments_of_dec_are_the_published_ones() -> None:
     codes, centers = torch.randn(6, 2, dtype=torch.float64), torch.randn(3, 2, dtype=torch.float64)
-    soft = dec.assignments(codes, centers)
-    wanted = dec.targets(soft)
+    soft = assignments(codes, centers)
+    wanted = targets(soft)
     for i in range(6):
         near = [1 / (1 + float((codes[i] - center).square().sum())) for center in centers]
         assert soft[i].tolist() == pytest.approx([value / sum(near) for value in near])
@@ -84,7 +102,7 @@ def test_the_assignments_of_dec_are_the_published_ones() -> None:
 
 def test_an_autoencoder_refuses_sizes_that_it_cannot_halve() -> None:
     with pytest.raises(ValueError, match="a multiple of 8 pixels wide, not 20"):
-        autoencoder.fit(Blocks(8), 2, seed=0, settings=AutoencoderSettings(size=20))
+        fit(Autoencoder, Blocks(8), 2, AutoencoderSettings(size=20), Run())
 
 
 def test_every_class_has_the_same_weight_however_many_images_it_has() -> None:

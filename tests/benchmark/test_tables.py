@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from spice.benchmark.collected import Collected, Joined, collect, few_labels
+from spice.benchmark.collected import Collected, collect, few_labels
 from spice.benchmark.methods import LABELED, METHODS, uses
 from spice.benchmark.rivals import scan, temi
 from spice.benchmark.tables import run as running
@@ -23,6 +23,7 @@ from spice.benchmark.tables.result import Result, result
 from spice.benchmark.tables.run import run
 from spice.benchmark.tables.sizes import choices
 from spice.benchmark.workbench import Workbench
+from spice.data.images import Combined
 from spice.errors import UserError
 
 SMOKE = choices(WHOLE, "smoke")[0]
@@ -224,11 +225,11 @@ def test_cells_of_two_subsets_of_one_data_set_do_not_meet(tmp_path: Path) -> Non
 
 def test_train_and_test_do_not_meet_and_every_seed_has_the_same(tmp_path: Path) -> None:
     found = collect(SMOKE, "split", tmp_path / "once")
-    assert (len(found.learn), len(found.asked)) == (200, 100)
+    assert (len(found.learn), len(found.scored)) == (200, 100)
     assert len(found.known()) == 200
-    names = [set(store.collection.numbers.tolist()) for store in (found.learn, found.asked)]
+    names = [set(store.collection.numbers.tolist()) for store in (found.learn, found.scored)]
     pixels = [
-        {image.numpy().tobytes() for image in store.take(range(len(store)))} for store in (found.learn, found.asked)
+        {image.numpy().tobytes() for image in store.take(range(len(store)))} for store in (found.learn, found.scored)
     ]
     assert len(names[0]) == 200
     assert len(pixels[0] & pixels[1]) < 3  # equal digits of 8 x 8 pixels may be two images
@@ -250,7 +251,7 @@ def test_few_labels_are_shared_evenly_among_classes() -> None:
 
 
 def test_two_stores_are_one(whole: Collected) -> None:
-    both = Joined(whole.learn, whole.asked)
+    both = Combined(whole.learn, whole.scored)
     count = len(whole.learn)
     assert len(both) == 2 * count
     taken = both.take(torch.tensor([count + 3, 5, 2 * count - 1]))

@@ -2,10 +2,15 @@
 
 from collections.abc import Callable
 from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+
+from spice.data import Collection, SourceLike, ingest
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +34,14 @@ def encode() -> Callable[..., bytes]:
         return buffer.getvalue()
 
     return save
+
+
+@pytest.fixture(scope="session")
+def scan() -> Callable[..., Collection]:
+    """scan(source, **options of ingest): what a source holds; nothing is kept."""
+
+    def read(source: SourceLike, **options: Any) -> Collection:
+        with TemporaryDirectory() as folder:  # not pytest's own, which is closed to other users
+            return ingest(source, size=32, folder=Path(folder), **options).collection
+
+    return read

@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spice.data import batches, generator
+from spice.data.batches import batches
+from spice.randomness import generator
 
 
 def drawn(count: int, size: int, **options: int | bool) -> list[list[int]]:

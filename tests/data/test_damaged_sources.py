@@ -5,15 +5,17 @@ import io
 import random
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from spice.data import Collection, Reason, scan
+from spice.data import Collection, Reason
 from spice.errors import UserError
 
+Scan = Callable[..., Collection]
 NAMES = [f"photos/ä{number}.png" for number in range(4)]
 
 
@@ -75,7 +77,7 @@ def damaged(whole: bytes, luck: random.Random) -> bytes:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_damaged_file_of_many_images_is_told_in_words(name: str, tmp_path: Path) -> None:
+def test_a_damaged_file_of_many_images_is_told_in_words(name: str, tmp_path: Path, scan: Scan) -> None:
     luck, outcomes = random.Random(0), set[type]()
     for _ in range(60):
         (tmp_path / name).write_bytes(damaged(WHOLE[name], luck))
@@ -86,7 +88,7 @@ def test_a_damaged_file_of_many_images_is_told_in_words(name: str, tmp_path: Pat
     assert outcomes == {Collection, UserError}  # both happened, and nothing else
 
 
-def test_a_member_of_a_zip_whose_name_is_damaged_is_one_problem(tmp_path: Path) -> None:
+def test_a_member_of_a_zip_whose_name_is_damaged_is_one_problem(tmp_path: Path, scan: Scan) -> None:
     data = bytearray(WHOLE["images.zip"])
     data[data.index("ä2".encode())] = 0xFF  # in the member's own header, not in the table at the end
     (tmp_path / "images.zip").write_bytes(data)
@@ -97,7 +99,7 @@ def test_a_member_of_a_zip_whose_name_is_damaged_is_one_problem(tmp_path: Path) 
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("length", [b"\xff" + (256**11 - 512).to_bytes(11, "big"), b"not a number"])
-def test_a_tar_with_a_damaged_header_says_that_there_was_more(length: bytes, tmp_path: Path) -> None:
+def test_a_tar_with_a_damaged_header_says_that_there_was_more(length: bytes, tmp_path: Path, scan: Scan) -> None:
     data = bytearray(tarred("w:"))
     start = data.rindex(b"ustar") - 257
     header = data[start : start + 512]
@@ -114,7 +116,7 @@ def test_a_tar_with_a_damaged_header_says_that_there_was_more(length: bytes, tmp
 
 
 @pytest.mark.timeout(20)
-def test_a_glob_over_links_that_lead_back_ends(tmp_path: Path) -> None:
+def test_a_glob_over_links_that_lead_back_ends(tmp_path: Path, scan: Scan) -> None:
     for number, name in enumerate(("cats", "dogs")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "up").symlink_to("..", target_is_directory=True)

@@ -1,6 +1,6 @@
-"""A data set as a table uses it: images decoded and at hand, and true labels that wait until they are asked for."""
+"""A data set as a table uses it: decoded images, and true labels that are not read before they are needed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,10 +23,10 @@ class Collected(NamedTuple):
     """Images without labels, and two doors to the labels."""
 
     learn: ImageStore
-    asked: ImageStore  # whose clusters are scored; in the whole setting, the same store
+    scored: ImageStore  # in the whole setting, the same store
     extra: ImageStore | None  # for stages 1 and 3 only
     known: Callable[[], Labels]  # of `learn`: for methods that are given labels, and for the probe
-    truth: Callable[[], Labels]  # of `asked`: for the score
+    truth: Callable[[], Labels]  # of `scored`: for the score
 
 
 def collect(
@@ -45,27 +45,8 @@ def collect(
         store = stored(whole.images, "whole")
         return Collected(store, store, extra, _labels_of(whole, store), _labels_of(whole, store))
     assert test is not None
-    learn, asked = stored(train.images, "train"), stored(test.images, "test")
-    return Collected(learn, asked, extra, _labels_of(train, learn), _labels_of(test, asked))
-
-
-class Joined:
-    """Two stores as one, the first's images first."""
-
-    def __init__(self, first: ImageStore, second: ImageStore) -> None:
-        self.stores = first, second
-        self.size, self.channels = first.size, max(first.channels, second.channels)
-
-    def __len__(self) -> int:
-        return len(self.stores[0]) + len(self.stores[1])
-
-    def take(self, positions: Tensor) -> Tensor:
-        """uint8 (B, C, S, S)."""
-        border = len(self.stores[0])
-        out = torch.empty(len(positions), self.channels, self.size, self.size, dtype=torch.uint8)
-        for store, here, start in zip(self.stores, (positions < border, positions >= border), (0, border), strict=True):
-            out[here] = store.take(positions[here] - start)  # a gray image's channel spreads over three
-        return out
+    learn, scored = stored(train.images, "train"), stored(test.images, "test")
+    return Collected(learn, scored, extra, _labels_of(train, learn), _labels_of(test, scored))
 
 
 def few_labels(labels: Labels, count: int, *, seed: int) -> Tensor:
@@ -79,7 +60,7 @@ def few_labels(labels: Labels, count: int, *, seed: int) -> Tensor:
 
 
 def _parts(dataset: Dataset, choice: Choice, which: WhichImages) -> tuple[Part, Part | None]:
-    """Train and test, cut down as chosen. What has no test part gives some of its images for one, if asked to."""
+    """Train and test, cut down as chosen; without a test part, some training images are held out if `choice` says so."""
     if dataset.test is not None:
         return _some(dataset.train, choice.train, "train"), _some(dataset.test, choice.test, "test")
     if which == "whole":
@@ -100,12 +81,8 @@ def _drawn(images: int, count: int, purpose: str) -> Labels:
 
 
 def _rows(part: Part, rows: Labels) -> Part:
-    images: Images = part.images[rows] if isinstance(part.images, np.ndarray) else _listed(part.images, rows)
+    images = part.images[rows] if isinstance(part.images, np.ndarray) else [part.images[row] for row in rows.tolist()]
     return Part(images, part.classes, lambda: part.read_labels()[rows])
-
-
-def _listed(paths: Sequence[Path], rows: Labels) -> list[Path]:
-    return [paths[row] for row in rows.tolist()]
 
 
 def _labels_of(part: Part, store: ImageStore) -> Callable[[], Labels]:

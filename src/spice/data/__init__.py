@@ -11,30 +11,13 @@ PIL images) in one pass: every file is hashed, fully decoded and kept at the wor
     store.collection.numbers       place of each image in the source's listing, to give answers in the user's order
     store.collection.identity      a hash of all contents, for manifests and caches
 
-`open_store(folder)` opens a finished store again, `scan(source)` looks at a source without keeping anything. Positions
-are ordered by content hash. `batches` draws positions, `generator` the randomness for everything else.
+Positions are ordered by content hash. `ingest` on a finished store reads nothing again.
 """
 
-from spice.data.batches import Batch, batches
 from spice.data.collection import Collection
 from spice.data.ingest import ingest
-from spice.data.problems import Problem, Reason, write_problems
-from spice.data.scan import scan
+from spice.data.problems import Problem, Reason
 from spice.data.sources import SourceLike
-from spice.data.store import ImageStore, open_store
-from spice.randomness import generator
+from spice.data.store import ImageStore
 
-__all__ = [
-    "Batch",
-    "Collection",
-    "ImageStore",
-    "Problem",
-    "Reason",
-    "SourceLike",
-    "batches",
-    "generator",
-    "ingest",
-    "open_store",
-    "scan",
-    "write_problems",
-]
+__all__ = ["Collection", "ImageStore", "Problem", "Reason", "SourceLike", "ingest"]

@@ -14,7 +14,7 @@ from typing import NoReturn, Self
 
 from spice.data.decode import Content
 from spice.data.problems import BadImageError, Problem, Reason, printable
-from spice.data.sources import AnyOrder, Entry, Piece, read_if_image
+from spice.data.sources import AnyOrder, Entry, Piece, read_if_image, stamp_of
 from spice.errors import UserError
 
 # What tarfile raises for damaged archives. The last three are slips of its own.
@@ -33,7 +33,7 @@ class Tar(AnyOrder):
 
     def entries(self) -> Iterator[Entry | Problem]:
         self._places = array("q")
-        stamp = _stamp(self.path)
+        stamp = stamp_of(self.path.stat())
         links: dict[str, str] = {}
         for member in _members(self.path, "r:"):
             if isinstance(member, Problem):
@@ -88,7 +88,7 @@ class TarStream:
         self.path = path
 
     def entries(self) -> Iterator[Entry | Problem]:
-        stamp = _stamp(self.path)
+        stamp = stamp_of(self.path.stat())
         number = 0
         for member in _members(self.path, "r|*"):
             if isinstance(member, Problem):
@@ -129,7 +129,7 @@ class Zip(AnyOrder):
         self._members = [info for info in self._archive.infolist() if not info.filename.endswith("/")]
 
     def entries(self) -> Iterator[Entry | Problem]:
-        stamp = _stamp(self.path)
+        stamp = stamp_of(self.path.stat())
         for number, info in enumerate(self._members):
             yield Entry(info.filename, f"{stamp}-{info.header_offset}", number, info.file_size)
 
@@ -144,11 +144,6 @@ class Zip(AnyOrder):
             raise BadImageError(Reason.TRUNCATED, "the archive ends too early") from error
         except Exception as error:  # one damaged member must not cost the others
             raise BadImageError(Reason.UNREADABLE, str(error)) from error
-
-
-def _stamp(path: Path) -> str:
-    found = path.stat()
-    return f"{found.st_size}-{found.st_mtime_ns}"
 
 
 def _members(path: Path, mode: str) -> Iterator[tarfile.TarInfo | Problem]:
@@ -212,7 +207,7 @@ def _follow(name: str, links: dict[str, str]) -> str | None:
 
 
 def _read_now(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Callable[[], Content]:
-    """The stream moves on, so the bytes are taken here; what goes wrong is told when they are asked for."""
+    """Read the member before the stream moves on; an error is raised when its content is wanted."""
     try:
         file = archive.extractfile(member)
         assert file is not None

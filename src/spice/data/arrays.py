@@ -11,7 +11,7 @@ from PIL import Image
 
 from spice.data.decode import Content
 from spice.data.problems import Problem
-from spice.data.sources import AnyOrder, Entry
+from spice.data.sources import AnyOrder, Entry, stamp_of
 from spice.errors import UserError
 
 
@@ -60,8 +60,7 @@ class Pictures(AnyOrder):
 
 def array_file(path: Path) -> Arrays:
     """A .npy file, mapped into memory, or the arrays of images in a .npz file; arrays of another shape are ignored."""
-    found = path.stat()
-    stamp = f"{found.st_size}-{found.st_mtime_ns}"
+    stamp = stamp_of(path.stat())
     try:
         loaded = np.load(path, mmap_mode="r", allow_pickle=False)
         if isinstance(loaded, np.ndarray):

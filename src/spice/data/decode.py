@@ -5,6 +5,7 @@ bicubic interpolation. EXIF orientation is respected, transparency is laid on wh
 transparency were made for), 16-bit values are scaled, not clipped, and of an animation the first frame counts.
 """
 
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from spice.data.problems import BadImageError, Reason
-from spice.data.truncation import ends_early, fades_to_zeros
 
 Content = bytes | Image.Image | NDArray[np.generic]
 
@@ -108,7 +108,7 @@ def _decode_bytes(data: bytes, size: int, max_pixels: int) -> Decoded:
         raise BadImageError(Reason.UNREADABLE, f"this Pillow cannot read {kind}")
     if kind == "JPEG" and data.count(b"\xff\xda") > MAX_SCANS:
         raise BadImageError(Reason.TOO_LARGE, f"more than {MAX_SCANS} scans")
-    if fades_to_zeros(kind, data):
+    if _fades_to_zeros(kind, data):
         raise BadImageError(Reason.TRUNCATED, "zeros instead of its end")
     try:
         with Image.open(BytesIO(data), formats=(kind,)) as image:
@@ -125,8 +125,43 @@ def _decode_bytes(data: bytes, size: int, max_pixels: int) -> Decoded:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError) as error:
         raise BadImageError(Reason.TOO_LARGE, _words(error)) from error
     except Exception as error:
-        reason = Reason.TRUNCATED if ends_early(kind, data, error) else Reason.UNREADABLE
+        reason = Reason.TRUNCATED if _ends_early(kind, data, error) else Reason.UNREADABLE
         raise BadImageError(reason, _words(error)) from error
+
+
+# The last bytes of a whole file, apart from the zeros that some cameras add.
+_ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82", "GIF": b";"}
+# Compressed data does not end in so many zeros, even in a format without an end marker.
+_ZEROS = 512
+
+
+def _fades_to_zeros(kind: str, data: bytes) -> bool:
+    """Whether zeros replace the end of a compressed image, as in an unfinished download of full length.
+
+    Decoders accept such a file and show a gray lower half. In raw pixels, zeros cannot be told from black.
+    """
+    if not data.endswith(bytes(_ZEROS)):
+        return False
+    if kind in _ENDS:
+        return not data.rstrip(b"\0").endswith(_ENDS[kind])
+    if kind == "WEBP":
+        return data[: _webp_length(data)].endswith(bytes(_ZEROS))
+    return kind in ("AVIF", "HEIF")
+
+
+def _ends_early(kind: str, data: bytes, error: Exception) -> bool:
+    """Whether a file that could not be decoded is shorter than it should be, by its end and by the decoder's words."""
+    words = str(error).lower()
+    if isinstance(error, EOFError | struct.error) or "truncated" in words or "not enough" in words:
+        return True
+    if kind == "WEBP":
+        return _webp_length(data) > len(data)
+    end = _ENDS.get("JPEG" if kind == "JPEG2000" else kind)
+    return end is not None and end not in data[-64:]
+
+
+def _webp_length(data: bytes) -> int:
+    return int.from_bytes(data[4:8], "little") + 8
 
 
 def _refuse_large(image: Image.Image, max_pixels: int) -> None:
@@ -217,5 +252,5 @@ def _scale(values: NDArray[np.generic]) -> NDArray[np.uint8]:
 
 def _words(error: BaseException) -> str:
     if isinstance(error, UnidentifiedImageError):
-        return "damaged at its beginning"  # Pillow's own words hold an address in memory
+        return "damaged or incomplete"  # Pillow's own words hold an address in memory
     return " ".join(str(error).split()) or type(error).__name__

@@ -6,11 +6,12 @@ over a source that has grown reads what is new.
 
 import json
 import shutil
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+
+from filelock import FileLock
 
 from spice.data.collection import Collection
 from spice.data.decode import MAX_PIXELS, Decoded
@@ -24,9 +25,6 @@ from spice.data.store import COLOR, GRAY, JOURNAL, STORE, ImageStore, Streamed
 from spice.errors import UserError
 from spice.files import written_atomically
 from spice.progress import Progress, silent
-
-if sys.platform != "win32":
-    import fcntl
 
 LIMIT_BYTES = 32 << 30
 
@@ -89,7 +87,7 @@ class _Writer:
         self._limit = limit_bytes
         self._pending: list[Outcome] = []
         self._saved = time.monotonic()
-        with _told(folder):
+        with _write_errors(folder):
             try:
                 self._open(size)
             except ValueError:
@@ -100,7 +98,7 @@ class _Writer:
 
     def add(self, examined: list[Examined]) -> None:
         """Keep what was decoded, as far as there is room."""
-        with _told(self.folder):
+        with _write_errors(self.folder):
             for item in examined:
                 row = -1 if item.decoded is None else self._keep(item.decoded)
                 self._pending.append(item.outcome._replace(row=row))
@@ -110,7 +108,7 @@ class _Writer:
 
     def finish(self, entries: list[Entry], problems: list[Problem]) -> Collection:
         """All on disk, and the table written."""
-        with _told(self.folder):
+        with _write_errors(self.folder):
             self._save()
             collection = self.journal.collection(entries, problems)
             collection.save(self.folder)
@@ -151,18 +149,16 @@ class _Writer:
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
     """Wait while another process fills the same store; what it has read need not be read again."""
-    with _told(folder):
+    with _write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / "lock").open("w")
+        lock = FileLock(folder / "lock").acquire()
     with lock:
-        if sys.platform != "win32":
-            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 @contextmanager
-def _told(folder: Path) -> Iterator[None]:
-    """A full disk or a folder that may not be written is the user's to mend; what is done stays done."""
+def _write_errors(folder: Path) -> Iterator[None]:
+    """Report a full disk or a read-only folder to the user; what has been written is kept."""
     try:
         yield
     except OSError as error:

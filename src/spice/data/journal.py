@@ -47,37 +47,33 @@ _SCHEMA = pa.schema(
 
 
 class Journal:
-    """Outcomes by entry; kept in `folder`, or in memory alone.
+    """Outcomes by entry, kept in `folder`.
 
     Problems are forgotten when the journal is opened again: the user may have mended them without touching the file.
     """
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._tables = [_SCHEMA.empty_table()]
         self._parts = 0
-        if folder is not None:
-            folder.mkdir(exist_ok=True)
-            for path in sorted(folder.glob("*.parquet")):
-                part = pq.read_table(path)
-                self._tables.append(part.filter(pc.is_valid(part.column("hash"))))
-                self._parts = int(path.stem) + 1
+        folder.mkdir(exist_ok=True)
+        for path in sorted(folder.glob("*.parquet")):
+            part = pq.read_table(path)
+            self._tables.append(part.filter(pc.is_valid(part.column("hash"))))
+            self._parts = int(path.stem) + 1
 
     def forget_unstored(self) -> None:
         """Take images that were left out of the store as not seen yet: there is room for them now."""
         self._tables = [table.filter(pc.greater_equal(table.column("row"), 0)) for table in self._tables]
 
     def append(self, outcomes: Sequence[Outcome]) -> None:
-        """Add outcomes; once this returns they survive a kill."""
-        if not outcomes:
-            return
+        """Add one or more outcomes; once this returns they survive a kill."""
         entries, *columns = (list(column) for column in zip(*outcomes, strict=True))
         keys = [_key(entry) for entry in entries]
         table = pa.table([keys, *columns], schema=_SCHEMA)
         self._tables.append(table)
-        if self._folder is not None:
-            with written_atomically(self._folder / f"{self._parts:08d}.parquet") as temporary:
-                pq.write_table(table, temporary)
+        with written_atomically(self._folder / f"{self._parts:08d}.parquet") as temporary:
+            pq.write_table(table, temporary)
         self._parts += 1
 
     def missing(self, entries: Sequence[Entry]) -> list[Entry]:

@@ -67,11 +67,13 @@ def printable(name: str) -> str:
 
 
 def write_problems(path: Path, problems: Iterable[Problem]) -> None:
-    """Write `problems.csv`: one record per file, sorted by path, in UTF-8, quoted where a name holds a newline."""
+    """Write `problems.csv`: one record per file, sorted by path, in UTF-8, quoted where a name needs it."""
+    rows = [(printable(p.path), p.reason, printable(p.detail)) for p in sorted(problems)]
+    # Before 3.13, Python does not quote "\r", as in the name of macOS's `Icon\r` files, where a reader ends the line.
+    quote_all = any("\r" in text for row in rows for text in row)
     with written_atomically(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(Problem._fields)
-        writer.writerows((printable(p.path), p.reason, printable(p.detail)) for p in sorted(problems))
+        writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL)
+        writer.writerows([Problem._fields, *rows])
 
 
 def read_problems(path: Path) -> list[Problem]:

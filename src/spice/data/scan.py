@@ -1,4 +1,7 @@
-"""Looking at every entry of a source once: read, hashed and fully decoded, with one outcome each."""
+"""Looking at every entry of a source once: read, hashed and fully decoded, with one outcome each.
+
+Nothing less than decoding all of a file tells a whole image from a broken one.
+"""
 
 import os
 import warnings
@@ -10,12 +13,10 @@ from typing import NamedTuple
 from spice.data.arrays import digest
 from spice.data.collection import Collection
 from spice.data.decode import MAX_PIXELS, Content, Decoded, decode
-from spice.data.journal import Journal, Outcome
+from spice.data.journal import Outcome
 from spice.data.problems import BadImageError, Problem, bad_file, printable
-from spice.data.recognize import open_source
-from spice.data.sources import Entry, Piece, Source, SourceLike
+from spice.data.sources import Entry, Piece, Source
 from spice.errors import NothingReadableError
-from spice.progress import Progress, silent
 
 TASK = "reading images"
 
@@ -29,27 +30,6 @@ class Examined(NamedTuple):
 
     outcome: Outcome
     decoded: Decoded | None
-
-
-def scan(
-    source: SourceLike, *, max_pixels: int = MAX_PIXELS, workers: int | None = None, progress: Progress = silent
-) -> Collection:
-    """What is in a source: the usable images, in order of content, and the problems. Nothing is written.
-
-    Every file is read and decoded in full, for nothing less tells a whole image from a broken one. `ingest` does the
-    same and keeps the pixels.
-    """
-    opened = open_source(source)
-    entries, problems = listing(opened)
-    journal = Journal(None)
-    missing = journal.missing(entries)
-    done, outcomes = 0, list[Outcome]()
-    for examined in examine(opened, missing, size=32, max_pixels=max_pixels, workers=workers):
-        outcomes += [item.outcome for item in examined]
-        done += len(examined)
-        progress(TASK, done, len(missing))
-    journal.append(outcomes)
-    return not_empty(journal.collection(entries, problems), opened.label)
 
 
 def listing(source: Source) -> tuple[list[Entry], list[Problem]]:

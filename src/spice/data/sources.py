@@ -19,6 +19,7 @@ from spice.data.decode import MAX_BYTES, Content, format_of
 from spice.data.problems import BadImageError, Problem, Reason, bad_file
 
 HEAD = 32  # bytes that tell whether a file is an image at all
+_PIECE = 1 << 20  # bytes read at once: a read allocates what it asks for, however short the file is
 
 SourceLike = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Sequence[Image.Image] | NDArray[np.generic]
 
@@ -73,7 +74,11 @@ def read_if_image(file: IO[bytes], length: int, *, longest: int = MAX_BYTES) -> 
         raise BadImageError(Reason.NOT_AN_IMAGE)
     if length > MAX_BYTES:
         raise BadImageError(Reason.TOO_LARGE, f"{length:,} bytes")
-    return head + file.read(longest - len(head))
+    pieces, left = [head], longest - len(head)
+    while left > 0 and (piece := file.read(min(_PIECE, left))):
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
 
 
 class Files(AnyOrder):
@@ -128,7 +133,12 @@ def entry_of_file(path: str, name: str, number: int) -> Entry | Problem:
     if not stat.S_ISREG(found.st_mode):
         kind = "a folder" if stat.S_ISDIR(found.st_mode) else "not a regular file"
         return Problem(name, Reason.UNREADABLE, kind)
-    return Entry(name, f"{found.st_size}-{found.st_mtime_ns}", number, found.st_size)
+    return Entry(name, stamp_of(found), number, found.st_size)
+
+
+def stamp_of(found: os.stat_result) -> str:
+    """Changes when a file does."""
+    return f"{found.st_size}-{found.st_mtime_ns}"
 
 
 def read_file(path: str) -> bytes:

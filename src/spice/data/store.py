@@ -4,10 +4,9 @@ Gray and color images lie in two files, in the order in which they were read. Im
 in neither, and are decoded whenever they are asked for.
 """
 
-import json
 import sys
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
@@ -22,9 +21,8 @@ from spice.data.collection import Collection
 from spice.data.decode import decode
 from spice.data.pixels import mapped
 from spice.data.problems import BadImageError, printable
-from spice.data.recognize import open_source
-from spice.data.scan import available_cores, listing
-from spice.data.sources import Entry, Source, SourceLike
+from spice.data.scan import available_cores
+from spice.data.sources import Entry, Source
 from spice.errors import UserError
 
 # Files of a store, beside the collection's.
@@ -106,21 +104,3 @@ class Streamed:
         if digest(content) != self._hashes[position].as_py():
             raise UserError(f"{printable(entry.name)} has changed since it was scanned: scan its source again")
         return pixels
-
-
-def open_store(folder: Path, *, source: SourceLike | None = None, leave_out: Iterable[Path] = ()) -> ImageStore:
-    """A store that `ingest` has finished.
-
-    `source` and `leave_out`, as `ingest` was given them, are needed only where the store was too small for all images.
-    """
-    if not (folder / "images.parquet").is_file():
-        raise UserError(f"there is no finished store in {folder}")
-    collection = Collection.load(folder)
-    size = int(json.loads((folder / STORE).read_text())["size"])
-    if not bool((collection.rows < 0).any()):
-        return ImageStore(folder, collection, size)
-    if source is None:
-        raise UserError(f"the store in {folder} does not hold all images: open it together with their source")
-    opened = open_source(source, leave_out=[*leave_out, folder])
-    entries, _ = listing(opened)
-    return ImageStore(folder, collection, size, Streamed(opened, entries, collection, size))

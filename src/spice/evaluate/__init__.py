@@ -1,8 +1,7 @@
-"""THE ONLY PLACE THAT READS TRUE LABELS: how good clusters and features are, asked after everything is done."""
+"""THE ONLY PLACE THAT READS TRUE LABELS: how good clusters and features are, computed after everything is done."""
 
-from spice.evaluate.matching import UNMATCHED, match
 from spice.evaluate.run import evaluate_run, kept
-from spice.evaluate.scores import Confusion, Scores, accuracy, confusion, matched_labels, score
+from spice.evaluate.scores import UNMATCHED, Confusion, Scores, accuracy, confusion, match, matched_labels, score
 from spice.evaluate.truth import Truth, from_csv, from_folders
 
 __all__ = [

@@ -7,28 +7,27 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
-
-from spice.evaluate.matching import UNMATCHED, match
+from sklearn.metrics.cluster import contingency_matrix
 
 Labels = NDArray[np.int64]
+UNMATCHED = -1
 
 
 class Scores(NamedTuple):
     """Agreement of a clustering with the true classes; 1 is perfect, whatever the clusters are called."""
 
     acc: float  # share of images whose cluster is matched to their class, one to one (Hungarian method)
-    nmi: float  # mutual information over the arithmetic mean of the two entropies (scikit-learn's default)
-    nmi_geometric: float  # over their geometric mean, as the authors' code computes it
+    balanced_acc: float  # the same share within each class, averaged over classes: small classes count as much
+    nmi: float  # mutual information over the geometric mean of the two entropies, as in the authors' code
     ari: float  # Rand index, adjusted for chance
 
 
 class Confusion(NamedTuple):
     """Images of each true class by the class that their cluster is matched to."""
 
-    counts: NDArray[
-        np.int64
-    ]  # (C, K): row, a true class; column, a cluster, matched ones first, in the order of classes
+    counts: NDArray[np.int64]  # (C, K) classes by clusters; matched clusters come first, in the order of classes
     classes: Labels  # (C,) the true label of each row
     clusters: Labels  # (K,) the cluster of each column
 
@@ -36,50 +35,58 @@ class Confusion(NamedTuple):
 def score(clusters: ArrayLike, truth: ArrayLike) -> Scores:
     """ACC, NMI and ARI of cluster numbers (N,) against true labels (N,); both are any integers."""
     found, true = _labels(clusters, truth)
+    right, count = _right_per_class(found, true)
     return Scores(
-        acc=_accuracy(found, true),
-        nmi=float(normalized_mutual_info_score(true, found, average_method="arithmetic")),
-        nmi_geometric=float(normalized_mutual_info_score(true, found, average_method="geometric")),
+        acc=float(right.sum() / len(found)),
+        balanced_acc=float((right / count).mean()),
+        nmi=float(normalized_mutual_info_score(true, found, average_method="geometric")),
         ari=float(adjusted_rand_score(true, found)),
     )
 
 
 def accuracy(clusters: ArrayLike, truth: ArrayLike) -> float:
     """ACC alone: the share of images that the best one-to-one matching of clusters to classes makes right."""
-    return _accuracy(*_labels(clusters, truth))
+    found, true = _labels(clusters, truth)
+    return float(_right_per_class(found, true)[0].sum() / len(found))
 
 
 def confusion(clusters: ArrayLike, truth: ArrayLike) -> Confusion:
     """How the images of each class spread over clusters; where K = C, the diagonal holds what ACC counts as right."""
-    counts, cluster_names, class_names = _contingency(*_labels(clusters, truth))
+    found, true = _labels(clusters, truth)
+    counts = contingency_matrix(found, true)  # (K, C)
     matched = match(counts)
     # Unmatched clusters go last: they have no class to stand in for.
-    order = np.argsort(np.where(matched == UNMATCHED, len(class_names), matched), kind="stable")
-    return Confusion(counts[order].T, class_names, cluster_names[order])
+    order = np.argsort(np.where(matched == UNMATCHED, counts.shape[1], matched), kind="stable")
+    return Confusion(counts[order].T, np.unique(true), np.unique(found)[order])
 
 
 def matched_labels(clusters: ArrayLike, truth: ArrayLike) -> Labels:
     """The true label that each image's cluster is matched to, (N,); UNMATCHED where it is matched to none."""
     found, true = _labels(clusters, truth)
-    counts, cluster_names, class_names = _contingency(found, true)
-    names = np.append(class_names, UNMATCHED)[match(counts)]  # (K,); -1 takes the last entry
-    return names[np.searchsorted(cluster_names, found)]
+    classes = np.append(np.unique(true), UNMATCHED)
+    names: Labels = classes[match(contingency_matrix(found, true))]  # (K,); -1 takes the last entry
+    return names[np.unique(found, return_inverse=True)[1]]
 
 
-def _accuracy(found: Labels, true: Labels) -> float:
-    counts = _contingency(found, true)[0]
+def match(counts: NDArray[np.int64]) -> Labels:
+    """For each cluster its class, by the one-to-one matching that makes most images right: (K, C) -> (K,).
+
+    With more clusters than classes, the clusters that are left over stay UNMATCHED.
+    """
+    clusters, classes = linear_sum_assignment(counts, maximize=True)
+    matched = np.full(counts.shape[0], UNMATCHED, dtype=np.int64)
+    matched[clusters] = classes
+    return matched
+
+
+def _right_per_class(found: Labels, true: Labels) -> tuple[Labels, Labels]:
+    """How many images of each class are in the cluster matched to it, and how many it has, (C,) each."""
+    counts = contingency_matrix(found, true)  # (K, C)
     matched = match(counts)
     kept = matched != UNMATCHED
-    return float(counts[kept, matched[kept]].sum() / len(found))
-
-
-def _contingency(found: Labels, true: Labels) -> tuple[NDArray[np.int64], Labels, Labels]:
-    """Images in common of every cluster and class, (K, C), and the names of both; an empty cluster has no row."""
-    cluster_names, row = np.unique(found, return_inverse=True)
-    class_names, column = np.unique(true, return_inverse=True)
-    shape = (len(cluster_names), len(class_names))
-    counts = np.bincount(row * shape[1] + column, minlength=shape[0] * shape[1]).reshape(shape)
-    return counts, cluster_names, class_names
+    right = np.zeros(counts.shape[1], dtype=np.int64)
+    right[matched[kept]] = counts[kept, matched[kept]]
+    return right, counts.sum(axis=0)
 
 
 def _labels(clusters: ArrayLike, truth: ArrayLike) -> tuple[Labels, Labels]:

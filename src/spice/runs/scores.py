@@ -19,8 +19,8 @@ class Score(_Frozen):
 
     images: int
     acc: float | None = None
+    balanced_acc: float | None = None
     nmi: float | None = None
-    nmi_geometric: float | None = None
     ari: float | None = None
 
 

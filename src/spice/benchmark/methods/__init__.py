@@ -8,14 +8,17 @@ import numpy as np
 import torch
 
 from spice.benchmark.choice import AutoencoderSettings
-from spice.benchmark.methods import autoencoder, dec, denoising, nmf, scan, spice, vae
-from spice.benchmark.methods.codes import Labels
-from spice.benchmark.methods.pixels import bare
-from spice.benchmark.rivals import RIVALS, Rival
-from spice.benchmark.rivals.rival import unit
+from spice.benchmark.methods import scan, spice
+from spice.benchmark.methods.autoencoders import Autoencoder, DenoisingAutoencoder, VariationalAutoencoder, fit_dec
+from spice.benchmark.methods.autoencoders import fit as fit_autoencoder
+from spice.benchmark.methods.pixels import bare, nmf
+from spice.benchmark.rivals import RIVALS
+from spice.benchmark.rivals.rival import Labels, Rival, unit
 from spice.benchmark.semi import ALGORITHMS
 from spice.benchmark.semi import methods as semi
 from spice.benchmark.workbench import Workbench
+from spice.data.images import Images
+from spice.engine.run import Run
 from spice.stages.joint.draws import Labeled
 
 Fit = Callable[[Workbench], Labels]
@@ -49,19 +52,12 @@ def on_features(rival: Rival) -> Fit:
     return fit
 
 
-def on_images(method: Callable[..., Labels]) -> Fit:
+def on_images(method: Callable[[Images, int, AutoencoderSettings, Run], Labels]) -> Fit:
     """A method that learns its own codes from images."""
 
     def fit(bench: Workbench) -> Labels:
-        settings: AutoencoderSettings = bench.choice.autoencoder
-        return method(
-            bench.learn,
-            bench.clusters,
-            seed=bench.seed,
-            settings=settings,
-            device=bench.device,
-            progress=bench.progress,
-        )
+        run = Run(bench.seed, device=bench.device, progress=bench.progress)
+        return method(bench.learn, bench.clusters, bench.choice.autoencoder, run)
 
     return fit
 
@@ -85,11 +81,11 @@ METHODS: dict[str, Method] = {
     "k-means": Method(on_pixels(RIVALS["k-means"]), ("bare_pixels",)),
     "spectral": Method(on_pixels(RIVALS["spectral"]), ("bare_pixels",)),
     "agglomerative": Method(on_pixels(RIVALS["agglomerative"]), ("bare_pixels",)),
-    "NMF": Method(on_pixels(nmf.fit), ("bare_pixels",)),
-    "AE": Method(on_images(autoencoder.fit), ("autoencoder",)),
-    "DAE": Method(on_images(denoising.fit), ("autoencoder",)),
-    "VAE": Method(on_images(vae.fit), ("autoencoder",)),
-    "DEC": Method(on_images(dec.fit), ("autoencoder",)),
+    "NMF": Method(on_pixels(nmf), ("bare_pixels",)),
+    "AE": Method(on_images(partial(fit_autoencoder, Autoencoder)), ("autoencoder",)),
+    "DAE": Method(on_images(partial(fit_autoencoder, DenoisingAutoencoder)), ("autoencoder",)),
+    "VAE": Method(on_images(partial(fit_autoencoder, VariationalAutoencoder)), ("autoencoder",)),
+    "DEC": Method(on_images(fit_dec), ("autoencoder",)),
     **{f"features + {name}": Method(on_features(rival), FEATURES) for name, rival in RIVALS.items() if name != "SCAN"},
     "SCAN*": Method(scan.objective, FEATURES),
     "SCAN": Method(scan.self_labeled, (*FEATURES, "self_labeling")),

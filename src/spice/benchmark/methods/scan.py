@@ -8,10 +8,10 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from spice.benchmark.methods.codes import Labels
 from spice.benchmark.methods.self_labeling import self_label
 from spice.benchmark.rivals import scan
 from spice.benchmark.rivals.neighbor_heads import NeighborHead
+from spice.benchmark.rivals.rival import Labels
 from spice.benchmark.semi.methods import answers
 from spice.benchmark.workbench import Workbench
 from spice.engine.device import placed

@@ -6,8 +6,8 @@ Shapes: A images asked for, K clusters.
 import copy
 
 from spice.augment import Strong, Weak
-from spice.benchmark.methods.codes import Labels
 from spice.benchmark.methods.joint_heads import train_joint_heads
+from spice.benchmark.rivals.rival import Labels
 from spice.benchmark.semi.methods import answers
 from spice.benchmark.workbench import Workbench
 from spice.errors import UserError

@@ -1,14 +1,14 @@
 """The methods that SPICE's second stage is measured against, all on the same frozen features."""
 
-from spice.benchmark.rivals import agglomerative, kmeans, mixture, scan, spectral, spherical, temi
-from spice.benchmark.rivals.rival import Features, Labels, Rival, check
+from spice.benchmark.rivals import classic, scan, temi
+from spice.benchmark.rivals.rival import Features, Labels, Rival
 
 RIVALS: dict[str, Rival] = {
-    "k-means": kmeans.fit,
-    "spherical k-means": spherical.fit,
-    "Gaussian mixture": mixture.fit,
-    "spectral": spectral.fit,
-    "agglomerative": agglomerative.fit,
+    "k-means": classic.kmeans,
+    "spherical k-means": classic.spherical,
+    "Gaussian mixture": classic.mixture,
+    "spectral": classic.spectral,
+    "agglomerative": classic.agglomerative,
     "SCAN": scan.fit,
     "TEMI": temi.fit,
 }
@@ -18,8 +18,8 @@ def fit(name: str, features: Features, clusters: int, *, seed: int) -> Labels:
     """Labels (N,) in 0 .. clusters - 1 of features (N, D), by the rival called `name`."""
     if name not in RIVALS:
         raise ValueError(f"there is no rival called {name!r}: choose one of {', '.join(RIVALS)}")
-    check(features, clusters)
+    if features.ndim != 2:
+        raise ValueError(f"features must be (images, width), found shape {features.shape}")
+    if not 1 <= clusters <= len(features):
+        raise ValueError(f"{clusters} clusters cannot be made of {len(features)} images")
     return RIVALS[name](features, clusters, seed=seed)
-
-
-__all__ = ["RIVALS", "Features", "Labels", "Rival", "fit"]

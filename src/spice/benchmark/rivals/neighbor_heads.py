@@ -4,7 +4,7 @@ Shapes: N images, D feature width, K clusters, H heads, B pairs in a batch, S ne
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
@@ -75,10 +75,38 @@ class Pairs:
             yield self.inputs[batch.images], self.inputs[self.neighbors[batch.images, choice]]
 
 
-def epochs_for(images: int, *, epochs: int, batch: int, least_steps: int) -> int:
-    """The published number of epochs, or more where a small collection would get too few steps."""
-    steps = max(1, images // batch)
-    return max(epochs, math.ceil(least_steps / steps))
+# From the inputs of images and of their neighbors, (B, D) each, to the loss of every head, (H,).
+Losses = Callable[[Tensor, Tensor], Tensor]
+
+
+def train(
+    heads: LinearHeads,
+    pairs: Pairs,
+    losses_of: Losses,
+    *,
+    rate: float,
+    epochs: int,
+    least_steps: int,
+    after: Callable[[], None] | None = None,
+) -> Tensor:
+    """Minimize every head's loss with Adam, in place; the losses (H,), summed over the last epoch.
+
+    There are more than `epochs` epochs where a small collection would get fewer steps than `least_steps`. `after` is
+    called after every step.
+    """
+    optimizer = torch.optim.Adam(heads.parameters(), lr=rate)
+    steps = max(1, len(pairs.inputs) // pairs.batch)
+    for epoch in range(max(epochs, math.ceil(least_steps / steps))):
+        total = torch.zeros(heads.heads)
+        for images, neighbors in pairs.epoch(epoch):
+            losses = losses_of(images, neighbors)  # (H,)
+            optimizer.zero_grad(set_to_none=True)
+            losses.sum().backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            if after is not None:
+                after()
+            total += losses.detach()
+    return total
 
 
 @torch.no_grad()

@@ -22,11 +22,3 @@ def unit(features: Features) -> NDArray[np.float32]:
     """Rows of length one, (N, D): every rival clusters directions, as SPICE's prototypes do."""
     rows: NDArray[np.float32] = unit_rows(torch.as_tensor(np.asarray(features))).numpy()
     return rows
-
-
-def check(features: Features, clusters: int) -> None:
-    """Refuse, in words, what no rival could cluster."""
-    if features.ndim != 2:
-        raise ValueError(f"features must be (images, width), found shape {features.shape}")
-    if not 1 <= clusters <= len(features):
-        raise ValueError(f"{clusters} clusters cannot be made of {len(features)} images")

@@ -6,10 +6,10 @@ first step: the self-labeling after it needs images). Its backbone is fine-tuned
 Shapes: N images, K clusters, H heads, B pairs in a batch.
 """
 
-import torch
 from torch import Tensor
 
-from spice.benchmark.rivals.neighbor_heads import LinearHeads, NeighborHead, Pairs, epochs_for, labels_of
+from spice.benchmark.rivals.neighbor_heads import LinearHeads, NeighborHead, Pairs, labels_of
+from spice.benchmark.rivals.neighbor_heads import train as train_heads
 from spice.benchmark.rivals.rival import Features, Labels
 from spice.randomness import generator
 
@@ -38,16 +38,12 @@ def _trained(features: Features, clusters: int, seed: int) -> tuple[LinearHeads,
     """The heads, what they were trained on, and their losses (H,) in the last epoch."""
     pairs = Pairs(features, neighbors=NEIGHBORS, batch=BATCH, seed=seed)
     heads = LinearHeads(HEADS, features.shape[1], clusters, random=generator(seed, "scan"))
-    optimizer = torch.optim.Adam(heads.parameters(), lr=LEARNING_RATE)
-    for epoch in range(epochs_for(len(features), epochs=EPOCHS, batch=pairs.batch, least_steps=LEAST_STEPS)):
-        total = torch.zeros(HEADS)
-        for images, neighbors in pairs.epoch(epoch):
-            losses = scan_loss(heads(images), heads(neighbors), entropy_weight=ENTROPY_WEIGHT)  # (H,)
-            optimizer.zero_grad(set_to_none=True)
-            losses.sum().backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            total += losses.detach()
-    return heads, pairs, total
+
+    def losses_of(images: Tensor, neighbors: Tensor) -> Tensor:
+        return scan_loss(heads(images), heads(neighbors), entropy_weight=ENTROPY_WEIGHT)  # (H,)
+
+    losses = train_heads(heads, pairs, losses_of, rate=LEARNING_RATE, epochs=EPOCHS, least_steps=LEAST_STEPS)
+    return heads, pairs, losses
 
 
 def scan_loss(logits: Tensor, neighbor_logits: Tensor, *, entropy_weight: float) -> Tensor:

@@ -11,7 +11,7 @@ import copy
 import torch
 from torch import Tensor
 
-from spice.benchmark.rivals.neighbor_heads import LinearHeads, Pairs, epochs_for, labels_of
+from spice.benchmark.rivals.neighbor_heads import LinearHeads, Pairs, labels_of, train
 from spice.benchmark.rivals.rival import Features, Labels
 from spice.core import ema_update_
 from spice.randomness import generator
@@ -33,20 +33,18 @@ def fit(features: Features, clusters: int, *, seed: int) -> Labels:
     pairs = Pairs(features, neighbors=NEIGHBORS, batch=BATCH, seed=seed)
     student = LinearHeads(HEADS, features.shape[1], clusters, random=generator(seed, "temi"))
     teacher = copy.deepcopy(student).requires_grad_(False)
-    optimizer = torch.optim.Adam(student.parameters(), lr=LEARNING_RATE)
     mean = torch.full((HEADS, clusters, 1), 1 / clusters)  # of the teacher's probabilities
-    for epoch in range(epochs_for(len(features), epochs=EPOCHS, batch=pairs.batch, least_steps=LEAST_STEPS)):
-        total = torch.zeros(HEADS)
-        for batch in pairs.epoch(epoch):
-            taught = [_log_probs(teacher(side)) for side in batch]  # 2 x (H, K, B)
-            mean.lerp_(torch.cat(taught, dim=2).exp().mean(dim=2, keepdim=True), 1 - MEAN_MOMENTUM)
-            losses = temi_loss([_log_probs(student(side)) for side in batch], taught, mean, beta=BETA)  # (H,)
-            optimizer.zero_grad(set_to_none=True)
-            losses.sum().backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            ema_update_(teacher, student, momentum=TEACHER_MOMENTUM)
-            total += losses.detach()
-    return labels_of(teacher, pairs, losses=total)
+
+    def losses_of(*pair: Tensor) -> Tensor:
+        taught = [_log_probs(teacher(side)) for side in pair]  # 2 x (H, K, B)
+        mean.lerp_(torch.cat(taught, dim=2).exp().mean(dim=2, keepdim=True), 1 - MEAN_MOMENTUM)
+        return temi_loss([_log_probs(student(side)) for side in pair], taught, mean, beta=BETA)  # (H,)
+
+    def teach() -> None:
+        ema_update_(teacher, student, momentum=TEACHER_MOMENTUM)
+
+    losses = train(student, pairs, losses_of, rate=LEARNING_RATE, epochs=EPOCHS, least_steps=LEAST_STEPS, after=teach)
+    return labels_of(teacher, pairs, losses=losses)
 
 
 def temi_loss(student: list[Tensor], teacher: list[Tensor], mean: Tensor, *, beta: float) -> Tensor:

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from spice.benchmark.choice import Choice
 from spice.benchmark.datasets import card_of
-from spice.benchmark.methods import autoencoder
+from spice.benchmark.methods.autoencoders import Autoencoder
+from spice.benchmark.methods.autoencoders import fit as fit_autoencoder
 from spice.benchmark.methods.self_labeling import self_label
 from spice.benchmark.semi import ALGORITHMS
 from spice.benchmark.semi.loop import recipes, train
@@ -27,6 +28,7 @@ from spice.benchmark.tables.catalog import SizeName, Table
 from spice.benchmark.tables.sizes import SEEDS, choices
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.device import choose, placed
+from spice.engine.run import Run
 from spice.models.encoders import SCRATCH, load_encoder
 from spice.models.weights import NetworkCard
 from spice.progress import Progress, duration
@@ -219,7 +221,7 @@ class _Trial:
         settings = self.choice.autoencoder
         few = settings.model_copy(update={"batch": self.batch, "epochs": STEPS})
         each = _pace(
-            lambda told: autoencoder.fit(self.made, 2, seed=0, settings=few, device=self.device, progress=told)
+            lambda told: fit_autoencoder(Autoencoder, self.made, 2, few, Run(device=self.device, progress=told))
         )
         return Part("autoencoders, images", methods * settings.epochs * self.images, each / self.batch)
 

@@ -95,10 +95,10 @@ def measure(bench: Workbench, images: Collected, method: str, table: Table) -> C
         # Classes are told, so nothing is matched; NMI and ARI do not care what classes are called.
         truth = images.truth()
         found = score(labels, truth)
-        scores = {"ACC": float((labels == truth).mean()), "NMI": found.nmi_geometric, "ARI": found.ari}
+        scores = {"ACC": float((labels == truth).mean()), "NMI": found.nmi, "ARI": found.ari}
     else:
         found = score(METHODS[method].fit(bench), images.truth())
-        scores = {"ACC": found.acc, "NMI": found.nmi_geometric, "ARI": found.ari}
+        scores = {"ACC": found.acc, "NMI": found.nmi, "ARI": found.ari}
     return Cell(
         data=bench.choice.dataset,
         method=method,
