@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spice.errors import UserError
+from spice.models.given_features import NoEncoder
 from spice.neighbors import nearest
 from spice.progress import Progress, silent
 from spice.runs import Labels
@@ -20,10 +21,11 @@ from spice.settings import RunSettings
 from spice.stages.answers import answers
 from spice.stages.bank import remember
 from spice.stages.blank import with_direction
+from spice.stages.encode import probabilities
 from spice.stages.heads.inputs import batch_size
 from spice.stages.heads.train import train_heads
-from spice.stages.model import NoEncoder, TrainedModel, probabilities
-from spice.stages.reliability import neighbors_to_ask
+from spice.stages.model import TrainedModel
+from spice.stages.reliability import reliability_neighbors
 from spice.stages.views import perturb_features
 
 
@@ -45,7 +47,7 @@ def cluster_features(features: Tensor, settings: RunSettings, *, progress: Progr
         views = perturb_features(features.numpy(), settings.views, seed=seed, folder=Path(folder))
         head = train_heads(views, settings.heads, seed=seed, progress=progress).head
     probs = probabilities(head, features)
-    asked = neighbors_to_ask(len(features), clusters, settings.reliability)
+    asked = reliability_neighbors(len(features), clusters, settings.reliability)
     near = nearest(with_direction(features), asked).index
     labels = answers([""] * len(features), features, probs, near, settings.reliability)
     cluster = torch.from_numpy(labels.cluster).long()

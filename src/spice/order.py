@@ -8,6 +8,7 @@ from pydantic import JsonValue
 from spice import steps
 from spice.data import ImageStore
 from spice.models.encoders import Encoder
+from spice.models.fingerprint import fingerprint
 from spice.runs import RunFolder, key_of
 from spice.runs.artifacts import (
     FEATURES,
@@ -30,7 +31,6 @@ from spice.runs.artifacts import (
     Artifact,
 )
 from spice.settings import RunSettings
-from spice.stages.model import hash_of
 from spice.steps import Figures, Work
 from spice.version import __version__
 
@@ -53,7 +53,7 @@ def keys_of(run: RunFolder, encoder: Encoder, images: ImageStore, settings: RunS
     """Every step with its key: a hash of all that its result depends on."""
     # The names of images go into the labels alone: files that were moved are not encoded again.
     keys = {
-        "encoder": key_of(encoder.name, hash_of(encoder)),
+        "encoder": key_of(encoder.name, fingerprint(encoder)),
         "images": key_of(images.collection.identity, images.size),
         "names": run.manifest.steps["scan"].key,
     }

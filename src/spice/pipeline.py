@@ -25,7 +25,8 @@ from spice.runs.artifacts import ENCODER, IMAGES, PROBLEMS, STORE
 from spice.runs.folder import make, refuse_foreign, sweep
 from spice.settings import RunSettings, Stage
 from spice.stages.heads.inputs import batch_size
-from spice.stages.joint.given import find
+from spice.stages.joint.algorithms import find_algorithm
+from spice.stages.joint.given import find_given
 from spice.stages.joint.refine import estimated_seconds, refuse_untrainable
 from spice.steps import Figures, Work
 from spice.training import SCRATCH_SIZE, feature_settings, train_encoder
@@ -56,6 +57,7 @@ def cluster(
     size = settings.size or SCRATCH_SIZE if encoder is None else encoder.size
     if settings.joint is not None and encoder is not None:
         refuse_untrainable(encoder)
+        find_algorithm(settings.joint.algorithm)
     if settings.given and settings.joint is None:
         raise UserError("labels are learned by joint training: ask for it too (--refine)")
     with told_in_words(out):
@@ -68,7 +70,7 @@ def cluster(
             )
             images = _scan(run, source, size, redo, progress)
             batch_size(len(images), settings.heads)  # refuses K > N in words, before the long work
-            find(settings.given, images.collection.paths)  # and a label for an image that is not there
+            find_given(settings.given, images.collection.paths)  # and a label for an image that is not there
             encoder = encoder or _trained(run, images, settings, progress)
             _run_steps(run, encoder, images, _up_to(last, run, settings), last=last, page=page, progress=progress)
     return account(out)

@@ -21,6 +21,7 @@ from spice.core import consistency_ratio, reliable
 from spice.data import ImageStore
 from spice.files import written_atomically
 from spice.models.encoders import Encoder
+from spice.models.fingerprint import fingerprint
 from spice.models.given_features import GivenFeatures
 from spice.neighbors import nearest
 from spice.progress import Progress
@@ -48,11 +49,12 @@ from spice.stages.answers import answers
 from spice.stages.attention import attention_of
 from spice.stages.bank import remember
 from spice.stages.blank import warn_of_blank, with_direction
+from spice.stages.encode import probabilities
 from spice.stages.heads.select import cluster_agreement, good_heads
 from spice.stages.heads.train import TrainedHeads, train_heads
 from spice.stages.kmeans import kmeans as kmeans_labels
-from spice.stages.model import TrainedModel, hash_of, probabilities
-from spice.stages.reliability import neighbors_to_ask
+from spice.stages.model import TrainedModel
+from spice.stages.reliability import reliability_neighbors
 from spice.stages.views import encode_views, open_views, perturb_features
 from spice.training import Believed, believed, train_on
 
@@ -82,13 +84,13 @@ class Work(NamedTuple):
     @property
     def asked(self) -> int:
         """N_s, the neighbors whose labels tell how far to trust an image's own."""
-        return neighbors_to_ask(len(self.images), self.settings.heads.clusters, self.settings.reliability)
+        return reliability_neighbors(len(self.images), self.settings.heads.clusters, self.settings.reliability)
 
 
 def views(work: Work) -> Figures:
     """Features of plain, weak and strong views by the frozen encoder (III-A, III-B)."""
     encoder, settings, folder = work.encoder, work.settings, work.run.path
-    identity = f"{work.images.collection.identity} {hash_of(encoder)}"
+    identity = f"{work.images.collection.identity} {fingerprint(encoder)}"
     if isinstance(encoder, GivenFeatures):
         vectors = encoder.vectors_of(work.images.collection.paths).numpy()
         found = perturb_features(

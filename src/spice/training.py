@@ -4,7 +4,6 @@ Both are wanted only where the user asks for them: `--encoder scratch`, `--refin
 """
 
 import json
-import warnings
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from spice.data import ImageStore
+from spice.engine.run import Run
 from spice.files import written_atomically
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
 from spice.models.heads import Head
@@ -25,12 +25,12 @@ from spice.progress import Progress
 from spice.runs import RunFolder
 from spice.runs.artifacts import ENCODER, FEATURES, HEAD, REFINED
 from spice.settings import FeatureSettings, JointSettings, RunSettings
+from spice.stages.encode import probabilities
 from spice.stages.features.train import train_features
-from spice.stages.joint.checks import DoubtfulRefinementWarning
-from spice.stages.joint.given import Joined, find, join
-from spice.stages.joint.refine import Answer, Refined, refine
-from spice.stages.model import probabilities
-from spice.stages.reliability import labels_to_learn, neighbors_to_ask
+from spice.stages.joint.checks import ClusteringStats, warn_rejected
+from spice.stages.joint.given import find_given, match_labels, merge_labels
+from spice.stages.joint.refine import Refined, Stage2, refine
+from spice.stages.reliability import labels_to_learn, reliability_neighbors
 
 # Pixels on a side of images that a feature model is trained on, unless told otherwise: what a CPU can do in minutes.
 SCRATCH_SIZE = 32
@@ -78,58 +78,35 @@ def train_on(
     assert settings.joint is not None
     known = torch.from_numpy(np.load(run / FEATURES))  # (N, D)
     head = Head.of(load_file(run / HEAD))
-    answer = Answer(known, probabilities(head, known))
-    asked = neighbors_to_ask(len(images), settings.heads.clusters, settings.reliability)
-    labeled, names = _labels_to_learn(answer, asked, images, settings)
+    asked = reliability_neighbors(len(images), settings.heads.clusters, settings.reliability)
+    near = nearest(known, asked).index
+    stage2 = Stage2(images, encoder, head, known, probabilities(head, known), near)
+    labeled = labels_to_learn(stage2.probs, near, settings.reliability, seed=settings.seed)
+    names: dict[str, int] = {}
+    if settings.given:
+        given = find_given(settings.given, images.collection.paths)
+        names = match_labels(given, stage2.probs.argmax(dim=1), clusters=settings.heads.clusters)
+        labeled = merge_labels(labeled, given, names)
     if len(labeled.image) == 0:
         doubts = ["no image is reliable, so there is nothing to learn from"]
         (run / REFINED).mkdir(exist_ok=True)  # and nothing in it
-        _warn_of(doubts)
+        warn_rejected(doubts)
         return {"doubts": list(doubts)}
-    found = refine(
-        images,
-        encoder,
-        head,
-        answer,
-        labeled,
-        settings=settings.joint,
-        neighbors=asked,
-        seed=settings.seed,
-        folder=unfinished,
-        progress=progress,
-    )
+    found = refine(stage2, labeled, settings.joint, Run(settings.seed, unfinished, progress=progress))
     _write(run / REFINED, found)
-    if found.doubts:
-        _warn_of(found.doubts)
+    if found.failed_checks:
+        warn_rejected(found.failed_checks)
     return {
         "labeled": len(labeled.image),
         "given": len(settings.given),
         "names": dict(names),
         "steps": len(found.history),
         "loss": found.history[-1].loss,
-        "moved": int((found.answer.probs.argmax(dim=1) != answer.probs.argmax(dim=1)).sum()),
-        "agreement before": found.before.agreement,
-        "agreement": found.after.agreement,
-        "doubts": list(found.doubts),
+        "moved": int((found.probs.argmax(dim=1) != stage2.probs.argmax(dim=1)).sum()),
+        "agreement before": found.before.neighbor_agreement,
+        "agreement": found.after.neighbor_agreement,
+        "doubts": list(found.failed_checks),
     }
-
-
-def _labels_to_learn(answer: Answer, asked: int, images: ImageStore, settings: RunSettings) -> Joined:
-    """The reliable labels, and beside them those that the user gives."""
-    near = nearest(answer.features, asked).index
-    labeled = labels_to_learn(answer.probs, near, settings.reliability, seed=settings.seed)
-    if not settings.given:
-        return Joined(labeled, {})
-    given = find(settings.given, images.collection.paths)
-    return join(labeled, given, answer.probs.argmax(dim=1), clusters=settings.heads.clusters)
-
-
-def _warn_of(doubts: list[str]) -> None:
-    warnings.warn(
-        f"joint training is not believed, and the answer is that of the second stage: {'; '.join(doubts)}",
-        DoubtfulRefinementWarning,
-        stacklevel=3,
-    )
 
 
 def believed(run: RunFolder, encoder: Encoder, settings: RunSettings) -> Believed:
@@ -167,16 +144,27 @@ def _write(folder: Path, found: Refined) -> None:
         _write_weights(folder / _ENCODER, found.encoder.module)
     _write_weights(folder / _HEAD, found.head)
     with written_atomically(folder / _FEATURES) as temporary, temporary.open("wb") as file:
-        np.save(file, found.answer.features.numpy())
+        np.save(file, found.features.numpy())
     story = {
-        "before": found.before._asdict(),
-        "after": found.after._asdict(),
-        "doubts": found.doubts,
+        "before": _as_stored(found.before),
+        "after": _as_stored(found.after),
+        "doubts": found.failed_checks,
         "loss": [step.loss for step in found.history],
         "taught": [step.taught for step in found.history],
     }
     with written_atomically(folder / _STORY) as temporary:
         temporary.write_text(json.dumps(story, allow_nan=False), encoding="utf-8")
+
+
+def _as_stored(stats: ClusteringStats) -> dict[str, float]:
+    return {
+        "agreement": stats.neighbor_agreement,
+        "common": stats.prior_neighbor_agreement,
+        "chance": stats.chance_agreement,
+        "confident": stats.confident,
+        "loss": stats.loss,
+        "empty": stats.empty,
+    }
 
 
 def _write_weights(path: Path, module: nn.Module) -> None:

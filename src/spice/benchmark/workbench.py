@@ -21,20 +21,22 @@ from spice.benchmark.choice import Choice
 from spice.benchmark.collected import Collected, Joined
 from spice.data import ImageStore
 from spice.engine.device import choose
+from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.models.encoders import SCRATCH, Encoder, load_encoder, load_trained
+from spice.models.fingerprint import fingerprint
 from spice.models.heads import Head
 from spice.models.weights import save_network
 from spice.neighbors import nearest
 from spice.progress import Progress, silent
 from spice.runs import key_of
 from spice.settings import HeadSettings
+from spice.stages.encode import encode_plain, probabilities
 from spice.stages.features.train import train_features
 from spice.stages.heads.train import train_heads
 from spice.stages.joint.draws import Labeled
-from spice.stages.joint.refine import Answer, Refined, refine
-from spice.stages.model import encode_plain, hash_of, probabilities
-from spice.stages.reliability import judge, neighbors_to_ask
+from spice.stages.joint.refine import Refined, Stage2, refine
+from spice.stages.reliability import judge, reliability_neighbors
 from spice.stages.views import Views, encode_views
 
 Labels = NDArray[np.int64]
@@ -120,7 +122,7 @@ class Workbench:
     @cached_property
     def views(self) -> Views:
         """The frozen encoder's features of plain, weak and strong views."""
-        depends = self.choice.views.model_dump_json(), hash_of(self.encoder)
+        depends = self.choice.views.model_dump_json(), fingerprint(self.encoder)
         place = self.place("views", *depends, seed=self.encoder_seed)
         with self.shared():
             return encode_views(
@@ -147,7 +149,7 @@ class Workbench:
 
     def head(self, settings: HeadSettings) -> Head:
         """The selected head of stage 2 (III-B)."""
-        place = self.place("heads", settings.model_dump_json(), hash_of(self.encoder))
+        place = self.place("heads", settings.model_dump_json(), fingerprint(self.encoder))
         with self.own(place):
             return train_heads(
                 self.views, settings, seed=self.seed, folder=place, device=self.device, progress=self.progress
@@ -173,25 +175,17 @@ class Workbench:
             self.notes.append("no image is reliable: the second stage's answer stands")
             return None
         settings = self.choice.joint
-        place = self.place("joint", settings.model_dump_json(), self.choice.heads, hash_of(self.encoder))
+        place = self.place("joint", settings.model_dump_json(), self.choice.heads, fingerprint(self.encoder))
         with self.own(place):
-            found = refine(
-                self.all_images,
-                self.encoder,
-                head,
-                Answer(self.features, probabilities(head, self.features)),
-                labeled,
-                settings=settings,
-                neighbors=self._neighbors,
-                seed=self.seed,
-                folder=place,
-                device=self.device,
-                progress=self.progress,
-            )
-        if found.doubts:
-            self.notes.append(f"the guard would have kept the second stage's answer: {'; '.join(found.doubts)}")
+            near = nearest(self.features, self._neighbors).index
+            probs = probabilities(head, self.features)
+            stage2 = Stage2(self.all_images, self.encoder, head, self.features, probs, near)
+            run = Run(seed=self.seed, folder=place, device=self.device, progress=self.progress)
+            found = refine(stage2, labeled, settings, run)
+        if found.failed_checks:
+            self.notes.append(f"the checks would have kept the stage-2 result: {'; '.join(found.failed_checks)}")
         return found
 
     @property
     def _neighbors(self) -> int:
-        return neighbors_to_ask(len(self.learn), self.clusters, self.choice.reliability)
+        return reliability_neighbors(len(self.learn), self.clusters, self.choice.reliability)
