@@ -62,7 +62,10 @@ class Batch:
         together = torch.cat(views)
         if together.ndim == 4:  # images and maps: convolutions are fastest with channels last; tokens stay as they are
             together = together.contiguous(memory_format=torch.channels_last)
-        return list(self.network(together).split([len(view) for view in views]))
+        logits = self.network(together)
+        if not logits.isfinite().all():
+            raise FloatingPointError("the network's output is no longer finite")
+        return list(logits.split([len(view) for view in views]))
 
 
 class Algorithm:

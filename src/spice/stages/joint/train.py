@@ -116,12 +116,15 @@ class _Training:
     def step_(self, step: int, steps: int) -> Step:
         """One step down the loss, and one of the average after it."""
         batch = self._batch(step, steps)
-        loss = self.algorithm.loss(batch)
-        if not loss.isfinite():
+        try:
+            loss = self.algorithm.loss(batch)
+            if not loss.isfinite():
+                raise FloatingPointError("the loss is no longer finite")
+        except FloatingPointError as error:
             raise UserError(
-                f"the loss is no longer finite at step {step} of joint training: "
+                f"{error} at step {step} of joint training: "
                 f"start the stage again with a learning rate below {self.settings.learning_rate}"
-            )
+            ) from None
         set_learning_rate_(self.optimizer, self.settings.learning_rate * seven_sixteenths_cosine(step, steps))
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
