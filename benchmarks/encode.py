@@ -27,7 +27,7 @@ from spice.models.encoders import TorchEncoder, load_encoder
 from spice.models.huggingface import ClassToken
 from spice.models.resnet import resnet
 from spice.settings import IMAGENET
-from spice.stages.model import encode_plain
+from spice.stages.encode import encode_plain
 
 BATCH = 64
 

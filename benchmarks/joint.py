@@ -19,16 +19,19 @@ import time
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import Tensor
 
 from features_quality import Pixels, cifar10, fashion
 from spice.data import Collection, ImageStore, ingest
+from spice.data.images import Images
 from spice.engine.device import placed
+from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.evaluate import score
 from spice.evaluate.probe import Labeled as Known
@@ -41,58 +44,56 @@ from spice.neighbors import nearest
 from spice.presets import joint_on_cpu, standard_heads
 from spice.progress import Logged
 from spice.settings import IMAGENET, JointSettings, ReliabilitySettings, ViewSettings
+from spice.stages.encode import probabilities
 from spice.stages.heads.train import train_heads
 from spice.stages.joint.draws import Labeled
-from spice.stages.joint.refine import Answer, Refined, refine
-from spice.stages.joint.train import ClusteringNetwork, Images
+from spice.stages.joint.refine import Refined, Stage2, refine
+from spice.stages.joint.train import ClusteringNetwork
 from spice.stages.kmeans import kmeans
-from spice.stages.model import probabilities
-from spice.stages.reliability import Reliability, judge, labels_to_learn, neighbors_to_ask
+from spice.stages.reliability import Reliability, judge, labels_to_learn, reliability_neighbors
 from spice.stages.views import encode_views, open_views
 
 Truth = NDArray[np.int64]
 RULE = ReliabilitySettings()
 
 
-def judged(answer: Answer) -> Reliability:
-    clusters = answer.probs.shape[1]
-    asked = neighbors_to_ask(len(answer.features), clusters, RULE)
-    near = nearest(answer.features, asked).index
-    return judge(answer.probs.argmax(dim=1), near, RULE, clusters=clusters)
+class Result(NamedTuple):
+    """Of a stage."""
+
+    features: Tensor  # (N, D)
+    probs: Tensor  # (N, K)
+
+    @property
+    def neighbors(self) -> Tensor:
+        return nearest(self.features, reliability_neighbors(len(self.probs), self.probs.shape[1], RULE)).index
 
 
-def labels_for(answer: Answer, seed: int) -> Labeled:
-    asked = neighbors_to_ask(len(answer.features), answer.probs.shape[1], RULE)
-    return labels_to_learn(answer.probs, nearest(answer.features, asked).index, RULE, seed=seed)
+def judged(result: Result) -> Reliability:
+    return judge(result.probs.argmax(dim=1), result.neighbors, RULE, clusters=result.probs.shape[1])
 
 
-def second_stage(folder: Path, clusters: int, seed: int) -> tuple[Head, Answer]:
-    """The head that `spice cluster` would select, and its answer."""
+def labels_for(result: Result, seed: int) -> Labeled:
+    return labels_to_learn(result.probs, result.neighbors, RULE, seed=seed)
+
+
+def second_stage(folder: Path, clusters: int, seed: int) -> tuple[Head, Result]:
+    """The head that `spice cluster` would select, and its result."""
     views = open_views(folder)
     head = train_heads(views, standard_heads(clusters), seed=seed).head
     features = torch.from_numpy(np.array(views.plain, dtype=np.float32))
-    return head, Answer(features, probabilities(head, features))
+    return head, Result(features, probabilities(head, features))
 
 
 def third_stage(
-    images: Images, encoder: Encoder, head: Head, answer: Answer, *, settings: JointSettings, seed: int
+    images: Images, encoder: Encoder, head: Head, result: Result, *, settings: JointSettings, seed: int
 ) -> Refined:
-    return refine(
-        images,
-        encoder,
-        head,
-        answer,
-        labels_for(answer, seed),
-        settings=settings,
-        neighbors=neighbors_to_ask(len(images), head.clusters, RULE),
-        seed=seed,
-        progress=Logged(every_seconds=30.0),
-    )
+    stage2 = Stage2(images, encoder, head, *result, result.neighbors)
+    return refine(stage2, labels_for(result, seed), settings, Run(seed, progress=Logged(every_seconds=30.0)))
 
 
-def scores_of(answer: Answer, truth: Truth) -> dict[str, float]:
+def scores_of(result: Result, truth: Truth) -> dict[str, float]:
     """Of all images, and of the reliable ones."""
-    labels, kept = answer.probs.argmax(dim=1).numpy(), judged(answer).reliable.numpy()
+    labels, kept = result.probs.argmax(dim=1).numpy(), judged(result).reliable.numpy()
     every = score(labels, truth)
     return {
         "acc": every.acc,
@@ -104,14 +105,14 @@ def scores_of(answer: Answer, truth: Truth) -> dict[str, float]:
 
 
 def gain(folder: Path, encoder: Encoder, settings: JointSettings, seed: int, *, probe: bool) -> dict[str, Any]:
-    """One collection and seed, all stages; a stage's scores are looked at when all is done."""
+    """One collection and seed, all stages; scores are computed when all is done."""
     truth: Truth = np.load(folder / "truth.npy").astype(np.int64)
     images = ImageStore(folder / "images", Collection.load(folder / "images"), encoder.size)
     clusters = int(truth.max()) + 1
     started = time.process_time()
-    head, answer = second_stage(folder, clusters, seed)
+    head, second = second_stage(folder, clusters, seed)
     between = time.process_time()
-    found = third_stage(images, encoder, head, answer, settings=settings, seed=seed)
+    found = third_stage(images, encoder, head, second, settings=settings, seed=seed)
     ended = time.process_time()
     line: dict[str, Any] = {
         "collection": folder.name,
@@ -119,15 +120,18 @@ def gain(folder: Path, encoder: Encoder, settings: JointSettings, seed: int, *, 
         "seed": seed,
         "settings": settings.model_dump(mode="json", exclude_defaults=True),
         "seconds": {"stage 2": between - started, "stage 3": ended - between},
-        "signs": {"before": found.before._asdict(), "after": found.after._asdict(), "doubts": found.doubts},
+        "before": found.before._asdict(),
+        "after": found.after._asdict(),
+        "failed checks": found.failed_checks,
         "loss": [step.loss for step in found.history[:: max(1, len(found.history) // 20)]],
         "taught": [step.taught for step in found.history[:: max(1, len(found.history) // 20)]],
     }
     print(json.dumps(line), flush=True)
-    line["k-means"] = score(kmeans(answer.features.numpy(), clusters, seed=seed), truth)._asdict()
-    line["stage 2"], line["stage 3"] = scores_of(answer, truth), scores_of(found.answer, truth)
+    line["k-means"] = score(kmeans(second.features.numpy(), clusters, seed=seed), truth)._asdict()
+    third = Result(found.features, found.probs)
+    line["stage 2"], line["stage 3"] = scores_of(second, truth), scores_of(third, truth)
     if probe:
-        line["probe"] = [linear_accuracy(Known(part.features.numpy(), truth)) for part in (answer, found.answer)]
+        line["probe"] = [linear_accuracy(Known(part.features.numpy(), truth)) for part in (second, third)]
     return line
 
 
@@ -212,11 +216,11 @@ def on_speed(arguments: argparse.Namespace) -> None:
         images = Pixels(np.random.default_rng(0).integers(0, 256, (1000, 3, encoder.size, encoder.size), np.uint8))
         kind = torch.arange(1000) % 10
         bare = Bare(encoder, settings, 10, arguments.steps)
-        answer = Answer(torch.zeros(1000, encoder.features), F.one_hot(kind, 10).float())
-        labeled = Labeled(torch.arange(1000), kind)
-        head = Head(encoder.features, 10)
+        features, probs = torch.zeros(1000, encoder.features), F.one_hot(kind, 10).float()
+        near = torch.zeros(1000, 10, dtype=torch.long)
+        stage2 = Stage2(images, encoder, Head(encoder.features, 10), features, probs, near)
         with contextlib.suppress(EnoughError):
-            refine(images, encoder, head, answer, labeled, settings=settings, neighbors=10, seed=0, progress=bare)
+            refine(stage2, Labeled(torch.arange(1000), kind), settings, Run(progress=bare))
         whole, steps = statistics.median(bare.whole), statistics.median(bare.bare[1:])
         count = settings.labeled + 2 * settings.unlabeled
         print(

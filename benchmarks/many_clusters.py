@@ -17,15 +17,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from joint import labels_for, scores_of, third_stage
+from joint import Result, labels_for, scores_of, third_stage
 from spice.errors import SpiceWarning
 from spice.models.backbone import Backbone
 from spice.models.encoders import TorchEncoder
 from spice.presets import standard_heads
 from spice.settings import IMAGENET, AugmentSettings, JointSettings, ViewSettings
+from spice.stages.encode import probabilities
 from spice.stages.heads.train import train_heads
-from spice.stages.joint.refine import Answer
-from spice.stages.model import probabilities
 from spice.stages.views import encode_views
 
 
@@ -76,17 +75,17 @@ def measure(clusters: int, each: int, seeds: list[int]) -> None:
             views = encode_views(images, encoder, ViewSettings(augment=augment), seed=seed, folder=Path(folder))
             head = train_heads(views, heads, seed=seed).head
             features = torch.from_numpy(np.array(views.plain, dtype=np.float32))
-        answer = Answer(features, probabilities(head, features))
-        found = third_stage(images, encoder, head, answer, settings=joint, seed=seed)
-        kept = labels_for(answer, seed)
+        second = Result(features, probabilities(head, features))
+        found = third_stage(images, encoder, head, second, settings=joint, seed=seed)
+        kept = labels_for(second, seed)
         line = {
             "seed": seed,
             "images": len(images),
             "clusters with labels": len(set(kept.cluster.tolist())),
             "labels": len(kept.image),
-            "stage 2": scores_of(answer, truth),
-            "stage 3": scores_of(found.answer, truth),
-            "doubts": found.doubts,
+            "stage 2": scores_of(second, truth),
+            "stage 3": scores_of(Result(found.features, found.probs), truth),
+            "failed checks": found.failed_checks,
             "seconds": time.process_time() - started,
         }
         print(json.dumps(line), flush=True)

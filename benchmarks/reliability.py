@@ -1,4 +1,4 @@
-"""How accuracy follows reliability, on the second stage's answers. Prints a table of docs/reliability.md.
+"""How accuracy follows reliability, on the results of stage 2. Prints a table of docs/reliability.md.
 
     python benchmarks/stage2.py views --data ../shared/data --folder /tmp/stage2          (lite0; encode once)
     python benchmarks/reliability.py --folder /tmp/stage2 [--runs spice-demo/digits.spice]
@@ -15,21 +15,20 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from joint import Truth, judged, second_stage
+from joint import Result, Truth, judged, second_stage
 from spice.errors import SpiceWarning
 from spice.evaluate import from_folders, matched_labels
 from spice.models.heads import Head
 from spice.runs import read_labels
-from spice.stages.joint.refine import Answer
-from spice.stages.model import probabilities
+from spice.stages.encode import probabilities
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 def row(place: Path, seed: int) -> str:
-    answer, truth = second_answer(place, seed)
-    trust = judged(answer)
-    right = matched_labels(answer.probs.argmax(dim=1).numpy(), truth) == truth
+    result, truth = second_result(place, seed)
+    trust = judged(result)
+    right = matched_labels(result.probs.argmax(dim=1).numpy(), truth) == truth
     order = trust.ratio.argsort(descending=True, stable=True).numpy()
     kept = trust.reliable.numpy()
     figures = [right[order[: round(share * len(order))]].mean() for share in SHARES]
@@ -37,14 +36,14 @@ def row(place: Path, seed: int) -> str:
     return f"| {place.name} | {len(truth):,} | " + " | ".join(f"{value:.3f}" for value in figures) + " |"
 
 
-def second_answer(place: Path, seed: int) -> tuple[Answer, Truth]:
+def second_result(place: Path, seed: int) -> tuple[Result, Truth]:
     """Of a folder of views, or of a run folder whose images lie in folders named by their class."""
     if (place / "truth.npy").exists():
         truth: Truth = np.load(place / "truth.npy").astype(np.int64)
         return second_stage(place, int(truth.max()) + 1, seed)[1], truth
     features = torch.from_numpy(np.load(place / "features.npy"))
     head = Head.of(load_file(place / "head.safetensors"))
-    return Answer(features, probabilities(head, features)), from_folders(read_labels(place).path).labels
+    return Result(features, probabilities(head, features)), from_folders(read_labels(place).path).labels
 
 
 def main() -> None:

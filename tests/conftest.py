@@ -67,7 +67,7 @@ def believing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def believe(*, doubts: list[str]) -> None:
         def judged(*args: object, **kwargs: object) -> object:
-            return refine(*args, **kwargs)._replace(doubts=doubts)  # type: ignore[arg-type]
+            return refine(*args, **kwargs)._replace(failed_checks=doubts)  # type: ignore[arg-type]
 
         monkeypatch.setattr(training, "refine", judged)
 

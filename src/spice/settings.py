@@ -154,19 +154,21 @@ class ReliabilitySettings(Settings):
     # N_s. None: 100 as in the paper, fewer where clusters are expected to be small.
     neighbors: PositiveInt | None = None
     threshold: float = Field(default=0.95, ge=0.0, lt=1.0)
-    # Which of these labels stage 3 learns: all (the paper), or those that the authors' code would keep: r at least the
-    # threshold, a probability above `confidence`, every cluster cut at random to the size of the smallest.
-    rule: Literal["paper", "authors"] = "paper"
-    # Of a cluster without a reliable image, so many of its best are learned all the same where most neighbors agree,
-    # lest the cluster dissolve; ten, as the least that semi-supervised methods are published with. The paper: 0.
-    spared: NonNegativeInt = 10
+    # The labels that stage 3 learns. "paper": the reliable ones. "authors": as in the authors' code, r of at least the
+    # threshold and a probability above `confidence`, every cluster cut at random to the size of the smallest. "all":
+    # every predicted label (the paper's comparison).
+    rule: Literal["paper", "authors", "all"] = "paper"
+    # Rule "paper": of a cluster without a reliable image, learn at most this many of the best where most neighbors
+    # agree, or the cluster would dissolve. Semi-supervised methods are published with ten or more; the paper: 0.
+    minimum_per_cluster: NonNegativeInt = 10
     confidence: float = Field(default=0.99, ge=0.0, lt=1.0)
 
 
 class JointSettings(Settings):
     """Stage 3: joint training (paper III-C; optimizer, schedule and threshold are FixMatch's)."""
 
-    algorithm: Literal["fixmatch", "freematch"] = "fixmatch"
+    # A name registered in `spice.stages.joint.algorithms`: fixmatch (the paper), freematch, or one of your own.
+    algorithm: str = "fixmatch"
     # The paper goes on from stages 1 and 2; the authors' code starts the network from random weights.
     init: Literal["stages", "scratch"] = "stages"
     # Share of the encoder's layers that learn, counted from the last; 1 is the paper. The others stay as they are and

@@ -5,40 +5,35 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from spice.augment import Strong, Weak
 from spice.benchmark.methods import joint_heads
 from spice.benchmark.methods.joint_heads import JointHeads, train_joint_heads
 from spice.core import double_softmax_cross_entropy, prototype_labels
 from spice.data.batches import batches
+from spice.data.images import InMemory
 from spice.engine.checkpoints import Checkpoints
+from spice.engine.run import Run
 from spice.models.heads import Heads
 from spice.randomness import generator, seeded
 from spice.settings import AugmentSettings, HeadSettings, Normalization
+from spice.stages.joint.train import Learner
 
 AUGMENT = AugmentSettings(flip=False, operations=1, cutout=0.2)
 GRAY = Normalization(mean=(0.5,), std=(0.5,))
 WEAK, STRONG = Weak(AUGMENT, 8, GRAY), Strong(AUGMENT, 8, GRAY)
 
 
-class Squares:
+class Squares(InMemory):
     """Sixty images of three kinds: one quarter of each is bright."""
-
-    channels = 1
 
     def __init__(self) -> None:
         noise = torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(0)) * 60
         for number, image in enumerate(noise):
             row, column = divmod(number % 3, 2)
             image[:, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4] += 180
-        self.pixels = noise.to(torch.uint8)
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def take(self, positions: Tensor) -> Tensor:
-        return self.pixels[positions]
+        super().__init__(noise.to(torch.uint8))
 
 
 IMAGES = Squares()
@@ -49,22 +44,12 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Conv2d(1, 6, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten())
 
 
-def train(settings: HeadSettings, folder: Path | None = None, **others: object) -> JointHeads:
+def train(settings: HeadSettings, run: Run | None = None) -> JointHeads:
     trained = network()
     with torch.no_grad():
         features = trained(IMAGES.pixels.float() / 127.5 - 1)
-    progress = others.get("progress", lambda *_: None)
-    return train_joint_heads(
-        trained,
-        IMAGES,
-        features,
-        settings,
-        weak=WEAK,
-        strong=STRONG,
-        seed=0,
-        folder=folder,
-        progress=progress,  # type: ignore[arg-type]
-    )
+    learner = Learner(trained, settings.clusters, WEAK, STRONG)
+    return train_joint_heads(learner, IMAGES, features, settings, run or Run())
 
 
 def test_a_step_is_the_sum_of_the_heads_losses_whatever_the_portions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +88,7 @@ def test_the_feature_model_learns_too(heads: int) -> None:
         assert not torch.equal(before, after)
 
 
-def test_a_stopped_joint_run_goes_on_as_if_never_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_joint_run_resumes_as_if_never_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Checkpoints, "due", lambda self: True)
     settings = HeadSettings(clusters=3, heads=2, epochs=4, batch=30)
 
@@ -112,8 +97,8 @@ def test_a_stopped_joint_run_goes_on_as_if_never_stopped(tmp_path: Path, monkeyp
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(settings, tmp_path, progress=stops)
-    resumed, whole = train(settings, tmp_path), train(settings)
+        train(settings, Run(0, tmp_path, progress=stops))
+    resumed, whole = train(settings, Run(0, tmp_path)), train(settings)
     assert torch.equal(resumed.losses, whole.losses)
     for name, value in whole.network.state_dict().items():
         assert torch.equal(resumed.network.state_dict()[name], value)

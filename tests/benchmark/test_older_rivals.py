@@ -27,6 +27,7 @@ from spice.benchmark.rivals.rival import Labels
 from spice.engine.run import Run
 from spice.evaluate import accuracy
 from spice.settings import AugmentSettings, Normalization
+from spice.stages.joint.train import Learner
 
 SMALL = AutoencoderSettings(size=8, width=4, code=6, epochs=8, batch=32, refining_epochs=4)
 
@@ -112,7 +113,7 @@ def test_every_class_has_the_same_weight_however_many_images_it_has() -> None:
     assert float(balanced_cross_entropy(logits[:0], labels[:0])) == 0.0
 
 
-def test_self_labeling_makes_sure_answers_surer_and_ignores_the_others() -> None:
+def test_self_labeling_raises_confident_predictions_and_ignores_the_others() -> None:
     images = Blocks()
     inputs = images.pixels.float() / 127.5 - 1
     gray = Normalization(mean=(0.5,), std=(0.5,))
@@ -123,7 +124,7 @@ def test_self_labeling_makes_sure_answers_surer_and_ignores_the_others() -> None
         network = nn.Sequential(nn.Flatten(), nn.Linear(64, 4))
         before = network(inputs).softmax(dim=1).detach()
         few = SelfLabelingSettings(steps=20, batch=64, threshold=threshold, learning_rate=1e-2)
-        self_label(network, images, few, size=8, normalization=gray, augment=still, seed=0)
+        self_label(Learner.on_images(network, 4, still, size=8, normalization=gray), images, few, Run())
         return before, network(inputs).softmax(dim=1).detach()
 
     before, after = learned(0.3)

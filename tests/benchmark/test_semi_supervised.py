@@ -6,41 +6,35 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from spice.benchmark.semi import ALGORITHMS, Algorithm
-from spice.benchmark.semi.loop import Batch, recipes, train
+from spice.benchmark.semi import ALGORITHMS
 from spice.benchmark.semi.mean_teacher import MeanTeacher
 from spice.benchmark.semi.mixmatch import MixMatch, sharpened
-from spice.benchmark.semi.pi_model import PiModel
+from spice.benchmark.semi.pi_model import PiModel, sigmoid_ramp
 from spice.benchmark.semi.pseudo_labeling import PseudoLabeling
-from spice.benchmark.semi.ramp import sigmoid_ramp
 from spice.benchmark.semi.supervised import Supervised
 from spice.benchmark.semi.uda import UDA
-from spice.progress import silent
+from spice.data.images import InMemory
+from spice.engine.checkpoints import Checkpoints
+from spice.engine.run import Run
 from spice.settings import AugmentSettings, JointSettings, Normalization
+from spice.stages.joint.algorithms import Algorithm, Batch
 from spice.stages.joint.draws import Labeled
+from spice.stages.joint.train import Learner, train_jointly
 
 GRAY = Normalization(mean=(0.5,), std=(0.5,))
 CLASSES = 3
 
 
-class Stripes:
-    """Images of 8 x 8 pixels whose class is where their bright stripe lies."""
-
-    size, channels = 8, 1
+class Stripes(InMemory):
+    """Images of 8 x 8 pixels whose class is the position of their bright stripe."""
 
     def __init__(self, count: int = 90) -> None:
         noise = torch.Generator().manual_seed(0)
         self.classes = torch.arange(count) % CLASSES
-        self.pixels = torch.randint(0, 90, (count, 1, 8, 8), generator=noise)
-        for image, place in zip(self.pixels, self.classes.tolist(), strict=True):
+        pixels = torch.randint(0, 90, (count, 1, 8, 8), generator=noise)
+        for image, place in zip(pixels, self.classes.tolist(), strict=True):
             image[:, 3 * place : 3 * place + 2] += 150
-        self.pixels = self.pixels.byte()
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def take(self, positions: Tensor) -> Tensor:
-        return self.pixels[positions]
+        super().__init__(pixels.byte())
 
 
 def network() -> nn.Module:
@@ -50,48 +44,39 @@ def network() -> nn.Module:
     )
 
 
-def settings(steps: int = 60) -> JointSettings:
+def trained(name: str, *, steps: int = 60, run: Run | None = None) -> nn.Module:
+    images, given = Stripes(), torch.arange(9)
     augment = AugmentSettings(flip=False, color=False, rotation=False, operations=1, cutout=0.1, shift=1)
-    return JointSettings(steps=steps, labeled=12, unlabeled=24, learning_rate=0.02, ema=None, augment=augment)
-
-
-def trained(algorithm: Algorithm, *, steps: int = 60, folder: Path | None = None, progress=silent) -> nn.Module:  # type: ignore[no-untyped-def]
-    images = Stripes()
-    given = torch.arange(9)
-    return train(
-        network(),
-        images,
-        Labeled(given, images.classes[given]),
-        algorithm,
-        settings(steps),
-        clusters=CLASSES,
-        view=recipes(settings(steps), size=8, normalization=GRAY),
-        seed=0,
-        folder=folder,
-        progress=progress,
+    settings = JointSettings(
+        algorithm=ALGORITHMS[name], steps=steps, labeled=12, unlabeled=24, learning_rate=0.02, ema=None, augment=augment
     )
+    learner = Learner.on_images(network(), CLASSES, augment, size=8, normalization=GRAY)
+    return train_jointly(learner, images, Labeled(given, images.classes[given]), settings, run or Run()).network
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_learns_stripes_from_nine_labels(name: str) -> None:
     images = Stripes()
-    found = trained(ALGORITHMS[name])(images.pixels.float() / 127.5 - 1).argmax(dim=1)
+    found = trained(name)(images.pixels.float() / 127.5 - 1).argmax(dim=1)
     assert (found == images.classes).float().mean() > 0.9
 
 
-def test_a_stopped_training_goes_on_as_if_never_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spice.benchmark.semi.loop.Checkpoints.due", lambda _: True)
+@pytest.mark.parametrize("name", ["Mean Teacher", "MixMatch", "supervised"])
+def test_a_stopped_training_resumes_as_if_never_stopped(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Checkpoints, "due", lambda _: True)
 
     def stop(task: str, done: int, total: int, figures: object = None) -> None:
         if done == 7:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        trained(MeanTeacher(), steps=12, folder=tmp_path, progress=stop)
+        trained(name, steps=12, run=Run(0, tmp_path, progress=stop))
     seen: list[int] = []
-    resumed = trained(MeanTeacher(), steps=12, folder=tmp_path, progress=lambda task, done, *_: seen.append(done))
+    resumed = trained(name, steps=12, run=Run(0, tmp_path, progress=lambda task, done, *_: seen.append(done)))
     assert seen[0] == 7  # the step whose checkpoint was not written, and none before it
-    whole = trained(MeanTeacher(), steps=12)
+    whole = trained(name, steps=12)
     for ours, theirs in zip(resumed.state_dict().values(), whole.state_dict().values(), strict=True):
         assert torch.equal(ours, theirs)
 
@@ -107,15 +92,19 @@ class Fixed(nn.Module):
         return self.weight * images.flatten(start_dim=1)
 
 
-def batch(*others: Tensor, step: int = 16_000, done: float = 1.0, average: nn.Module | None = None) -> Batch:
+def batch(*others: Tensor, step: int = 16_000, steps: int = 16_000, average: nn.Module | None = None) -> Batch:
     labeled = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]]).view(2, 1, 1, 3)
     views = tuple(view.view(-1, 1, 1, 3) for view in others)
-    labels = torch.tensor([0, 2])
-    return Batch(Fixed(), average or Fixed(), labeled, labels, views, 3, step, done, torch.Generator().manual_seed(0))
+    random = torch.Generator().manual_seed(0)
+    return Batch(Fixed(), average or Fixed(), labeled, torch.tensor([0, 2]), views, step, steps, random)
+
+
+def loss(algorithm: type[Algorithm], batch: Batch) -> Tensor:
+    return algorithm(JointSettings(), CLASSES).loss(batch)
 
 
 def supervised_part() -> float:
-    return Supervised().loss(batch()).item()
+    return loss(Supervised, batch()).item()
 
 
 def test_the_supervised_loss_is_the_mean_cross_entropy() -> None:
@@ -127,9 +116,9 @@ def test_the_supervised_loss_is_the_mean_cross_entropy() -> None:
 def test_the_pi_model_adds_ten_times_the_squared_distance_of_two_views() -> None:
     one, other = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[0.0, 0.5, 0.0]])
     apart = float((one.softmax(dim=1) - other.softmax(dim=1)).square().sum()) / 3
-    assert PiModel().loss(batch(one, other)).item() == pytest.approx(supervised_part() + 10 * apart)
-    begun = PiModel().loss(batch(one, other, done=0.0)).item()
-    assert begun == pytest.approx(supervised_part() + 10 * apart * sigmoid_ramp(0.0))
+    assert loss(PiModel, batch(one, other)).item() == pytest.approx(supervised_part() + 10 * apart)
+    begun = loss(PiModel, batch(one, other, step=0)).item()
+    assert begun == pytest.approx(supervised_part() + 10 * apart * sigmoid_ramp(batch(step=0)))
 
 
 def test_mean_teacher_is_taught_by_the_average_which_gets_no_gradient() -> None:
@@ -137,17 +126,20 @@ def test_mean_teacher_is_taught_by_the_average_which_gets_no_gradient() -> None:
     average = Fixed()
     with torch.no_grad():
         average.weight.fill_(3.0)
-    loss = MeanTeacher().loss(batch(one, other, average=average))
+    found = loss(MeanTeacher, batch(one, other, average=average))
     apart = float((one.softmax(dim=1) - (3 * other).softmax(dim=1)).square().sum()) / 3
-    assert float(loss) == pytest.approx(supervised_part() + 50 * apart)
-    loss.backward()  # type: ignore[no-untyped-call]
+    assert float(found) == pytest.approx(supervised_part() + 50 * apart)
+    found.backward()  # type: ignore[no-untyped-call]
     assert average.weight.grad is None
 
 
 def test_pseudo_labeling_learns_sure_answers_alone_over_all_images() -> None:
     sure, unsure = torch.tensor([9.0, 0.0, 0.0]), torch.tensor([1.0, 0.0, 0.0])
-    loss = PseudoLabeling().loss(batch(torch.stack([sure, unsure]))).item()
-    assert loss == pytest.approx(supervised_part() - float(sure.log_softmax(dim=0)[0]) / 2)
+    learned = batch(torch.stack([sure, unsure]))
+    assert loss(PseudoLabeling, learned).item() == pytest.approx(
+        supervised_part() - float(sure.log_softmax(dim=0)[0]) / 2
+    )
+    assert learned.taught == 0.5
 
 
 def test_uda_teaches_the_strong_view_a_sharpened_answer_where_the_weak_one_is_sure() -> None:
@@ -155,14 +147,14 @@ def test_uda_teaches_the_strong_view_a_sharpened_answer_where_the_weak_one_is_su
     strong = torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
     wanted = (sure / 0.4).softmax(dim=0)
     expected = -float((wanted * strong[0].log_softmax(dim=0)).sum()) / 2
-    assert UDA().loss(batch(torch.stack([sure, unsure]), strong)).item() == pytest.approx(supervised_part() + expected)
+    assert loss(UDA, batch(torch.stack([sure, unsure]), strong)).item() == pytest.approx(supervised_part() + expected)
 
 
 def test_mixmatch_sharpens_and_keeps_the_larger_share_of_each_image() -> None:
     probs = torch.tensor([[0.5, 0.3, 0.2]])
     powers = [0.5**2, 0.3**2, 0.2**2]
     assert sharpened(probs, 0.5)[0].tolist() == pytest.approx([power / sum(powers) for power in powers])
-    shares = MixMatch()._shares(2000, torch.Generator().manual_seed(0))
+    shares = MixMatch(JointSettings(), CLASSES)._shares(2000, torch.Generator().manual_seed(0))
     assert float(shares.min()) >= 0.5
     # E max(b, 1 - b) of Beta(3/4, 3/4), by numerical integration.
     grid = torch.linspace(1e-6, 1 - 1e-6, 400_001, dtype=torch.float64)
@@ -176,10 +168,10 @@ def test_mixmatch_without_mixing_is_cross_entropy_and_squared_distance(monkeypat
     one, other = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[0.0, 0.5, 0.0]])
     guess = sharpened((one.softmax(dim=1) + other.softmax(dim=1)) / 2, 0.5)
     apart = sum(float((view.softmax(dim=1) - guess).square().sum()) for view in (one, other)) / 6
-    assert MixMatch().loss(batch(one, other)).item() == pytest.approx(supervised_part() + 75 * apart)
-    assert MixMatch().loss(batch(one, other, step=4000)).item() == pytest.approx(supervised_part() + 75 / 4 * apart)
+    assert loss(MixMatch, batch(one, other)).item() == pytest.approx(supervised_part() + 75 * apart)
+    assert loss(MixMatch, batch(one, other, step=4_000)).item() == pytest.approx(supervised_part() + 75 / 4 * apart)
 
 
 def test_weights_rise_to_one_and_stay() -> None:
-    assert sigmoid_ramp(0.0) == pytest.approx(2.718281828**-5)
-    assert sigmoid_ramp(0.4) == sigmoid_ramp(1.0) == 1.0
+    assert sigmoid_ramp(batch(step=0, steps=100)) == pytest.approx(2.718281828**-5)
+    assert sigmoid_ramp(batch(step=40, steps=100)) == sigmoid_ramp(batch(step=100, steps=100)) == 1.0

@@ -83,7 +83,7 @@ def test_a_doubtful_refinement_leaves_the_second_stages_answer(
     np.testing.assert_array_equal(after.cluster, before.cluster)
     np.testing.assert_array_equal(after.reliability, before.reliability)
     told = {warned.name: warned.text for warned in account.warnings}
-    assert "agreement with neighbors fell" in told["DoubtfulRefinementWarning"]
+    assert "agreement with neighbors fell" in told["RefinementRejectedWarning"]
 
 
 def test_labels_that_the_user_gives_are_learned_and_name_the_clusters(
@@ -110,7 +110,7 @@ def test_labels_are_asked_for_before_the_long_work(shapes: Path, tmp_path: Path)
     with pytest.raises(UserError, match=r"labels are learned by joint training: ask for it too \(--refine\)"):
         cluster(shapes, settings(joint=None).model_copy(update=given), tmp_path / "run")
     wrong = settings(joint=JOINT).model_copy(update={"given": {"disc/900.png": "disc"}})
-    with pytest.raises(UserError, match=r"a label is given for disc/900\.png, which is none of the images"):
+    with pytest.raises(UserError, match=r"there is no image disc/900\.png for the given label"):
         cluster(shapes, wrong, tmp_path / "other")
     assert not (tmp_path / "other" / "encoder.safetensors").exists()
 

@@ -15,7 +15,7 @@ from spice.pipeline import NoPageWarning, cluster, refine, resume
 from spice.presets import PAPER, paper, preset, quick, standard
 from spice.runs import read_labels, read_manifest
 from spice.settings import FeatureSettings, JointSettings, RunSettings
-from spice.stages.joint.checks import DoubtfulRefinementWarning
+from spice.stages.joint.checks import RefinementRejectedWarning
 from spice.stages.joint.draws import Labeled
 from spice.stages.model import TrainedModel
 
@@ -89,7 +89,7 @@ def test_nothing_reliable_leaves_the_second_stages_answer(
     cluster(shapes, tiny(), tmp_path / "two")
     nothing = Labeled(torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.long))
     monkeypatch.setattr(training, "labels_to_learn", lambda *_, **__: nothing)
-    with pytest.warns(DoubtfulRefinementWarning, match="no image is reliable, so there is nothing to learn from"):
+    with pytest.warns(RefinementRejectedWarning, match="no image is reliable, so there is nothing to learn from"):
         account = cluster(shapes, tiny(JOINT), tmp_path / "run")
     assert (tmp_path / "run" / "report.html").exists()
     assert account.figures["joint"]["doubts"]

@@ -10,19 +10,22 @@ from torch import Tensor, nn
 
 from spice.augment import Strong, Weak
 from spice.core import IGNORE
+from spice.data.images import InMemory
 from spice.engine.checkpoints import Checkpoints
+from spice.engine.run import Run
 from spice.errors import UserError
 from spice.settings import AugmentSettings, JointSettings, Normalization
 from spice.stages.joint.draws import Labeled, draw_weights
 from spice.stages.joint.fixmatch import FixMatch
 from spice.stages.joint.freematch import FreeMatch
-from spice.stages.joint.train import Joint, View, momentum, train_jointly
+from spice.stages.joint.train import Joint, Learner, View, momentum, train_jointly
 
 AUGMENT = AugmentSettings(flip=False, operations=2)
 GRAY = Normalization(mean=(0.5,), std=(0.5,))
+RUN = Run(seed=0)
 
 
-class Squares:
+class Squares(InMemory):
     """Forty images of three kinds: one quarter of each is bright."""
 
     def __init__(self) -> None:
@@ -30,13 +33,7 @@ class Squares:
         self.kind = torch.arange(40) % 3
         for image, kind in zip(noise, self.kind.tolist(), strict=True):
             image[:, 4 * (kind // 2) : 4 * (kind // 2) + 4, 4 * (kind % 2) : 4 * (kind % 2) + 4] += 180
-        self.pixels = noise.to(torch.uint8)
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def take(self, positions: Tensor) -> Tensor:
-        return self.pixels[positions]
+        super().__init__(noise.to(torch.uint8))
 
 
 IMAGES = Squares()
@@ -49,18 +46,12 @@ def small_network(*, norm: bool = True) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, 3))
 
 
-def train(settings: JointSettings, network: nn.Module, checkpoints: Checkpoints | None = None) -> Joint:
-    return train_jointly(
-        network,
-        IMAGES,
-        LABELED,
-        settings,
-        clusters=3,
-        weak=Weak(AUGMENT, size=8, normalization=GRAY),
-        strong=Strong(AUGMENT, size=8, normalization=GRAY),
-        seed=0,
-        checkpoints=checkpoints or Checkpoints(None),
-    )
+def learner(network: nn.Module) -> Learner:
+    return Learner.on_images(network, 3, AUGMENT, size=8, normalization=GRAY)
+
+
+def train(settings: JointSettings, network: nn.Module, run: Run = RUN) -> Joint:
+    return train_jointly(learner(network), IMAGES, LABELED, settings, run)
 
 
 SETTINGS = JointSettings(steps=30, labeled=6, unlabeled=14, ema=None, learning_rate=0.1, threshold=0.6)
@@ -88,17 +79,8 @@ def test_a_step_is_sgd_on_the_papers_loss() -> None:
 
     network = small_network(norm=False)
     before = copy.deepcopy(network)
-    result = train_jointly(
-        network,
-        IMAGES,
-        LABELED,
-        settings,
-        clusters=3,
-        weak=Remembering("weak"),
-        strong=Remembering("strong"),
-        seed=0,
-        checkpoints=Checkpoints(None),
-    )
+    shown = Learner(network, 3, weak=Remembering("weak"), strong=Remembering("strong"))
+    result = train_jointly(shown, IMAGES, LABELED, settings, RUN)
     # The labeled images come first, each with its own label; the strong views are of the others.
     assert torch.equal(seen["weak pixels"][4:], seen["strong pixels"])
     labels = []
@@ -130,7 +112,7 @@ def test_a_step_is_sgd_on_the_papers_loss() -> None:
         torch.testing.assert_close(averaged[name].detach(), 0.75 * old.detach() + 0.25 * expected)
 
 
-def test_what_is_left_is_the_average_with_the_newest_statistics() -> None:
+def test_the_result_is_the_average_with_the_newest_statistics() -> None:
     network = small_network()
     result = train(SETTINGS, network)
     assert not result.network.training
@@ -152,7 +134,9 @@ def test_it_learns_what_a_few_labels_say_and_spreads_it() -> None:
     ("algorithm", "optimizer", "rate"),
     [("fixmatch", "sgd", 0.1), ("freematch", "sgd", 0.1), ("fixmatch", "adam", 0.01)],
 )
-def test_a_stopped_run_goes_on_as_if_never_stopped(tmp_path: Path, algorithm: str, optimizer: str, rate: float) -> None:
+def test_a_stopped_run_resumes_as_if_never_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str, optimizer: str, rate: float
+) -> None:
     settings = SETTINGS.model_copy(update={"algorithm": algorithm, "optimizer": optimizer, "learning_rate": rate})
     whole = train(settings, small_network())
 
@@ -163,20 +147,10 @@ def test_a_stopped_run_goes_on_as_if_never_stopped(tmp_path: Path, algorithm: st
         if done == 17:
             raise StopError
 
+    monkeypatch.setattr(Checkpoints, "due", lambda _: True)
     with pytest.raises(StopError):
-        train_jointly(
-            small_network(),
-            IMAGES,
-            LABELED,
-            settings,
-            clusters=3,
-            weak=Weak(AUGMENT, size=8, normalization=GRAY),
-            strong=Strong(AUGMENT, size=8, normalization=GRAY),
-            seed=0,
-            checkpoints=Checkpoints(tmp_path, every_seconds=0.0),
-            progress=stop,
-        )
-    resumed = train(settings, small_network(), Checkpoints(tmp_path, every_seconds=1e9))
+        train(settings, small_network(), Run(0, tmp_path, progress=stop))
+    resumed = train(settings, small_network(), Run(0, tmp_path))
     assert resumed.history == whole.history
     for name, tensor in whole.network.state_dict().items():
         assert torch.equal(tensor, resumed.network.state_dict()[name]), name
@@ -184,10 +158,10 @@ def test_a_stopped_run_goes_on_as_if_never_stopped(tmp_path: Path, algorithm: st
 
 def test_a_budget_in_minutes_is_planned_once_and_kept(tmp_path: Path) -> None:
     settings = SETTINGS.model_copy(update={"minutes": 0.01})
-    first = train(settings, small_network(), Checkpoints(tmp_path, every_seconds=1e9))
+    first = train(settings, small_network(), Run(0, tmp_path))
     steps = len(first.history)
     assert steps > 1
-    again = train(settings, small_network(), Checkpoints(tmp_path, every_seconds=1e9))
+    again = train(settings, small_network(), Run(0, tmp_path))
     assert len(again.history) == steps
     # The steps that took the pace left no trace.
     planned = train(SETTINGS.model_copy(update={"steps": steps}), small_network())
@@ -202,17 +176,7 @@ def test_every_image_comes_once_before_any_comes_twice() -> None:
             taken.extend(positions[6:].tolist())
             return super().take(positions)
 
-    train_jointly(
-        small_network(),
-        Watched(),
-        LABELED,
-        JointSettings(steps=6, labeled=6, unlabeled=14),
-        clusters=3,
-        weak=Weak(AUGMENT, size=8, normalization=GRAY),
-        strong=Strong(AUGMENT, size=8, normalization=GRAY),
-        seed=0,
-        checkpoints=Checkpoints(None),
-    )
+    train_jointly(learner(small_network()), Watched(), LABELED, JointSettings(steps=6, labeled=6, unlabeled=14), RUN)
     assert sorted(taken[:40]) == sorted(taken[40:80]) == list(range(40))
     assert taken[:40] != taken[40:80]
 
@@ -238,14 +202,15 @@ def test_the_average_spans_a_twentieth_of_a_short_schedule() -> None:
     assert momentum(JointSettings(), 400) == 0.999
 
 
-def test_fixmatch_teaches_from_the_threshold_on() -> None:
+def test_fixmatch_labels_from_the_threshold_on() -> None:
     probs = torch.tensor([[0.75, 0.25], [0.7, 0.3], [0.0, 1.0]])
-    assert FixMatch(threshold=0.75).label(probs).tolist() == [0, IGNORE, 1]
+    assert FixMatch(JointSettings(threshold=0.75), clusters=2).label(probs).tolist() == [0, IGNORE, 1]
 
 
-def test_freematch_asks_less_of_a_cluster_that_is_predicted_less() -> None:
+def test_freematch_requires_less_of_a_cluster_that_is_predicted_less() -> None:
     probs = torch.tensor([[0.9, 0.05, 0.05], [0.8, 0.1, 0.1], [0.3, 0.4, 0.3]])
-    algorithm = FreeMatch(clusters=3, momentum=0.5)
+    algorithm = FreeMatch(JointSettings(), clusters=3)
+    algorithm.momentum = 0.5
     labels = algorithm.label(probs)
     confidence = 0.5 / 3 + 0.5 * (0.9 + 0.8 + 0.4) / 3
     shares = [0.5 / 3 + 0.5 * mean for mean in (2.0 / 3, 0.55 / 3, 0.45 / 3)]
@@ -253,7 +218,7 @@ def test_freematch_asks_less_of_a_cluster_that_is_predicted_less() -> None:
     torch.testing.assert_close(algorithm.thresholds(), torch.tensor(expected))
     assert labels.tolist() == [0, 0, 1]
     assert expected[1] < 0.4 < expected[0], "cluster 1 passes by its own threshold only"
-    fresh = FreeMatch(clusters=3)
+    fresh = FreeMatch(JointSettings(), clusters=3)
     fresh.restore_(algorithm.state())
     torch.testing.assert_close(fresh.thresholds(), algorithm.thresholds())
 
@@ -268,15 +233,11 @@ def test_freematch_asks_less_of_a_cluster_that_is_predicted_less() -> None:
     ],
 )
 def test_bad_labels_are_refused_in_words(labeled: Labeled, error: type[Exception], words: str) -> None:
-    view = Weak(AUGMENT, size=8, normalization=GRAY)
     with pytest.raises(error, match=words):
-        train_jointly(
-            small_network(), IMAGES, labeled, SETTINGS, clusters=3, weak=view, strong=view, seed=0,
-            checkpoints=Checkpoints(None),
-        )  # fmt: skip
+        train_jointly(learner(small_network()), IMAGES, labeled, SETTINGS, RUN)
 
 
-def test_an_output_that_is_no_number_stops_with_the_step_and_a_way_out() -> None:
+def test_an_output_that_is_not_finite_stops_with_the_step_and_a_remedy() -> None:
     network = small_network()
     with pytest.raises(UserError, match=r"no longer finite at step \d+ .* learning rate below 1e\+30"):
         train(SETTINGS.model_copy(update={"learning_rate": 1e30}), network)
@@ -290,17 +251,14 @@ from test_joint import *
 from spice.engine.processes import joined
 
 with joined(torch.device("cpu")) as processes:
-    result = train_jointly(
-        small_network(norm=False), IMAGES, LABELED, SETTINGS.model_copy(update=dict(steps=4, algorithm="freematch")),
-        clusters=3, weak=Weak(AUGMENT, size=8, normalization=GRAY), strong=Strong(AUGMENT, size=8, normalization=GRAY),
-        seed=0, checkpoints=Checkpoints(None), processes=processes,
-    )
+    settings = SETTINGS.model_copy(update=dict(steps=4, algorithm="freematch"))
+    result = train(settings, small_network(norm=False), Run(0, processes=processes))
     if processes.first:
         torch.save(result.network.state_dict(), {out!r})
 """
 
 
-def test_two_processes_train_as_one_where_no_batch_norm_is(two_processes: Callable[..., str], tmp_path: Path) -> None:
+def test_two_processes_train_as_one_without_batch_norm(two_processes: Callable[..., str], tmp_path: Path) -> None:
     """With batch norm they cannot be equal: each process normalizes by its own half of the batch."""
     out = tmp_path / "weights.pt"
     two_processes(TWO.format(tests=str(Path(__file__).parent), out=str(out)))

@@ -9,32 +9,30 @@ import numpy as np
 import pytest
 import torch
 
+from spice.data.images import InMemory
 from spice.errors import UserError
-from spice.models.encoders import load_encoder
+from spice.models.backbone import Backbone
+from spice.models.encoders import TorchEncoder, load_encoder
+from spice.models.fingerprint import fingerprint
 from spice.models.heads import Head
+from spice.models.networks import network
+from spice.settings import IMAGENET
 from spice.stages.bank import remember
-from spice.stages.model import TrainedModel, encode_plain
+from spice.stages.encode import encode_plain
+from spice.stages.model import TrainedModel
 
 
-class Pictures:
-    """Random images in memory."""
-
-    def __init__(self, count: int, *, size: int = 64, channels: int = 3) -> None:
-        random = torch.Generator().manual_seed(count)
-        self.pixels = torch.randint(0, 256, (count, channels, size, size), generator=random).byte()
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def take(self, positions: torch.Tensor) -> torch.Tensor:
-        return self.pixels[positions]
+def pictures(count: int, *, size: int = 64, channels: int = 3) -> InMemory:
+    """Random images."""
+    random = torch.Generator().manual_seed(count)
+    return InMemory(torch.randint(0, 256, (count, channels, size, size), generator=random).byte())
 
 
 @pytest.fixture(scope="module")
 def model() -> TrainedModel:
     torch.manual_seed(0)
     encoder = load_encoder("lite0", size=64)
-    features = encode_plain(encoder, Pictures(70))
+    features = encode_plain(encoder, pictures(70))
     head = Head(encoder.features, 3)
     cluster = head(features).argmax(dim=1)
     return TrainedModel(encoder, head, remember(features, cluster, clusters=3, asked=5, seed=0), threshold=0.5)
@@ -53,7 +51,7 @@ np.savez(sys.argv[3], **found._asdict())
 
 @pytest.mark.parametrize("embed", [False, True])
 def test_a_saved_model_predicts_the_same_in_a_new_process(model: TrainedModel, tmp_path: Path, embed: bool) -> None:
-    features = encode_plain(model.encoder, Pictures(90))
+    features = encode_plain(model.encoder, pictures(90))
     expected = model.predict_features(features)
     model.save(tmp_path / "model", embed=embed)
     np.save(tmp_path / "features.npy", features.numpy())
@@ -67,21 +65,43 @@ def test_a_saved_model_predicts_the_same_in_a_new_process(model: TrainedModel, t
 
 
 def test_images_are_predicted_like_their_features(model: TrainedModel) -> None:
-    pictures = Pictures(20)
-    by_images = model.predict(pictures)
-    by_features = model.predict_features(encode_plain(model.encoder, pictures))
+    images = pictures(20)
+    by_images = model.predict(images)
+    by_features = model.predict_features(encode_plain(model.encoder, images))
     np.testing.assert_array_equal(by_images.probabilities, by_features.probabilities)
 
 
+def test_the_first_images_alone_have_the_features_that_they_have_among_all(model: TrainedModel) -> None:
+    images = pictures(80)
+    first = encode_plain(model.encoder, images, count=70)
+    assert torch.equal(first, encode_plain(model.encoder, InMemory(images.pixels[:70])))
+
+
+def test_the_fingerprint_follows_the_weights_and_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, same = (TorchEncoder("small", seeded_network(), IMAGENET, size=16) for _ in range(2))
+    before = fingerprint(encoder)
+    assert before == fingerprint(same)
+    with torch.no_grad():
+        next(encoder.module.parameters()).mul_(2)
+    assert fingerprint(encoder) != before
+    known = fingerprint(encoder)
+    monkeypatch.setattr("spice.models.fingerprint.hashlib", None)
+    assert fingerprint(encoder) == known
+
+
+def seeded_network() -> Backbone:
+    torch.manual_seed(0)
+    return network("resnet10", stem="plain", width=4)
+
+
 def test_gray_images_are_shown_to_an_encoder_of_colors(model: TrainedModel) -> None:
-    gray = Pictures(4, channels=1)
-    color = Pictures(4, channels=1)
-    color.pixels = color.pixels.repeat(1, 3, 1, 1)
+    gray = pictures(4, channels=1)
+    color = InMemory(gray.pixels.repeat(1, 3, 1, 1))
     torch.testing.assert_close(encode_plain(model.encoder, gray), encode_plain(model.encoder, color))
 
 
 def test_predictions_agree_with_the_head_and_the_bank(model: TrainedModel) -> None:
-    features = encode_plain(model.encoder, Pictures(30))
+    features = encode_plain(model.encoder, pictures(30))
     found = model.predict_features(features)
     probs = model.head(features).softmax(dim=1)
     np.testing.assert_allclose(found.probabilities, probs.detach().numpy(), rtol=1e-5)
@@ -95,11 +115,11 @@ def test_other_weights_under_the_same_name_are_refused(model: TrainedModel, tmp_
     model.save(tmp_path / "model")
     about = json.loads((tmp_path / "model" / "model.json").read_text())
     (tmp_path / "model" / "model.json").write_text(json.dumps({**about, "encoder_hash": "0" * 32}))
-    with pytest.raises(UserError, match=r"weights of lite0 here are not those .* embedded"):
+    with pytest.raises(UserError, match=r"trained with other weights of lite0; .* embedded"):
         TrainedModel.load(tmp_path / "model")
 
 
-def test_a_damaged_or_foreign_model_is_told_in_words(model: TrainedModel, tmp_path: Path) -> None:
+def test_a_damaged_or_foreign_model_is_refused_in_words(model: TrainedModel, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no model in .* \(it has no model.json\)"):
         TrainedModel.load(tmp_path)
     model.save(tmp_path / "model")
@@ -108,7 +128,7 @@ def test_a_damaged_or_foreign_model_is_told_in_words(model: TrainedModel, tmp_pa
         TrainedModel.load(tmp_path / "model")
     about = json.loads((tmp_path / "model" / "model.json").read_text())
     (tmp_path / "model" / "model.json").write_text(json.dumps({**about, "format": "new"}))
-    with pytest.raises(UserError, match=r"not of a model that spice .* can read"):
+    with pytest.raises(UserError, match=r"not a model that spice .* can read"):
         TrainedModel.load(tmp_path / "model")
 
 

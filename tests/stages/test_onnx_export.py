@@ -8,28 +8,21 @@ import onnxruntime
 import pytest
 import torch
 
+from spice.data.images import InMemory
 from spice.errors import UserError
 from spice.models.encoders import load_encoder
+from spice.models.given_features import NoEncoder
 from spice.models.heads import Head
 from spice.stages.bank import remember
-from spice.stages.model import NoEncoder, TrainedModel, encode_plain
+from spice.stages.encode import encode_plain
+from spice.stages.model import TrainedModel
 from spice.stages.onnx_export import export_onnx
-
-
-class Pictures:
-    def __init__(self, count: int) -> None:
-        self.pixels = torch.randint(0, 256, (count, 3, 64, 64), generator=torch.Generator().manual_seed(1)).byte()
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def take(self, positions: torch.Tensor) -> torch.Tensor:
-        return self.pixels[positions]
 
 
 def test_the_exported_file_gives_the_models_probabilities(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    encoder, pictures = load_encoder("lite0", size=64), Pictures(7)
+    pixels = torch.randint(0, 256, (7, 3, 64, 64), generator=torch.Generator().manual_seed(1)).byte()
+    encoder, pictures = load_encoder("lite0", size=64), InMemory(pixels)
     features = encode_plain(encoder, pictures)
     head = Head(encoder.features, 3)
     with torch.no_grad():

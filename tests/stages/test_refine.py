@@ -1,6 +1,5 @@
-"""The third stage from an answer to an answer: many clusters, small ones, a frozen front, and what it will cost."""
+"""Stage 3 from end to end: many clusters, small ones, a frozen front, further images, and its duration."""
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,30 +7,33 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spice.augment import Plain, Strong, Weak
+from spice.augment import Plain
 from spice.core import consistency_ratio
+from spice.data.images import Combined, InMemory
 from spice.engine.checkpoints import Checkpoints
+from spice.engine.run import Run
 from spice.errors import UserError
 from spice.models.backbone import Backbone, Pool
 from spice.models.encoders import TorchEncoder
+from spice.models.given_features import NoEncoder
 from spice.models.heads import Head
 from spice.models.networks import network
 from spice.models.parts import Tail
 from spice.neighbors import nearest
 from spice.presets import authors_reliability
 from spice.settings import IMAGENET, AugmentSettings, JointSettings, ReliabilitySettings
+from spice.stages.encode import encode_plain, probabilities
 from spice.stages.joint.draws import Labeled
-from spice.stages.joint.refine import Answer, Refined, estimated_seconds, refine
-from spice.stages.joint.train import ClusteringNetwork, train_jointly
-from spice.stages.model import NoEncoder, encode_plain, probabilities
-from spice.stages.reliability import NoReliableImagesWarning, labels_to_learn, neighbors_to_ask
+from spice.stages.joint.refine import Refined, Stage2, estimated_seconds, refine
+from spice.stages.joint.train import ClusteringNetwork, Learner, train_jointly
+from spice.stages.reliability import NoReliableImagesWarning, labels_to_learn, reliability_neighbors
 
 SIZE = 12
 AUGMENT = AugmentSettings(flip=False, color=False, rotation=False, shift=1, operations=1, cutout=0.1)
 QUICK = JointSettings(steps=12, labeled=16, unlabeled=32, ema=None, learning_rate=0.01, augment=AUGMENT)
 
 
-class Kinds:
+class Kinds(InMemory):
     """So many images of each kind: a pattern of nine colors, and noise."""
 
     def __init__(self, kinds: int, each: int) -> None:
@@ -39,13 +41,7 @@ class Kinds:
         patterns = F.interpolate(torch.rand(kinds, 3, 3, 3, generator=noise), size=SIZE, mode="bilinear")
         self.kind = torch.arange(kinds).repeat_interleave(each)
         images = patterns[self.kind] + 0.1 * torch.randn(kinds * each, 3, SIZE, SIZE, generator=noise)
-        self.pixels = (images.clamp(0, 1) * 255).byte()
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def take(self, positions: Tensor) -> Tensor:
-        return self.pixels[positions]
+        super().__init__((images.clamp(0, 1) * 255).byte())
 
 
 class Patches(Backbone):
@@ -96,24 +92,20 @@ class Start:
         _measure_statistics_(self.encoder.module, images)
         features = encode_plain(self.encoder, images)
         self.head = head_that_says(features, said, clusters)
-        self.answer = Answer(features, F.one_hot(said, clusters).float())
-        self.asked = neighbors_to_ask(len(images), clusters, ReliabilitySettings())
+        self.features, self.probs = features, F.one_hot(said, clusters).float()
+        self.neighbors = reliability_neighbors(len(images), clusters, ReliabilitySettings())
 
     def labels(self, rule: ReliabilitySettings) -> Labeled:
-        near = nearest(self.answer.features, neighbors_to_ask(len(self.images), self.clusters, rule)).index
-        return labels_to_learn(self.answer.probs, near, rule, seed=0)
+        near = nearest(self.features, reliability_neighbors(len(self.images), self.clusters, rule)).index
+        return labels_to_learn(self.probs, near, rule, seed=0)
+
+    @property
+    def stage2(self) -> Stage2:
+        near = nearest(self.features, self.neighbors).index
+        return Stage2(self.images, self.encoder, self.head, self.features, self.probs, near)
 
     def refined(self, labeled: Labeled, settings: JointSettings) -> Refined:
-        return refine(
-            self.images,
-            self.encoder,
-            self.head,
-            self.answer,
-            labeled,
-            settings=settings,
-            neighbors=self.asked,
-            seed=0,
-        )
+        return refine(self.stage2, labeled, settings, Run())
 
 
 def test_two_hundred_clusters_of_twenty_images_get_through() -> None:
@@ -122,13 +114,13 @@ def test_two_hundred_clusters_of_twenty_images_get_through() -> None:
     said[::20] = (said[::20] + 1) % 200  # one image of each kind is thought to be of the next
     start = Start(images, said, 200)
     labeled = start.labels(ReliabilitySettings())
-    assert start.asked == 10
+    assert start.neighbors == 10
     assert len(labeled.cluster.bincount(minlength=200).nonzero()) == 200, "no cluster is without a label"
     found = start.refined(labeled, QUICK.model_copy(update={"steps": 20, "labeled": 64, "learning_rate": 0.003}))
     assert found.after.empty == 0
-    assert not found.doubts
-    right = (found.answer.probs.argmax(dim=1) == images.kind).float().mean()
-    assert right >= (start.answer.probs.argmax(dim=1) == images.kind).float().mean()
+    assert not found.failed_checks
+    right = (found.probs.argmax(dim=1) == images.kind).float().mean()
+    assert right >= (start.probs.argmax(dim=1) == images.kind).float().mean()
 
 
 def test_twenty_clusters_on_ten_kinds_get_through() -> None:
@@ -142,8 +134,8 @@ def test_twenty_clusters_on_ten_kinds_get_through() -> None:
         labeled = start.labels(ReliabilitySettings())
     assert set(labeled.cluster.tolist()) == set(range(10))
     found = start.refined(labeled, QUICK)
-    assert not found.doubts, "clusters that nothing is learned of are not blamed on joint training"
-    assert torch.isfinite(found.answer.probs).all()
+    assert not found.failed_checks, "clusters that nothing is learned of are not blamed on joint training"
+    assert torch.isfinite(found.probs).all()
 
 
 def test_a_small_clean_cluster_does_not_dissolve() -> None:
@@ -157,7 +149,7 @@ def test_a_small_clean_cluster_does_not_dissolve() -> None:
         labeled = start.labels(rule)
     assert labeled.image[labeled.cluster == 3].tolist() == list(range(120, 127))
     with pytest.warns(NoReliableImagesWarning):
-        papers = start.labels(rule.model_copy(update={"spared": 0}))
+        papers = start.labels(rule.model_copy(update={"minimum_per_cluster": 0}))
     assert not (papers.cluster == 3).any()
     assert start.refined(labeled, QUICK.model_copy(update={"steps": 30})).after.empty == 0
 
@@ -221,18 +213,10 @@ def small_start(
     encoder = TorchEncoder("chained", Chained(), IMAGENET, size=SIZE)
     features = encode_plain(encoder, images)
     head = Head(8, 3)
-    found = refine(
-        images,
-        encoder,
-        head,
-        Answer(features, probabilities(head, features)),
-        Labeled(torch.arange(60), images.kind),
-        settings=QUICK.model_copy(update={"trained": trained}),
-        neighbors=5,
-        seed=0,
-        folder=folder,
-        progress=stop,
-    )
+    stage2 = Stage2(images, encoder, head, features, probabilities(head, features), nearest(features, 5).index)
+    labeled = Labeled(torch.arange(60), images.kind)
+    settings = QUICK.model_copy(update={"trained": trained})
+    found = refine(stage2, labeled, settings, Run(folder=folder, progress=stop))
     return encoder, found
 
 
@@ -246,7 +230,7 @@ def test_with_a_frozen_front_only_the_tail_of_the_encoder_changes() -> None:
     assert changed(encoder.module, found.encoder.module) == {"second.weight", "second.bias"}
     assert not changed(encoder.module, Chained()), "the encoder given is left as it is"
     # What is left is one whole encoder: its features are those of the answer.
-    torch.testing.assert_close(encode_plain(found.encoder, Kinds(3, 20)), found.answer.features)
+    torch.testing.assert_close(encode_plain(found.encoder, Kinds(3, 20)), found.features)
     with torch.no_grad():
         whole = found.encoder.module(torch.zeros(1, 3, SIZE, SIZE))
     torch.testing.assert_close(found.encoder.encode(torch.zeros(1, 3, SIZE, SIZE)), whole, atol=1e-4, rtol=1e-4)
@@ -257,16 +241,54 @@ def test_in_the_paper_all_of_it_changes() -> None:
     assert {"first.weight", "norm.running_mean", "second.weight"} <= changed(encoder.module, found.encoder.module)
 
 
-def test_an_answer_is_held_against_its_own_neighbors_and_against_those_before() -> None:
+def test_a_result_is_compared_with_its_own_neighbors_and_with_those_before() -> None:
     images = Kinds(10, 12)
     start = Start(images, images.kind, 10)
     before = torch.randn(120, 8, generator=torch.Generator().manual_seed(0))  # features in which nothing is alike
-    answer, labeled = Answer(before, start.answer.probs), Labeled(torch.arange(120), images.kind)
-    found = refine(images, start.encoder, start.head, answer, labeled, settings=QUICK, neighbors=5, seed=0)
-    labels = found.answer.probs.argmax(dim=1)
-    assert found.after.common == pytest.approx(consistency_ratio(labels, nearest(before, 5).index).mean().item())
-    assert found.after.agreement > found.after.common + 0.2
-    assert found.before.common == found.before.agreement
+    prior, labeled = nearest(before, 5).index, Labeled(torch.arange(120), images.kind)
+    found = refine(start.stage2._replace(features=before, neighbors=prior), labeled, QUICK, Run())
+    labels = found.probs.argmax(dim=1)
+    assert found.after.prior_neighbor_agreement == pytest.approx(consistency_ratio(labels, prior).mean().item())
+    assert found.after.neighbor_agreement > found.after.prior_neighbor_agreement + 0.2
+    assert found.before.prior_neighbor_agreement == found.before.neighbor_agreement
+    # The neighbors in the new features come with the result, so that nobody has to search for them again.
+    new = nearest(found.features, 5)
+    assert torch.equal(found.neighbors.index, new.index)
+    assert torch.equal(found.neighbors.similarity, new.similarity)
+
+
+def test_the_checks_can_count_fewer_neighbors_than_are_returned() -> None:
+    start = Start(Kinds(4, 12), Kinds(4, 12).kind, 4)
+    labeled = Labeled(torch.arange(48), start.images.kind)
+    few = refine(start.stage2, labeled, QUICK, Run())
+    more = start.stage2._replace(neighbors=nearest(start.features, 9).index, checked_neighbors=start.neighbors)
+    many = refine(more, labeled, QUICK, Run())
+    assert (many.before, many.after) == (few.before, few.after)
+    assert many.neighbors.index.shape == (48, 9)
+
+
+def test_further_images_are_learned_from_and_not_clustered() -> None:
+    """STL-10 has images for stages 1 and 3 that no cluster is wanted of."""
+    start = Start(Kinds(3, 20), Kinds(3, 20).kind, 3)
+    taken: set[int] = set()
+
+    class Watched(Combined):
+        def take(self, positions: Tensor) -> Tensor:
+            taken.update(positions.tolist())
+            return super().take(positions)
+
+    stage2 = start.stage2._replace(images=Watched(start.images, Kinds(3, 6)))
+    found = refine(stage2, Labeled(torch.arange(60), start.images.kind), QUICK, Run())
+    assert taken == set(range(78)), "all images are learned from"
+    assert len(found.features) == len(found.probs) == len(found.neighbors.index) == 60
+    assert int(found.neighbors.index.max()) < 60
+    assert torch.equal(found.features, encode_plain(found.encoder, start.images))
+
+
+def test_features_without_an_image_are_refused() -> None:
+    start = Start(Kinds(3, 20), Kinds(3, 20).kind, 3)
+    with pytest.raises(ValueError, match="60 features need as many images, got 57"):
+        refine(start.stage2._replace(images=Kinds(3, 19)), start.labels(ReliabilitySettings()), QUICK, Run())
 
 
 def test_a_frozen_front_changes_the_speed_and_no_step() -> None:
@@ -276,36 +298,28 @@ def test_a_frozen_front_changes_the_speed_and_no_step() -> None:
     whole.layers[0].requires_grad_(False)
     torch.manual_seed(0)
     Chained()  # the same random numbers as above before the head is drawn
-    slow = train_jointly(
-        ClusteringNetwork(whole, Head(8, 3)),
-        images,
-        Labeled(torch.arange(60), images.kind),
-        QUICK.model_copy(update={"trained": 0.5}),
-        clusters=3,
-        weak=Weak(AUGMENT, size=SIZE, normalization=IMAGENET),
-        strong=Strong(AUGMENT, size=SIZE, normalization=IMAGENET),
-        seed=0,
-        checkpoints=Checkpoints(None),
-    )
+    learner = Learner.on_images(ClusteringNetwork(whole, Head(8, 3)), 3, AUGMENT, size=SIZE, normalization=IMAGENET)
+    settings = QUICK.model_copy(update={"trained": 0.5})
+    slow = train_jointly(learner, images, Labeled(torch.arange(60), images.kind), settings, Run())
     losses = [step.loss for step in found.history]
     assert losses == pytest.approx([step.loss for step in slow.history], abs=1e-4)
     assert losses[-1] < losses[0]
 
 
-def test_a_stopped_run_with_a_frozen_front_goes_on_as_if_never_stopped(
+def test_a_stopped_run_with_a_frozen_front_resumes_as_if_never_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, whole = small_start(trained=0.5)
-    monkeypatch.setattr("spice.stages.joint.refine.Checkpoints", partial(Checkpoints, every_seconds=0.0))
+    monkeypatch.setattr(Checkpoints, "due", lambda _: True)
     with pytest.raises(StopError):
         small_start(trained=0.5, folder=tmp_path, stop_after=5)
     assert any(tmp_path.iterdir())
     _, resumed = small_start(trained=0.5, folder=tmp_path)
-    assert torch.equal(whole.answer.probs, resumed.answer.probs)
+    assert torch.equal(whole.probs, resumed.probs)
     assert whole.history == resumed.history
 
 
-def test_what_it_will_cost_is_told_from_a_few_steps() -> None:
+def test_its_duration_is_estimated_from_a_few_steps() -> None:
     encoder = TorchEncoder("small", network("resnet10", stem="plain", width=4), IMAGENET, size=16)
     short, long = (
         estimated_seconds(encoder, QUICK.model_copy(update={"steps": steps}), clusters=300, images=100)
@@ -316,6 +330,6 @@ def test_what_it_will_cost_is_told_from_a_few_steps() -> None:
     assert estimated_seconds(encoder, in_minutes, clusters=3, images=100) == 120
 
 
-def test_the_cost_of_an_encoder_that_cannot_be_trained_is_not_asked() -> None:
+def test_the_duration_for_an_encoder_that_cannot_be_trained_is_refused() -> None:
     with pytest.raises(UserError, match="none cannot be trained, so there is nothing to refine"):
         estimated_seconds(NoEncoder(8), QUICK, clusters=3, images=100)

@@ -1,4 +1,4 @@
-"""How many neighbors are asked, and which images are reliable (III-C)."""
+"""How many neighbors are counted, and which images are reliable (III-C)."""
 
 import warnings
 
@@ -7,13 +7,13 @@ import torch
 
 from spice.presets import authors_reliability
 from spice.settings import ReliabilitySettings
-from spice.stages.reliability import NoReliableImagesWarning, judge, labels_to_learn, neighbors_to_ask
+from spice.stages.reliability import NoReliableImagesWarning, judge, labels_to_learn, reliability_neighbors
 
 PAPER = ReliabilitySettings()
 
 
 @pytest.mark.parametrize(
-    ("images", "clusters", "asked"),
+    ("images", "clusters", "count"),
     [
         (60_000, 10, 100),  # the paper's N_s
         (2_000, 10, 100),
@@ -23,13 +23,13 @@ PAPER = ReliabilitySettings()
         (4, 2, 3),  # an image is not its own neighbor
     ],
 )
-def test_as_many_neighbors_are_asked_as_a_cluster_can_give(images: int, clusters: int, asked: int) -> None:
-    assert neighbors_to_ask(images, clusters, PAPER) == asked
+def test_no_more_neighbors_are_counted_than_a_cluster_has(images: int, clusters: int, count: int) -> None:
+    assert reliability_neighbors(images, clusters, PAPER) == count
 
 
-def test_a_number_of_neighbors_that_was_asked_for_is_used() -> None:
-    assert neighbors_to_ask(100, 2, ReliabilitySettings(neighbors=7)) == 7
-    assert neighbors_to_ask(6, 2, ReliabilitySettings(neighbors=7)) == 5
+def test_the_number_of_neighbors_can_be_set() -> None:
+    assert reliability_neighbors(100, 2, ReliabilitySettings(neighbors=7)) == 7
+    assert reliability_neighbors(6, 2, ReliabilitySettings(neighbors=7)) == 5
 
 
 def groups(sizes: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -79,14 +79,14 @@ def test_twenty_clusters_on_ten_groups_do_not_empty_everything() -> None:
     labels, neighbors = groups([100] * 10)
     minority = torch.arange(len(labels)) % 100 < 2
     split = torch.where(minority, labels + 10, labels)
-    with pytest.warns(NoReliableImagesWarning, match=r"cluster 10 \(2 images\), 11 .*, 19 \(2 images\): look"):
+    with pytest.warns(NoReliableImagesWarning, match=r"cluster 10 \(2 images\), 11 .*, 19 \(2 images\): check"):
         found = judge(split, neighbors, PAPER, clusters=20)
     assert found.reliable[~minority].float().mean() > 0.8
 
 
 def test_too_few_known_neighbors_are_refused() -> None:
     labels, neighbors = groups([50, 50])
-    with pytest.raises(ValueError, match="25 neighbors are to be asked, but only 3 are known"):
+    with pytest.raises(ValueError, match="need 25 neighbors of each image, got 3"):
         judge(labels, neighbors[:, :3], PAPER, clusters=2)
 
 
@@ -107,6 +107,16 @@ def test_the_labels_to_learn_are_all_the_reliable_ones_or_those_that_the_authors
     again = labels_to_learn(probs, neighbors, authors_reliability("stl10"), seed=0)
     assert torch.equal(authors.image, again.image)
     assert not torch.equal(labels_to_learn(probs, neighbors, authors_reliability("stl10"), seed=1).image, again.image)
+
+
+def test_with_the_rule_all_every_predicted_label_is_learned() -> None:
+    labels, neighbors = groups([40, 4, 40])
+    everything = ReliabilitySettings(rule="all")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learned = labels_to_learn(one_hot(labels, 3), neighbors, everything, seed=0)
+    assert learned.image.tolist() == list(range(84))
+    assert torch.equal(learned.cluster, labels)
 
 
 def test_twenty_clusters_on_ten_groups_empty_the_authors_set_and_not_the_papers() -> None:

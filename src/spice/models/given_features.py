@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spice.errors import UserError
-from spice.settings import IMAGENET
+from spice.settings import IMAGENET, Normalization
 
 
 class GivenFeatures:
@@ -48,6 +48,25 @@ class GivenFeatures:
 
     def feature_map(self, images: Tensor) -> Tensor:  # noqa: ARG002
         raise UserError(f"{self.name} holds vectors and no model, so there is no feature map")
+
+
+class NoEncoder:
+    """Takes the place of an encoder where there are features and no images."""
+
+    name = "none"
+    size = 1
+    channels = 1
+    normalization = Normalization(mean=(0.0,), std=(1.0,))
+    trainable = False
+    module = None
+
+    def __init__(self, features: int) -> None:
+        self.features = features
+
+    def encode(self, images: Tensor) -> Tensor:  # noqa: ARG002
+        raise UserError("this model was made from features: give it features (N, D), not images")
+
+    feature_map = encode
 
 
 def _read(path: Path) -> tuple[Tensor, list[str] | None]:

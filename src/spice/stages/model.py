@@ -1,40 +1,36 @@
-"""The trained model: what a run knows, for tomorrow's images. Saved as safetensors and json; no pickle, no network.
+"""The trained model: it assigns new images to the clusters of a run. Saved as safetensors and JSON, without pickle.
 
 Shapes: Q new images, D feature width, K clusters.
 """
 
-import hashlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from spice.augment import Plain
 from spice.core import reliable
-from spice.engine.abreast import abreast
+from spice.data.images import Images
 from spice.errors import UserError
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
-from spice.models.given_features import GivenFeatures
+from spice.models.fingerprint import fingerprint
+from spice.models.given_features import NoEncoder
 from spice.models.heads import Head
 from spice.models.weights import save_network
 from spice.progress import Progress, silent
-from spice.settings import AugmentSettings, Normalization
 from spice.stages.bank import Bank, hold_against
+from spice.stages.encode import encode_plain, probabilities
 from spice.version import __version__
 
 FORMAT = 1
 ABOUT, HEAD, BANK, ENCODER = "model.json", "head.safetensors", "bank.safetensors", "encoder.safetensors"
-# The same batches whoever asks: how a product is split over a batch may change its last bit.
-BATCH = 64
 
 
 class About(BaseModel):
@@ -51,13 +47,13 @@ class About(BaseModel):
     unlike_below: float
     encoder: str
     size: int
-    # Of the encoder's weights: the same name may stand for other weights on another machine.
+    # The same name may stand for other weights on another machine.
     encoder_hash: str
     embedded: bool
 
 
 class Predictions(NamedTuple):
-    """The answer for new images, in the words of `labels.csv`, and how much they resemble what was seen."""
+    """Results for new images: the columns of `labels.csv`, and how similar the images are to the training images."""
 
     cluster: NDArray[np.int32]  # (Q,)
     probability: NDArray[np.float32]
@@ -66,53 +62,16 @@ class Predictions(NamedTuple):
     reliable: NDArray[np.bool_]
     nearest_other_cluster: NDArray[np.int32]
     similarity: NDArray[np.float32]  # to the nearest training image
-    unlike: NDArray[np.bool_]  # unlike anything seen in training
+    unlike: NDArray[np.bool_]  # unlike all training images
     probabilities: NDArray[np.float32]  # (Q, K)
 
     def rows(self, chosen: NDArray[np.int64]) -> "Predictions":
-        """Some rows, in the order given."""
-        return Predictions(
-            self.cluster[chosen],
-            self.probability[chosen],
-            self.margin[chosen],
-            self.reliability[chosen],
-            self.reliable[chosen],
-            self.nearest_other_cluster[chosen],
-            self.similarity[chosen],
-            self.unlike[chosen],
-            self.probabilities[chosen],
-        )
-
-
-class Images(Protocol):
-    """What is predicted: decoded images by position, such as an `ImageStore`."""
-
-    def __len__(self) -> int: ...
-
-    def take(self, positions: Tensor) -> Tensor: ...
-
-
-class NoEncoder:
-    """Stands where there were features and no images."""
-
-    name = "none"
-    size = 1
-    channels = 1
-    normalization = Normalization(mean=(0.0,), std=(1.0,))
-    trainable = False
-    module = None
-
-    def __init__(self, features: int) -> None:
-        self.features = features
-
-    def encode(self, images: Tensor) -> Tensor:  # noqa: ARG002
-        raise UserError("this model was made from features: give it features (N, D), not images")
-
-    feature_map = encode
+        """The chosen rows, in this order."""
+        return Predictions._make(column[chosen] for column in self)
 
 
 class TrainedModel:
-    """Encoder, head and remembered images."""
+    """Encoder, head, and a bank of training images."""
 
     def __init__(self, encoder: Encoder, head: Head, bank: Bank, *, threshold: float) -> None:
         self.encoder = encoder
@@ -154,7 +113,7 @@ class TrainedModel:
             unlike_below=self.bank.unlike_below,
             encoder=self.encoder.name,
             size=self.encoder.size,
-            encoder_hash=hash_of(self.encoder),
+            encoder_hash=fingerprint(self.encoder),
             embedded=embed,
         )
         with _replaced(folder) as new:
@@ -176,52 +135,9 @@ class TrainedModel:
             encoder = _load_encoder(about, folder)
         except (OSError, SafetensorError, RuntimeError, KeyError) as error:
             reason = str(error).splitlines()[0]
-            raise UserError(f"the model in {folder} is damaged ({reason}); make it anew with: spice resume") from error
+            raise UserError(f"the model in {folder} is damaged ({reason}); run: spice resume") from error
         bank = Bank(kept["features"], kept["cluster"], about.asked, about.unlike_below)
         return cls(encoder, head, bank, threshold=about.threshold)
-
-
-def encode_plain(encoder: Encoder, images: Images, *, progress: Progress = silent) -> Tensor:
-    """Features of images as they are: (Q, D)."""
-    plain = Plain(AugmentSettings(), size=encoder.size, normalization=encoder.normalization)
-    features = torch.empty(len(images), encoder.features)
-
-    def encoded(start: int) -> Tensor:
-        pixels = images.take(torch.arange(start, min(start + BATCH, len(images))))  # (B, C, S, S)
-        return encoder.encode(plain(pixels.expand(-1, encoder.channels, -1, -1))).cpu()  # gray: one channel for three
-
-    starts = range(0, len(images), BATCH)
-    for start, batch in zip(starts, abreast(encoded, starts), strict=True):
-        features[start : start + len(batch)] = batch
-        progress("encoding images", start + len(batch), len(images))
-    return features
-
-
-@torch.no_grad()
-def probabilities(head: Head, features: Tensor) -> Tensor:
-    """(Q, D) -> (Q, K)."""
-    parts = [head(features[start : start + BATCH]).softmax(dim=1) for start in range(0, len(features), BATCH)]
-    return torch.cat(parts)
-
-
-def hash_of(encoder: Encoder) -> str:
-    """A hash of what the features depend on: the weights, the file, or the features themselves."""
-    digest = hashlib.blake2b(digest_size=16)
-    if isinstance(encoder, NoEncoder):
-        return ""
-    if isinstance(encoder, GivenFeatures):
-        digest.update(_bytes(encoder.vectors))
-    elif encoder.module is None:
-        digest.update(Path(encoder.name.partition(":")[2]).read_bytes())
-    else:
-        for name, value in sorted(encoder.module.state_dict().items()):
-            digest.update(name.encode())
-            digest.update(_bytes(value))
-    return digest.hexdigest()
-
-
-def _bytes(value: Tensor) -> bytes:
-    return value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def _load_encoder(about: About, folder: Path) -> Encoder:
@@ -232,10 +148,10 @@ def _load_encoder(about: About, folder: Path) -> Encoder:
     encoder = load_encoder(about.encoder, size=about.size)
     if about.embedded and encoder.module is not None:
         encoder.module.load_state_dict(load_file(folder / ENCODER))
-    if hash_of(encoder) != about.encoder_hash:
+    if fingerprint(encoder) != about.encoder_hash:
         raise UserError(
-            f"the weights of {about.encoder} here are not those that the model in {folder} was trained with; "
-            "save the model with its encoder embedded where it was trained"
+            f"the model in {folder} was trained with other weights of {about.encoder}; "
+            "save it again with its encoder embedded, on the machine where it was trained"
         )
     return encoder
 
@@ -248,7 +164,7 @@ def _read_about(folder: Path) -> About:
         raise UserError(f"there is no model in {folder} (it has no {ABOUT})") from None
     except ValidationError as error:
         what = ".".join(str(part) for part in error.errors()[0]["loc"])
-        raise UserError(f"{path} is not of a model that spice {__version__} can read (at {what!r})") from None
+        raise UserError(f"{path} is not a model that spice {__version__} can read (at {what!r})") from None
 
 
 def _contiguous(module: nn.Module) -> dict[str, Tensor]:
@@ -257,7 +173,7 @@ def _contiguous(module: nn.Module) -> dict[str, Tensor]:
 
 @contextmanager
 def _replaced(folder: Path) -> Iterator[Path]:
-    """A new folder that takes the place of `folder` when it is complete."""
+    """A new folder that replaces `folder` once it is complete."""
     if folder.exists() and not (folder / ABOUT).exists() and any(folder.iterdir()):
         raise UserError(f"{folder} exists and is not a model; give another name")
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Which answers can be trusted: those that an image's neighbors share (paper III-C).
+"""Which labels can be trusted: those that an image's neighbors share (paper III-C).
 
 Shapes: N images, K clusters, S neighbors (the paper's N_s).
 """
@@ -31,8 +31,8 @@ class Reliability(NamedTuple):
     reliable: Tensor  # (N,) bool, r_i > threshold
 
 
-def neighbors_to_ask(images: int, clusters: int, settings: ReliabilitySettings) -> int:
-    """N_s: the paper's 100, or half the expected cluster where that is fewer; never more than there are other images.
+def reliability_neighbors(images: int, clusters: int, settings: ReliabilitySettings) -> int:
+    """N_s: the paper's 100, or half the expected cluster where that is fewer; at most all other images.
 
     r_i is at most (n - 1) / N_s in a cluster of n images, so with N_s = 100 no image of a cluster of 96 could ever be
     reliable. Half of N / K leaves room for clusters down to half the expected size.
@@ -44,47 +44,49 @@ def neighbors_to_ask(images: int, clusters: int, settings: ReliabilitySettings) 
 
 
 def judge(labels: Tensor, neighbors: Tensor, settings: ReliabilitySettings, *, clusters: int) -> Reliability:
-    """Reliability of every label, from the nearest images' labels: (N,) and (N, >= S) -> (N,).
+    """Reliability of every label, from the labels of the nearest images: (N,) and (N, >= S) -> (N,).
 
-    `neighbors` may list more than are asked, nearest first. Clusters without a reliable image are named in a warning;
-    the others are judged all the same.
+    `neighbors` may list more than S, nearest first. A warning names clusters without a reliable image; the others are
+    judged as usual.
     """
-    asked = neighbors_to_ask(len(labels), clusters, settings)
-    if neighbors.shape[1] < asked:
-        raise ValueError(f"{asked} neighbors are to be asked, but only {neighbors.shape[1]} are known")
-    ratio = consistency_ratio(labels, neighbors[:, :asked])  # (N,)
+    count = reliability_neighbors(len(labels), clusters, settings)
+    if neighbors.shape[1] < count:
+        raise ValueError(f"need {count} neighbors of each image, got {neighbors.shape[1]}")
+    ratio = consistency_ratio(labels, neighbors[:, :count])  # (N,)
     trusted = reliable(ratio, threshold=settings.threshold)
     _warn_of_untrusted(labels, trusted, clusters)
     return Reliability(ratio, trusted)
 
 
 def labels_to_learn(probs: Tensor, neighbors: Tensor, settings: ReliabilitySettings, *, seed: int) -> Labeled:
-    """The labels that joint training starts from, by the rule asked for: (N, K) and (N, >= S) -> (R,). May be empty."""
+    """The labels that joint training learns, by `settings.rule`: (N, K) and (N, >= S) -> (R,). May be empty."""
     labels = probs.argmax(dim=1)
+    if settings.rule == "all":
+        return Labeled(torch.arange(len(labels)), labels)
     judged = judge(labels, neighbors, settings, clusters=probs.shape[1])
     if settings.rule == "authors":
-        noise = generator(seed, "joint", "balance")
+        random = generator(seed, "joint", "balance")
         kept = authors_reliable(
-            judged.ratio, probs, threshold=settings.threshold, confidence=settings.confidence, generator=noise
+            judged.ratio, probs, threshold=settings.threshold, confidence=settings.confidence, generator=random
         )
     else:
-        kept = judged.reliable | _spared(labels, judged, settings.spared)
+        kept = judged.reliable | _best_of_unreliable(labels, judged, settings.minimum_per_cluster)
     image = kept.nonzero().flatten()
     return Labeled(image, labels[image])
 
 
-def _spared(labels: Tensor, judged: Reliability, count: int) -> Tensor:
+def _best_of_unreliable(labels: Tensor, judged: Reliability, count: int) -> Tensor:
     """The best images of each cluster that has no reliable one, if most of their neighbors agree: (N,) of bool.
 
-    A cluster that nothing is learned of dissolves in joint training, however clean it is.
+    A cluster without labels dissolves in joint training, however clean it is.
     """
-    spared = torch.zeros_like(judged.reliable)
+    chosen = torch.zeros_like(judged.reliable)
     have = labels[judged.reliable].bincount(minlength=int(labels.max()) + 1)
     for cluster in labels[have[labels] == 0].unique().tolist():  # type: ignore[no-untyped-call]
         members = (labels == cluster).nonzero().flatten()
         best = members[judged.ratio[members].argsort(descending=True, stable=True)[:count]]
-        spared[best[judged.ratio[best] > MOST]] = True
-    return spared
+        chosen[best[judged.ratio[best] > MOST]] = True
+    return chosen
 
 
 def _warn_of_untrusted(labels: Tensor, trusted: Tensor, clusters: int) -> None:
@@ -95,7 +97,7 @@ def _warn_of_untrusted(labels: Tensor, trusted: Tensor, clusters: int) -> None:
         names = ", ".join(f"{cluster} ({sizes[cluster]} images)" for cluster in without[:10])
         more = f" and {len(without) - 10} more" if len(without) > 10 else ""
         warnings.warn(
-            f"no image is reliable in cluster {names}{more}: look at these before you use them, or try fewer clusters",
+            f"no image is reliable in cluster {names}{more}: check these before you use them, or try fewer clusters",
             NoReliableImagesWarning,
             stacklevel=3,
         )

@@ -99,7 +99,7 @@ METHODS: dict[str, Method] = {
     ),
 }
 
-LABELED: dict[str, LabeledFit] = {name: partial(semi.fit, name) for name in (*ALGORITHMS, "FixMatch")}
+LABELED: dict[str, LabeledFit] = {name: partial(semi.fit, name) for name in ALGORITHMS}
 
 
 def uses(name: str) -> tuple[str, ...]:

@@ -1,20 +1,18 @@
-"""SPICE-s (the second stage's answer), SPICE (the third's), and the variants of the ablation (Tables II to VIII).
+"""SPICE-s (the result of stage 2), SPICE (that of stage 3), and the variants of the ablation (Tables II to VIII).
 
-Shapes: A images asked for, K clusters.
+Shapes: A images to predict, K clusters.
 """
 
 import copy
 
-from spice.augment import Strong, Weak
 from spice.benchmark.methods.joint_heads import train_joint_heads
 from spice.benchmark.rivals.rival import Labels
-from spice.benchmark.semi.methods import answers
+from spice.benchmark.semi.methods import predict, run_in
 from spice.benchmark.workbench import Workbench
 from spice.errors import UserError
-from spice.models.backbone import Backbone
 from spice.settings import HeadSettings
-from spice.stages.joint.train import ClusteringNetwork
-from spice.stages.model import encode_plain, probabilities
+from spice.stages.encode import encode_plain, probabilities
+from spice.stages.joint.train import ClusteringNetwork, Learner
 
 # Table VII, and VIII: what differs from SPICE-s.
 VARIANTS: dict[str, dict[str, object]] = {
@@ -42,38 +40,31 @@ def ablated(bench: Workbench, variant: str | None = None) -> Labels:
 
 def third_stage(bench: Workbench) -> Labels:
     """SPICE: labels (A,) by feature model and head after joint training."""
-    found = bench.refined()
-    if found is None:
+    refined = bench.refined()
+    if refined is None:
         return second_stage(bench)
-    labels: Labels = probabilities(found.head, encode_plain(found.encoder, bench.asked)).argmax(dim=1).numpy()
+    labels: Labels = probabilities(refined.head, encode_plain(refined.encoder, bench.asked)).argmax(dim=1).numpy()
     return labels
 
 
 def joint_heads(bench: Workbench, heads: int) -> Labels:
-    """Joint-SH (one head) and Joint-MH (several): the second stage with a feature model that learns along."""
+    """Joint-SH (one head) and Joint-MH (several): stage 2 with a feature model that is trained too."""
     encoder, chosen = bench.encoder, bench.choice.joint_heads
     if encoder.module is None:
-        raise UserError(f"{encoder.name} cannot be trained along with heads")
+        raise UserError(f"{encoder.name} cannot be trained together with heads")
     # Heads on all features and not on their components, which would not follow the network.
     changes = {"heads": heads, "epochs": chosen.epochs, "least_steps": 1, "components": None}
     settings = bench.choice.paper_heads.model_copy(update=changes)
-    augment = bench.choice.views.augment
-    trained = train_joint_heads(
-        copy.deepcopy(encoder.module).requires_grad_(),
-        bench.learn,
-        bench.features,
-        settings,
-        weak=Weak(augment, size=encoder.size, normalization=encoder.normalization),
-        strong=Strong(augment, size=encoder.size, normalization=encoder.normalization),
-        seed=bench.seed,
-        network_rate=chosen.network_rate,
-        folder=bench.place(f"joint-heads-{heads}", settings.model_dump_json(), chosen.network_rate),
-        device=bench.device,
-        progress=bench.progress,
+    network = copy.deepcopy(encoder.module).requires_grad_()
+    learner = Learner.on_images(
+        network, bench.clusters, bench.choice.views.augment, size=encoder.size, normalization=encoder.normalization
     )
-    assert isinstance(trained.network, Backbone)
+    folder = bench.place(f"joint-heads-{heads}", settings.model_dump_json(), chosen.network_rate)
+    trained = train_joint_heads(
+        learner, bench.learn, bench.features, settings, run_in(folder, bench), network_rate=chosen.network_rate
+    )
     best = trained.heads.head(int(trained.losses.argmin()))
-    return answers(ClusteringNetwork(trained.network, best).eval(), bench)
+    return predict(ClusteringNetwork(trained.network, best).eval(), bench)
 
 
 def _labels(bench: Workbench, settings: HeadSettings) -> Labels:

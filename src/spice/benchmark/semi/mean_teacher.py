@@ -1,28 +1,28 @@
-"""Mean Teacher: the network should answer like its own moving average (Tarvainen and Valpola, 2017).
+"""Mean Teacher: the network should predict what its own moving average predicts (Tarvainen and Valpola, 2017).
 
-Loss: cross-entropy of the labeled + w(t) * mean squared distance to the average's probabilities for another view.
+Loss: cross-entropy of the labeled + w(t) * mean squared difference to the average's probabilities for another view.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spice.benchmark.semi.loop import Batch, logits_of
-from spice.benchmark.semi.ramp import sigmoid_ramp
+from spice.benchmark.semi.pi_model import sigmoid_ramp
+from spice.stages.joint.algorithms import Algorithm, Batch, register
 
 
-class MeanTeacher:
+@register("mean-teacher")
+class MeanTeacher(Algorithm):
     """Its weight, 50, is the one with which FixMatch's authors ran it."""
 
-    views: tuple[str, ...] = ("weak", "weak")
+    views = ("weak", "weak")
     weight = 50.0
 
     def loss(self, batch: Batch) -> Tensor:
-        """The average teaches."""
-        own, teachers = batch.others
-        labeled, others = logits_of(batch, batch.labeled, own)
-        with torch.no_grad():
-            batch.average.train()  # normalized by its batch, as the student is
-            taught = batch.average(teachers).softmax(dim=1)  # (U, K)
-        apart = F.mse_loss(others.softmax(dim=1), taught)
-        return F.cross_entropy(labeled, batch.labels) + sigmoid_ramp(batch.done) * self.weight * apart
+        """The average's prediction for the second view is the target of the first."""
+        first, second = batch.others
+        labeled, others = batch.logits(batch.labeled, first)
+        with torch.no_grad():  # in training mode, so that batch norm uses the batch, as in the network
+            target = batch.average(second).softmax(dim=1)  # (U, K)
+        difference = F.mse_loss(others.softmax(dim=1), target)
+        return F.cross_entropy(labeled, batch.labels) + sigmoid_ramp(batch) * self.weight * difference

@@ -1,17 +1,18 @@
-"""The supervised reference: cross-entropy of the labels given, and nothing else."""
+"""The supervised reference: cross-entropy of the given labels, and nothing else."""
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from spice.benchmark.semi.loop import Batch, logits_of
+from spice.stages.joint.algorithms import Algorithm, Batch, register
 
 
-class Supervised:
+@register("supervised")
+class Supervised(Algorithm):
     """With all labels, the last row of Table III."""
 
-    views: tuple[str, ...] = ()
+    views = ()
 
     def loss(self, batch: Batch) -> Tensor:
         """Mean over the labeled images."""
-        (logits,) = logits_of(batch, batch.labeled)
+        (logits,) = batch.logits(batch.labeled)
         return F.cross_entropy(logits, batch.labels)

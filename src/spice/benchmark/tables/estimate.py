@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from spice.benchmark.choice import Choice
 from spice.benchmark.datasets import card_of
@@ -22,21 +22,20 @@ from spice.benchmark.methods.autoencoders import Autoencoder
 from spice.benchmark.methods.autoencoders import fit as fit_autoencoder
 from spice.benchmark.methods.self_labeling import self_label
 from spice.benchmark.semi import ALGORITHMS
-from spice.benchmark.semi.loop import recipes, train
-from spice.benchmark.semi.methods import Classifier
 from spice.benchmark.tables.catalog import SizeName, Table
 from spice.benchmark.tables.sizes import SEEDS, choices
-from spice.engine.checkpoints import Checkpoints
 from spice.engine.device import choose, placed
 from spice.engine.run import Run
 from spice.models.encoders import SCRATCH, load_encoder
 from spice.models.weights import NetworkCard
 from spice.progress import Progress, duration
+from spice.settings import AugmentSettings, JointSettings
 from spice.stages.features.train import card_of as network_card
 from spice.stages.features.train import train_features
 from spice.stages.heads.train import train_heads
+from spice.stages.joint.algorithms import find_algorithm
 from spice.stages.joint.draws import Labeled
-from spice.stages.joint.train import train_jointly
+from spice.stages.joint.train import ClusteringNetwork, Learner, train_jointly
 from spice.stages.views import Views
 
 STEPS = 2  # the first, which is slow, and one to time
@@ -153,69 +152,40 @@ class _Trial:
         card = self.card
         if settings.network is not None:
             card = card.model_copy(update={"network": settings.network, "stem": None, "width": None})
-        view = recipes(few, size=card.size, normalization=card.normalization)
-        each = _pace(
-            lambda told: train_jointly(
-                self._network(card),
-                self.made,
-                self._known,
-                few,
-                clusters=self.choice.clusters,
-                weak=view("weak"),
-                strong=view("strong"),
-                seed=0,
-                checkpoints=Checkpoints(None),
-                progress=told,
-            )
-        )
+        each = self._pace_of_joint(few, card)
         views = settings.labeled + 2 * settings.unlabeled
         return Part("stage 3, views", settings.steps * views, each / (3 * self.batch))
 
     def self_labeling(self) -> Part:
         settings = self.choice.self_labeling
         few = settings.model_copy(update={"batch": self.batch, "steps": STEPS, "threshold": 0.0})
-        each = _pace(
-            lambda told: self_label(
-                self._network(self.card),
-                self.made,
-                few,
-                size=self.card.size,
-                normalization=self.card.normalization,
-                augment=self.choice.joint.augment,
-                seed=0,
-                progress=told,
-            )
-        )
+        learner = self._learner(self.card, self.choice.joint.augment)
+        each = _pace(lambda told: self_label(learner, self.made, few, Run(device=self.device, progress=told)))
         return Part("self-labeling, images", settings.steps * settings.batch, each / self.batch)
 
     def labeled(self, name: str) -> Part:
-        semi = self.choice.semi
+        semi, algorithm = self.choice.semi, ALGORITHMS[name]
         settings = semi.training
         steps = semi.supervised_steps if name == "supervised" else settings.steps
-        few = settings.model_copy(update={"labeled": self.batch, "unlabeled": self.batch, "steps": STEPS})
-        each = _pace(
-            lambda told: train(
-                self._network(self.card),
-                self.made,
-                self._known,
-                ALGORITHMS[name],
-                few,
-                clusters=self.choice.clusters,
-                view=recipes(few, size=self.card.size, normalization=self.card.normalization),
-                seed=0,
-                progress=told,
-            )
+        few = settings.model_copy(
+            update={"algorithm": algorithm, "labeled": self.batch, "unlabeled": self.batch, "steps": STEPS}
         )
-        views = 1 + len(ALGORITHMS[name].views)
-        there = settings.labeled + (views - 1) * settings.unlabeled
-        return Part(f"{name}, views", steps * there, each / (views * self.batch))
+        each = self._pace_of_joint(few, self.card)
+        views = len(find_algorithm(algorithm).views)
+        there = settings.labeled + views * settings.unlabeled
+        return Part(f"{name}, views", steps * there, each / ((1 + views) * self.batch))
 
-    def _network(self, card: NetworkCard) -> Classifier:
-        return placed(Classifier(card.build(), self.choice.clusters), self.device)
+    def _pace_of_joint(self, few: JointSettings, card: NetworkCard) -> float:
+        labeled = Labeled(torch.arange(self.batch), torch.arange(self.batch) % self.choice.clusters)
+        learner = self._learner(card, few.augment)
+        return _pace(
+            lambda told: train_jointly(learner, self.made, labeled, few, Run(device=self.device, progress=told))
+        )
 
-    @property
-    def _known(self) -> Labeled:
-        return Labeled(torch.arange(self.batch), torch.arange(self.batch) % self.choice.clusters)
+    def _learner(self, card: NetworkCard, augment: AugmentSettings) -> Learner:
+        backbone, clusters = card.build(), self.choice.clusters
+        network = placed(ClusteringNetwork(backbone, nn.Linear(backbone.features, clusters)), self.device)
+        return Learner.on_images(network, clusters, augment, size=card.size, normalization=card.normalization)
 
     def autoencoder(self, methods: int) -> Part:
         settings = self.choice.autoencoder

@@ -8,7 +8,7 @@ from spice.benchmark.methods import METHODS
 from spice.benchmark.workbench import Workbench
 from spice.evaluate import accuracy
 from spice.evaluate.probe import Labeled, linear_accuracy
-from spice.stages.model import encode_plain
+from spice.stages.encode import encode_plain
 
 
 def quality(bench: Workbench, images: Collected, *, after: bool) -> dict[str, float]:

@@ -27,7 +27,7 @@ from spice.settings import HeadSettings, ReliabilitySettings
 from spice.stages.heads.inputs import Components, batch_size, epochs_for, principal_components
 from spice.stages.heads.select import Look, Signs, compared, e_step, head_losses, look, signs, warn_of
 from spice.stages.heads.starts import kmeans_starts
-from spice.stages.reliability import neighbors_to_ask
+from spice.stages.reliability import reliability_neighbors
 from spice.stages.views import Kind, Views
 
 CPU = torch.device("cpu")
@@ -107,7 +107,7 @@ def _believed(even: TrainedHeads, found: TrainedHeads, views: Views, settings: H
     if len(found.signs.empty) > len(even.signs.empty):
         return True
     bank = views.compared(found.compared)  # (n, D)
-    near = nearest(bank, neighbors_to_ask(len(bank), found.head.clusters, ReliabilitySettings())).index  # (n, S)
+    near = nearest(bank, reliability_neighbors(len(bank), found.head.clusters, ReliabilitySettings())).index  # (n, S)
     in_even, in_found = _neighbors_agree(even, near, settings), _neighbors_agree(found, near, settings)
     # odds(in_found) <= BETTER_ODDS * odds(in_even), without dividing by zero where all agree
     little = in_found.second * (1 - in_even.second) <= BETTER_ODDS * in_even.second * (1 - in_found.second)

@@ -1,1 +1,8 @@
-"""Stage 3: encoder and head trained together on reliable labels (paper III-C)."""
+"""Stage 3: encoder and head trained together on reliable labels (paper III-C).
+
+One training loop (`train`), and one file per semi-supervised algorithm; see `algorithms` for how to add one.
+"""
+
+from spice.stages.joint import fixmatch, freematch
+
+__all__ = ["fixmatch", "freematch"]  # imported here, so that their names are registered

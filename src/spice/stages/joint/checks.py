@@ -1,10 +1,11 @@
-"""Did joint training help? What can be seen of a clustering without labels, before and after (beyond the paper).
+"""Did joint training help? Statistics that need no labels, compared before and after (beyond the paper).
 
-The third stage must not make things worse unseen: where these signs fall, the second stage's answer is kept.
+Stage 3 must not make the result worse unnoticed: where a check fails, the result of stage 2 is kept.
 
 Shapes: N images, D feature width, K clusters, S neighbors.
 """
 
+import warnings
 from typing import NamedTuple
 
 import torch
@@ -15,78 +16,88 @@ from spice.errors import SpiceWarning
 
 CONFIDENT = 0.95  # the paper's eta
 
-# How far a sign may fall by chance. Agreement moved by less than 0.005 between runs that differ in their seed alone.
+# How far a figure may fall by chance. Agreement differed by less than 0.005 between runs with different seeds.
 AGREEMENT_SLACK = 0.01
 CONFIDENCE_SLACK = 0.05
 LOSS_SLACK = 0.02
 
 
-class DoubtfulRefinementWarning(SpiceWarning):
-    """Joint training made something worse that can be seen without labels; its result is not used."""
+class RefinementRejectedWarning(SpiceWarning):
+    """The result of joint training failed a check that needs no labels, and is not used."""
 
 
-class Signs(NamedTuple):
-    """What a clustering shows of itself."""
+class ClusteringStats(NamedTuple):
+    """What can be measured of a clustering without labels."""
 
-    agreement: float  # mean r_i: how far neighbors share a label
-    common: float  # the same among neighbors in the features before joint training, which both answers have in common
-    chance: float  # the same among any images: the less even clusters are, the more often two share one
+    neighbor_agreement: float  # mean r_i: share of an image's neighbors with its label
+    prior_neighbor_agreement: float  # the same among the neighbors before joint training, for a common standard
+    chance_agreement: float  # the same for any two images: the less balanced the clusters, the higher
     confident: float  # share of images with a probability of at least CONFIDENT
-    loss: float  # of the head over the whole set, M = N, as heads are selected by (paper III-B)
-    empty: int  # clusters without an image, of those that labels are learned for
+    loss: float  # of the head over all images, M = N, as in head selection (paper III-B)
+    empty: int  # clusters without an image, of those that had labels to learn
 
 
-def signs(
-    features: Tensor, probs: Tensor, neighbors: Tensor, *, common: Tensor, learned: Tensor | None = None
-) -> Signs:
-    """The signs of predictions (N, K) on plain images with features (N, D) and neighbors (N, S) in them.
+def clustering_stats(
+    features: Tensor, probs: Tensor, neighbors: Tensor, *, prior_neighbors: Tensor, learned: Tensor | None = None
+) -> ClusteringStats:
+    """Statistics of predictions (N, K) on plain images with features (N, D) and neighbors (N, S) in them.
 
     Args:
-        common: neighbors (N, S) in the features before joint training.
-        learned: the clusters of the labels that joint training learns; None: all clusters. One that nothing is learned
-            of dissolves, and has been named before.
+        prior_neighbors: neighbors (N, S) in the features before joint training.
+        learned: the clusters of the labels that joint training learns; None: all clusters. A cluster without labels
+            dissolves, and a warning has named it already.
     """
+    clusters = probs.shape[1]
     confidence, labels = probs.max(dim=1)
-    expected = torch.ones(probs.shape[1], dtype=torch.bool)
+    expected = torch.ones(clusters, dtype=torch.bool)
     if learned is not None:
-        expected = learned.bincount(minlength=probs.shape[1]) > 0
-    # softmax(log p) = p, so log p stands in for the logits.
-    logits = probs.clamp(min=1e-30).log()
-    sizes = labels.bincount(minlength=probs.shape[1])  # (K,)
-    return Signs(
-        agreement=consistency_ratio(labels, neighbors).mean().item(),
-        common=consistency_ratio(labels, common).mean().item(),
-        chance=(sizes / len(labels)).square().sum().item(),
+        expected = learned.bincount(minlength=clusters) > 0
+    logits = probs.clamp(min=1e-30).log()  # as good as the head's: softmax(log p) = p
+    sizes = labels.bincount(minlength=clusters)  # (K,)
+    return ClusteringStats(
+        neighbor_agreement=consistency_ratio(labels, neighbors).mean().item(),
+        prior_neighbor_agreement=consistency_ratio(labels, prior_neighbors).mean().item(),
+        chance_agreement=(sizes / len(labels)).square().sum().item(),
         confident=(confidence >= CONFIDENT).float().mean().item(),
         loss=double_softmax_cross_entropy(logits, prototype_table(features, probs)).item(),
         empty=int((expected & (sizes == 0)).sum()),
     )
 
 
-def doubts(before: Signs, after: Signs) -> list[str]:
-    """Why the result after joint training should not replace the one before; empty if nothing speaks against it.
+def failed_checks(before: ClusteringStats, after: ClusteringStats) -> list[str]:
+    """Why the result after joint training should not replace the one before; empty if every check passes.
 
-    A network that has learned from hard labels and one that has learned from prototypes are not sure in the same way.
-    So being less sure tells against it only where neighbors do not tell for it: they agree clearly more in its own
-    features, which its labels have shaped, and not clearly less in the features before, which they have not. Here what
-    chance gives is taken off: where a few clusters swallow the others, neighbors agree more, and nothing is better.
+    A network that has learned from hard labels and one that has learned from prototypes differ in confidence. So lower
+    confidence counts only if neighbors do not confirm the result: they must agree clearly more in the new features,
+    which the labels have shaped, and not clearly less in the features before, which they have not. This agreement is
+    corrected for chance: where a few clusters absorb the others, neighbors agree more, and nothing is better.
     """
-    found = []
-    slack = AGREEMENT_SLACK / max(1 - before.chance, 1e-12)
-    more = _beyond_chance(after.agreement, after) > _beyond_chance(before.agreement, before) + slack
-    less = _beyond_chance(after.common, after) < _beyond_chance(before.common, before) - slack
-    neighbors_approve = more and not less
+    slack = AGREEMENT_SLACK / max(1 - before.chance_agreement, 1e-12)
+    more = _beyond_chance(after.neighbor_agreement, after) > _beyond_chance(before.neighbor_agreement, before) + slack
+    prior, prior_after = before.prior_neighbor_agreement, after.prior_neighbor_agreement
+    less = _beyond_chance(prior_after, after) < _beyond_chance(prior, before) - slack
+    confirmed = more and not less
+    failed = []
     if after.empty > before.empty:
-        found.append(f"empty clusters rose from {before.empty} to {after.empty}")
-    if after.agreement < before.agreement - AGREEMENT_SLACK:
-        found.append(f"agreement with neighbors fell from {before.agreement:.3f} to {after.agreement:.3f}")
-    if after.confident < before.confident - CONFIDENCE_SLACK and not neighbors_approve:
-        found.append(f"the share of confident predictions fell from {before.confident:.3f} to {after.confident:.3f}")
-    if after.loss > before.loss + LOSS_SLACK and not neighbors_approve:
-        found.append(f"the head's loss over all images rose from {before.loss:.3f} to {after.loss:.3f}")
-    return found
+        failed.append(f"the number of empty clusters rose from {before.empty} to {after.empty}")
+    if after.neighbor_agreement < before.neighbor_agreement - AGREEMENT_SLACK:
+        failed.append(f"neighbor agreement fell from {before.neighbor_agreement:.2f} to {after.neighbor_agreement:.2f}")
+    if after.confident < before.confident - CONFIDENCE_SLACK and not confirmed:
+        failed.append(f"the share of confident predictions fell from {before.confident:.2f} to {after.confident:.2f}")
+    if after.loss > before.loss + LOSS_SLACK and not confirmed:
+        failed.append(f"the head's loss over all images rose from {before.loss:.2f} to {after.loss:.2f}")
+    return failed
 
 
-def _beyond_chance(agreement: float, seen: Signs) -> float:
-    """Scott's pi: 0 for labels at random, 1 where all neighbors agree."""
-    return (agreement - seen.chance) / max(1 - seen.chance, 1e-12)
+def warn_rejected(failed: list[str]) -> None:
+    """Warn that the result of stage 2 is kept, and why."""
+    warnings.warn(
+        f"joint training was rejected; keeping the stage-2 result: {'; '.join(failed)}",
+        RefinementRejectedWarning,
+        stacklevel=3,
+    )
+
+
+def _beyond_chance(agreement: float, stats: ClusteringStats) -> float:
+    """Scott's pi: 0 for random labels, 1 where all neighbors agree."""
+    return (agreement - stats.chance_agreement) / max(1 - stats.chance_agreement, 1e-12)

@@ -8,9 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from spice.engine.processes import Processes
+from spice.engine.run import Run
 from spice.errors import UserError
-from spice.randomness import generator
 from spice.settings import JointSettings
 
 
@@ -21,7 +20,7 @@ class Labeled(NamedTuple):
     cluster: Tensor  # (R,)
 
 
-class Chosen(NamedTuple):
+class Drawn(NamedTuple):
     """The images of one step."""
 
     labeled: Tensor  # (L,) positions in the collection
@@ -30,25 +29,25 @@ class Chosen(NamedTuple):
 
 
 class Draws:
-    """Which images a step sees: a function of (seed, step), so that a resumed run sees the same ones."""
+    """Draws the images of a step: a function of (seed, step), so that a resumed run sees the same ones."""
 
-    def __init__(self, images: int, labeled: Labeled, settings: JointSettings, seed: int, processes: Processes) -> None:
-        self.images, self.labeled, self.settings, self.seed = images, labeled, settings, seed
-        self.mine = slice(processes.rank, None, processes.count)
+    def __init__(self, images: int, labeled: Labeled, settings: JointSettings, run: Run) -> None:
+        self.images, self.labeled, self.settings, self.run = images, labeled, settings, run
+        self.mine = slice(run.processes.rank, None, run.processes.count)
         for size in (settings.labeled, settings.unlabeled):
-            processes.share(size)  # refuses what cannot be shared equally
+            run.processes.share(size)  # refuses a batch that the processes cannot share equally
         every = torch.arange(settings.labeled + settings.unlabeled)
         self.rows = torch.cat([every[: settings.labeled][self.mine], every[settings.labeled :][self.mine]])
         self.weights = draw_weights(labeled.cluster, largest_share=settings.largest_share)
 
-    def of(self, step: int) -> Chosen:
+    def of(self, step: int) -> Drawn:
         """This process's part of the images of a step."""
-        noise = generator(self.seed, "joint", "labeled", step)
-        drawn = torch.multinomial(self.weights, self.settings.labeled, replacement=True, generator=noise)[self.mine]
-        return Chosen(self.labeled.image[drawn], self.labeled.cluster[drawn], self._others(step)[self.mine])
+        random = self.run.generator("joint", "labeled", step)
+        drawn = torch.multinomial(self.weights, self.settings.labeled, replacement=True, generator=random)[self.mine]
+        return Drawn(self.labeled.image[drawn], self.labeled.cluster[drawn], self._others(step)[self.mine])
 
     def _others(self, step: int) -> Tensor:
-        """The next U images of one endless sequence of shuffles, so that any U goes with any N."""
+        """The next U images of one endless sequence of shuffles, so that U need not divide N."""
         start = step * self.settings.unlabeled
         places = torch.arange(start, start + self.settings.unlabeled)
         passes = places // self.images
@@ -56,13 +55,13 @@ class Draws:
         return torch.cat([self._shuffle(number)[places[passes == number] % self.images] for number in numbers])
 
     def _shuffle(self, number: int) -> Tensor:
-        return torch.randperm(self.images, generator=generator(self.seed, "joint", "order", number))
+        return torch.randperm(self.images, generator=self.run.generator("joint", "order", number))
 
 
 def draw_weights(clusters: Tensor, *, largest_share: float) -> Tensor:
-    """How often each labeled image is drawn: (R,) -> (R,), adding up to 1.
+    """The probability to draw each labeled image: (R,) -> (R,).
 
-    As it comes, but no cluster more often than `largest_share` times the median one.
+    The same for all images, but no cluster is drawn more often than `largest_share` times the median one.
     """
     counts = clusters.bincount()
     present = counts[counts > 0].double()
@@ -73,9 +72,7 @@ def draw_weights(clusters: Tensor, *, largest_share: float) -> Tensor:
 def check_labels(labeled: Labeled, *, images: int, clusters: int) -> None:
     """Refuse labels that nothing can be learned from, or that are not of these images and clusters."""
     if len(labeled.image) == 0:
-        raise UserError(
-            "no image has a reliable label, so joint training has nothing to start from: lower the threshold"
-        )
+        raise UserError("no image has a reliable label, so joint training cannot start: lower the threshold")
     if len(labeled.image) != len(labeled.cluster):
         raise ValueError(f"{len(labeled.image)} images do not match {len(labeled.cluster)} labels")
     if not 0 <= int(labeled.cluster.min()) <= int(labeled.cluster.max()) < clusters:

@@ -1,34 +1,40 @@
-"""FreeMatch's self-adaptive thresholds: how sure is sure enough follows what the network has learned so far.
+"""FreeMatch: FixMatch with thresholds that follow what the network has learned so far.
 
 Wang et al., "FreeMatch: Self-adaptive Thresholding for Semi-supervised Learning" (2023). The threshold starts at 1/K
-and rises with the mean confidence; a cluster that is predicted less is asked for less.
+and rises with the mean confidence; it is lower for clusters that are predicted less often.
 
-Shapes: U images without a fixed label in a step, K clusters.
+Shapes: U other images in a step, K clusters.
 """
 
 import torch
 from torch import Tensor
 
 from spice.core import IGNORE
+from spice.settings import JointSettings
+from spice.stages.joint.algorithms import register
+from spice.stages.joint.fixmatch import FixMatch
 
 
-class FreeMatch:
-    """A threshold per cluster, from running averages of the predictions themselves."""
+@register("freematch")
+class FreeMatch(FixMatch):
+    """A threshold per cluster, from running averages of the predictions."""
 
-    def __init__(self, *, clusters: int, momentum: float = 0.999) -> None:
-        self.momentum = momentum
+    momentum = 0.999
+
+    def __init__(self, settings: JointSettings, clusters: int) -> None:
+        super().__init__(settings, clusters)
         self.confidence = torch.full((), 1 / clusters)
         self.shares = torch.full((clusters,), 1 / clusters)
 
     def label(self, probs: Tensor) -> Tensor:
-        """The cluster that each image's weak view is surely in, or IGNORE: (U, K) -> (U,). Moves the averages."""
+        """As in FixMatch, after updating the averages."""
         confidence, cluster = probs.max(dim=1)
-        self.confidence = _average(self.confidence.to(probs), confidence.mean(dim=0), self.momentum)
-        self.shares = _average(self.shares.to(probs), probs.mean(dim=0), self.momentum)
+        self.confidence = self._average(self.confidence.to(probs), confidence.mean(dim=0))
+        self.shares = self._average(self.shares.to(probs), probs.mean(dim=0))
         return torch.where(confidence >= self.thresholds()[cluster], cluster, IGNORE)
 
     def thresholds(self) -> Tensor:
-        """The confidence now asked of each cluster: (K,)."""
+        """The confidence that each cluster requires now: (K,)."""
         return self.confidence * self.shares / self.shares.max()
 
     def state(self) -> dict[str, Tensor]:
@@ -36,9 +42,8 @@ class FreeMatch:
         return {"confidence": self.confidence, "shares": self.shares}
 
     def restore_(self, state: dict[str, Tensor]) -> None:
-        """Go on from saved averages."""
+        """Continue from saved averages."""
         self.confidence, self.shares = state["confidence"], state["shares"]
 
-
-def _average(running: Tensor, current: Tensor, momentum: float) -> Tensor:
-    return momentum * running + (1 - momentum) * current
+    def _average(self, running: Tensor, current: Tensor) -> Tensor:
+        return self.momentum * running + (1 - self.momentum) * current

@@ -1,7 +1,6 @@
-"""A few labels that the user gives: they join the reliable ones, and clusters get their names (semi-supervised).
+"""A few labels from the user: they join the reliable ones, and name their clusters (semi-supervised).
 
-These labels are meant to be learned from. True labels that a result is held against are `evaluate`'s, and never come
-here.
+These labels are there to be learned from. True labels for scoring are read by `evaluate` alone, and never come here.
 
 Shapes: N images, R of them labeled, G given labels, K clusters, C names.
 """
@@ -11,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
@@ -20,68 +18,58 @@ from spice.label_table import plain_path
 from spice.stages.joint.draws import Labeled
 
 
-class Given(NamedTuple):
-    """Labels found among the images of a collection."""
+class GivenLabels(NamedTuple):
+    """The user's labels, by position in the collection."""
 
     image: Tensor  # (G,) positions
-    name: NDArray[np.int64]  # (G,) numbers in `names`
+    name: Tensor  # (G,) indices into `names`
     names: list[str]  # (C,)
 
 
-class Joined(NamedTuple):
-    """What joint training learns, and the cluster that each name means."""
-
-    labeled: Labeled
-    clusters: dict[str, int]
-
-
-def find(given: Mapping[str, str], paths: Sequence[str]) -> Given:
-    """The given labels (path: name) by position. Every one must be of an image that is there."""
-    wanted = {plain_path(path): name for path, name in given.items()}
+def find_given(labels: Mapping[str, str], paths: Sequence[str]) -> GivenLabels:
+    """The labels (path: name) by position. Each must belong to an image of the collection."""
+    wanted = {plain_path(path): name for path, name in labels.items()}
     found = [(place, wanted.pop(plain)) for place, plain in enumerate(map(plain_path, paths)) if plain in wanted]
     if wanted:
         more = f" and {len(wanted) - 1} more" if len(wanted) > 1 else ""
-        which = f"{next(iter(wanted))}{more}"
-        raise UserError(f"a label is given for {which}, which is none of the images; they are called {paths[0]}, ...")
+        raise UserError(
+            f"there is no image {next(iter(wanted))}{more} for the given label; paths look like this: {paths[0]}"
+        )
     names = sorted({name for _, name in found})
-    numbers = np.array([names.index(name) for _, name in found], dtype=np.int64)
-    return Given(torch.tensor([place for place, _ in found], dtype=torch.long), numbers, names)
+    image = torch.tensor([place for place, _ in found], dtype=torch.long)
+    return GivenLabels(image, torch.tensor([names.index(name) for _, name in found], dtype=torch.long), names)
 
 
-def join(labeled: Labeled, given: Given, predicted: Tensor, *, clusters: int) -> Joined:
-    """The given labels in place of what was thought of those images, beside the others' labels.
+def match_labels(given: GivenLabels, predicted: Tensor, *, clusters: int) -> dict[str, int]:
+    """The cluster of each name: the one that holds most of its images, one to one (Hungarian method).
 
-    A name is the cluster that most of its images lie in, one to one (Hungarian method on the given labels alone).
+    Needs no training beyond stage 2, so that names which cannot be matched are refused before stage 3 starts.
 
     Args:
-        predicted: (N,) the second stage's clusters.
+        predicted: (N,) clusters from stage 2.
     """
-    meant = _match(given, predicted[given.image].numpy(), clusters)
-    cluster = torch.from_numpy(meant[given.name])
+    names = given.names
+    if len(names) > clusters:
+        raise UserError(f"the labels have {len(names)} names, but there are only {clusters} clusters; use more (-k)")
+    counts = np.zeros((len(names), clusters), dtype=np.int64)
+    np.add.at(counts, (given.name.numpy(), predicted[given.image].numpy()), 1)
+    # As many labels as possible agree; among such matchings, prefer one where every name keeps an image.
+    _, matched = linear_sum_assignment(counts * (clusters + 1) + (counts > 0), maximize=True)
+    for name, cluster, own in zip(names, matched, counts, strict=True):
+        if own[cluster] == 0:
+            shared = int(own.argmax())
+            other = names[int(np.flatnonzero(matched == shared)[0])]
+            raise UserError(
+                f"the images labeled {name!r} and {other!r} are both in cluster {shared}: "
+                "use more clusters (-k), or leave out one of the names"
+            )
+    return {name: int(cluster) for name, cluster in zip(names, matched, strict=True)}
+
+
+def merge_labels(labeled: Labeled, given: GivenLabels, matched: Mapping[str, int]) -> Labeled:
+    """The reliable labels and the user's, which override the predicted labels of their images."""
     others = ~torch.isin(labeled.image, given.image)
+    cluster = torch.tensor([matched[name] for name in given.names], dtype=torch.long)[given.name]  # (G,)
     image = torch.cat([labeled.image[others], given.image])
     order = image.argsort()
-    together = torch.cat([labeled.cluster[others], cluster])
-    names = {name: int(number) for name, number in zip(given.names, meant, strict=True)}
-    return Joined(Labeled(image[order], together[order]), names)
-
-
-def _match(given: Given, predicted: NDArray[np.int64], clusters: int) -> NDArray[np.int64]:
-    """The cluster of each name: (C,)."""
-    if len(given.names) > clusters:
-        raise UserError(
-            f"the labels have {len(given.names)} names, and there are only {clusters} clusters; ask for more (-k)"
-        )
-    counts = np.zeros((len(given.names), clusters), dtype=np.int64)
-    np.add.at(counts, (given.name, predicted), 1)
-    # As many labels as possible agree; of such matchings, one that leaves no name without an image of its own.
-    rows, meant = linear_sum_assignment(counts * (clusters + 1) + (counts > 0), maximize=True)
-    for name, cluster in zip(rows, meant, strict=True):
-        if counts[name, cluster] == 0:
-            taken = int(counts[name].argmax())
-            rival = given.names[int(np.flatnonzero(meant == taken)[0])]
-            raise UserError(
-                f"the images labeled {given.names[name]!r} lie in cluster {taken}, which is {rival!r}: "
-                "the clusters do not tell the two apart; ask for more clusters (-k), or leave one of the names out"
-            )
-    return np.asarray(meant, dtype=np.int64)
+    return Labeled(image[order], torch.cat([labeled.cluster[others], cluster])[order])

@@ -1,186 +1,153 @@
-"""From the second stage's answer to the third's: the whole network put together, trained, and held against what was.
+"""From the result of stage 2 to that of stage 3: build the whole network, train it, check the result (paper III-C).
 
-The paper's III-C from end to end. What `joint` trains is put together here, and what it left is judged by `guard`.
-
-Shapes: N images, D feature width, K clusters, R images with a fixed label.
+Shapes: N images, D feature width, K clusters, S neighbors, R images with a fixed label.
 """
 
 import copy
 import time
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from spice.augment import Strong, Weak
-from spice.engine.checkpoints import Checkpoints
+from spice.data.images import Images, InColor, InMemory
 from spice.engine.device import placed
-from spice.engine.processes import ALONE, Processes
+from spice.engine.run import CPU, Run
 from spice.errors import UserError
 from spice.models.backbone import Backbone, initialize_convolutions_
 from spice.models.encoders import Encoder, TorchEncoder
 from spice.models.heads import Head
 from spice.models.parts import cut
 from spice.models.weights import NetworkCard
-from spice.neighbors import nearest
-from spice.progress import Progress, silent
+from spice.neighbors import Neighbors, nearest
 from spice.randomness import seeded
 from spice.settings import JointSettings
-from spice.stages.joint.checks import Signs, doubts, signs
+from spice.stages.blank import with_direction
+from spice.stages.encode import encode_plain, probabilities
+from spice.stages.joint.checks import ClusteringStats, clustering_stats, failed_checks
 from spice.stages.joint.draws import Labeled
-from spice.stages.joint.train import ClusteringNetwork, Step, View, train_jointly
-from spice.stages.model import encode_plain, probabilities
-
-CPU = torch.device("cpu")
+from spice.stages.joint.train import ClusteringNetwork, Learner, Step, View, train_jointly
 
 
-class Images(Protocol):
-    """What the stage needs of an image store."""
+class Stage2(NamedTuple):
+    """The result of stage 2, and the images to go on with."""
 
-    def __len__(self) -> int: ...
-    def take(self, positions: Tensor) -> Tensor: ...
-
-
-class Answer(NamedTuple):
-    """What one stage says of every image."""
-
-    features: Tensor  # (N, D)
+    images: Images  # the N images first; after them there may be more, which are learned from without being clustered
+    encoder: Encoder
+    head: Head
+    features: Tensor  # (N, D) of the plain images
     probs: Tensor  # (N, K)
+    neighbors: Tensor  # (N, S) the nearest images in `features`
+    # How many of the neighbors the checks of the result count. None: all of them.
+    checked_neighbors: int | None = None
 
 
 class Refined(NamedTuple):
-    """The third stage's network and answer, and whether it is to be believed."""
+    """The network and result of stage 3, and whether it passed the checks."""
 
     encoder: TorchEncoder
     head: Head
-    answer: Answer
-    before: Signs
-    after: Signs
-    doubts: list[str]  # empty: the answer takes the place of the second stage's
+    features: Tensor  # (N, D)
+    probs: Tensor  # (N, K)
+    neighbors: Neighbors  # (N, S) in the new features
+    before: ClusteringStats
+    after: ClusteringStats
+    failed_checks: list[str]  # empty: the result replaces that of stage 2
     history: list[Step]
 
 
-def refine(
-    images: Images,
-    encoder: Encoder,
-    head: Head,
-    answer: Answer,
-    labeled: Labeled,
-    *,
-    settings: JointSettings,
-    neighbors: int,
-    seed: int,
-    folder: Path | None = None,
-    device: torch.device = CPU,
-    processes: Processes = ALONE,
-    progress: Progress = silent,
-) -> Refined:
-    """Train encoder and head together on `labeled`, the reliable images of `answer`, and judge the result.
+def refine(stage2: Stage2, labeled: Labeled, settings: JointSettings, run: Run) -> Refined:
+    """Train encoder and head together on `labeled`, and check the result. The encoder given is left as it is.
 
-    The encoder given is left as it is. With a `folder`, a run that was stopped goes on bit for bit.
+    With a folder in `run`, a run that was stopped resumes bit for bit.
     """
-    start = _start(encoder, head, settings, seed, device)
-    identity = settings.model_dump(mode="json") | {"seed": seed, "images": len(images), "labeled": len(labeled.image)}
-    joint = train_jointly(
-        start.network,
-        _Colored(images, encoder.channels),
-        labeled,
-        settings,
-        clusters=head.clusters,
-        weak=start.weak,
-        strong=start.strong,
-        seed=seed,
-        checkpoints=Checkpoints(folder, identity=identity),
-        processes=processes,
-        progress=progress,
+    images, encoder, count = stage2.images, stage2.encoder, len(stage2.features)
+    if len(images) < count:
+        raise ValueError(f"{count} features need as many images, got {len(images)}")
+    start = _start(encoder, stage2.head, settings, run.seed, run.device)
+    joint = train_jointly(start.learner, InColor(images, encoder.channels), labeled, settings, run)
+    # Into the network that training started from: its front, if it has one, was not trained.
+    start.learner.network.load_state_dict(joint.network.state_dict())
+    refined = TorchEncoder(
+        f"{encoder.name}, refined",
+        start.backbone,
+        encoder.normalization,
+        size=encoder.size,
+        device=run.device,
+        card=_card(encoder, settings),
     )
-    # Into the network that was started from: its front, if it has one, was not trained.
-    start.network.load_state_dict(joint.network.state_dict())
-    name, card = f"{encoder.name}, refined", _card(encoder, settings)
-    refined = TorchEncoder(name, start.backbone, encoder.normalization, size=encoder.size, device=device, card=card)
-    head = start.network.head.cpu()
-    features = encode_plain(refined, images, progress=progress)
-    after = Answer(features, probabilities(head, features))
-    common, own = (nearest(stage.features, neighbors).index for stage in (answer, after))
-    seen_before = signs(answer.features, answer.probs, common, common=common, learned=labeled.cluster)
-    seen_after = signs(after.features, after.probs, own, common=common, learned=labeled.cluster)
-    return Refined(refined, head, after, seen_before, seen_after, doubts(seen_before, seen_after), joint.history)
+    head = start.head.cpu()
+    features = encode_plain(refined, images, count=count, progress=run.progress)
+    probs = probabilities(head, features)
+    neighbors = nearest(with_direction(features), stage2.neighbors.shape[1])
+    prior, own = (index[:, : stage2.checked_neighbors] for index in (stage2.neighbors, neighbors.index))
+    before = clustering_stats(stage2.features, stage2.probs, prior, prior_neighbors=prior, learned=labeled.cluster)
+    after = clustering_stats(features, probs, own, prior_neighbors=prior, learned=labeled.cluster)
+    failed = failed_checks(before, after)
+    return Refined(refined, head, features, probs, neighbors, before, after, failed, joint.history)
 
 
 def refuse_untrainable(encoder: Encoder) -> None:
-    """Refuse an encoder that is only there to be run, in words."""
+    """Refuse an encoder that can only be run."""
     if encoder.module is None:
-        raise UserError(
-            f"{encoder.name} cannot be trained, so there is nothing to refine: choose an encoder that can be"
-        )
+        raise UserError(f"{encoder.name} cannot be trained, so there is nothing to refine: choose another encoder")
 
 
 def estimated_seconds(
     encoder: Encoder, settings: JointSettings, *, clusters: int, images: int, device: torch.device = CPU
 ) -> float:
-    """How long `refine` will take for so many images, from a few steps on made-up ones."""
+    """How long `refine` will take for so many images, from a few steps on random ones."""
     if settings.minutes is not None:
         return settings.minutes * 60
-    noise = torch.Generator().manual_seed(0)
-    pixels = torch.randint(0, 256, (64, encoder.channels, encoder.size, encoder.size), generator=noise).byte()
+    random = torch.Generator().manual_seed(0)
+    shape = (64, encoder.channels, encoder.size, encoder.size)
+    pixels = InMemory(torch.randint(0, 256, shape, generator=random).byte())
     few = settings.model_copy(update={"steps": 4})
     labeled = Labeled(torch.arange(64), torch.arange(64) % clusters)
     start = _start(encoder, Head(encoder.features, clusters), few, 0, device)
     times: list[float] = []
-    train_jointly(
-        start.network,
-        _InMemory(pixels),
-        labeled,
-        few,
-        clusters=clusters,
-        weak=start.weak,
-        strong=start.strong,
-        seed=0,
-        checkpoints=Checkpoints(None),
-        progress=lambda *_: times.append(time.monotonic()),
-    )
-    # The first step is slow: memory is allotted, kernels are chosen.
+    train_jointly(start.learner, pixels, labeled, few, Run(progress=lambda *_: times.append(time.monotonic())))
+    # Without the first step, which is slow: it allocates memory and chooses kernels.
     training = settings.steps * (times[-1] - times[0]) / (len(times) - 1)
     started = time.monotonic()
-    encode_plain(encoder, _InMemory(pixels))
+    encode_plain(encoder, pixels)
     return training + (time.monotonic() - started) * images / len(pixels)
 
 
 class _Start(NamedTuple):
-    """What is trained, and what it is shown."""
+    """What is trained."""
 
     backbone: Backbone  # whole
-    network: ClusteringNetwork  # the part of it that learns, and the head
-    weak: View  # as the part that does not learn leaves them
-    strong: View
+    head: Head
+    learner: Learner  # the head and the part of the backbone that learns, on views that the other part has encoded
 
 
 def _start(encoder: Encoder, head: Head, settings: JointSettings, seed: int, device: torch.device) -> _Start:
-    """Networks to train: copies of what stages 1 and 2 left (paper), or random weights (authors' code)."""
+    """Networks to train: copies of those from stages 1 and 2 (paper), or random weights (authors' code)."""
     refuse_untrainable(encoder)
-    assert encoder.module is not None
-    backbone, head, other = copy.deepcopy(encoder.module), copy.deepcopy(head), _card(encoder, settings)
-    if other is not None:
-        backbone = other.build()
+    backbone, head, card = copy.deepcopy(encoder.module), copy.deepcopy(head), _card(encoder, settings)
+    assert backbone is not None
+    if card is not None:
+        backbone = card.build()
         head = Head(backbone.features, head.clusters)
-    anew = settings.init == "scratch" or other is not None
-    if anew:
-        _begin_anew_(backbone, head, seed)
+    from_scratch = settings.init == "scratch" or card is not None
+    if from_scratch:
+        _reset_weights_(backbone, head, seed)
     backbone, head = placed(backbone, device), placed(head, device)
-    share = 1.0 if anew else settings.trained  # random layers that stay as they are would teach nothing
+    share = 1.0 if from_scratch else settings.trained  # frozen random layers would teach nothing
     front, tail = cut(backbone, share=share, size=encoder.size, channels=encoder.channels)
     network = ClusteringNetwork(tail.requires_grad_(), head.requires_grad_())
-    weak: View = Weak(settings.augment, size=encoder.size, normalization=encoder.normalization)
-    strong: View = Strong(settings.augment, size=encoder.size, normalization=encoder.normalization)
+    learner = Learner.on_images(
+        network, head.clusters, settings.augment, size=encoder.size, normalization=encoder.normalization
+    )
     if front is not None:
         frozen = TorchEncoder("front", front, encoder.normalization, size=encoder.size, device=device)
-        weak, strong = _Through(weak, frozen), _Through(strong, frozen)
-    return _Start(backbone, network, weak, strong)
+        learner = learner._replace(weak=_encoded(learner.weak, frozen), strong=_encoded(learner.strong, frozen))
+    return _Start(backbone, head, learner)
 
 
 def _card(encoder: Encoder, settings: JointSettings) -> NetworkCard | None:
-    """Of the network that is trained in place of the encoder's, if one is asked for; it is shown the same images."""
+    """Of the network that is trained in place of the encoder's, if the settings name one; it sees the same images."""
     if settings.network is None:
         return None
     return NetworkCard(
@@ -188,7 +155,7 @@ def _card(encoder: Encoder, settings: JointSettings) -> NetworkCard | None:
     )
 
 
-def _begin_anew_(backbone: Backbone, head: Head, seed: int) -> None:
+def _reset_weights_(backbone: Backbone, head: Head, seed: int) -> None:
     with seeded(seed, "joint", "weights"):
         for module in (*backbone.modules(), *head.modules()):
             if isinstance(module, nn.Conv2d | nn.Linear | nn.BatchNorm2d | nn.LayerNorm):
@@ -196,39 +163,12 @@ def _begin_anew_(backbone: Backbone, head: Head, seed: int) -> None:
         initialize_convolutions_(backbone)
 
 
-class _Through:
-    """A view as the layers that do not learn leave it."""
+def _encoded(view: View, front: TorchEncoder) -> View:
+    """The view after the layers that do not learn."""
 
-    def __init__(self, view: View, front: TorchEncoder) -> None:
-        self.view, self.front = view, front
-
-    def __call__(
-        self, images: Tensor, generator: torch.Generator, *, rows: Tensor | None = None, of: int | None = None
+    def through(
+        images: Tensor, generator: torch.Generator, *, rows: Tensor | None = None, of: int | None = None
     ) -> Tensor:
-        return self.front.encode(self.view(images, generator, rows=rows, of=of))
+        return front.encode(view(images, generator, rows=rows, of=of))
 
-
-class _Colored:
-    """Gray images in as many channels as the encoder has."""
-
-    def __init__(self, images: Images, channels: int) -> None:
-        self.images, self.channels = images, channels
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def take(self, positions: Tensor) -> Tensor:
-        return self.images.take(positions).expand(-1, self.channels, -1, -1)
-
-
-class _InMemory:
-    """Images (N, C, S, S)."""
-
-    def __init__(self, pixels: Tensor) -> None:
-        self.pixels = pixels
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def take(self, positions: Tensor) -> Tensor:
-        return self.pixels[positions]
+    return through

@@ -1,29 +1,27 @@
 """Third stage: feature model and clustering head trained together, from reliable labels (paper III-C).
 
+One loop for every semi-supervised algorithm: the same draws, optimizer, schedule, moving average and checkpoints; what
+differs is the loss (`spice.stages.joint.algorithms`).
+
 Shapes: L labeled and U other images in a step; K clusters; S pixels on a side.
 """
 
 import copy
 import time
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
-from spice.core import IGNORE, ema_update_, joint_loss
-from spice.engine.checkpoints import Checkpoints, Saved
-from spice.engine.processes import ALONE, Processes
+from spice.augment import Strong, Weak
+from spice.core import ema_update_
+from spice.data.images import Images
+from spice.engine.run import Run
 from spice.engine.schedules import set_learning_rate_, seven_sixteenths_cosine
 from spice.errors import UserError
-from spice.models.heads import Head
-from spice.progress import Progress, silent
-from spice.randomness import generator
-from spice.settings import JointSettings
+from spice.settings import AugmentSettings, JointSettings, Normalization
+from spice.stages.joint.algorithms import Batch, find_algorithm
 from spice.stages.joint.draws import Draws, Labeled, check_labels
-from spice.stages.joint.fixmatch import FixMatch
-from spice.stages.joint.freematch import FreeMatch
 
 
 class View(Protocol):
@@ -34,36 +32,32 @@ class View(Protocol):
     ) -> Tensor: ...
 
 
-class Images(Protocol):
-    """What the stage reads pixels from."""
+class Learner(NamedTuple):
+    """A network to train, and the random views that it is shown."""
 
-    def __len__(self) -> int: ...
+    network: nn.Module  # views -> (B, K) logits
+    clusters: int
+    weak: View  # alpha: labels are predicted from it, and labeled images are learned from it
+    strong: View  # beta: the other images learn their own labels from it
 
-    def take(self, positions: Tensor) -> Tensor: ...
-
-
-class Algorithm(Protocol):
-    """What a semi-supervised algorithm decides: which images teach themselves now, and as what.
-
-    "Other semi-supervised algorithms can also be used" (paper): a file with these methods, and a line in `_algorithm`.
-    """
-
-    def label(self, probs: Tensor) -> Tensor: ...
-
-    def state(self) -> dict[str, Tensor]: ...
-
-    def restore_(self, state: dict[str, Tensor]) -> None: ...
+    @classmethod
+    def on_images(
+        cls, network: nn.Module, clusters: int, augment: AugmentSettings, *, size: int, normalization: Normalization
+    ) -> "Learner":
+        """A network that takes normalized images of `size` pixels."""
+        weak, strong = (recipe(augment, size=size, normalization=normalization) for recipe in (Weak, Strong))
+        return cls(network, clusters, weak, strong)
 
 
 class Step(NamedTuple):
-    """What one step tells of itself."""
+    """Figures of one step."""
 
     loss: float
-    taught: float  # share of the U images whose own prediction was sure enough to teach
+    taught: float  # share of the U images that learned a pseudo-label
 
 
 class Joint(NamedTuple):
-    """What the stage leaves."""
+    """The result of the stage."""
 
     network: nn.Module  # the moving average, in eval mode: what is evaluated and kept
     history: list[Step]
@@ -72,10 +66,9 @@ class Joint(NamedTuple):
 class ClusteringNetwork(nn.Module):
     """The whole network of the paper: images -> features -> logits."""
 
-    def __init__(self, backbone: nn.Module, head: Head) -> None:
+    def __init__(self, backbone: nn.Module, head: nn.Module) -> None:
         super().__init__()
-        self.backbone = backbone
-        self.head = head
+        self.backbone, self.head = backbone, head
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, S, S) -> (B, K)."""
@@ -83,112 +76,91 @@ class ClusteringNetwork(nn.Module):
         return logits
 
 
-def train_jointly(
-    network: nn.Module,
-    images: Images,
-    labeled: Labeled,
-    settings: JointSettings,
-    *,
-    clusters: int,
-    weak: View,
-    strong: View,
-    seed: int,
-    checkpoints: Checkpoints,
-    processes: Processes = ALONE,
-    progress: Progress = silent,
-) -> Joint:
-    """Minimize L_joint over the whole network, which is trained in place; return the moving average of its weights.
+def train_jointly(learner: Learner, images: Images, labeled: Labeled, settings: JointSettings, run: Run) -> Joint:
+    """Minimize the algorithm's loss (FixMatch: L_joint); return the moving average of the weights.
 
-    Args:
-        network: views -> (B, K) logits, from stages 1 and 2 as in the paper, or untrained as in the authors' code.
-        labeled: fixed while training.
-        weak: alpha, under which labels are given and the labeled images are learned.
-        strong: beta, under which the others learn their own labels.
+    The network is trained in place: from stages 1 and 2 as in the paper, or untrained as in the authors' code. The
+    labels in `labeled` stay fixed. With a folder in `run`, a run that was stopped resumes bit for bit.
     """
-    check_labels(labeled, images=len(images), clusters=clusters)
-    training = _Training(network, settings, clusters=clusters)
-    draws = Draws(len(images), labeled, settings, seed, processes)
-
-    def step_once(step: int, steps: int) -> Step:
-        chosen = draws.of(step)
-        pixels = images.take(torch.cat([chosen.labeled, chosen.others])).to(training.device)
-        noise = generator(seed, "joint", "views", step)  # the same in every process: each keeps its own rows
-        rows, of = draws.rows, settings.labeled + settings.unlabeled
-        views = _Views(
-            weak(pixels, noise, rows=rows, of=of),
-            strong(pixels[len(chosen.labeled) :], noise, rows=rows[len(chosen.labeled) :], of=of),
-        )
-        return training.step_(views, chosen.clusters.to(training.device), step, steps, processes)
-
-    history: list[Step] = []
+    check_labels(labeled, images=len(images), clusters=learner.clusters)
+    training = _Training(learner, images, labeled, settings, run)
+    identity = settings.model_dump(mode="json") | {"images": len(images), "labels": len(labeled.image)}
+    checkpoints = run.checkpoints(identity)
     saved = checkpoints.load()
+    steps, history = settings.steps, list[Step]()
     if saved is not None:
-        steps, history = training.restore_(saved)
+        steps, history = training.restore_(saved.state)
     elif settings.minutes is not None:
-        steps = _steps_within(settings.minutes, training, step_once, processes)
-        if processes.first:  # at once: a run that is killed early must not plan anew
+        steps = training.steps_within(settings.minutes)
+        if run.processes.first:  # at once: a run that is killed early must not plan again
             checkpoints.save(0, training.state(steps, history))
-    else:
-        steps = settings.steps
     for step in range(len(history), steps):
-        history.append(step_once(step, steps))
-        progress("joint training", step + 1, steps, history[-1]._asdict())
-        if processes.first and (checkpoints.due() or step + 1 == steps):
+        history.append(training.step_(step, steps))
+        run.progress("joint training", step + 1, steps, history[-1]._asdict())
+        if run.processes.first and (checkpoints.due() or step + 1 == steps):
             checkpoints.save(step + 1, training.state(steps, history))
     return Joint(training.averaged(), history)
 
 
-class _Views(NamedTuple):
-    weak: Tensor  # (L + U, C, S, S), the labeled images first
-    strong: Tensor  # (U, C, S, S)
-
-
 class _Training:
-    """The network, its moving average, and what moves them."""
+    """The network, its moving average, and what updates them."""
 
-    def __init__(self, network: nn.Module, settings: JointSettings, *, clusters: int) -> None:
-        self.network = network.train()
-        self.average = copy.deepcopy(network)
-        self.settings = settings
-        self.algorithm = _algorithm(settings, clusters)
-        self.optimizer = _optimizer(network, settings)
+    def __init__(self, learner: Learner, images: Images, labeled: Labeled, settings: JointSettings, run: Run) -> None:
+        self.learner, self.images, self.settings, self.run = learner, images, settings, run
+        self.network = learner.network.train()
+        self.average = copy.deepcopy(self.network)
+        self.algorithm = find_algorithm(settings.algorithm)(settings, learner.clusters)
+        self.optimizer = _optimizer(self.network, settings)
+        self.draws = Draws(len(images), labeled, settings, run)
 
-    @property
-    def device(self) -> torch.device:
-        return next(self.network.parameters()).device
-
-    def step_(self, views: _Views, labels: Tensor, step: int, steps: int, processes: Processes) -> Step:
-        """One step down L_joint, and one of the average after it."""
-        labeled, weak, strong = self._logits(views, len(labels))  # (L, K), (U, K), (U, K)
-        if not all(logits.isfinite().all() for logits in (labeled, weak, strong)):
+    def step_(self, step: int, steps: int) -> Step:
+        """One step down the loss, and one of the average after it."""
+        batch = self._batch(step, steps)
+        try:
+            loss = self.algorithm.loss(batch)
+            if not loss.isfinite():
+                raise FloatingPointError("the loss is no longer finite")
+        except FloatingPointError as error:
             raise UserError(
-                f"the network's output is no longer finite at step {step} of joint training: "
+                f"{error} at step {step} of joint training: "
                 f"start the stage again with a learning rate below {self.settings.learning_rate}"
-            )
-        # Every process labels all images, for the thresholds may depend on all; then it keeps its own.
-        everyone = processes.gather(weak.softmax(dim=1))
-        consistency = self.algorithm.label(everyone)[processes.rank :: processes.count]  # (U,)
-        loss = joint_loss(labeled, labels, strong, consistency)
+            ) from None
         set_learning_rate_(self.optimizer, self.settings.learning_rate * seven_sixteenths_cosine(step, steps))
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        processes.average_gradients_(self.network.parameters())
+        self.run.processes.average_gradients_(self.network.parameters())
         self.optimizer.step()
         ema_update_(self.average, self.network, momentum=momentum(self.settings, steps))
-        return Step(loss.item(), (consistency != IGNORE).float().mean().item())
+        return Step(loss.item(), batch.taught)
 
-    def _logits(self, views: _Views, labeled: int) -> tuple[Tensor, ...]:
-        """Of the labeled images, and of the others' weak and strong views."""
-        others = len(views.strong)
-        if _normalizes_batches(self.network):
-            # One forward for all views, so that batch norm sees one batch, as in FixMatch.
-            together = self.network(_laid_out(torch.cat([views.weak, views.strong])))  # (L + 2U, K)
-            return together.split([labeled, others, others])  # type: ignore[no-any-return]
-        # Where each image is seen alone, weak views that only give labels need no backward pass.
-        with torch.no_grad():
-            weak = self.network(_laid_out(views.weak[labeled:]))
-        learned = self.network(_laid_out(torch.cat([views.weak[:labeled], views.strong])))  # (L + U, K)
-        return learned[:labeled], weak, learned[labeled:]
+    def _batch(self, step: int, steps: int) -> Batch:
+        device = next(self.network.parameters()).device
+        drawn, names = self.draws.of(step), self.algorithm.views
+        count = len(drawn.labeled)
+        pixels = self.images.take(torch.cat([drawn.labeled, drawn.others]) if names else drawn.labeled).to(device)
+        random = self.run.generator("joint", "views", step)  # the same in every process: each keeps its own rows
+
+        def view(name: str, rows: slice) -> Tensor:
+            recipe = self.learner.weak if name == "weak" else self.learner.strong
+            of = self.settings.labeled + self.settings.unlabeled
+            return recipe(pixels[rows], random, rows=self.draws.rows[: len(pixels)][rows], of=of)
+
+        # The labeled images' weak views, in one call with the others' if these come first.
+        together = names[:1] == ("weak",)
+        weak = view("weak", slice(None) if together else slice(count))
+        others = [weak[count:]] if together else []
+        others += [view(name, slice(count, None)) for name in names[len(others) :]]
+        return Batch(
+            self.network,
+            self.average,
+            weak[:count],
+            drawn.clusters.to(device),
+            tuple(others),
+            step,
+            steps,
+            random,
+            self.run.processes,
+        )
 
     def averaged(self) -> nn.Module:
         """The moving average of the weights with the newest batch-norm statistics, ready to predict."""
@@ -196,7 +168,19 @@ class _Training:
             old.copy_(new)
         return self.average.eval()
 
-    def state(self, steps: int, history: list[Step]) -> dict[str, object]:
+    def steps_within(self, minutes: float) -> int:
+        """How many steps fit, from the pace of a few that are then undone."""
+        untouched = copy.deepcopy(self.state(0, []))
+        self.step_(0, 1000)  # the first is slow: it allocates memory and chooses kernels
+        started = time.monotonic()
+        for trial in (1, 2, 3):
+            self.step_(trial, 1000)
+        pace = (time.monotonic() - started) / 3
+        self.restore_(untouched)
+        slowest = self.run.processes.gather(torch.tensor([pace])).max().item()  # all must plan the same number
+        return max(1, int(minutes * 60 / slowest))
+
+    def state(self, steps: int, history: list[Step]) -> dict[str, Any]:
         return {
             "steps": steps,
             "history": torch.tensor(history, dtype=torch.float64).view(-1, len(Step._fields)),
@@ -206,9 +190,8 @@ class _Training:
             "algorithm": self.algorithm.state(),
         }
 
-    def restore_(self, saved: Saved) -> tuple[int, list[Step]]:
-        """Go on from a checkpoint: returns the number of steps planned, and the story so far."""
-        state = saved.state
+    def restore_(self, state: dict[str, Any]) -> tuple[int, list[Step]]:
+        """Continue from a saved state; returns the number of steps planned, and the history so far."""
         self.network.load_state_dict(state["network"])
         self.average.load_state_dict(state["average"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -217,24 +200,8 @@ class _Training:
 
 
 def momentum(settings: JointSettings, steps: int) -> float:
-    """The moving average's: 0.999 as published, but one that spans no more than a twentieth of a short schedule."""
+    """Of the moving average: 0.999 as published, or less, so that it spans at most a twentieth of a short schedule."""
     return settings.ema if settings.ema is not None else min(0.999, max(0.0, 1 - 20 / steps))
-
-
-def _steps_within(
-    minutes: float, training: _Training, step_once: Callable[[int, int], Step], processes: Processes
-) -> int:
-    """How many steps fit, from the pace of a few that are then undone."""
-    untouched = copy.deepcopy(training.state(0, []))
-    step_once(0, 1000)  # the first is slow: memory is allotted, kernels are chosen
-    started = time.monotonic()
-    for trial in (1, 2, 3):
-        step_once(trial, 1000)
-    pace = (time.monotonic() - started) / 3
-    training.restore_(Saved(0, untouched))
-    # All processes must plan the same number.
-    slowest = processes.gather(torch.tensor([pace])).max().item()
-    return max(1, int(minutes * 60 / slowest))
 
 
 def _optimizer(network: nn.Module, settings: JointSettings) -> torch.optim.Optimizer:
@@ -246,18 +213,3 @@ def _optimizer(network: nn.Module, settings: JointSettings) -> torch.optim.Optim
         return torch.optim.AdamW(groups, lr=settings.learning_rate)
     momentum = settings.sgd_momentum
     return torch.optim.SGD(groups, lr=settings.learning_rate, momentum=momentum, nesterov=momentum > 0)
-
-
-def _normalizes_batches(network: nn.Module) -> bool:
-    return any(isinstance(part, _BatchNorm) and part.training for part in network.modules())
-
-
-def _laid_out(views: Tensor) -> Tensor:
-    """Images and maps channels-last, which convolutions are fastest with; tokens (B, places, D) as they are."""
-    return views.contiguous(memory_format=torch.channels_last) if views.ndim == 4 else views
-
-
-def _algorithm(settings: JointSettings, clusters: int) -> Algorithm:
-    if settings.algorithm == "freematch":
-        return FreeMatch(clusters=clusters)
-    return FixMatch(threshold=settings.threshold)

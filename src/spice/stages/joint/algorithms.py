@@ -1,0 +1,112 @@
+"""What a semi-supervised algorithm is: a loss over a batch, registered under a name (paper III-C).
+
+"Other semi-supervised algorithms can also be used" (paper). To add one, write a file with a subclass of `Algorithm`:
+
+    @register("toy")
+    class Toy(Algorithm):
+        views = ("weak",)
+
+        def loss(self, batch: Batch) -> Tensor: ...
+
+Once the file is imported, `JointSettings(algorithm="toy")` trains with it. The loop is `spice.stages.joint.train`.
+
+Shapes: L labeled and U other images in a step, K clusters, S pixels on a side.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from spice.engine.processes import ALONE, Processes
+from spice.errors import UserError
+from spice.settings import JointSettings
+
+ViewName = Literal["weak", "strong"]
+
+
+@dataclass
+class Batch:
+    """One step: the network, its moving average, and random views of the step's images."""
+
+    network: nn.Module
+    average: nn.Module  # in training mode
+    labeled: Tensor  # (L, C, S, S) weak views
+    labels: Tensor  # (L,)
+    others: tuple[Tensor, ...]  # (U, C, S, S) each: `Algorithm.views` of the other images
+    step: int  # from 0
+    steps: int
+    random: torch.Generator
+    processes: Processes = ALONE
+    # The loss may set it: share of the U images that learn a pseudo-label in this step.
+    taught: float = 0.0
+
+    def logits(self, *views: Tensor, detach: int | None = None) -> list[Tensor]:
+        """Logits of each set of views; the set at position `detach` gives labels and gets no gradient."""
+        if detach is None or any(isinstance(part, _BatchNorm) and part.training for part in self.network.modules()):
+            # One forward pass for all views, so that batch norm sees one batch, as in FixMatch.
+            logits = self._forward(views)
+        else:
+            # Where each image is seen alone, views that only give labels need no backward pass.
+            logits = self._forward([*views[:detach], *views[detach + 1 :]])
+            with torch.no_grad():
+                logits[detach:detach] = self._forward([views[detach]])
+        if detach is not None:
+            logits[detach] = logits[detach].detach()
+        return logits
+
+    def _forward(self, views: tuple[Tensor, ...] | list[Tensor]) -> list[Tensor]:
+        together = torch.cat(views)
+        if together.ndim == 4:  # images and maps: convolutions are fastest with channels last; tokens stay as they are
+            together = together.contiguous(memory_format=torch.channels_last)
+        logits = self.network(together)
+        if not logits.isfinite().all():
+            raise FloatingPointError("the network's output is no longer finite")
+        return list(logits.split([len(view) for view in views]))
+
+
+class Algorithm:
+    """A semi-supervised algorithm. Views of the other images are drawn anew for each entry of `views`."""
+
+    views: ClassVar[tuple[ViewName, ...]]  # () if it learns from the labeled images alone
+
+    def __init__(self, settings: JointSettings, clusters: int) -> None:
+        self.settings, self.clusters = settings, clusters
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The whole loss of a step, a mean over the batch."""
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Tensor]:
+        """What has to be saved to resume training."""
+        return {}
+
+    def restore_(self, state: dict[str, Tensor]) -> None:
+        """Continue from a saved `state`."""
+
+
+ALGORITHMS: dict[str, type[Algorithm]] = {}
+
+AnyAlgorithm = TypeVar("AnyAlgorithm", bound=type[Algorithm])
+
+
+def register(name: str) -> Callable[[AnyAlgorithm], AnyAlgorithm]:
+    """Class decorator: make an algorithm available as `JointSettings(algorithm=name)`."""
+
+    def add(algorithm: AnyAlgorithm) -> AnyAlgorithm:
+        if name in ALGORITHMS:
+            raise ValueError(f"an algorithm named {name!r} is already registered: {ALGORITHMS[name].__name__}")
+        ALGORITHMS[name] = algorithm
+        return algorithm
+
+    return add
+
+
+def find_algorithm(name: str) -> type[Algorithm]:
+    """The algorithm registered as `name`."""
+    if name not in ALGORITHMS:
+        raise UserError(f"unknown algorithm {name!r}; the known ones are {', '.join(sorted(ALGORITHMS))}")
+    return ALGORITHMS[name]
