@@ -30,6 +30,7 @@ from features_quality import Pixels, cifar10, fashion
 from spice.data import ingest
 from spice.data.store import open_store
 from spice.engine.device import placed
+from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.evaluate import score
 from spice.evaluate.probe import Labeled as Known
@@ -70,7 +71,7 @@ def labels_for(answer: Answer, seed: int) -> Labeled:
 def second_stage(folder: Path, clusters: int, seed: int) -> tuple[Head, Answer]:
     """The head that `spice cluster` would select, and its answer."""
     views = open_views(folder)
-    head = train_heads(views, standard_heads(clusters), seed=seed).head
+    head = train_heads(views, standard_heads(clusters), Run(seed=seed)).head
     features = torch.from_numpy(np.array(views.plain, dtype=np.float32))
     return head, Answer(features, probabilities(head, features))
 

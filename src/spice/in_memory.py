@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spice.engine.run import Run
 from spice.errors import UserError
 from spice.neighbors import nearest
 from spice.progress import Progress, silent
@@ -43,7 +44,7 @@ def cluster_features(features: Tensor, settings: RunSettings, *, progress: Progr
     batch_size(len(features), settings.heads)
     with TemporaryDirectory(prefix="spice-") as folder:
         views = perturb_features(features.numpy(), settings.views, seed=seed, folder=Path(folder))
-        head = train_heads(views, settings.heads, seed=seed, progress=progress).head
+        head = train_heads(views, settings.heads, Run(seed=seed, progress=progress)).head
     probs = probabilities(head, features)
     asked = neighbors_to_ask(len(features), clusters, settings.reliability)
     near = nearest(with_direction(features), asked).index

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from spice.core import consistency_ratio, reliable
 from spice.data import ImageStore
+from spice.engine.run import Run
 from spice.files import written_atomically
 from spice.models.encoders import Encoder
 from spice.models.given_features import GivenFeatures
@@ -48,8 +49,10 @@ from spice.stages.answers import answers
 from spice.stages.attention import attention_of
 from spice.stages.bank import remember
 from spice.stages.blank import warn_of_blank, with_direction
-from spice.stages.heads.select import cluster_agreement, good_heads
-from spice.stages.heads.train import TrainedHeads, train_heads
+from spice.stages.heads.diagnostics import cluster_stability
+from spice.stages.heads.select import good_heads
+from spice.stages.heads.train import train_heads
+from spice.stages.heads.trained import TrainedHeads
 from spice.stages.kmeans import kmeans as kmeans_labels
 from spice.stages.model import TrainedModel, hash_of, probabilities
 from spice.stages.reliability import neighbors_to_ask
@@ -128,17 +131,12 @@ def kmeans(work: Work) -> Figures:
 def heads(work: Work) -> Figures:
     """Clustering heads, and the best of them (III-B, Algorithm 1)."""
     settings = work.settings
-    trained = train_heads(
-        open_views(work.run.path),
-        settings.heads,
-        seed=settings.seed,
-        folder=work.unfinished,
-        progress=work.progress,
-    )
+    run = Run(seed=settings.seed, folder=work.unfinished, progress=work.progress)
+    trained = train_heads(open_views(work.run.path), settings.heads, run)
     _write_heads(work.run / HEADS, trained, settings.heads)
     with written_atomically(work.run / HEAD_LABELS) as temporary, temporary.open("wb") as file:
-        rows = np.arange(len(work.images))[trained.compared]  # (n,)
-        np.savez_compressed(file, rows=rows, labels=np.stack([seen.labels.numpy() for seen in trained.looks]))
+        rows = np.arange(len(work.images))[trained.sample]  # (n,)
+        np.savez_compressed(file, rows=rows, labels=np.stack([seen.labels.numpy() for seen in trained.snapshots]))
     with written_atomically(work.run / HEAD) as temporary:
         # Not save_file, which makes files that only their owner can read.
         temporary.write_bytes(save({name: value.contiguous() for name, value in trained.head.state_dict().items()}))
@@ -148,7 +146,7 @@ def heads(work: Work) -> Figures:
         "head": trained.best.number,
         "loss": trained.best.loss,
         "agreement": _agreement(trained),
-        "distinct": trained.signs.distinct,
+        "distinct": trained.diagnostics.distinct,
     }
 
 
@@ -228,20 +226,26 @@ def _agreement_of_heads(work: Work, found: Labels) -> list[JsonValue] | None:
     with np.load(work.run / HEAD_LABELS) as kept:
         rows, last = kept["rows"], kept["labels"][-1, good]  # (n,), (good heads, n)
     cluster = torch.from_numpy(found.cluster[rows])
-    agreed = cluster_agreement(cluster, torch.from_numpy(last), work.settings.heads.clusters)  # (K,)
+    agreed = cluster_stability(cluster, torch.from_numpy(last), work.settings.heads.clusters)  # (K,)
     return [round(value, 4) for value in agreed.tolist()]
 
 
 def _write_heads(path: Path, trained: TrainedHeads, settings: HeadSettings) -> None:
     """Every head's loss after every epoch looked at, which one was taken, and the signs it was judged by."""
     content = {
-        "epochs": [seen.epoch for seen in trained.looks],
-        "loss": [seen.loss.tolist() for seen in trained.looks],
-        "score": [seen.score(settings).tolist() for seen in trained.looks],
-        "distinct": [seen.distinct.tolist() for seen in trained.looks],
+        "epochs": [seen.epoch for seen in trained.snapshots],
+        "loss": [seen.loss.tolist() for seen in trained.snapshots],
+        "score": [seen.score(settings).tolist() for seen in trained.snapshots],
+        "distinct": [seen.distinct.tolist() for seen in trained.snapshots],
         "selected": {"epoch": trained.best.epoch, "head": trained.best.number, "loss": trained.best.loss},
-        "good": good_heads(trained.looks[-1], settings, apart_from=trained.best.number),
-        "signs": {**trained.signs._asdict(), "agreement": _agreement(trained)},
+        "good": good_heads(trained.snapshots[-1], settings, excluding=trained.best.number),
+        "signs": {
+            "distinct": trained.diagnostics.distinct,
+            "shared": trained.diagnostics.shared,
+            "empty": trained.diagnostics.empty,
+            "largest": trained.diagnostics.largest,
+            "agreement": _agreement(trained),
+        },
     }
     with written_atomically(path) as temporary:
         temporary.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
@@ -249,7 +253,7 @@ def _write_heads(path: Path, trained: TrainedHeads, settings: HeadSettings) -> N
 
 def _agreement(trained: TrainedHeads) -> float | None:
     """Between the heads; one head alone agrees with nobody, and JSON knows no nan."""
-    return None if math.isnan(trained.signs.agreement) else trained.signs.agreement
+    return None if math.isnan(trained.diagnostics.head_agreement) else trained.diagnostics.head_agreement
 
 
 def _save(path: Path, array: NDArray[np.generic]) -> None:

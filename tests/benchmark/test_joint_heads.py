@@ -1,4 +1,4 @@
-"""Joint-SH and Joint-MH: the feature model learns along, the similarities do not move."""
+"""Joint-SH and Joint-MH: the feature model learns too, while similarities stay those of the first stage."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,11 +9,13 @@ from torch import Tensor, nn
 
 from spice.augment import Strong, Weak
 from spice.benchmark.methods import joint_heads
-from spice.benchmark.methods.joint_heads import JointHeads, train_joint_heads
+from spice.benchmark.methods.joint_heads import JointHeads, NetworkTraining, train_joint_heads
 from spice.core import double_softmax_cross_entropy, prototype_labels
 from spice.data.batches import batches
 from spice.engine.checkpoints import Checkpoints
+from spice.engine.run import Run
 from spice.models.heads import Heads
+from spice.progress import Progress, silent
 from spice.randomness import generator, seeded
 from spice.settings import AugmentSettings, HeadSettings, Normalization
 
@@ -25,7 +27,7 @@ WEAK, STRONG = Weak(AUGMENT, 8, GRAY), Strong(AUGMENT, 8, GRAY)
 class Squares:
     """Sixty images of three kinds: one quarter of each is bright."""
 
-    channels = 1
+    channels, size = 1, 8
 
     def __init__(self) -> None:
         noise = torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(0)) * 60
@@ -49,22 +51,12 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Conv2d(1, 6, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten())
 
 
-def train(settings: HeadSettings, folder: Path | None = None, **others: object) -> JointHeads:
+def train(settings: HeadSettings, folder: Path | None = None, progress: Progress = silent) -> JointHeads:
     trained = network()
     with torch.no_grad():
         features = trained(IMAGES.pixels.float() / 127.5 - 1)
-    progress = others.get("progress", lambda *_: None)
-    return train_joint_heads(
-        trained,
-        IMAGES,
-        features,
-        settings,
-        weak=WEAK,
-        strong=STRONG,
-        seed=0,
-        folder=folder,
-        progress=progress,  # type: ignore[arg-type]
-    )
+    run = Run(folder=folder, progress=progress)
+    return train_joint_heads(trained, IMAGES, features, settings, run, training=NetworkTraining(WEAK, STRONG))
 
 
 def test_a_step_is_the_sum_of_the_heads_losses_whatever_the_portions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +95,7 @@ def test_the_feature_model_learns_too(heads: int) -> None:
         assert not torch.equal(before, after)
 
 
-def test_a_stopped_joint_run_goes_on_as_if_never_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_run_resumes_as_if_never_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Checkpoints, "due", lambda self: True)
     settings = HeadSettings(clusters=3, heads=2, epochs=4, batch=30)
 

@@ -21,6 +21,7 @@ from spice.benchmark.choice import Choice
 from spice.benchmark.collected import Collected, Joined
 from spice.data import ImageStore
 from spice.engine.device import choose
+from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.models.encoders import SCRATCH, Encoder, load_encoder, load_trained
 from spice.models.heads import Head
@@ -149,9 +150,8 @@ class Workbench:
         """The selected head of stage 2 (III-B)."""
         place = self.place("heads", settings.model_dump_json(), hash_of(self.encoder))
         with self.own(place):
-            return train_heads(
-                self.views, settings, seed=self.seed, folder=place, device=self.device, progress=self.progress
-            ).head
+            run = Run(seed=self.seed, folder=place, device=self.device, progress=self.progress)
+            return train_heads(self.views, settings, run).head
 
     def reliable(self, head: Head) -> Labeled:
         """The images whose neighbors share their cluster, with these clusters (III-C)."""

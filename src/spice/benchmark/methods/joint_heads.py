@@ -6,23 +6,20 @@ first branch stays fixed, so that similarities are still measured with the featu
 Shapes: N images, M of them in a batch, n at once through the network, D feature width, K clusters, H heads.
 """
 
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from spice.core import prototype_table
 from spice.data.batches import batches
+from spice.data.images import Images
 from spice.engine.checkpoints import Checkpoints
+from spice.engine.run import Run
 from spice.models.heads import Heads
-from spice.progress import Progress, silent
-from spice.randomness import generator, seeded
+from spice.randomness import seeded
 from spice.settings import HeadSettings
 from spice.stages.heads.inputs import batch_size
-from spice.stages.heads.select import e_step, head_losses
-from spice.stages.heads.train import CPU
-from spice.stages.views import Images
+from spice.stages.heads.losses import head_losses, label_table
 
 # Images with gradients at once: a batch of a thousand would need gigabytes.
 PORTION = 100
@@ -32,6 +29,15 @@ class Recipe(Protocol):
     """Random views of uint8 images."""
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor: ...
+
+
+class NetworkTraining(NamedTuple):
+    """What the network learns from, and how fast."""
+
+    weak: Recipe  # of the views that labels come from
+    strong: Recipe  # of the views to learn from
+    # Adam's, for the network; the paper gives none, and the heads' rate would destroy it.
+    learning_rate: float = 1e-4
 
 
 class JointHeads(NamedTuple):
@@ -47,49 +53,44 @@ def train_joint_heads(
     images: Images,
     features: Tensor,
     settings: HeadSettings,
+    run: Run,
     *,
-    weak: Recipe,
-    strong: Recipe,
-    seed: int,
-    network_rate: float = 1e-4,
-    folder: Path | None = None,
-    device: torch.device = CPU,
-    progress: Progress = silent,
+    training: NetworkTraining,
 ) -> JointHeads:
     """Train `network` and `settings.heads` heads (one: Joint-SH, several: Joint-MH) on their own pseudo-labels.
 
     Args:
         network: images to features (n, D); trained in place, from where the first stage left it.
         features: (N, D) of the plain images by the network as it was, for the prototypes.
-        network_rate: Adam's learning rate for the network; the paper does not tell one, the heads' would destroy it.
     """
     batch = batch_size(len(images), settings)
-    with seeded(seed, "joint heads", "weights"):
-        heads = Heads(settings.heads, features.shape[1], settings.clusters, hidden=settings.hidden).to(device)
-    network.to(device).train()
+    with seeded(run.seed, "joint heads", "weights"):
+        heads = Heads(settings.heads, features.shape[1], settings.clusters, hidden=settings.hidden).to(run.device)
+    network.to(run.device).train()
     optimizer = torch.optim.Adam(heads.parameters(), lr=settings.learning_rate)
-    optimizer.add_param_group({"params": list(network.parameters()), "lr": network_rate})
-    identity = settings.model_dump() | {"seed": seed, "images": len(images), "network_rate": network_rate}
-    checkpoints = Checkpoints(folder, identity=identity)
+    optimizer.add_param_group({"params": list(network.parameters()), "lr": training.learning_rate})
+    checkpoints = run.checkpoints(
+        settings.model_dump() | {"images": len(images), "network_rate": training.learning_rate}
+    )
 
     start, losses = _restore_(checkpoints, network, heads, optimizer)
     per_epoch = len(images) // batch
     for epoch in range(start, settings.epochs):
-        total = torch.zeros(settings.heads, device=device)
-        for part in batches(len(images), batch, seed=seed, stage="joint heads", epoch=epoch):
+        total = torch.zeros(settings.heads, device=run.device)
+        for part in batches(len(images), batch, seed=run.seed, stage="joint heads", epoch=epoch):
             pixels = images.take(part.images)
             # E-step: labels from what network and heads say of the weak views, and from the fixed features.
             with torch.no_grad():
-                views = weak(pixels, generator(seed, "joint heads", "weak", epoch, part.number)).to(device)
+                views = training.weak(pixels, run.generator("joint heads", "weak", epoch, part.number)).to(run.device)
                 logits = torch.cat([heads(network(some)) for some in _portions(views)], dim=1)  # (H, M, K)
-                bank = features[part.images].to(device)
-                labels = prototype_table(bank, logits.softmax(dim=2), **e_step(settings))  # (H, M, K)
+                bank = features[part.images].to(run.device)
+                labels = label_table(bank, logits.softmax(dim=2), settings)  # (H, M, K)
             # M-step: heads and network learn them from the strong views.
-            views = strong(pixels, generator(seed, "joint heads", "strong", epoch, part.number)).to(device)
+            views = training.strong(pixels, run.generator("joint heads", "strong", epoch, part.number)).to(run.device)
             optimizer.zero_grad(set_to_none=True)
             total += _learn(network, heads, views, labels, settings)
             optimizer.step()
-            progress("joint heads", epoch * per_epoch + part.number + 1, settings.epochs * per_epoch)
+            run.progress("joint heads", epoch * per_epoch + part.number + 1, settings.epochs * per_epoch)
         losses = (total / per_epoch).cpu()
         if checkpoints.due() or epoch + 1 == settings.epochs:
             state = {"network": network.state_dict(), "heads": heads.state_dict(), "losses": losses}

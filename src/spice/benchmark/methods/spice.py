@@ -7,9 +7,10 @@ import copy
 
 from spice.augment import Strong, Weak
 from spice.benchmark.methods.codes import Labels
-from spice.benchmark.methods.joint_heads import train_joint_heads
+from spice.benchmark.methods.joint_heads import NetworkTraining, train_joint_heads
 from spice.benchmark.semi.methods import answers
 from spice.benchmark.workbench import Workbench
+from spice.engine.run import Run
 from spice.errors import UserError
 from spice.models.backbone import Backbone
 from spice.settings import HeadSettings
@@ -58,18 +59,18 @@ def joint_heads(bench: Workbench, heads: int) -> Labels:
     changes = {"heads": heads, "epochs": chosen.epochs, "least_steps": 1, "components": None}
     settings = bench.choice.paper_heads.model_copy(update=changes)
     augment = bench.choice.views.augment
+    place = bench.place(f"joint-heads-{heads}", settings.model_dump_json(), chosen.network_rate)
     trained = train_joint_heads(
         copy.deepcopy(encoder.module).requires_grad_(),
         bench.learn,
         bench.features,
         settings,
-        weak=Weak(augment, size=encoder.size, normalization=encoder.normalization),
-        strong=Strong(augment, size=encoder.size, normalization=encoder.normalization),
-        seed=bench.seed,
-        network_rate=chosen.network_rate,
-        folder=bench.place(f"joint-heads-{heads}", settings.model_dump_json(), chosen.network_rate),
-        device=bench.device,
-        progress=bench.progress,
+        Run(seed=bench.seed, folder=place, device=bench.device, progress=bench.progress),
+        training=NetworkTraining(
+            weak=Weak(augment, size=encoder.size, normalization=encoder.normalization),
+            strong=Strong(augment, size=encoder.size, normalization=encoder.normalization),
+            learning_rate=chosen.network_rate,
+        ),
     )
     assert isinstance(trained.network, Backbone)
     best = trained.heads.head(int(trained.losses.argmin()))
