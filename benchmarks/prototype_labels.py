@@ -60,7 +60,7 @@ def main() -> None:
         ("fast_prototype_labels, all heads", lambda: fast_prototype_labels(features, probs)),
         ("fast_prototype_labels, saturated (ties)", lambda: fast_prototype_labels(features, sure)),
         ("fast_prototype_labels, overlap=False", lambda: fast_prototype_labels(features, probs, overlap=False)),
-        ("the paper's prototype_labels, head by head", lambda: [prototype_labels(features, head) for head in probs]),
+        ("prototype_labels, head by head", lambda: [prototype_labels(features, head) for head in probs]),
         ("head by head, with a gather", lambda: head_by_head(features, probs)),
     ):
         spent = milliseconds(work)

@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 
 class Head(nn.Module):
-    """One head: two layers, D-W-K, with a ReLU between. In the paper the hidden layer has the features' width, W = D."""
+    """One head: two layers, D-W-K, with a ReLU between. The paper's hidden layer is as wide as its features, W = D."""
 
     def __init__(self, width: int, clusters: int, *, hidden: int | None = None) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ def _uniform(*shape: int, fan_in: int) -> Tensor:
     return torch.empty(shape).uniform_(-bound, bound)
 
 
-# On a CPU hidden layers of at most so many numbers are computed at once, so that the next product finds them in the cache.
+# On a CPU hidden layers of at most this many numbers are computed at once: the next product finds them in the cache.
 _CACHED = 800_000
 
 
@@ -105,7 +105,7 @@ class _TwoLayers(torch.autograd.Function):
     def forward(  # noqa: PLR0917
         ctx: Any, inputs: Tensor, hidden_weight: Tensor, out_weight: Tensor, out_bias: Tensor, learning: bool
     ) -> Tensor:
-        """(H, M, D), (H, D, W), (H, W, K), (H, 1, K) -> (H, K, M). Hidden layers are kept only if heads are learning."""
+        """(H, M, D), (H, D, W), (H, W, K), (H, 1, K) -> (H, K, M). Keeps hidden layers only if heads are learning."""
         at_once = _heads_at_once(inputs, out_weight.shape[1])
         hidden = inputs.new_empty(len(inputs) if learning else at_once, inputs.shape[1], out_weight.shape[1])
         logits = inputs.new_empty(len(inputs), out_weight.shape[2], inputs.shape[1])
