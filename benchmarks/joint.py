@@ -79,7 +79,7 @@ def labels_for(result: Result, seed: int) -> Labeled:
 def second_stage(folder: Path, clusters: int, seed: int) -> tuple[Head, Result]:
     """The head that `spice cluster` would select, and its result."""
     views = open_views(folder)
-    head = train_heads(views, standard_heads(clusters), seed=seed).head
+    head = train_heads(views, standard_heads(clusters), Run(seed=seed)).head
     features = torch.from_numpy(np.array(views.plain, dtype=np.float32))
     return head, Result(features, probabilities(head, features))
 

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spice.core import prototype_labels, prototype_table
+from spice.core.fast_prototypes import fast_prototype_labels
 
 ROUNDS = 5
 
@@ -55,10 +56,11 @@ def main() -> None:
     print(f"{arguments}\n{'':40}{'ms':>8}{'ratio':>8}")
     for name, work in (
         ("the two matrix products alone", lambda: (masks @ features, centers @ features.T)),
-        ("prototype_labels, all heads", lambda: prototype_labels(features, probs)),
-        ("prototype_labels, saturated (ties)", lambda: prototype_labels(features, sure)),
         ("prototype_table, all heads", lambda: prototype_table(features, probs)),
-        ("prototype_labels, overlap=False", lambda: prototype_labels(features, probs, overlap=False)),
+        ("fast_prototype_labels, all heads", lambda: fast_prototype_labels(features, probs)),
+        ("fast_prototype_labels, saturated (ties)", lambda: fast_prototype_labels(features, sure)),
+        ("fast_prototype_labels, overlap=False", lambda: fast_prototype_labels(features, probs, overlap=False)),
+        ("prototype_labels, head by head", lambda: [prototype_labels(features, head) for head in probs]),
         ("head by head, with a gather", lambda: head_by_head(features, probs)),
     ):
         spent = milliseconds(work)

@@ -28,6 +28,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from spice.benchmark.rivals import RIVALS, fit
 from spice.data import ingest
+from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.evaluate import score
 from spice.evaluate.truth import from_folders
@@ -35,7 +36,8 @@ from spice.models.encoders import load_encoder
 from spice.presets import standard_heads
 from spice.progress import Logged
 from spice.settings import HeadSettings, ViewSettings
-from spice.stages.heads.train import TrainedHeads, train_heads
+from spice.stages.heads.train import train_heads
+from spice.stages.heads.trained import TrainedHeads
 from spice.stages.views import Views, encode_views, open_views
 
 # name: file, member to read, size in pixels
@@ -99,7 +101,7 @@ def head_labels(trained: TrainedHeads, views: Views) -> list[Labels]:
 def trained_quietly(views: Views, settings: HeadSettings, seed: int) -> TrainedHeads:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SpiceWarning)
-        return train_heads(views, settings, seed=seed)
+        return train_heads(views, settings, Run(seed=seed))
 
 
 def measure(collection: Collection, settings: HeadSettings, seeds: Iterable[int] = SEEDS) -> dict[str, float]:
@@ -121,8 +123,8 @@ def measure(collection: Collection, settings: HeadSettings, seeds: Iterable[int]
         "worst": accuracy.min(),
         "heads": float(np.mean(everyone)),
         "loss": float(np.mean([trained.best.loss for trained in found])),
-        "distinct": float(np.mean([trained.signs.distinct for trained in found])),
-        "agreement": float(np.mean([trained.signs.agreement for trained in found])),
+        "distinct": float(np.mean([trained.diagnostics.distinct for trained in found])),
+        "agreement": float(np.mean([trained.diagnostics.head_agreement for trained in found])),
         "stability": float(np.mean(stability)) if stability else float("nan"),
         "s": float(np.mean(seconds)),
     }

@@ -4,6 +4,8 @@ import torch
 from torch import nn
 
 from spice import core
+from spice.core.fast_prototypes import fast_prototype_labels, fast_prototypes
+from spice.core.nearest_sizes import nearest_labels, nearest_table
 
 
 def test_no_function_of_the_core_makes_a_tensor_on_the_default_device() -> None:
@@ -16,9 +18,12 @@ def test_no_function_of_the_core_makes_a_tensor_on_the_default_device() -> None:
         core.enqueue_(queue, features[:2], 4)
         results = [
             core.prototypes(features, probs, per_cluster=2),
+            fast_prototypes(features, probs, per_cluster=2),
             *core.prototype_labels(features, probs),
             *core.prototype_labels(features, torch.full_like(probs, 1 / 3), overlap=False),  # ties
-            core.prototype_table(features, probs, sizes="nearest"),
+            *fast_prototype_labels(features, torch.full_like(probs, 1 / 3), overlap=False),
+            *nearest_labels(features, probs),
+            nearest_table(features, probs),
             core.prototype_table(features, torch.full_like(probs, 1 / 3), overlap=False),
             core.cross_entropy(logits, probs),
             core.info_nce(features, features, queue),

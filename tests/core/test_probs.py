@@ -1,9 +1,9 @@
-"""Softmax over clusters is a softmax, and the likeliest cluster argmax, whatever the layout they are computed in."""
+"""Softmax and argmax over clusters are torch's, whatever the memory layout."""
 
 import pytest
 import torch
 
-from spice.core.probs import cluster_probs, likeliest, marked
+from spice.core.probs import cluster_probs, one_hot_argmax, one_hot_labels
 
 
 @pytest.mark.parametrize("shape", [(7, 3), (2, 7, 10), (2, 7, 16), (5,)])
@@ -21,13 +21,13 @@ def test_it_is_torchs_softmax_with_torchs_gradient(shape: tuple[int, ...]) -> No
 @pytest.mark.parametrize("levels", [1, 2, 10_000], ids=["all equal", "many equal", "few or none equal"])
 def test_every_image_is_marked_once_at_the_first_of_its_largest_values(levels: int, dtype: torch.dtype) -> None:
     values = torch.randint(levels, (3, 5, 400), generator=torch.Generator().manual_seed(0)).to(dtype)
-    marks = likeliest(values)
+    marks = one_hot_argmax(values)
     first = [[row.tolist().index(max(row)) for row in head.T] for head in values]
-    assert marked(marks).tolist() == first
+    assert one_hot_labels(marks).tolist() == first
     assert marks.sum(dim=1).eq(1).all()
     assert set(marks.flatten().tolist()) <= {0.0, 1.0}
 
 
-def test_memory_that_lies_images_first_is_marked_alike() -> None:
+def test_values_that_lie_images_first_give_the_same_labels() -> None:
     values = torch.randn(400, 5, generator=torch.Generator().manual_seed(0))
-    assert marked(likeliest(values.T)).equal(values.argmax(dim=1))
+    assert one_hot_labels(one_hot_argmax(values.T)).equal(values.argmax(dim=1))

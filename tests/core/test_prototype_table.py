@@ -1,7 +1,9 @@
-"""Pseudo-labels as a table are the same labels as the pairs, and lose and teach the same."""
+"""Pseudo-labels as a table are the labels of the pairs, with the same losses and gradients."""
 
 import math
 from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -10,7 +12,21 @@ from test_prototypes import random_batch  # type: ignore[import-not-found]
 from torch import Tensor
 
 from spice.core import IGNORE, PseudoLabels, cross_entropy, negative_entropy, prototype_labels, prototype_table
-from spice.core.prototypes import Sizes
+from spice.core.nearest_sizes import nearest_labels, nearest_table
+
+
+class Labeling(NamedTuple):
+    """The same labels as a table and as pairs."""
+
+    table: Callable[[Tensor, Tensor], Tensor]
+    pairs: Callable[[Tensor, Tensor], PseudoLabels]
+
+
+LABELINGS = {
+    "even": Labeling(prototype_table, prototype_labels),
+    "no overlap": Labeling(partial(prototype_table, overlap=False), partial(prototype_labels, overlap=False)),
+    "nearest": Labeling(nearest_table, nearest_labels),
+}
 
 
 def counted(labels: PseudoLabels, images: int, clusters: int) -> list[list[float]]:
@@ -28,17 +44,16 @@ def rough(probs: Tensor) -> Tensor:
     return levels / levels.sum(dim=-1, keepdim=True)
 
 
-@pytest.mark.parametrize(("sizes", "overlap"), [("even", True), ("even", False), ("nearest", True)])
+@pytest.mark.parametrize("labeling", LABELINGS.values(), ids=LABELINGS)
 @pytest.mark.parametrize("change", [lambda probs: probs, rough], ids=["as drawn", "ties"])
-def test_the_table_counts_the_pairs(sizes: Sizes, overlap: bool, change: Callable[[Tensor], Tensor]) -> None:
+def test_the_table_counts_the_pairs(labeling: Labeling, change: Callable[[Tensor], Tensor]) -> None:
     features, probs = random_batch(3, images=41, clusters=4, heads=3)
     probs = change(probs)
-    together = prototype_table(features, probs, overlap=overlap, sizes=sizes)
+    together = labeling.table(features, probs)
     assert together.shape == (3, 41, 4)
     for head in range(3):
-        pairs = prototype_labels(features, probs[head], overlap=overlap, sizes=sizes)
-        assert together[head].tolist() == counted(pairs, 41, 4)
-        assert prototype_table(features, probs[head], overlap=overlap, sizes=sizes).equal(together[head])
+        assert together[head].tolist() == counted(labeling.pairs(features, probs[head]), 41, 4)
+        assert labeling.table(features, probs[head]).equal(together[head])
 
 
 def test_an_image_has_all_its_labels_or_only_that_of_the_nearest_claimant() -> None:
@@ -50,22 +65,14 @@ def test_an_image_has_all_its_labels_or_only_that_of_the_nearest_claimant() -> N
     assert (alone <= table).all()
 
 
-def test_by_the_nearest_prototype_every_image_has_a_label_and_the_most_central_two() -> None:
-    features, probs = random_batch(1, images=60, clusters=5, heads=2)
-    table = prototype_table(features, probs, sizes="nearest")
-    assert table.sum(dim=2).min() == 1
-    assert table.sum(dim=(1, 2)).eq(60 + 5 * 3).all()  # 60 // (4 * 5) more for each cluster
-    assert table.max() == 2
-
-
 @pytest.mark.parametrize("loss", STAGE_2_LOSSES)
-@pytest.mark.parametrize("sizes", ["even", "nearest"])
-def test_a_loss_and_its_gradient_are_those_of_the_pairs(loss: Loss, sizes: Sizes) -> None:
+@pytest.mark.parametrize("labeling", LABELINGS.values(), ids=LABELINGS)
+def test_a_loss_and_its_gradient_are_those_of_the_pairs(loss: Loss, labeling: Labeling) -> None:
     features, probs = random_batch(2, images=40, clusters=4, heads=3)
     logits = random(7, 3, 40, 4).requires_grad_()
-    pairs = prototype_labels(features, probs, sizes=sizes)
+    pairs = labeling.pairs(features, probs)
     one_by_one = torch.stack([loss(logits[head][pairs.image[head]], pairs.cluster[head]) for head in range(3)])
-    at_once = loss(logits, prototype_table(features, probs, sizes=sizes))
+    at_once = loss(logits, labeling.table(features, probs))
     torch.testing.assert_close(at_once, one_by_one)
     weight = random(8, 3)
     (expected,) = torch.autograd.grad((one_by_one * weight).sum(), logits)
@@ -91,14 +98,16 @@ def test_a_head_without_labels_loses_nothing_while_others_learn(loss: Loss) -> N
 
 def test_tables_that_are_none_are_refused_in_words() -> None:
     logits = random(0, 2, 4, 3)
-    with pytest.raises(ValueError, match=r"a table of labels must be like the logits, got \(2, 4, 3\) and \(2, 3, 4\)"):
+    with pytest.raises(
+        ValueError, match=r"a table of labels must have the logits' shape, got \(2, 4, 3\) and \(2, 3, 4\)"
+    ):
         cross_entropy(logits, torch.ones(2, 3, 4))
-    with pytest.raises(ValueError, match=r"a table of labels must be like the logits, got \(1, 2, 4, 3\)"):
+    with pytest.raises(ValueError, match=r"a table of labels must have the logits' shape, got \(1, 2, 4, 3\)"):
         cross_entropy(logits[None], torch.ones(1, 2, 4, 3))
     for bad in (-1.0, math.nan):
         labels = torch.ones(2, 4, 3)
         labels[1, 2, 0] = bad
-        with pytest.raises(ValueError, match="must hold numbers of times, got a negative one, or NaN"):
+        with pytest.raises(ValueError, match="must hold counts, got a negative number or NaN"):
             cross_entropy(logits, labels)
     with pytest.raises(ValueError, match="nothing to learn from: none of 8 images has a label"):
         cross_entropy(logits, torch.zeros(2, 4, 3))

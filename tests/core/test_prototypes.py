@@ -1,7 +1,9 @@
-"""The E-step of stage 2 against the paper written out in loops (III-B)."""
+"""The E-step of stage 2 against the paper written out in loops (III-B): the reference and the fast version of it."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -10,7 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spice.core import IGNORE, double_softmax_cross_entropy, prototype_labels, prototypes
+from spice.core import IGNORE, PseudoLabels, double_softmax_cross_entropy, prototype_labels, prototypes
+from spice.core.fast_prototypes import fast_prototype_labels, fast_prototypes
+
+
+class EStep(NamedTuple):
+    """An implementation of the paper's E-step."""
+
+    prototypes: Callable[..., Tensor]
+    labels: Callable[..., PseudoLabels]
+
+
+PLAIN, FAST = EStep(prototypes, prototype_labels), EStep(fast_prototypes, fast_prototype_labels)
+both_versions = pytest.mark.parametrize("estep", [PLAIN, FAST], ids=["plain", "fast"])
 
 
 def random_batch(
@@ -72,26 +86,28 @@ def toy() -> tuple[Tensor, Tensor]:
     return torch.stack([angles.cos(), angles.sin()], dim=1), torch.tensor(TOY_PROBS, dtype=torch.float64)
 
 
-def test_the_papers_toy_example_labels_three_images_for_each_of_three_clusters() -> None:
-    labels = prototype_labels(*toy())
+@both_versions
+def test_the_papers_toy_example_labels_three_images_for_each_of_three_clusters(estep: EStep) -> None:
+    labels = estep.labels(*toy())
     assert labels.cluster.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     # The centers lie at 10, 50 and 100 degrees; the tenth image, at 30, is labeled by none.
     assert [sorted(images) for images in by_cluster(labels.image, 3)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     assert labels.image[[0, 3, 6]].tolist() == [1, 4, 7]  # nearest first
 
 
-def test_in_the_toy_example_an_image_between_two_prototypes_gets_both_labels_or_the_nearer_one() -> None:
+@both_versions
+def test_in_the_toy_example_an_image_between_two_prototypes_gets_both_labels_or_the_nearer_one(estep: EStep) -> None:
     features, probs = toy()
     probs[2], probs[9] = probs[9].clone(), probs[2].clone()  # cluster 0 now trusts the image at 30 degrees, not at 20
     probs[5], probs[9] = torch.tensor([0.1, 0.3, 0.6]), torch.tensor([0.45, 0.55, 0.0])
     # cluster 0: images 0, 1, 9 (13.1 degrees); cluster 1: 3, 4, 9 (40.0 degrees)
-    both = prototype_labels(features, probs)
+    both = estep.labels(features, probs)
     assert [sorted(images) for images in by_cluster(both.image, 3)[:2]] == [[0, 1, 2], [3, 4, 9]]
     probs[1], probs[2] = torch.tensor([0.2, 0.5, 0.3]), torch.tensor([0.5, 0.2, 0.3])
     # cluster 0: 0, 2, 9 (16.8 degrees) takes 1, 2, 9; cluster 1: 3, 4, 9 (40.0 degrees) takes 3, 4, 9: image 9 twice
-    both = prototype_labels(features, probs)
+    both = estep.labels(features, probs)
     assert [sorted(images) for images in by_cluster(both.image, 3)[:2]] == [[1, 2, 9], [3, 4, 9]]
-    single = prototype_labels(features, probs, overlap=False)
+    single = estep.labels(features, probs, overlap=False)
     assert torch.equal(single.image, both.image)
     kept = dict(zip(single.image[:6].tolist(), single.cluster[:6].tolist(), strict=True))
     assert kept == {1: 0, 2: 0, 3: 1, 4: 1, 9: 1}  # 10 degrees from cluster 1, 13 from cluster 0
@@ -101,54 +117,63 @@ def test_in_the_toy_example_an_image_between_two_prototypes_gets_both_labels_or_
 
 @pytest.mark.parametrize("center_ratio", [1.0, 0.5, 0.1])
 @pytest.mark.parametrize(("images", "clusters"), [(30, 3), (31, 4), (7, 7), (9, 5), (5, 1)])
-def test_labels_equal_the_papers_equations_in_loops(images: int, clusters: int, center_ratio: float) -> None:
+@both_versions
+def test_labels_equal_the_papers_equations_in_loops(
+    estep: EStep, images: int, clusters: int, center_ratio: float
+) -> None:
     features, probs = random_batch(images, images=images, clusters=clusters)
     _, expected = paper_labels(features, probs, center_ratio)
-    labels = prototype_labels(features, probs, center_ratio=center_ratio)
+    labels = estep.labels(features, probs, center_ratio=center_ratio)
     assert by_cluster(labels.image, clusters) == expected
     assert labels.cluster.tolist() == [k for k in range(clusters) for _ in range(images // clusters)]
 
 
 @pytest.mark.parametrize("per_cluster", [1, 4, 30])
-def test_a_prototype_is_the_mean_of_the_most_confident_images(per_cluster: int) -> None:
+@both_versions
+def test_a_prototype_is_the_mean_of_the_most_confident_images(estep: EStep, per_cluster: int) -> None:
     features, probs = random_batch(1)
     rows = features.tolist()
     expected = [mean_of([rows[i] for i in most(column, per_cluster)]) for column in probs.T.tolist()]
-    torch.testing.assert_close(prototypes(features, probs, per_cluster=per_cluster), torch.tensor(expected).double())
+    torch.testing.assert_close(
+        estep.prototypes(features, probs, per_cluster=per_cluster), torch.tensor(expected).double()
+    )
 
 
-def test_labels_and_prototypes_agree_on_which_images_are_confident() -> None:
+@both_versions
+def test_labels_and_prototypes_agree_on_which_images_are_confident(estep: EStep) -> None:
     features, probs = random_batch(2, images=24, clusters=4)
     centers, _ = paper_labels(features, probs, 0.5)
-    torch.testing.assert_close(prototypes(features, probs, per_cluster=3), torch.tensor(centers).double())
+    torch.testing.assert_close(estep.prototypes(features, probs, per_cluster=3), torch.tensor(centers).double())
 
 
-def test_all_heads_at_once_equal_the_loop_over_heads() -> None:
+@both_versions
+def test_all_heads_at_once_equal_the_loop_over_heads(estep: EStep) -> None:
     features, probs = random_batch(3, images=41, clusters=5, heads=6)
     for overlap in (True, False):
         for ratio in (1.0, 0.5):
-            batched = prototype_labels(features, probs, center_ratio=ratio, overlap=overlap)
-            looped = [prototype_labels(features, head, center_ratio=ratio, overlap=overlap) for head in probs]
+            batched = estep.labels(features, probs, center_ratio=ratio, overlap=overlap)
+            looped = [estep.labels(features, head, center_ratio=ratio, overlap=overlap) for head in probs]
             assert torch.equal(batched.image, torch.stack([head.image for head in looped]))
             assert torch.equal(batched.cluster, torch.stack([head.cluster for head in looped]))
     torch.testing.assert_close(
-        prototypes(features, probs, per_cluster=4),
-        torch.stack([prototypes(features, head, per_cluster=4) for head in probs]),
+        estep.prototypes(features, probs, per_cluster=4),
+        torch.stack([estep.prototypes(features, head, per_cluster=4) for head in probs]),
     )
 
 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**31), clusters=st.integers(1, 6), extra=st.integers(0, 25), heads=st.integers(1, 3))
+@both_versions
 def test_every_cluster_labels_m_over_k_distinct_images_nearest_first(
-    seed: int, clusters: int, extra: int, heads: int
+    estep: EStep, seed: int, clusters: int, extra: int, heads: int
 ) -> None:
     images = clusters + extra
     features, probs = random_batch(seed, images=images, clusters=clusters, heads=heads)
-    labels = prototype_labels(features, probs)
+    labels = estep.labels(features, probs)
     share = images // clusters
     assert labels.image.shape == labels.cluster.shape == (heads, clusters * share)
     assert labels.image.dtype == labels.cluster.dtype == torch.int64
-    centers = prototypes(features, probs, per_cluster=share)
+    centers = estep.prototypes(features, probs, per_cluster=share)
     similarity = torch.nn.functional.cosine_similarity(features, centers.unsqueeze(dim=2), dim=3)  # (H, K, M)
     for head in range(heads):
         for cluster, chosen in enumerate(by_cluster(labels.image[head], clusters)):
@@ -161,12 +186,15 @@ def test_every_cluster_labels_m_over_k_distinct_images_nearest_first(
 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**31), clusters=st.integers(2, 6))
-def test_without_overlap_every_claimed_image_stays_with_its_nearest_claimant(seed: int, clusters: int) -> None:
+@both_versions
+def test_without_overlap_every_claimed_image_stays_with_its_nearest_claimant(
+    estep: EStep, seed: int, clusters: int
+) -> None:
     features, probs = random_batch(seed, images=5 * clusters, clusters=clusters, width=2)
-    both = prototype_labels(features, probs)
-    single = prototype_labels(features, probs, overlap=False)
+    both = estep.labels(features, probs)
+    single = estep.labels(features, probs, overlap=False)
     assert torch.equal(single.image, both.image)
-    centers = prototypes(features, probs, per_cluster=5)
+    centers = estep.prototypes(features, probs, per_cluster=5)
     claims: dict[int, list[int]] = {}
     for image, cluster in zip(both.image.tolist(), both.cluster.tolist(), strict=True):
         claims.setdefault(image, []).append(cluster)
@@ -181,11 +209,12 @@ def test_without_overlap_every_claimed_image_stays_with_its_nearest_claimant(see
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**31), overlap=st.booleans())
-def test_renaming_clusters_renames_labels_and_nothing_else(seed: int, overlap: bool) -> None:
+@both_versions
+def test_renaming_clusters_renames_labels_and_nothing_else(estep: EStep, seed: int, overlap: bool) -> None:
     features, probs = random_batch(seed, clusters=4)
     names = torch.randperm(4, generator=torch.Generator().manual_seed(seed))
-    labels = prototype_labels(features, probs, overlap=overlap)
-    renamed = prototype_labels(features, probs[:, names], overlap=overlap)
+    labels = estep.labels(features, probs, overlap=overlap)
+    renamed = estep.labels(features, probs[:, names], overlap=overlap)
     for new, old in enumerate(names.tolist()):
         assert by_cluster(renamed.image, 4)[new] == by_cluster(labels.image, 4)[old]
         assert [k == new for k in by_cluster(renamed.cluster, 4)[new]] == [
@@ -195,163 +224,146 @@ def test_renaming_clusters_renames_labels_and_nothing_else(seed: int, overlap: b
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**31), scale=st.floats(1e-3, 1e3))
-def test_permuting_the_batch_permutes_and_scaling_features_changes_nothing(seed: int, scale: float) -> None:
+@both_versions
+def test_permuting_the_batch_permutes_and_scaling_features_changes_nothing(
+    estep: EStep, seed: int, scale: float
+) -> None:
     features, probs = random_batch(seed)
     order = torch.randperm(len(features), generator=torch.Generator().manual_seed(seed))
-    labels = prototype_labels(features, probs)
-    assert torch.equal(order[prototype_labels(features[order], probs[order]).image], labels.image)
-    assert torch.equal(prototype_labels(features * scale, probs).image, labels.image)
+    labels = estep.labels(features, probs)
+    assert torch.equal(order[estep.labels(features[order], probs[order]).image], labels.image)
+    assert torch.equal(estep.labels(features * scale, probs).image, labels.image)
 
 
-def test_each_head_owns_its_labels() -> None:
+@both_versions
+def test_each_head_owns_its_labels(estep: EStep) -> None:
     features, probs = random_batch(0, images=3, clusters=3, heads=2)
-    labels = prototype_labels(features, probs)
+    labels = estep.labels(features, probs)
     labels.cluster[0] = IGNORE
     assert labels.cluster[1].tolist() == [0, 1, 2]
 
 
-def test_of_equally_confident_images_the_first_make_the_prototype() -> None:
+@both_versions
+def test_of_equally_confident_images_the_first_make_the_prototype(estep: EStep) -> None:
     features = torch.arange(8.0).unsqueeze(dim=1)
     sure = torch.tensor(
         [[0.5, 0.5], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.5, 0.5], [0.0, 1.0], [0.0, 1.0]]
     )
-    centers = prototypes(features, sure, per_cluster=3)
+    centers = estep.prototypes(features, sure, per_cluster=3)
     torch.testing.assert_close(centers, torch.tensor([[(1 + 2 + 3) / 3], [(6 + 7 + 0) / 3]]))
 
 
-def test_a_tie_in_one_cluster_is_broken_where_another_has_none() -> None:
+@both_versions
+def test_a_tie_in_one_cluster_is_broken_where_another_has_none(estep: EStep) -> None:
     probs = torch.tensor([[0.5, 0.3, 0.2], [0.5, 0.2, 0.3], [0.5, 0.1, 0.4]])  # all equal, the first, the last
-    centers = prototypes(torch.tensor([[1.0], [2.0], [4.0]]), probs, per_cluster=1)
+    centers = estep.prototypes(torch.tensor([[1.0], [2.0], [4.0]]), probs, per_cluster=1)
     assert centers.flatten().tolist() == [1, 1, 4]
 
 
-def test_ties_of_all_heads_at_once_are_broken_as_in_the_loop_over_heads() -> None:
+@both_versions
+def test_ties_of_all_heads_at_once_are_broken_as_in_the_loop_over_heads(estep: EStep) -> None:
     generator = torch.Generator().manual_seed(0)
     features = torch.randint(1, 3, (20, 2), generator=generator).double()  # few directions: many equal similarities
     probs = torch.randint(1, 3, (4, 20, 3), generator=generator).double()
     probs /= probs.sum(dim=2, keepdim=True)
-    batched = prototype_labels(features, probs)
-    looped = [prototype_labels(features, head) for head in probs]
+    batched = estep.labels(features, probs)
+    looped = [estep.labels(features, head) for head in probs]
     assert torch.equal(batched.image, torch.stack([head.image for head in looped]))
-    centers = torch.stack([prototypes(features, head, per_cluster=5) for head in probs])
-    torch.testing.assert_close(prototypes(features, probs, per_cluster=5), centers)
+    centers = torch.stack([estep.prototypes(features, head, per_cluster=5) for head in probs])
+    torch.testing.assert_close(estep.prototypes(features, probs, per_cluster=5), centers)
 
 
-def test_of_equally_near_images_the_first_are_labeled_in_order() -> None:
+@both_versions
+def test_of_equally_near_images_the_first_are_labeled_in_order(estep: EStep) -> None:
     features = torch.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 0.0], [0.0, 2.0], [3.0, 0.0], [4.0, 0.0]])
     probs = torch.tensor([[0.1, 0.9], [0.9, 0.1], [0.5, 0.5], [0.4, 0.6], [0.5, 0.5], [0.5, 0.5]])
-    labels = prototype_labels(features, probs, center_ratio=0.5)
+    labels = estep.labels(features, probs, center_ratio=0.5)
     assert by_cluster(labels.image, 2) == [
         [1, 2, 4],
         [0, 3, 1],
     ]  # of the four on one ray, and of the four at a right angle
 
 
-def test_identical_images_and_predictions_are_taken_in_batch_order_by_every_cluster() -> None:
-    labels = prototype_labels(torch.ones(9, 2), torch.full((9, 3), 1 / 3))
+@both_versions
+def test_identical_images_and_predictions_are_taken_in_batch_order_by_every_cluster(estep: EStep) -> None:
+    labels = estep.labels(torch.ones(9, 2), torch.full((9, 3), 1 / 3))
     assert by_cluster(labels.image, 3) == [[0, 1, 2]] * 3
-    single = prototype_labels(torch.ones(9, 2), torch.full((9, 3), 1 / 3), overlap=False)
+    single = estep.labels(torch.ones(9, 2), torch.full((9, 3), 1 / 3), overlap=False)
     assert by_cluster(single.cluster, 3) == [[0, 0, 0], [IGNORE] * 3, [IGNORE] * 3]  # equally near: the first cluster
 
 
 @pytest.mark.parametrize(("scale", "dtype"), [(1e-30, torch.float32), (1e30, torch.float32), (3e4, torch.float16)])
-def test_features_of_extreme_scale_give_the_same_labels(scale: float, dtype: torch.dtype) -> None:
+@both_versions
+def test_features_of_extreme_scale_give_the_same_labels(estep: EStep, scale: float, dtype: torch.dtype) -> None:
     features, probs = toy()
-    labels = prototype_labels(features.to(dtype) * scale, probs.to(dtype))
+    labels = estep.labels(features.to(dtype) * scale, probs.to(dtype))
     assert [sorted(images) for images in by_cluster(labels.image, 3)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_images_that_are_all_zeros_are_labeled_in_batch_order(dtype: torch.dtype) -> None:
+@both_versions
+def test_images_that_are_all_zeros_are_labeled_in_batch_order(estep: EStep, dtype: torch.dtype) -> None:
     features, probs = torch.zeros(4, 2, dtype=dtype), torch.full((4, 2), 0.5, dtype=dtype)
-    assert by_cluster(prototype_labels(features, probs).image, 2) == [[0, 1], [0, 1]]
+    assert by_cluster(estep.labels(features, probs).image, 2) == [[0, 1], [0, 1]]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_an_image_of_zeros_is_near_to_nothing(dtype: torch.dtype) -> None:
+@both_versions
+def test_an_image_of_zeros_is_near_to_nothing(estep: EStep, dtype: torch.dtype) -> None:
     features = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 0.1], [0.0, 1.0]], dtype=dtype)
     probs = torch.tensor([[0.5, 0.5], [0.9, 0.1], [0.8, 0.2], [0.1, 0.9]], dtype=dtype)
-    assert by_cluster(prototype_labels(features, probs, center_ratio=0.5).image, 2) == [[1, 2], [3, 2]]
+    assert by_cluster(estep.labels(features, probs, center_ratio=0.5).image, 2) == [[1, 2], [3, 2]]
 
 
-def test_a_batch_of_less_than_two_images_per_cluster_still_has_prototypes_at_half_the_center_ratio() -> None:
+@both_versions
+def test_a_batch_of_less_than_two_images_per_cluster_still_has_prototypes_at_half_the_center_ratio(
+    estep: EStep,
+) -> None:
     features, probs = random_batch(5, images=5, clusters=3)
     _, expected = paper_labels(features, probs, 0.5)
-    assert by_cluster(prototype_labels(features, probs, center_ratio=0.5).image, 3) == expected
+    assert by_cluster(estep.labels(features, probs, center_ratio=0.5).image, 3) == expected
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_coarser_numbers_give_the_same_labels_where_nothing_is_close(dtype: torch.dtype) -> None:
+@both_versions
+def test_coarser_numbers_give_the_same_labels_where_nothing_is_close(estep: EStep, dtype: torch.dtype) -> None:
     features, probs = toy()
-    labels = prototype_labels(features.to(dtype), probs.to(dtype))
+    labels = estep.labels(features.to(dtype), probs.to(dtype))
     assert [sorted(images) for images in by_cluster(labels.image, 3)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
-    assert prototypes(features.to(dtype), probs.to(dtype), per_cluster=3).dtype == dtype
+    assert estep.prototypes(features.to(dtype), probs.to(dtype), per_cluster=3).dtype == dtype
 
 
 @pytest.mark.parametrize("per_cluster", [1, 4, 9, 29, 30])
-def test_numbers_as_runs_have_them_mark_the_same_images_ties_and_all(per_cluster: int) -> None:
+@both_versions
+def test_numbers_as_runs_have_them_mark_the_same_images_ties_and_all(estep: EStep, per_cluster: int) -> None:
     features, probs = random_batch(3, heads=2)
     features = features.mul(4).round()  # so that sums are exact in both
     probs = torch.tensor([[0.5, 0.25, 0.25]]).double().expand(2, 30, 3).gather(2, probs.argsort(dim=2))  # many equals
-    found = prototypes(features.float(), probs.float(), per_cluster=per_cluster)
-    torch.testing.assert_close(found.double(), prototypes(features, probs, per_cluster=per_cluster), rtol=0, atol=1e-5)
+    found = estep.prototypes(features.float(), probs.float(), per_cluster=per_cluster)
+    torch.testing.assert_close(
+        found.double(), estep.prototypes(features, probs, per_cluster=per_cluster), rtol=0, atol=1e-5
+    )
 
 
-def test_half_precision_prototypes_of_large_features_do_not_overflow() -> None:
+@both_versions
+def test_half_precision_prototypes_of_large_features_do_not_overflow(estep: EStep) -> None:
     probs = torch.tensor([[1.0, 0.0]]).repeat(3000, 1)
-    centers = prototypes(torch.full((3000, 2), 100.0).half(), probs.half(), per_cluster=3000)
+    centers = estep.prototypes(torch.full((3000, 2), 100.0).half(), probs.half(), per_cluster=3000)
     torch.testing.assert_close(centers, torch.full((2, 2), 100.0).half(), rtol=2e-3, atol=0)
 
 
 @pytest.mark.parametrize("case", ["small", "medium", "many"])
 @pytest.mark.parametrize(("name", "center_ratio"), [("half", 0.5), ("full", 1.0)])
+@both_versions
 def test_labels_and_losses_equal_those_of_the_authors_code(
-    shared_data: Path, case: str, name: str, center_ratio: float
+    estep: EStep, shared_data: Path, case: str, name: str, center_ratio: float
 ) -> None:
     reference = np.load(shared_data / "reference_estep.npz")
     features, probs = (torch.from_numpy(reference[f"{case}_{what}"]) for what in ("features", "probs"))
     expected = torch.from_numpy(reference[f"{case}_images_{name}"]).long()  # (H, K, T)
-    labels = prototype_labels(features, probs, center_ratio=center_ratio)
+    labels = estep.labels(features, probs, center_ratio=center_ratio)
     # As sets: similarities tie, or nearly so, and the order among equals is nobody's.
     assert torch.equal(labels.image.view(expected.shape).sort(dim=2).values, expected.sort(dim=2).values)
     logits = probs.log().gather(1, labels.image.unsqueeze(dim=2).expand(-1, -1, probs.shape[2]))
     losses = double_softmax_cross_entropy(logits, labels.cluster)
     torch.testing.assert_close(losses.double(), torch.from_numpy(reference[f"{case}_loss_{name}"]), rtol=0, atol=1e-5)
-
-
-def test_labels_by_the_nearest_prototype_are_those_of_plain_loops() -> None:
-    features, probs = random_batch(5, images=26, heads=2)
-    probs[1, :, 2] *= 1e-3  # no image of the second head is likeliest of the last cluster: its surest one serves
-    probs = probs / probs.sum(dim=-1, keepdim=True)
-    labels = prototype_labels(features, probs, sizes="nearest")
-    assert labels.image.shape == labels.cluster.shape == (2, 26 + 3 * 2)  # 26 // (4 * 3) = 2 more for each cluster
-    rows = features.tolist()
-    for image, cluster, prob in zip(labels.image.tolist(), labels.cluster.tolist(), probs.tolist(), strict=True):
-        likeliest = [row.index(max(row)) for row in prob]
-        members = [[i for i in range(26) if likeliest[i] == k] or most([row[k] for row in prob], 1) for k in range(3)]
-        centers = [mean_of([rows[i] for i in some]) for some in members]
-        near = [[cosine(row, center) for row in rows] for center in centers]
-        assert image[:26] == list(range(26))
-        columns = [[row[i] for row in near] for i in range(26)]
-        assert cluster[:26] == [column.index(max(column)) for column in columns]
-        assert cluster[26:] == [0, 0, 1, 1, 2, 2]
-        assert [set(image[26 + 2 * k : 28 + 2 * k]) for k in range(3)] == [set(most(near[k], 2)) for k in range(3)]
-
-
-def test_a_cluster_that_no_image_is_likeliest_of_rests_on_its_surest_image() -> None:
-    features, probs = toy()
-    spare = torch.zeros(10, 1, dtype=probs.dtype)
-    spare[8] = 0.05
-    probs = torch.cat([probs * (1 - spare), spare], dim=1)
-    labels = prototype_labels(features, probs, sizes="nearest")
-    assert labels.cluster[8] == 3  # at 110 degrees, where its only image lies
-    assert labels.image[10:].tolist()[3] == 8
-
-
-def test_labels_by_the_nearest_prototype_of_one_head_are_those_of_all() -> None:
-    features, probs = random_batch(7, heads=3)
-    together = prototype_labels(features, probs, sizes="nearest")
-    for number in range(3):
-        alone = prototype_labels(features, probs[number], sizes="nearest")
-        assert torch.equal(alone.image, together.image[number])
-        assert torch.equal(alone.cluster, together.cluster[number])

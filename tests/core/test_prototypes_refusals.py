@@ -4,51 +4,57 @@ import math
 
 import pytest
 import torch
-from test_prototypes import random_batch  # type: ignore[import-not-found]  # a test beside this one
+from test_prototypes import FAST, PLAIN, EStep, random_batch  # type: ignore[import-not-found]  # a test beside this one
 
-from spice.core import prototype_labels, prototypes
+both_versions = pytest.mark.parametrize("estep", [PLAIN, FAST], ids=["plain", "fast"])
 
 
-def test_too_small_a_batch_is_refused_in_words() -> None:
+@both_versions
+def test_too_small_a_batch_is_refused_in_words(estep: EStep) -> None:
     features, probs = random_batch(0, images=2, clusters=3)
-    with pytest.raises(ValueError, match=r"2 images cannot label 3 clusters: take a batch of at least 3"):
-        prototype_labels(features, probs)
+    with pytest.raises(ValueError, match=r"2 images cannot label 3 clusters: use a batch of at least 3"):
+        estep.labels(features, probs)
 
 
-def test_a_batch_of_one_image_per_cluster_is_enough() -> None:
+@both_versions
+def test_a_batch_of_one_image_per_cluster_is_enough(estep: EStep) -> None:
     features, probs = random_batch(0, images=3, clusters=3)
-    assert prototype_labels(features, probs).image.shape == (3,)
+    assert estep.labels(features, probs).image.shape == (3,)
 
 
-def test_rows_that_do_not_match_are_refused_in_words() -> None:
+@both_versions
+def test_rows_that_do_not_match_are_refused_in_words(estep: EStep) -> None:
     features, probs = random_batch(0)
     with pytest.raises(ValueError, match=r"features of 29 images do not match probabilities of 30"):
-        prototype_labels(features[1:], probs)
+        estep.labels(features[1:], probs)
     with pytest.raises(ValueError, match=r"features of 30 images do not match probabilities of 29"):
-        prototypes(features, probs[1:], per_cluster=2)
+        estep.prototypes(features, probs[1:], per_cluster=2)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_features_that_are_no_numbers_are_refused_in_words(bad: float) -> None:
+@both_versions
+def test_features_that_are_no_numbers_are_refused_in_words(estep: EStep, bad: float) -> None:
     features, probs = random_batch(0)
     features[[3, 7], 2] = bad
     with pytest.raises(ValueError, match=r"features hold NaN or infinite values in 2 of 30 rows"):
-        prototype_labels(features, probs)
+        estep.labels(features, probs)
     with pytest.raises(ValueError, match=r"features hold NaN or infinite values in 2 of 30 rows"):
-        prototypes(features, probs, per_cluster=1)
+        estep.prototypes(features, probs, per_cluster=1)
 
 
-def test_features_that_are_no_table_are_refused_in_words() -> None:
+@both_versions
+def test_features_that_are_no_table_are_refused_in_words(estep: EStep) -> None:
     features, probs = random_batch(0)
     with pytest.raises(ValueError, match=r"features must be a table .* got shape \(30,\)"):
-        prototype_labels(features[:, 0], probs)
+        estep.labels(features[:, 0], probs)
     with pytest.raises(ValueError, match=r"features must be a table .* got shape \(0, 4\)"):
-        prototype_labels(features[:0], probs)
+        estep.labels(features[:0], probs)
     with pytest.raises(ValueError, match=r"features must be floating-point numbers, got torch.int64"):
-        prototype_labels(features.long(), probs)
+        estep.labels(features.long(), probs)
 
 
-def test_probabilities_that_are_none_are_refused_in_words() -> None:
+@both_versions
+def test_probabilities_that_are_none_are_refused_in_words(estep: EStep) -> None:
     features, probs = random_batch(0)
     for bad, words in [
         (torch.randn(30, 3).mul(5), r"must lie in 0..1, got -.* \(are these logits\?\)"),
@@ -64,29 +70,32 @@ def test_probabilities_that_are_none_are_refused_in_words() -> None:
         (probs.expand(2, 2, 30, 3), r"must be \(M, K\) or \(H, M, K\), got \(2, 2, 30, 3\)"),
     ]:
         with pytest.raises(ValueError, match=words):
-            prototype_labels(features, bad)
+            estep.labels(features, bad)
 
 
-def test_probabilities_may_be_off_one_by_what_coarse_numbers_need_and_no_more() -> None:
+@both_versions
+def test_probabilities_may_be_off_one_by_what_coarse_numbers_need_and_no_more(estep: EStep) -> None:
     features = torch.ones(2, 1)
-    prototype_labels(features, torch.tensor([[1.0, 0.0078125], [1.0, 0.0]]))  # 2 ** -7, one step of bfloat16
-    prototype_labels(features, torch.tensor([[1.0078125, 0.0], [1.0, 0.0]]))
+    estep.labels(features, torch.tensor([[1.0, 0.0078125], [1.0, 0.0]]))  # 2 ** -7, one step of bfloat16
+    estep.labels(features, torch.tensor([[1.0078125, 0.0], [1.0, 0.0]]))
     for low in (0.015625, -0.015625):
         with pytest.raises(ValueError, match=r"off by 0\.01562"):
-            prototype_labels(features, torch.tensor([[0.5, 0.5 + low], [1.0, 0.0]]))
+            estep.labels(features, torch.tensor([[0.5, 0.5 + low], [1.0, 0.0]]))
     logits = torch.randn(200, 200, generator=torch.Generator().manual_seed(0))
     for dtype in (torch.float16, torch.bfloat16):
-        prototype_labels(torch.eye(200), logits.softmax(dim=1).to(dtype))
-        prototype_labels(torch.eye(200), logits.to(dtype).softmax(dim=1))
+        estep.labels(torch.eye(200), logits.softmax(dim=1).to(dtype))
+        estep.labels(torch.eye(200), logits.to(dtype).softmax(dim=1))
 
 
 @pytest.mark.parametrize("ratio", [0.0, -0.5, 1.01, math.nan])
-def test_a_center_ratio_that_is_no_share_is_refused_in_words(ratio: float) -> None:
+@both_versions
+def test_a_center_ratio_that_is_no_share_is_refused_in_words(estep: EStep, ratio: float) -> None:
     with pytest.raises(ValueError, match=r"center ratio must be above 0 and at most 1, got"):
-        prototype_labels(*random_batch(0), center_ratio=ratio)
+        estep.labels(*random_batch(0), center_ratio=ratio)
 
 
 @pytest.mark.parametrize("per_cluster", [0, 31, -1])
-def test_a_prototype_of_no_image_or_of_too_many_is_refused_in_words(per_cluster: int) -> None:
+@both_versions
+def test_a_prototype_of_no_image_or_of_too_many_is_refused_in_words(estep: EStep, per_cluster: int) -> None:
     with pytest.raises(ValueError, match=rf"mean of 1 to 30 images of this batch, not of {per_cluster}"):
-        prototypes(*random_batch(0), per_cluster=per_cluster)
+        estep.prototypes(*random_batch(0), per_cluster=per_cluster)

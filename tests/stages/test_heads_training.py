@@ -14,14 +14,16 @@ from torch import Tensor
 from spice.core import IGNORE, double_softmax_cross_entropy, prototype_labels
 from spice.data.batches import batches
 from spice.engine.checkpoints import Checkpoints
+from spice.engine.run import Run
 from spice.errors import SpiceWarning, UserError
 from spice.models.heads import Heads
 from spice.randomness import generator, seeded
 from spice.settings import HeadSettings
 from spice.stages.heads import train as heads
+from spice.stages.heads.diagnostics import SharedPrototypeWarning
 from spice.stages.heads.inputs import batch_size, principal_components
-from spice.stages.heads.select import SharedPrototypeWarning
-from spice.stages.heads.train import TrainedHeads, train_heads
+from spice.stages.heads.train import train_heads
+from spice.stages.heads.trained import TrainedHeads
 from spice.stages.views import Views
 
 
@@ -60,7 +62,7 @@ def same(first: TrainedHeads, second: TrainedHeads) -> bool:
 def test_an_epoch_is_algorithm_1_written_out() -> None:
     views = groups([40, 40, 40])
     settings = quick(epochs=2, batch=50, learning_rate=0.01)
-    trained = train_heads(views, settings, seed=3)
+    trained = train_heads(views, settings, Run(seed=3))
 
     with seeded(3, "heads", "weights"):
         start = Heads(4, 8, 3)
@@ -90,11 +92,11 @@ def test_an_epoch_is_algorithm_1_written_out() -> None:
 @pytest.mark.parametrize("changes", [{}, {"start": "kmeans"}, {"components": 4, "start": "kmeans"}, {"batch": None}])
 def test_clear_groups_are_found(changes: dict[str, Any]) -> None:
     views = groups([60, 60, 60])
-    trained = train_heads(views, quick(heads=8, epochs=40, **changes), seed=0)
+    trained = train_heads(views, quick(heads=8, epochs=40, **changes), Run())
     assert adjusted_rand_score(np.repeat(range(3), 60), labels_of(trained, views)) == 1.0
-    assert trained.signs.distinct > 0.99
-    assert trained.signs.shared == []
-    assert trained.best.loss == min(float(seen.loss.min()) for seen in trained.looks)
+    assert trained.diagnostics.distinct > 0.99
+    assert trained.diagnostics.shared == []
+    assert trained.best.loss == min(float(snapshot.loss.min()) for snapshot in trained.snapshots)
 
 
 @pytest.mark.parametrize(
@@ -118,8 +120,8 @@ def test_clear_groups_are_found(changes: dict[str, Any]) -> None:
 )
 def test_every_option_changes_what_is_learned_and_still_finds_clear_groups(changes: dict[str, Any]) -> None:
     views = groups([60, 60, 60], noise=0.8)
-    plain = train_heads(views, quick(heads=8, epochs=25), seed=0)
-    changed = train_heads(views, quick(heads=8, epochs=25, **changes), seed=0)
+    plain = train_heads(views, quick(heads=8, epochs=25), Run())
+    changed = train_heads(views, quick(heads=8, epochs=25, **changes), Run())
     assert changed.best.loss != plain.best.loss
     assert adjusted_rand_score(np.repeat(range(3), 60), labels_of(changed, views)) > 0.8
 
@@ -127,13 +129,13 @@ def test_every_option_changes_what_is_learned_and_still_finds_clear_groups(chang
 def test_the_same_seed_gives_the_same_heads_bit_for_bit_and_another_does_not() -> None:
     views = groups([40, 40, 40])
     settings = quick(start="kmeans", components=4)
-    first = train_heads(views, settings, seed=1)
-    assert same(first, train_heads(views, settings, seed=1))
-    assert not same(first, train_heads(views, settings, seed=2))
+    first = train_heads(views, settings, Run(seed=1))
+    assert same(first, train_heads(views, settings, Run(seed=1)))
+    assert not same(first, train_heads(views, settings, Run(seed=2)))
 
 
 @pytest.mark.parametrize("stop", [1, 5, 16, 31])
-def test_a_stopped_run_goes_on_as_if_never_stopped(stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_run_resumes_as_if_never_stopped(stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     views = groups([40, 40, 40])
     settings = quick(batch=30, select_every=3)
     monkeypatch.setattr(Checkpoints, "due", lambda self: True)
@@ -143,25 +145,25 @@ def test_a_stopped_run_goes_on_as_if_never_stopped(stop: int, tmp_path: Path, mo
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_heads(views, settings, seed=0, folder=tmp_path, progress=stops)
-    whole = train_heads(views, settings, seed=0)
-    resumed = train_heads(views, settings, seed=0, folder=tmp_path)
+        train_heads(views, settings, Run(folder=tmp_path, progress=stops))
+    whole = train_heads(views, settings, Run())
+    resumed = train_heads(views, settings, Run(folder=tmp_path))
     assert same(whole, resumed)
-    assert [seen.epoch for seen in resumed.looks] == [3, 6, 8]
-    for one, other in zip(whole.looks, resumed.looks, strict=True):
+    assert [snapshot.epoch for snapshot in resumed.snapshots] == [3, 6, 8]
+    for one, other in zip(whole.snapshots, resumed.snapshots, strict=True):
         assert torch.equal(one.loss, other.loss)
-    # A finished run has nothing left to do, and says the same again.
-    assert same(whole, train_heads(views, settings, seed=0, folder=tmp_path))
+    # A finished run has nothing left to do, and returns the same again.
+    assert same(whole, train_heads(views, settings, Run(folder=tmp_path)))
 
 
-def test_other_settings_do_not_go_on_from_a_checkpoint(tmp_path: Path) -> None:
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path) -> None:
     views = groups([20, 20, 20])
-    train_heads(views, quick(epochs=1), seed=0, folder=tmp_path)
+    train_heads(views, quick(epochs=1), Run(folder=tmp_path))
     with pytest.raises(UserError, match=r"learning_rate was 0\.02, is 0\.1"):
-        train_heads(views, quick(epochs=1, learning_rate=0.1), seed=0, folder=tmp_path)
+        train_heads(views, quick(epochs=1, learning_rate=0.1), Run(folder=tmp_path))
 
 
-def test_heads_of_another_version_of_the_program_are_refused_in_words(
+def test_a_checkpoint_of_another_version_of_the_program_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Later(Heads):
@@ -170,18 +172,28 @@ def test_heads_of_another_version_of_the_program_are_refused_in_words(
             self.scale = torch.nn.Parameter(torch.ones(()))
 
     views = groups([20, 20, 20])
-    train_heads(views, quick(epochs=1), seed=0, folder=tmp_path)
+    train_heads(views, quick(epochs=1), Run(folder=tmp_path))
     monkeypatch.setattr(heads, "Heads", Later)
     with pytest.raises(UserError, match=r"parameters was \['hidden', 'out_weight', 'out_bias'\], is .*'scale'"):
-        train_heads(views, quick(epochs=1), seed=0, folder=tmp_path)
+        train_heads(views, quick(epochs=1), Run(folder=tmp_path))
 
 
-def test_impossible_sizes_are_refused_in_words() -> None:
-    with pytest.raises(UserError, match="5 images cannot make 6 clusters: ask for at most 2"):
+def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    views = groups([20, 20, 20])
+    train_heads(views, quick(epochs=1), Run(folder=tmp_path))
+    monkeypatch.setattr(heads, "STATE_FORMAT", 3)
+    with pytest.raises(UserError, match="format was 2, is 3"):
+        train_heads(views, quick(epochs=1), Run(folder=tmp_path))
+
+
+def test_impossible_sizes_are_refused() -> None:
+    with pytest.raises(UserError, match="5 images are too few for 6 clusters: use at most 2 clusters"):
         batch_size(5, quick(6))
-    with pytest.raises(UserError, match="a batch of 60 images cannot label 200 clusters: use a batch of at least 200"):
+    with pytest.raises(
+        UserError, match="a batch of 60 images is too small for 200 clusters: use at least 200, better 2000"
+    ):
         batch_size(5000, quick(200))
-    with pytest.raises(UserError, match="1 cluster is no clustering"):
+    with pytest.raises(UserError, match="need at least 2 clusters, got 1"):
         batch_size(5000, quick(1))
     assert batch_size(50, quick(3, batch=1000)) == 50
     assert batch_size(5000, quick(3, batch=None)) == 5000
@@ -196,8 +208,8 @@ def test_any_size_trains(images: int, clusters: int, batch: int | None, start: s
     views = groups([images], width=6, noise=1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SpiceWarning)
-        trained = train_heads(views, quick(clusters, batch=batch, epochs=2, heads=2, start=start, components=4), seed=0)
-    assert torch.isfinite(trained.looks[-1].loss).all()
+        trained = train_heads(views, quick(clusters, batch=batch, epochs=2, heads=2, start=start, components=4), Run())
+    assert torch.isfinite(trained.snapshots[-1].loss).all()
     assert labels_of(trained, views).shape == (images,)
 
 
@@ -206,26 +218,26 @@ def test_any_size_trains(images: int, clusters: int, batch: int | None, start: s
 def test_constant_features_end_in_a_warning_not_in_nan(components: int | None, start: str) -> None:
     table = np.ones((40, 8), dtype=np.float32)
     views = Views(table, np.stack([table] * 2), np.stack([table] * 2))
-    with pytest.warns(SharedPrototypeWarning, match="rest on the same images"):
-        trained = train_heads(views, quick(4, components=components, start=start), seed=0)
-    assert torch.isfinite(trained.looks[-1].loss).all()
-    assert trained.signs.distinct == 0.25
-    assert trained.signs.largest == 1.0
+    with pytest.warns(SharedPrototypeWarning, match="are based on the same images"):
+        trained = train_heads(views, quick(4, components=components, start=start), Run())
+    assert torch.isfinite(trained.snapshots[-1].loss).all()
+    assert trained.diagnostics.distinct == 0.25
+    assert trained.diagnostics.largest == 1.0
 
 
 def test_copies_of_an_image_get_one_label() -> None:
     views = groups([30, 30, 30])
     twice = Views(np.tile(views.plain, (2, 1)), np.tile(views.weak, (1, 2, 1)), np.tile(views.strong, (1, 2, 1)))
-    labels = labels_of(train_heads(twice, quick(), seed=0), twice)
+    labels = labels_of(train_heads(twice, quick(), Run()), twice)
     assert torch.equal(labels[:90], labels[90:])
 
 
-def test_a_giant_group_is_told_of() -> None:
-    """Every cluster labels M / K images (the paper), so a group of 88 % cannot be one cluster: it must be told."""
+def test_a_giant_group_causes_a_warning() -> None:
+    """Every cluster labels M / K images (the paper), so a group of 88 % cannot be one cluster: it must warn."""
     views = groups([300, 20, 20], noise=0.2)
     with pytest.warns(SpiceWarning):
-        trained = train_heads(views, quick(heads=10, batch=None, start="kmeans"), seed=0)
-    assert torch.isfinite(trained.looks[-1].loss).all()
+        trained = train_heads(views, quick(heads=10, batch=None, start="kmeans"), Run())
+    assert torch.isfinite(trained.snapshots[-1].loss).all()
     assert labels_of(trained, views).bincount(minlength=3).sum() == 340
 
 
@@ -233,14 +245,14 @@ def test_features_that_are_not_numbers_are_refused() -> None:
     views = groups([30, 30])
     views.plain[3, 2] = np.nan
     with pytest.raises(ValueError, match="NaN or infinite values in 1 of"):
-        train_heads(views, quick(2, batch=None), seed=0)
+        train_heads(views, quick(2, batch=None), Run())
 
 
 def test_a_head_on_components_is_a_head_on_features() -> None:
     views = groups([60, 60, 60])
-    trained = train_heads(views, quick(components=4, hidden=6, epochs=2), seed=0)
+    trained = train_heads(views, quick(components=4, hidden=6, epochs=2), Run())
     assert trained.components is not None
-    on_components = trained.components.of(views)
+    on_components = trained.components.project(views)
     one = trained.heads.part(slice(0, 1))
     one.load_state_dict(trained.best.parameters)
     with torch.no_grad():
@@ -286,7 +298,7 @@ def test_the_bank_has_features_of_one_length_and_heads_see_them_as_they_are() ->
     longer = Views(3 * views.plain, 3 * views.weak, 3 * views.strong)
     longer.plain[:30] *= 2
     components = principal_components(longer.plain, 4, seed=0)
-    seen = components.of(longer)
+    seen = components.project(longer)
     plain = torch.from_numpy(longer.plain)
     torch.testing.assert_close(seen.take("plain", 0, slice(None)), (plain - components.mean) @ components.basis)
     torch.testing.assert_close(
@@ -314,6 +326,7 @@ sys.path.insert(0, {tests!r})
 import torch
 from test_heads_training import groups, quick
 from spice.engine.processes import joined
+from spice.engine.run import Run
 from spice.stages.heads.train import train_heads
 
 views = groups([40, 40, 40])
@@ -321,8 +334,8 @@ changes = ({{}}, {{"sub_batch": 20}}, {{"entropy": 1.0, "overlap": False}}, {{"s
 with joined(torch.device("cpu")) as processes:
     for change in changes:
         settings = quick(epochs=2, learning_rate=0.005, **change)
-        two = train_heads(views, settings, seed=0, processes=processes)
-        one = train_heads(views, settings, seed=0)
+        two = train_heads(views, settings, Run(processes=processes))
+        one = train_heads(views, settings, Run())
         for name, value in one.heads.state_dict().items():
             torch.testing.assert_close(two.heads.state_dict()[name], value, atol=1e-5, rtol=1e-4)
         assert two.best[:2] == one.best[:2]

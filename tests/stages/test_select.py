@@ -1,4 +1,4 @@
-"""Selection by the heads' own loss, and what is said of the selected head without labels."""
+"""Selection by the heads' own loss, and diagnostics of the selected head without labels."""
 
 import itertools
 import warnings
@@ -12,22 +12,23 @@ from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
 from spice.core import IGNORE, double_softmax_cross_entropy, negative_entropy, prototype_labels
+from spice.core.nearest_sizes import nearest_labels
+from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.models.heads import Heads
 from spice.settings import HeadSettings
-from spice.stages.heads import select
-from spice.stages.heads.select import (
+from spice.stages.heads import diagnostics, select
+from spice.stages.heads.diagnostics import (
     EmptyClusterWarning,
     GiantClusterWarning,
+    HeadDiagnostics,
     SharedPrototypeWarning,
-    Signs,
     UnstableHeadsWarning,
-    agreement,
-    e_step,
-    look,
-    signs,
-    warn_of,
+    diagnose,
+    head_agreement,
+    warn_about,
 )
+from spice.stages.heads.select import take_snapshot
 from spice.stages.heads.train import train_heads
 from spice.stages.views import Views
 
@@ -47,9 +48,9 @@ def quick(clusters: int = 3, **changes: Any) -> HeadSettings:
 VIEWS = groups([40, 40, 40])
 
 
-def told(heads: Heads, selected: Heads, views: Views, settings: HeadSettings) -> Signs:
-    found = signs(heads, selected, views, settings)
-    warn_of(found, settings)
+def diagnosed(heads: Heads, selected: Heads, views: Views, settings: HeadSettings) -> HeadDiagnostics:
+    found = diagnose(heads, selected, views, settings)
+    warn_about(found, settings)
     return found
 
 
@@ -74,50 +75,52 @@ def test_the_loss_is_that_of_the_whole_set_as_one_batch(
 ) -> None:
     torch.manual_seed(0)
     heads = Heads(5, 8, 3)
-    monkeypatch.setattr(select, "NUMBERS", 2 * 120 * 3)  # two heads at a time
+    monkeypatch.setattr(select, "MAX_NUMBERS", 2 * 120 * 3)  # two heads at a time
     monkeypatch.setattr(select, "CHUNK", 50)
     settings = quick(**changes)
-    seen = look(heads, VIEWS, settings, epoch=7)
-    assert seen.epoch == 7
+    snapshot = take_snapshot(heads, VIEWS, settings, epoch=7)
+    assert snapshot.epoch == 7
     plain, weak, strong = (torch.from_numpy(table) for table in (VIEWS.plain, VIEWS.weak[0], VIEWS.strong[0]))
     for number in range(5):
         head = heads.head(number)
-        chosen = prototype_labels(plain, head(weak).softmax(dim=1), **e_step(settings))
+        probs = head(weak).softmax(dim=1)
+        nearest = settings.sizes == "nearest"
+        chosen = nearest_labels(plain, probs) if nearest else prototype_labels(plain, probs, overlap=settings.overlap)
         logits = head(strong[chosen.image])
         loss = double_softmax_cross_entropy(logits, chosen.cluster)
         kept = logits[chosen.cluster != IGNORE]
         loss = loss + settings.entropy * negative_entropy(kept.softmax(dim=1))
-        torch.testing.assert_close(seen.loss[number], loss.detach())
-        assert seen.distinct[number] == pytest.approx(len(set(chosen.image.tolist())) / len(chosen.image))
+        torch.testing.assert_close(snapshot.loss[number], loss.detach())
+        assert snapshot.distinct[number] == pytest.approx(len(set(chosen.image.tolist())) / len(chosen.image))
 
 
 def test_the_best_of_all_heads_after_all_epochs_is_kept_as_it_was_then() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SpiceWarning)
-        trained = train_heads(VIEWS, quick(epochs=12, learning_rate=1.0, loss="cross_entropy"), seed=0)
-    losses = torch.stack([seen.loss for seen in trained.looks])  # (epochs, H)
+        trained = train_heads(VIEWS, quick(epochs=12, learning_rate=1.0, loss="cross_entropy"), Run())
+    losses = torch.stack([snapshot.loss for snapshot in trained.snapshots])  # (epochs, H)
     epoch, number = divmod(int(losses.argmin()), losses.shape[1])
-    assert trained.best[:2] == (trained.looks[epoch].epoch, number)
+    assert trained.best[:2] == (trained.snapshots[epoch].epoch, number)
     assert epoch < 11, "so large a learning rate should not end at its best"
     again = Heads(1, 8, 3)
     again.load_state_dict(trained.best.parameters)
-    torch.testing.assert_close(look(again, VIEWS, quick(loss="cross_entropy"), epoch=0).loss[0], losses.min())
+    torch.testing.assert_close(take_snapshot(again, VIEWS, quick(loss="cross_entropy"), epoch=0).loss[0], losses.min())
 
 
-def test_agreement_is_the_mean_adjusted_rand_index() -> None:
+def test_head_agreement_is_the_mean_adjusted_rand_index() -> None:
     labels = torch.randint(4, (5, 200), generator=torch.Generator().manual_seed(0))
     labels[1, :150] = (labels[0, :150] + 1) % 4
     pairs = [adjusted_rand_score(one, other) for one, other in itertools.combinations(labels, 2)]
-    assert agreement(labels, 4) == pytest.approx(np.mean(pairs))
-    assert agreement(torch.zeros(3, 10, dtype=torch.long), 4) == 1.0
-    assert np.isnan(agreement(labels[:1], 4))
+    assert head_agreement(labels, 4) == pytest.approx(np.mean(pairs))
+    assert head_agreement(torch.zeros(3, 10, dtype=torch.long), 4) == 1.0
+    assert np.isnan(head_agreement(labels[:1], 4))
 
 
-def test_a_good_head_is_praised_by_silence() -> None:
+def test_a_good_head_causes_no_warning() -> None:
     heads = head_of(torch.eye(8)[:3])
     with warnings.catch_warnings():
         warnings.simplefilter("error", SpiceWarning)
-        found = told(heads, heads, VIEWS, quick())
+        found = diagnosed(heads, heads, VIEWS, quick())
     assert found.shared == []
     assert found.empty == []
     assert found.distinct == 1.0
@@ -126,8 +129,10 @@ def test_a_good_head_is_praised_by_silence() -> None:
 
 def test_clusters_on_one_prototype_are_named() -> None:
     centers = torch.eye(8)[[0, 1, 1]]
-    with pytest.warns(SharedPrototypeWarning, match="clusters 1 and 2 rest on the same images.*try fewer clusters"):
-        found = told(head_of(centers), head_of(centers), VIEWS, quick())
+    with pytest.warns(
+        SharedPrototypeWarning, match="clusters 1 and 2 are based on the same images.*try fewer clusters"
+    ):
+        found = diagnosed(head_of(centers), head_of(centers), VIEWS, quick())
     assert found.shared == [(1, 2)]
     assert found.distinct == pytest.approx(2 / 3)
 
@@ -137,26 +142,26 @@ def test_clusters_share_what_both_label_however_often() -> None:
     labels[[0, 1, 2], 0] = torch.tensor([2.0, 1.0, 1.0])
     labels[[0, 3, 4], 1] = 1.0  # one image of three in common with the first
     labels[[3, 4], 2] = 1.0  # all in common with the second
-    assert select._shared(labels) == [(1, 2)]
+    assert diagnostics._shared_prototypes(labels) == [(1, 2)]
 
 
 def test_empty_clusters_are_named() -> None:
     centers = torch.cat([torch.eye(8)[:3], -torch.ones(1, 8)])
-    with pytest.warns(EmptyClusterWarning, match=r"1 of 4 clusters have no image \(3\)"):
-        assert told(head_of(centers), head_of(centers), VIEWS, quick(4)).empty == [3]
+    with pytest.warns(EmptyClusterWarning, match=r"1 of 4 clusters have no images \(3\)"):
+        assert diagnosed(head_of(centers), head_of(centers), VIEWS, quick(4)).empty == [3]
 
 
 def test_a_giant_cluster_is_named() -> None:
     views = groups([200, 20, 20])
     heads = head_of(torch.eye(8)[:3])
     with pytest.warns(GiantClusterWarning, match="one cluster holds 83% of the images"):
-        told(heads, heads, views, quick())
+        diagnosed(heads, heads, views, quick())
 
 
-def test_heads_that_disagree_are_told_of() -> None:
+def test_heads_that_disagree_cause_a_warning() -> None:
     torch.manual_seed(0)
     with pytest.warns(UnstableHeadsWarning, match="another seed may give other groups"):
-        told(Heads(6, 8, 3), head_of(torch.eye(8)[:3]), VIEWS, quick())
+        diagnosed(Heads(6, 8, 3), head_of(torch.eye(8)[:3]), VIEWS, quick())
 
 
 def test_renaming_clusters_changes_no_loss() -> None:
@@ -167,7 +172,8 @@ def test_renaming_clusters_changes_no_loss() -> None:
     with torch.no_grad():
         renamed.out_weight.copy_(heads.out_weight[:, :, order])
         renamed.out_bias.copy_(heads.out_bias[:, :, order])
-    torch.testing.assert_close(look(heads, VIEWS, quick(), epoch=0).loss, look(renamed, VIEWS, quick(), epoch=0).loss)
+    losses, after = (take_snapshot(each, VIEWS, quick(), epoch=0).loss for each in (heads, renamed))
+    torch.testing.assert_close(after, losses)
 
 
 def clusters_of(labels: Tensor) -> Tensor:
@@ -176,7 +182,7 @@ def clusters_of(labels: Tensor) -> Tensor:
 
 
 def test_compactness_is_the_share_of_variance_between_clusters() -> None:
-    """The k-means objective in loops, and its two ends: nothing told apart, and every image at its center."""
+    """The k-means objective in loops, and its two ends: one cluster, and every image at its center."""
     labels = torch.randint(3, (2, 120), generator=torch.Generator().manual_seed(0))
     bank = torch.from_numpy(VIEWS.plain) + 5
     total = (bank - bank.mean(dim=0)).square().sum()

@@ -5,12 +5,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from spice.engine.run import Run
 from spice.settings import HeadSettings
 from spice.stages.heads import starts
 from spice.stages.heads.starts import kmeans_starts
 from spice.stages.views import Views
-
-CPU = torch.device("cpu")
 
 
 def three_groups(*, bank: bool = False) -> tuple[Views, Tensor]:
@@ -23,7 +22,7 @@ def three_groups(*, bank: bool = False) -> tuple[Views, Tensor]:
 
 
 def as_centers(places: Tensor) -> Tensor:
-    return starts._center_at(starts._with_one(places))
+    return starts._center_at(starts._append_one(places))
 
 
 def test_a_round_is_lloyds_and_a_center_without_images_stays() -> None:
@@ -31,7 +30,7 @@ def test_a_round_is_lloyds_and_a_center_without_images_stays() -> None:
     images = torch.randn(40, 3, generator=randomness)
     places = torch.randn(2, 4, 3, generator=randomness)
     places[1, 2] = 50.0  # far from every image
-    found = starts._improved(as_centers(places), starts._with_one(images), rounds=1)
+    found = starts._lloyd(as_centers(places), starts._append_one(images), rounds=1)
     for run in range(2):
         nearest = torch.cdist(images, places[run]).argmin(dim=1)
         for number in range(4):
@@ -44,7 +43,7 @@ def test_a_round_is_lloyds_and_a_center_without_images_stays() -> None:
 def test_images_are_closest_to_the_nearest_center() -> None:
     randomness = torch.Generator().manual_seed(1)
     images, places = torch.randn(40, 3, generator=randomness), torch.randn(2, 4, 3, generator=randomness)
-    closeness = starts._closeness(starts._with_one(images), as_centers(places))  # (2, 4, 40)
+    closeness = starts._closeness(starts._append_one(images), as_centers(places))  # (2, 4, 40)
     distance = torch.cdist(images, places).square().mT
     torch.testing.assert_close(images.square().sum(dim=1) - 2 * closeness, distance, rtol=1e-4, atol=1e-4)
 
@@ -52,7 +51,7 @@ def test_images_are_closest_to_the_nearest_center() -> None:
 @pytest.mark.parametrize("bank", [False, True])
 def test_every_head_starts_from_the_groups(bank: bool) -> None:
     views, kind = three_groups(bank=bank)
-    start = kmeans_starts(views, HeadSettings(clusters=3, heads=6, start_runs=4), seed=0, device=CPU)
+    start = kmeans_starts(views, HeadSettings(clusters=3, heads=6, start_runs=4), Run())
     assert start.centers.shape == (6, 3, 5 + 1)
     assert start.unit != bank
     probs = start.probs(views.compared(slice(None)))
@@ -62,8 +61,8 @@ def test_every_head_starts_from_the_groups(bank: bool) -> None:
         assert torch.cat(names).sort().values.tolist() == [0, 1, 2]  # one name for each group, none twice
 
 
-def test_few_runs_at_a_time_are_as_many_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heads_computed_a_few_at_a_time_all_get_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
     views, _ = three_groups()
-    monkeypatch.setattr(starts, "NUMBERS", 90 * 3 * 2 * 2)  # two heads of two runs
-    start = kmeans_starts(views, HeadSettings(clusters=3, heads=5, start_runs=2), seed=0, device=CPU)
+    monkeypatch.setattr(starts, "MAX_NUMBERS", 90 * 3 * 2 * 2)  # two heads of two runs
+    start = kmeans_starts(views, HeadSettings(clusters=3, heads=5, start_runs=2), Run())
     assert start.centers.shape == (5, 3, 5 + 1)

@@ -1,5 +1,6 @@
-"""THE PAPER'S EQUATIONS: pure functions, tensors in, tensors out. Torch and nothing else."""
+"""The paper's equations: pure functions, tensors in, tensors out. They need torch and nothing else."""
 
+from spice.core.fast_prototypes import prototype_table
 from spice.core.labels import IGNORE, consistency_labels
 from spice.core.losses import (
     cross_entropy,
@@ -11,7 +12,7 @@ from spice.core.losses import (
     temperature_cross_entropy,
 )
 from spice.core.momentum import ema_update_, enqueue_
-from spice.core.prototypes import PseudoLabels, prototype_labels, prototype_table, prototypes
+from spice.core.prototypes import PseudoLabels, prototype_labels, prototypes
 from spice.core.reliability import authors_reliable, consistency_ratio, reliable
 
 __all__ = [

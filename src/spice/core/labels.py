@@ -8,7 +8,7 @@ from torch import Tensor
 
 from spice.core.checks import check_probs, check_threshold
 
-IGNORE = -1  # the label of an image that is not to be learned from
+IGNORE = -1  # the label of an image that losses skip
 
 
 def consistency_labels(probs: Tensor, *, threshold: float = 0.95) -> Tensor:

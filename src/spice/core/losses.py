@@ -2,7 +2,7 @@
 
 Shapes: B images, D projection width, Q keys in the queue, M pseudo-labeled images, K clusters, H heads,
 L labeled and U unlabeled images. The stage-2 losses take one head, (M, K), or all, (H, M, K): one loss per head. Their
-labels are clusters, (M,) or (H, M), or a table like the logits: how often an image has each (`prototype_table`).
+labels are clusters, (M,) or (H, M), or a table of the logits' shape: how often an image has each (`prototype_table`).
 """
 
 import torch
@@ -54,7 +54,7 @@ def temperature_cross_entropy(logits: Tensor, labels: Tensor, *, temperature: fl
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Plain cross-entropy, the mean over the labels that are not IGNORE: (M, K) -> scalar, (H, M, K) -> (H,).
 
-    A head whose labels are all IGNORE while another's are not has nothing to learn here: its loss is 0.
+    Where one head's labels are all IGNORE and another's are not, its loss is 0.
     """
     if labels.ndim == logits.ndim:
         each, kept = _table_cross_entropies(logits, labels), labels.sum(dim=(-2, -1))
@@ -70,7 +70,7 @@ def negative_entropy(probs: Tensor, often: Tensor | None = None) -> Tensor:
     """sum_k m_k ln m_k, where m is the mean probability over the batch: least, -ln K, when clusters are equally full.
 
     (M, K) -> scalar, (H, M, K) -> (H,). The paper needed this term for 200 clusters only. `often`, (M,) or (H, M), says
-    how many times an image counts; without it, once.
+    how many times each image counts; by default once.
     """
     check_probs(probs)
     if often is None:
@@ -123,7 +123,7 @@ def _cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
         raise ValueError(f"logits (M, K) or (H, M, K) need labels (M,) or (H, M), got {shape(logits)}, {shape(labels)}")
     clusters = logits.shape[-1]
     check_integers("labels", labels, lowest=IGNORE, count=clusters)
-    # Clusters before images: the layout of `cluster_probs`, for its reason.
+    # Clusters before images: the layout of `cluster_probs`, which says why.
     by_cluster = logits.reshape(-1, *logits.shape[-2:]).transpose(1, 2)  # (H, K, M)
     each = F.cross_entropy(
         by_cluster, labels.reshape(-1, labels.shape[-1]).long(), ignore_index=IGNORE, reduction="none"
@@ -134,8 +134,8 @@ def _cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
 def _table_cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
     """Each image's cross-entropies, added up over its labels: (..., M, K) and (..., M, K) -> (..., M)."""
     if logits.ndim not in (2, 3) or logits.shape != labels.shape:
-        raise ValueError(f"a table of labels must be like the logits, got {shape(logits)} and {shape(labels)}")
-    if not float(labels.amin()) >= 0:  # so written that NaN fails too
-        raise ValueError("a table of labels must hold numbers of times, got a negative one, or NaN")
-    by_cluster = logits.transpose(-2, -1)  # (..., K, M): the layout of `cluster_probs`, for its reason
+        raise ValueError(f"a table of labels must have the logits' shape, got {shape(logits)} and {shape(labels)}")
+    if not float(labels.amin()) >= 0:  # written so that NaN fails too
+        raise ValueError("a table of labels must hold counts, got a negative number or NaN")
+    by_cluster = logits.transpose(-2, -1)  # (..., K, M): the layout of `cluster_probs`, which says why
     return -(by_cluster.log_softmax(dim=-2) * labels.transpose(-2, -1)).sum(dim=-2)

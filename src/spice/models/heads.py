@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 
 class Head(nn.Module):
-    """One head: two layers, D-W-K, with a ReLU between. The paper's is as wide inside as its features, W = D."""
+    """One head: two layers, D-W-K, with a ReLU between. The paper's hidden layer is as wide as its features, W = D."""
 
     def __init__(self, width: int, clusters: int, *, hidden: int | None = None) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Head(nn.Module):
 
     @classmethod
     def of(cls, state: Mapping[str, Tensor]) -> Self:
-        """The head whose `state_dict()` this is, whatever its widths."""
+        """The head with this `state_dict()`, whatever its widths."""
         hidden, width = state["hidden.weight"].shape
         head = cls(width, len(state["out.bias"]), hidden=hidden)
         head.load_state_dict(state)
@@ -37,14 +37,14 @@ class Head(nn.Module):
 
 
 class Heads(nn.Module):
-    """H independent heads as one batched module: each computes, and learns, as if it were alone."""
+    """H independent heads as one batched module: each computes and learns as if it were alone."""
 
     def __init__(self, heads: int, width: int, clusters: int, *, hidden: int | None = None) -> None:
         super().__init__()
         hidden = hidden or width
         self.clusters = clusters
-        # The first bias is the weight of a feature that is always one: adding it to (H, M, W) would cost as much
-        # as a tenth of the product.
+        # The first bias is the weight of a feature that is always one: adding it to (H, M, W) would cost a tenth of the
+        # product's time.
         layers = [_uniform(heads, rows, hidden, fan_in=width) for rows in (width, 1)]
         self.hidden = nn.Parameter(torch.cat(layers, dim=1))  # (H, D + 1, W)
         self.out_weight = nn.Parameter(_uniform(heads, hidden, clusters, fan_in=hidden))
@@ -54,7 +54,7 @@ class Heads(nn.Module):
         return len(self.hidden)
 
     def forward(self, features: Tensor) -> Tensor:
-        """(M, D) that all heads see, or (H, M, D) -> logits (H, M, K), which lie in memory as (H, K, M)."""
+        """(M, D) for all heads, or (H, M, D) -> logits (H, M, K), which lie in memory as (H, K, M)."""
         inputs = F.pad(features, (0, 1), value=1.0)
         inputs = inputs.expand(len(self), *inputs.shape[-2:])  # (H, M, D + 1)
         logits: Tensor = _TwoLayers.apply(  # type: ignore[no-untyped-call]
@@ -63,7 +63,7 @@ class Heads(nn.Module):
         return logits.mT
 
     def part(self, heads: slice) -> "Heads":
-        """A copy of some of the heads: for work that would need too much memory with all at once."""
+        """A copy of some of the heads, for work that needs too much memory with all at once."""
         few = Heads.__new__(Heads)
         nn.Module.__init__(few)
         few.clusters = self.clusters
@@ -89,31 +89,30 @@ def _uniform(*shape: int, fan_in: int) -> Tensor:
     return torch.empty(shape).uniform_(-bound, bound)
 
 
-# On a CPU so many numbers of hidden layers are made at once that the next product finds most of them in the cache.
+# On a CPU hidden layers of at most this many numbers are computed at once: the next product finds them in the cache.
 _CACHED = 800_000
 
 
 class _TwoLayers(torch.autograd.Function):
     """relu(inputs @ hidden_weight) @ out_weight + out_bias of every head, a few heads at a time, transposed.
 
-    As operations of their own, each would go through the hidden layers of all heads, tens of megabytes, before the next
-    begins: up to a third more time forward and backward, for the same numbers. Clusters lie before images because that
-    is the layout of whatever comes next (see `cluster_probs`), and a product of ten rows is faster than one of ten
-    columns.
+    Separate operations would each go through the hidden layers of all heads, tens of megabytes, before the next begins:
+    the same numbers in up to a third more time, forward and backward. Clusters lie before images because what follows
+    uses that layout (see `cluster_probs`), and because a product of ten rows is faster than one of ten columns.
     """
 
     @staticmethod
     def forward(  # noqa: PLR0917
         ctx: Any, inputs: Tensor, hidden_weight: Tensor, out_weight: Tensor, out_bias: Tensor, learning: bool
     ) -> Tensor:
-        """(H, M, D), (H, D, W), (H, W, K), (H, 1, K) -> (H, K, M). Hidden layers are kept where heads are learning."""
-        few = _heads_at_once(inputs, out_weight.shape[1])
-        hidden = inputs.new_empty(len(inputs) if learning else few, inputs.shape[1], out_weight.shape[1])
+        """(H, M, D), (H, D, W), (H, W, K), (H, 1, K) -> (H, K, M). Keeps hidden layers only if heads are learning."""
+        at_once = _heads_at_once(inputs, out_weight.shape[1])
+        hidden = inputs.new_empty(len(inputs) if learning else at_once, inputs.shape[1], out_weight.shape[1])
         logits = inputs.new_empty(len(inputs), out_weight.shape[2], inputs.shape[1])
-        rooms = torch.split(hidden, few) if learning else itertools.repeat(hidden)
-        parts = (torch.split(table, few) for table in (inputs, hidden_weight, out_weight.mT, out_bias.mT, logits))
-        for room, seen, inward, outward, bias, out in zip(rooms, *parts, strict=False):
-            inside = torch.bmm(seen, inward, out=room[: len(seen)]).relu_()
+        buffers = torch.split(hidden, at_once) if learning else itertools.repeat(hidden)
+        parts = (torch.split(table, at_once) for table in (inputs, hidden_weight, out_weight.mT, out_bias.mT, logits))
+        for buffer, some, inward, outward, bias, out in zip(buffers, *parts, strict=False):
+            inside = torch.bmm(some, inward, out=buffer[: len(some)]).relu_()
             torch.baddbmm(bias, outward, inside.mT, out=out)
         if learning:
             ctx.save_for_backward(inputs, hidden_weight, out_weight, hidden)
@@ -130,12 +129,12 @@ class _TwoLayers(torch.autograd.Function):
         of_inputs = []
         tables = (gradient, inputs.mT, hidden_weight.mT, out_weight.mT, hidden, of_hidden_weight, of_out_weight)
         parts = (torch.split(table, _heads_at_once(inputs, hidden.shape[2])) for table in tables)
-        for slope, seen, inward, outward, inside, of_inward, of_outward in zip(*parts, strict=True):
+        for slope, some, inward, outward, inside, of_inward, of_outward in zip(*parts, strict=True):
             torch.bmm(slope, inside, out=of_outward)
             of_inside = torch.bmm(slope.mT, outward)
-            # Zero where the ReLU was: autograd's own operation, in place.
+            # The gradient of the ReLU: autograd's own operation, in place.
             torch.ops.aten.threshold_backward.grad_input(of_inside, inside, 0, grad_input=of_inside)
-            torch.bmm(seen, of_inside, out=of_inward)
+            torch.bmm(some, of_inside, out=of_inward)
             if ctx.needs_input_grad[0]:
                 of_inputs.append(torch.bmm(of_inside, inward))
         of_bias = gradient.sum(dim=2).unsqueeze(dim=1)
@@ -143,7 +142,7 @@ class _TwoLayers(torch.autograd.Function):
 
 
 def _heads_at_once(inputs: Tensor, width: int) -> int:
-    """Heads whose hidden layers, (M, width) each, fit the cache of a CPU; elsewhere, all of them."""
+    """How many heads' hidden layers, (M, width) each, fit the cache of a CPU; on other devices all heads."""
     if inputs.device.type != "cpu":
         return len(inputs)
     return max(1, _CACHED // max(1, inputs.shape[1] * width))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from spice.core import prototypes
+from spice.core.fast_prototypes import fast_prototypes
 from spice.runs import Labels
 from spice.settings import ReliabilitySettings
 from spice.stages.reliability import judge
@@ -42,7 +42,7 @@ def prototype_rank(features: Tensor, probs: Tensor, cluster: Tensor) -> Tensor:
 
     The prototype is the E-step's: the mean feature of the N / K most confident images.
     """
-    centers = prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1]))  # (K, D)
+    centers = fast_prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1]))  # (K, D)
     similarity = torch.cat(  # (N,), a part at a time: a copy of all features may not fit into memory
         [F.cosine_similarity(part, centers[own]) for part, own in _parts(features, cluster)]
     )

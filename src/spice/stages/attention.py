@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from spice.augment import Plain
-from spice.core import prototypes
+from spice.core.fast_prototypes import fast_prototypes
 from spice.data import ImageStore
 from spice.errors import UserError
 from spice.models.encoders import Encoder
@@ -40,7 +40,7 @@ def attention_of(
     rows: NDArray[np.int64], *, images: ImageStore, encoder: Encoder, features: Tensor, probs: Tensor
 ) -> Iterator[Seen]:
     """Attention of the images at `rows` to their clusters; nothing where the encoder has no fitting feature map."""
-    centers = prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1]))  # (K, D)
+    centers = fast_prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1]))  # (K, D)
     cluster = probs.argmax(dim=1)  # (N,)
     plain = Plain(AugmentSettings(), encoder.size, encoder.normalization)
     for here in np.array_split(rows, -(-len(rows) // _BATCH) or 1):

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from spice.core import prototype_table
 from spice.data.batches import batches
 from spice.data.images import Images
 from spice.engine.checkpoints import Checkpoints
@@ -20,7 +19,7 @@ from spice.models.heads import Heads
 from spice.randomness import seeded
 from spice.settings import HeadSettings
 from spice.stages.heads.inputs import batch_size
-from spice.stages.heads.select import e_step, head_losses
+from spice.stages.heads.losses import head_losses, label_table
 from spice.stages.joint.train import Learner
 
 # Images with gradients at once: a batch of a thousand would need gigabytes.
@@ -63,7 +62,7 @@ def train_joint_heads(
                 views = learner.weak(pixels, run.generator("joint heads", "weak", epoch, part.number)).to(run.device)
                 logits = torch.cat([heads(network(some)) for some in _portions(views)], dim=1)  # (H, M, K)
                 bank = features[part.images].to(run.device)
-                labels = prototype_table(bank, logits.softmax(dim=2), **e_step(settings))  # (H, M, K)
+                labels = label_table(bank, logits.softmax(dim=2), settings)  # (H, M, K)
             # M-step: heads and network learn these labels from the strong views.
             views = learner.strong(pixels, run.generator("joint heads", "strong", epoch, part.number)).to(run.device)
             optimizer.zero_grad(set_to_none=True)

@@ -142,7 +142,7 @@ class _Trial:
         features = np.random.default_rng(0).normal(size=(batch, self.backbone.features)).astype(np.float32)
         views = Views(features, features[None], features[None])
         few = settings.model_copy(update={"epochs": STEPS, "least_steps": 1, "select_every": 10 * STEPS})
-        each = _pace(lambda told: train_heads(views, few, seed=0, device=self.device, progress=told))
+        each = _pace(lambda told: train_heads(views, few, Run(device=self.device, progress=told)))
         steps = max(settings.epochs * (self.images // batch), settings.least_steps)
         return Part(f"stage 2, steps ({runs} runs)", runs * steps, each)
 

@@ -1,12 +1,11 @@
-"""Where the heads' first labels come from: the best of a few runs of k-means for every head (beyond the paper).
+"""The heads' first labels: for every head the best of a few runs of k-means (beyond the paper).
 
-A random head's first prototypes lie near the mean of all images, and some of them stay together for good. Centers drawn
-far apart (k-means++) and improved a little do not, and differ from head to head.
+A random head's first prototypes all lie near the mean of all images, and some of them never separate. Centers drawn far
+apart (k-means++) and improved by a few rounds do separate, and they differ from head to head.
 
-An image is (x, 1) here and a center (c, -|c|²/2): their product tells how close they are, and sums of images tell how
-many they are.
+Here an image is (x, 1) and a center (c, -|c|²/2): their product measures closeness, and a sum of images counts them.
 
-Shapes: N images, n of them drawn, D feature width, K clusters, H heads, S runs (all heads').
+Shapes: N images, n of them drawn, D feature width, K clusters, H heads, S runs of all heads together.
 """
 
 from typing import NamedTuple
@@ -15,76 +14,77 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spice.core.probs import cluster_probs, likeliest
-from spice.randomness import generator
+from spice.core.probs import cluster_probs, one_hot_argmax
+from spice.engine.run import Run
 from spice.settings import HeadSettings
 from spice.stages.views import Views
 
-ENOUGH_PER_CLUSTER, ENOUGH = 50, 5_000
+# Images that k-means sees: so many per cluster, and at least so many.
+IMAGES_PER_CLUSTER, LEAST_IMAGES = 50, 5_000
 # Rounds of every run, then of the best run of each head.
 ROUNDS, MORE_ROUNDS = 5, 10
 CANDIDATES = 4
 # Distances become probabilities by softmax(-distance² / 2 / TEMPERATURE), in units of the features' mean square length:
 # soft enough that no two images of a cluster are equally sure.
 TEMPERATURE = 0.05
-# Runs worked on at once: distances (s, n, K) stay within this many numbers.
-NUMBERS = 50_000_000
+# Runs are computed a few at a time, so that distances (s, n, K) have at most this many numbers.
+MAX_NUMBERS = 50_000_000
 
 
 class Start(NamedTuple):
     """A clustering for every head."""
 
     centers: Tensor  # (H, K, D + 1)
-    unit: bool  # whether they are centers of features of unit length
+    unit: bool  # whether features are scaled to unit length first
     square: float  # mean square length of the features
 
     def probs(self, features: Tensor) -> Tensor:
         """Probabilities (H, M, K) of a batch's features (M, D), by their distances to each head's centers."""
-        seen = _with_one(F.normalize(features, dim=1) if self.unit else features)  # (M, D + 1)
+        seen = _append_one(F.normalize(features, dim=1) if self.unit else features)  # (M, D + 1)
         return cluster_probs(_closeness(seen, self.centers).mT / (TEMPERATURE * self.square))
 
 
-def kmeans_starts(views: Views, settings: HeadSettings, *, seed: int, device: torch.device) -> Start:
+def kmeans_starts(views: Views, settings: HeadSettings, run: Run) -> Start:
     """The best of `settings.start_runs` runs of k-means for each head, on some of the images."""
-    randomness = generator(seed, "heads", "start")
-    enough = max(ENOUGH, ENOUGH_PER_CLUSTER * settings.clusters)
-    drawn = torch.randperm(len(views), generator=randomness)[:enough].sort().values
+    randomness = run.generator("heads", "start")
+    count = max(LEAST_IMAGES, IMAGES_PER_CLUSTER * settings.clusters)
+    drawn = torch.randperm(len(views), generator=randomness)[:count].sort().values
     some = views.compared(drawn)  # (n, D)
-    unit = views.bank is None  # a bank's features have one length before they are centered
+    unit = views.bank is None  # features of a bank had one length before they were centered
     some = F.normalize(some, dim=1) if unit else some
     square = max(float(some.square().sum(dim=1).mean()), 1e-12)
-    some = _with_one(some)  # (n, D + 1)
-    at_once = max(1, NUMBERS // (len(some) * settings.clusters * settings.start_runs))
+    some = _append_one(some)  # (n, D + 1)
+    at_once = max(1, MAX_NUMBERS // (len(some) * settings.clusters * settings.start_runs))
     parts = [min(at_once, settings.heads - first) for first in range(0, settings.heads, at_once)]
     centers = torch.cat([_best_runs(some, settings, part, randomness) for part in parts])
-    return Start(centers.to(device), unit, square)
+    return Start(centers.to(run.device), unit, square)
 
 
 def _best_runs(some: Tensor, settings: HeadSettings, heads: int, randomness: torch.Generator) -> Tensor:
-    """Centers (H, K, D + 1) for so many heads, of images (n, D + 1)."""
-    runs = _improved(_spread_out(some, settings.clusters, heads * settings.start_runs, randomness), some, ROUNDS)
+    """Centers (H, K, D + 1) for `heads` heads from images (n, D + 1)."""
+    runs = _lloyd(_kmeans_plus_plus(some, settings.clusters, heads * settings.start_runs, randomness), some, ROUNDS)
     closeness = _closeness(some, runs).amax(dim=1).sum(dim=1)  # (S,)
     best = closeness.view(heads, -1).argmax(dim=1) + torch.arange(heads) * settings.start_runs
-    return _improved(runs[best], some, MORE_ROUNDS)
+    return _lloyd(runs[best], some, MORE_ROUNDS)
 
 
 def _closeness(images: Tensor, centers: Tensor) -> Tensor:
-    """Minus half the squared distance, up to a term of the image's own: (n, D + 1) and (S, K, D + 1) -> (S, K, n)."""
+    """Minus half the squared distance, up to a constant per image: (n, D + 1) and (S, K, D + 1) -> (S, K, n)."""
     return (centers.flatten(end_dim=1) @ images.T).view(*centers.shape[:2], -1)
 
 
-def _with_one(features: Tensor) -> Tensor:
+def _append_one(features: Tensor) -> Tensor:
     return F.pad(features, (0, 1), value=1.0)
 
 
 def _center_at(place: Tensor) -> Tensor:
-    """The center (..., D + 1) where an image, or a mean of some, lies (..., D + 1)."""
+    """The center at the place of an image, or of a mean of images: (..., D + 1) -> (..., D + 1)."""
     place = place.clone()
     place[..., -1] = place[..., :-1].square().sum(dim=-1) / -2
     return place
 
 
-def _spread_out(some: Tensor, clusters: int, runs: int, randomness: torch.Generator) -> Tensor:
+def _kmeans_plus_plus(some: Tensor, clusters: int, runs: int, randomness: torch.Generator) -> Tensor:
     """Greedy k-means++: each next center is the best of a few images drawn by their distance to the nearest one."""
     every = torch.arange(runs)
     square = some[:, :-1].square().sum(dim=1)  # (n,)
@@ -101,10 +101,10 @@ def _spread_out(some: Tensor, clusters: int, runs: int, randomness: torch.Genera
     return torch.stack(centers, dim=1)
 
 
-def _improved(centers: Tensor, some: Tensor, rounds: int) -> Tensor:
-    """Lloyd's rounds; a center that loses all its images stays where it was."""
+def _lloyd(centers: Tensor, some: Tensor, rounds: int) -> Tensor:
+    """Lloyd's algorithm; a center that loses all its images stays where it was."""
     for _ in range(rounds):
-        members = likeliest(_closeness(some, centers))  # (S, K, n)
+        members = one_hot_argmax(_closeness(some, centers))  # (S, K, n)
         sums = (members.flatten(end_dim=1) @ some).view_as(centers)  # (S, K, D + 1)
         count = sums[..., -1:]  # (S, K, 1)
         centers = torch.where(count > 0, _center_at(sums / count.clamp(min=1)), centers)

@@ -1,0 +1,144 @@
+"""What the selected head and the other heads reveal about the clusters without labels, and warnings about it.
+
+Shapes: N images, K clusters, H heads, n images in the sample by which heads are compared.
+"""
+
+import warnings
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from spice.core.probs import cluster_probs
+from spice.errors import SpiceWarning
+from spice.models.heads import Heads
+from spice.settings import HeadSettings
+from spice.stages.heads.losses import label_table
+from spice.stages.heads.select import all_logits, distinct_share, sample_labels
+from spice.stages.views import Views
+
+SHARED = 0.5  # two clusters that share more than this part of their pseudo-labels have one prototype
+GIANT = 0.5  # share of all images
+UNSTABLE = 0.3  # mean adjusted Rand index between heads
+
+
+class SharedPrototypeWarning(SpiceWarning):
+    """Two clusters of the selected head have the same prototype."""
+
+
+class EmptyClusterWarning(SpiceWarning):
+    """A cluster of the selected head has no image."""
+
+
+class GiantClusterWarning(SpiceWarning):
+    """One cluster holds most of the images."""
+
+
+class UnstableHeadsWarning(SpiceWarning):
+    """The heads disagree about the clusters."""
+
+
+class HeadDiagnostics(NamedTuple):
+    """What can be seen of the selected head without labels."""
+
+    distinct: float  # as in HeadSnapshot
+    shared: list[tuple[int, int]]  # pairs of clusters with one prototype
+    empty: list[int]  # clusters without an image
+    largest: float  # share of all images in the largest cluster
+    head_agreement: float  # between all heads after the last epoch
+
+
+@torch.no_grad()
+def diagnose(heads: Heads, selected: Heads, views: Views, settings: HeadSettings) -> HeadDiagnostics:
+    """Diagnose the selected head (a `Heads` of one) and its agreement with all heads."""
+    bank = views.compared(slice(None)).to(selected.hidden.device)
+    probs = cluster_probs(all_logits(selected, views, settings.label_view))
+    table = label_table(bank, probs, settings.model_copy(update={"overlap": True}))  # (1, N, K)
+    sizes = all_logits(selected, views, "plain")[0].argmax(dim=1).bincount(minlength=settings.clusters)  # (K,)
+    return HeadDiagnostics(
+        distinct=float(distinct_share(table, settings)),
+        shared=_shared_prototypes(table[0]),
+        empty=(sizes == 0).nonzero().flatten().tolist(),
+        largest=float(sizes.max()) / len(views),
+        head_agreement=head_agreement(sample_labels(heads, views, settings), settings.clusters),
+    )
+
+
+def warn_about(found: HeadDiagnostics, settings: HeadSettings) -> None:
+    """Warn about bad clusters, and say what to try."""
+    if found.shared:
+        pairs = ", ".join(f"{first} and {second}" for first, second in found.shared[:5])
+        more = f" and {len(found.shared) - 5} more pairs" if len(found.shared) > 5 else ""
+        _warn(
+            SharedPrototypeWarning,
+            f"clusters {pairs}{more} are based on the same images: there may be fewer than {settings.clusters} groups; "
+            "try fewer clusters, another seed, or another encoder",
+        )
+    if found.empty:
+        numbers = ", ".join(map(str, found.empty[:10])) + (", ..." if len(found.empty) > 10 else "")
+        _warn(
+            EmptyClusterWarning,
+            f"{len(found.empty)} of {settings.clusters} clusters have no images ({numbers}): "
+            "try fewer clusters or another seed",
+        )
+    if found.largest > GIANT and settings.clusters > 2:
+        _warn(
+            GiantClusterWarning,
+            f"one cluster holds {found.largest:.0%} of the images: the features may not separate them; "
+            "try another encoder or more clusters",
+        )
+    if found.head_agreement < UNSTABLE:
+        _warn(
+            UnstableHeadsWarning,
+            f"the heads disagree (mean adjusted Rand index {found.head_agreement:.2f}): "
+            "another seed may give other groups; try another number of clusters or another encoder",
+        )
+
+
+def head_agreement(labels: Tensor, clusters: int) -> float:
+    """Mean adjusted Rand index over all pairs of heads, labels (H, n); nan for a single head."""
+    heads, images = labels.shape
+    if heads < 2:
+        return float("nan")
+    members = F.one_hot(labels, clusters).float()  # (H, n, K)
+    flat = members.permute(1, 0, 2).flatten(start_dim=1)  # (n, H * K)
+    tables = (flat.T @ flat).double().view(heads, clusters, heads, clusters)  # every pair's contingency table
+    together = _pairs(tables).sum(dim=(1, 3))  # (H, H) pairs of images together in both
+    alone = _pairs(members.sum(dim=1).double()).sum(dim=1)  # (H,) pairs together in one
+    expected = alone[:, None] * alone[None, :] / _pairs(torch.tensor(float(images), dtype=torch.float64))
+    most = (alone[:, None] + alone[None, :]) / 2
+    index = torch.where(most == expected, 1.0, (together - expected) / (most - expected))
+    above = torch.ones(heads, heads, dtype=torch.bool).triu(diagonal=1)
+    return float(index.cpu()[above].mean())
+
+
+def cluster_stability(labels: Tensor, others: Tensor, clusters: int) -> Tensor:
+    """How well other heads (H, n) reproduce each cluster of `labels` (n,): (K,), 1 where all have the very same.
+
+    The mean over heads of the best Jaccard index (images in both over images in either) with any of their clusters.
+    """
+    mine = F.one_hot(labels.long(), clusters).float()  # (n, K)
+    best = []
+    for head in others:
+        theirs = F.one_hot(head.long(), clusters).float()
+        both = mine.T @ theirs  # (K, K)
+        either = mine.sum(dim=0)[:, None] + theirs.sum(dim=0)[None, :] - both
+        best.append((both / either.clamp_min(1)).amax(dim=1))
+    return torch.stack(best).mean(dim=0)
+
+
+def _pairs(count: Tensor) -> Tensor:
+    return count * (count - 1) / 2
+
+
+def _shared_prototypes(table: Tensor) -> list[tuple[int, int]]:
+    """Pairs of clusters where one labels few images that the other does not: (N, K) -> [(0, 3), ...]."""
+    claimed = table.clamp(max=1)  # once or twice is the same
+    sizes = claimed.sum(dim=0)  # (K,)
+    overlap = (claimed.T @ claimed).triu(diagonal=1) / torch.minimum(sizes, sizes[:, None]).clamp(min=1)
+    return [(first, second) for first, second in (overlap > SHARED).nonzero().tolist()]
+
+
+def _warn(category: type[SpiceWarning], message: str) -> None:
+    warnings.warn(message, category, stacklevel=4)

@@ -1,0 +1,47 @@
+"""The E-step's labels and the M-step's loss, as the settings choose them (paper III-B and its ablations).
+
+Shapes: M images in a batch, n of them in a sub-batch, D feature width, K clusters, H heads.
+"""
+
+from torch import Tensor
+
+from spice.core import (
+    PseudoLabels,
+    cross_entropy,
+    double_softmax_cross_entropy,
+    negative_entropy,
+    prototype_table,
+    temperature_cross_entropy,
+)
+from spice.core.fast_prototypes import fast_prototype_labels
+from spice.core.nearest_sizes import nearest_labels, nearest_table
+from spice.core.probs import cluster_probs
+from spice.settings import HeadSettings
+
+
+def label_table(features: Tensor, probs: Tensor, settings: HeadSettings) -> Tensor:
+    """E-step: how often every head labels each image as each cluster, (M, D) and (H, M, K) -> (H, M, K)."""
+    if settings.sizes == "nearest":
+        return nearest_table(features, probs)
+    return prototype_table(features, probs, center_ratio=settings.center_ratio, overlap=settings.overlap)
+
+
+def label_pairs(features: Tensor, probs: Tensor, settings: HeadSettings) -> PseudoLabels:
+    """E-step: the same labels as a list of pairs, which can be split into sub-batches."""
+    if settings.sizes == "nearest":
+        return nearest_labels(features, probs)
+    return fast_prototype_labels(features, probs, center_ratio=settings.center_ratio, overlap=settings.overlap)
+
+
+def head_losses(logits: Tensor, labels: Tensor, settings: HeadSettings) -> Tensor:
+    """M-step: the loss of every head from logits (H, n, K) and labels, (H, n) or a table (H, n, K): (H,)."""
+    if settings.loss == "double_softmax":
+        losses = double_softmax_cross_entropy(logits, labels)
+    elif settings.loss == "temperature":
+        losses = temperature_cross_entropy(logits, labels, temperature=settings.temperature)
+    else:
+        losses = cross_entropy(logits, labels)
+    if settings.entropy:
+        often = labels.sum(dim=-1) if labels.ndim == logits.ndim else None  # an image counts once for every label
+        losses = losses + settings.entropy * negative_entropy(cluster_probs(logits), often)
+    return losses
