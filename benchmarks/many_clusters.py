@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from joint import labels_for, scores_of, third_stage
+from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.models.backbone import Backbone
 from spice.models.encoders import TorchEncoder
@@ -73,7 +74,7 @@ def measure(clusters: int, each: int, seeds: list[int]) -> None:
     for seed in seeds:
         started = time.process_time()
         with tempfile.TemporaryDirectory() as folder:
-            views = encode_views(images, encoder, ViewSettings(augment=augment), seed=seed, folder=Path(folder))
+            views = encode_views(images, encoder, ViewSettings(augment=augment), Run(seed=seed, folder=Path(folder)))
             head = train_heads(views, heads, seed=seed).head
             features = torch.from_numpy(np.array(views.plain, dtype=np.float32))
         answer = Answer(features, probabilities(head, features))

@@ -28,6 +28,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from spice.benchmark.rivals import RIVALS, fit
 from spice.data import ingest
+from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.evaluate import score
 from spice.evaluate.truth import from_folders
@@ -78,7 +79,7 @@ def make_views(data: Path, folder: Path, names: Iterable[str], *, pixels: int | 
                 store = ingest(str(Path(unpacked) / member), size=size, folder=place / "images")
                 truth = from_folders(store.collection.paths).labels
             encoder = load_encoder("lite0", size=size)
-            encode_views(store, encoder, ViewSettings(), seed=0, folder=place, progress=Logged())
+            encode_views(store, encoder, ViewSettings(), Run(folder=place, progress=Logged()))
         np.save(place / "truth.npy", truth)
 
 

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spice.engine.run import Run
 from spice.errors import UserError
 from spice.neighbors import nearest
 from spice.progress import Progress, silent
@@ -19,7 +20,6 @@ from spice.runs import Labels
 from spice.settings import RunSettings
 from spice.stages.answers import answers
 from spice.stages.bank import remember
-from spice.stages.blank import with_direction
 from spice.stages.heads.inputs import batch_size
 from spice.stages.heads.train import train_heads
 from spice.stages.model import NoEncoder, TrainedModel, probabilities
@@ -42,11 +42,11 @@ def cluster_features(features: Tensor, settings: RunSettings, *, progress: Progr
         raise UserError("features alone cannot be refined: there is no encoder to train; give the images")
     batch_size(len(features), settings.heads)
     with TemporaryDirectory(prefix="spice-") as folder:
-        views = perturb_features(features.numpy(), settings.views, seed=seed, folder=Path(folder))
+        views = perturb_features(features.numpy(), settings.views, Run(seed=seed, folder=Path(folder)))
         head = train_heads(views, settings.heads, seed=seed, progress=progress).head
     probs = probabilities(head, features)
     asked = neighbors_to_ask(len(features), clusters, settings.reliability)
-    near = nearest(with_direction(features), asked).index
+    near = nearest(features, asked).index
     labels = answers([""] * len(features), features, probs, near, settings.reliability)
     cluster = torch.from_numpy(labels.cluster).long()
     bank = remember(features, cluster, clusters=clusters, asked=asked, seed=seed)

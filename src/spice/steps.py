@@ -19,10 +19,11 @@ from torch import Tensor
 
 from spice.core import consistency_ratio, reliable
 from spice.data import ImageStore
+from spice.engine.run import Run
 from spice.files import written_atomically
 from spice.models.encoders import Encoder
 from spice.models.given_features import GivenFeatures
-from spice.neighbors import nearest
+from spice.neighbors import nearest, warn_of_blank
 from spice.progress import Progress
 from spice.report import write_report
 from spice.report.chosen import choose, with_attention
@@ -47,7 +48,6 @@ from spice.settings import HeadSettings, RunSettings
 from spice.stages.answers import answers
 from spice.stages.attention import attention_of
 from spice.stages.bank import remember
-from spice.stages.blank import warn_of_blank, with_direction
 from spice.stages.heads.select import cluster_agreement, good_heads
 from spice.stages.heads.train import TrainedHeads, train_heads
 from spice.stages.kmeans import kmeans as kmeans_labels
@@ -87,23 +87,14 @@ class Work(NamedTuple):
 
 def views(work: Work) -> Figures:
     """Features of plain, weak and strong views by the frozen encoder (III-A, III-B)."""
-    encoder, settings, folder = work.encoder, work.settings, work.run.path
+    encoder, settings = work.encoder, work.settings
+    run = Run(seed=settings.seed, folder=work.run.path, progress=work.progress)
     identity = f"{work.images.collection.identity} {hash_of(encoder)}"
     if isinstance(encoder, GivenFeatures):
         vectors = encoder.vectors_of(work.images.collection.paths).numpy()
-        found = perturb_features(
-            vectors, settings.views, seed=settings.seed, folder=folder, identity=identity, progress=work.progress
-        )
+        found = perturb_features(vectors, settings.views, run, identity=identity)
     else:
-        found = encode_views(
-            work.images,
-            encoder,
-            settings.views,
-            seed=settings.seed,
-            folder=folder,
-            identity=identity,
-            progress=work.progress,
-        )
+        found = encode_views(work.images, encoder, settings.views, run, identity=identity)
     return {"encoder": encoder.name, "size": encoder.size, "width": found.plain.shape[1], "space": found.space}
 
 
@@ -112,7 +103,7 @@ def neighbors(work: Work) -> Figures:
     features = work.believed.features
     warn_of_blank(features)
     count = min(max(SHOWN_NEIGHBORS, work.asked), len(features) - 1)
-    found = nearest(with_direction(features), count)
+    found = nearest(features, count)
     _save(work.run / SIMILARITIES, found.similarity.numpy())
     _save(work.run / NEIGHBORS, found.index.numpy())
     return {"neighbors": count}

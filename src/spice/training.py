@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from spice.data import ImageStore
+from spice.engine.run import Run
 from spice.files import written_atomically
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
 from spice.models.heads import Head
@@ -50,7 +51,7 @@ def train_encoder(
 ) -> dict[str, JsonValue]:
     """A feature model trained on these images and nothing else (III-A)."""
     chosen = feature_settings(images, settings)
-    trained = train_features(images, chosen, seed=settings.seed, folder=unfinished, progress=progress)
+    trained = train_features(images, chosen, Run(seed=settings.seed, folder=unfinished, progress=progress))
     save_network(run / ENCODER, trained.network, trained.card)
     return {
         "method": chosen.method,

@@ -25,7 +25,7 @@ WEAK, STRONG = Weak(AUGMENT, 8, GRAY), Strong(AUGMENT, 8, GRAY)
 class Squares:
     """Sixty images of three kinds: one quarter of each is bright."""
 
-    channels = 1
+    size, channels = 8, 1
 
     def __init__(self) -> None:
         noise = torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(0)) * 60

@@ -287,9 +287,9 @@ import sys
 import torch
 sys.path.insert(0, {tests!r})
 from test_joint import *
-from spice.engine.processes import joined
+from spice.engine.processes import join_processes
 
-with joined(torch.device("cpu")) as processes:
+with join_processes(torch.device("cpu")) as processes:
     result = train_jointly(
         small_network(norm=False), IMAGES, LABELED, SETTINGS.model_copy(update=dict(steps=4, algorithm="freematch")),
         clusters=3, weak=Weak(AUGMENT, size=8, normalization=GRAY), strong=Strong(AUGMENT, size=8, normalization=GRAY),

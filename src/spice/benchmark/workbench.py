@@ -21,6 +21,7 @@ from spice.benchmark.choice import Choice
 from spice.benchmark.collected import Collected, Joined
 from spice.data import ImageStore
 from spice.engine.device import choose
+from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.models.encoders import SCRATCH, Encoder, load_encoder, load_trained
 from spice.models.heads import Head
@@ -106,14 +107,8 @@ class Workbench:
         path = place / "encoder.safetensors"
         if not path.exists():
             with self.shared():
-                found = train_features(
-                    self.all_images,
-                    settings,
-                    seed=self.encoder_seed,
-                    folder=place / "training",
-                    device=self.device,
-                    progress=self.progress,
-                )
+                run = Run(self.encoder_seed, place / "training", self.device, progress=self.progress)
+                found = train_features(self.all_images, settings, run)
                 save_network(path, found.network, found.card)
         return load_trained(path)
 
@@ -123,14 +118,8 @@ class Workbench:
         depends = self.choice.views.model_dump_json(), hash_of(self.encoder)
         place = self.place("views", *depends, seed=self.encoder_seed)
         with self.shared():
-            return encode_views(
-                self.learn,
-                self.encoder,
-                self.choice.views,
-                seed=self.encoder_seed,
-                folder=place,
-                progress=self.progress,
-            )
+            run = Run(self.encoder_seed, place, self.device, progress=self.progress)
+            return encode_views(self.learn, self.encoder, self.choice.views, run)
 
     @cached_property
     def features(self) -> Tensor:

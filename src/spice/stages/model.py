@@ -3,7 +3,6 @@
 Shapes: Q new images, D feature width, K clusters.
 """
 
-import hashlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,10 +19,9 @@ from torch import Tensor, nn
 
 from spice.augment import Plain
 from spice.core import reliable
-from spice.engine.abreast import abreast
+from spice.engine.parallel import parallel_map
 from spice.errors import UserError
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
-from spice.models.given_features import GivenFeatures
 from spice.models.heads import Head
 from spice.models.weights import save_network
 from spice.progress import Progress, silent
@@ -99,7 +97,6 @@ class NoEncoder:
     size = 1
     channels = 1
     normalization = Normalization(mean=(0.0,), std=(1.0,))
-    trainable = False
     module = None
 
     def __init__(self, features: int) -> None:
@@ -109,6 +106,9 @@ class NoEncoder:
         raise UserError("this model was made from features: give it features (N, D), not images")
 
     feature_map = encode
+
+    def fingerprint(self) -> str:
+        return ""
 
 
 class TrainedModel:
@@ -191,7 +191,7 @@ def encode_plain(encoder: Encoder, images: Images, *, progress: Progress = silen
         return encoder.encode(plain(pixels.expand(-1, encoder.channels, -1, -1))).cpu()  # gray: one channel for three
 
     starts = range(0, len(images), BATCH)
-    for start, batch in zip(starts, abreast(encoded, starts), strict=True):
+    for start, batch in zip(starts, parallel_map(encoded, starts), strict=True):
         features[start : start + len(batch)] = batch
         progress("encoding images", start + len(batch), len(images))
     return features
@@ -206,22 +206,7 @@ def probabilities(head: Head, features: Tensor) -> Tensor:
 
 def hash_of(encoder: Encoder) -> str:
     """A hash of what the features depend on: the weights, the file, or the features themselves."""
-    digest = hashlib.blake2b(digest_size=16)
-    if isinstance(encoder, NoEncoder):
-        return ""
-    if isinstance(encoder, GivenFeatures):
-        digest.update(_bytes(encoder.vectors))
-    elif encoder.module is None:
-        digest.update(Path(encoder.name.partition(":")[2]).read_bytes())
-    else:
-        for name, value in sorted(encoder.module.state_dict().items()):
-            digest.update(name.encode())
-            digest.update(_bytes(value))
-    return digest.hexdigest()
-
-
-def _bytes(value: Tensor) -> bytes:
-    return value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return encoder.fingerprint()
 
 
 def _load_encoder(about: About, folder: Path) -> Encoder:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from spice.core import prototype_table
 from spice.data.batches import batches
+from spice.data.images import Images
 from spice.engine.checkpoints import Checkpoints
 from spice.models.heads import Heads
 from spice.progress import Progress, silent
@@ -22,7 +23,6 @@ from spice.settings import HeadSettings
 from spice.stages.heads.inputs import batch_size
 from spice.stages.heads.select import e_step, head_losses
 from spice.stages.heads.train import CPU
-from spice.stages.views import Images
 
 # Images with gradients at once: a batch of a thousand would need gigabytes.
 PORTION = 100

@@ -27,6 +27,7 @@ from spice.benchmark.tables.catalog import SizeName, Table
 from spice.benchmark.tables.sizes import SEEDS, choices
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.device import choose, placed
+from spice.engine.run import Run
 from spice.models.encoders import SCRATCH, load_encoder
 from spice.models.weights import NetworkCard
 from spice.progress import Progress, duration
@@ -124,7 +125,7 @@ class _Trial:
         settings = self.choice.features
         if self.choice.encoder == SCRATCH:
             few = settings.model_copy(update={"batch": self.batch, "epochs": STEPS, "queue": None, "warmup": 0.0})
-            each = _pace(lambda told: train_features(self.made, few, seed=0, device=self.device, progress=told))
+            each = _pace(lambda told: train_features(self.made, few, Run(device=self.device, progress=told)))
             count = settings.epochs * (self.images // settings.batch) * settings.batch
             yield Part("stage 1, images", count, each / self.batch)
         views = 1 + self.choice.views.weak + self.choice.views.strong
