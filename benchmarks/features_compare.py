@@ -1,4 +1,4 @@
-"""Which recipe of stage 1 learns most in the same processor time, told without a label.
+"""Which recipe of stage 1 learns most in the same processor time, measured without labels.
 
     python benchmarks/features_compare.py cifar10 '{}' '{"view_size": 16}' --seconds 200
 
@@ -27,6 +27,7 @@ from torch import Tensor
 
 from features_quality import Pixels, encode, loaded
 from spice.augment import Contrastive
+from spice.engine.run import Run
 from spice.evaluate.probe import Labeled, linear_accuracy
 from spice.models.backbone import Backbone
 from spice.randomness import generator
@@ -62,7 +63,8 @@ def affordable(images: Pixels, settings: FeatureSettings, seconds: float, *, see
     """As many images and epochs as `seconds` of the processor allow."""
     watch = Stopwatch()
     with contextlib.suppress(EnoughError):
-        train_features(images, settings.model_copy(update={"epochs": TIMED_STEPS + 1}), seed=seed, progress=watch)
+        few = settings.model_copy(update={"epochs": TIMED_STEPS + 1})
+        train_features(images, few, Run(seed=seed, progress=watch))
     count = round(seconds / watch.seconds_per_step()) * settings.batch
     epochs = max(1, round(count / len(images)))
     return Pixels(images.pixels[: count // epochs].numpy()), epochs
@@ -70,10 +72,10 @@ def affordable(images: Pixels, settings: FeatureSettings, seconds: float, *, see
 
 def measured(network: Backbone, asked: Pixels) -> dict[str, float]:
     normalization = IMAGENET_GRAY if asked.channels == 1 else IMAGENET
-    look = Contrastive(AugmentSettings(blur=False), asked.size * 3 // 4, normalization)
+    recipe = Contrastive(AugmentSettings(blur=False), asked.size * 3 // 4, normalization)
     some = asked.pixels[:RETRIEVED]
     with torch.no_grad():
-        first, second = (centered(network(look(some, generator(0, "compare", view)))) for view in range(2))
+        first, second = (centered(network(recipe(some, generator(0, "compare", view)))) for view in range(2))
     nearest = (first @ second.T).argmax(dim=1)
     return {
         "rotation": rotation_accuracy(network, asked),
@@ -113,7 +115,7 @@ def main() -> None:
         settings = FeatureSettings.model_validate(data.settings.model_dump() | recipe)
         images, epochs = affordable(learned, settings, arguments.seconds, seed=arguments.seed)
         started = time.process_time()
-        model = train_features(images, settings.model_copy(update={"epochs": epochs}), seed=arguments.seed)
+        model = train_features(images, settings.model_copy(update={"epochs": epochs}), Run(seed=arguments.seed))
         seconds = time.process_time() - started
         figures = {name: round(value, 4) for name, value in measured(model.network, asked).items()}
         print(json.dumps({"recipe": recipe, "images": len(images) * epochs, "seconds": round(seconds)} | figures))

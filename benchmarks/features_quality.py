@@ -31,6 +31,7 @@ from torch import Tensor
 
 from spice import presets
 from spice.augment import Plain
+from spice.engine.run import Run
 from spice.evaluate import accuracy
 from spice.evaluate.probe import Labeled
 from spice.models.backbone import Backbone
@@ -165,9 +166,8 @@ def main() -> None:
     settings = FeatureSettings.model_validate(data.settings.model_dump() | json.loads(arguments.settings))
     print(settings.model_dump_json(exclude_defaults=True), flush=True)
     wall, cpu = time.perf_counter(), time.process_time()
-    model = train_features(
-        data.train, settings, seed=arguments.seed, folder=arguments.folder, progress=Logged(every_seconds=60.0)
-    )
+    run = Run(seed=arguments.seed, folder=arguments.folder, progress=Logged(every_seconds=60.0))
+    model = train_features(data.train, settings, run)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     print(f"trained in {wall / 60:.1f} min of wall clock, {cpu / 60:.1f} min of processor time (since the last start)")
     print(f"health: {model.health[-1]}")

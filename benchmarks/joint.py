@@ -145,7 +145,7 @@ def on_views(arguments: argparse.Namespace) -> None:
         arrays = data.test.pixels.permute(0, 2, 3, 1).squeeze(dim=3).numpy()  # (N, S, S[, 3])
         store = ingest(arrays, size=encoder.size, folder=place / "images")
         np.save(place / "truth.npy", data.test_labels[store.collection.numbers])
-        encode_views(store, encoder, ViewSettings(), seed=0, folder=place, progress=Logged())
+        encode_views(store, encoder, ViewSettings(), Run(folder=place, progress=Logged()))
 
 
 def on_gain(arguments: argparse.Namespace) -> None:
@@ -204,10 +204,13 @@ class Bare:
 def on_speed(arguments: argparse.Namespace) -> None:
     """The whole stage against bare steps of its network; they alternate, so that other work touches both alike."""
     torch.set_num_threads(1)
-    small, paper = network("whitened", width=32), network("resnet18", stem="plain", width=32)
+    small, paper = network("whitened-patches", width=32), network("resnet18", stem="plain", width=32)
     usual = joint_on_cpu(pretrained=False)
     cases: dict[str, tuple[Encoder, JointSettings]] = {
-        "whitened, width 32, 32 px, all layers": (TorchEncoder("whitened", small, IMAGENET, size=32), usual),
+        "whitened-patches, width 32, 32 px, all layers": (
+            TorchEncoder("whitened-patches", small, IMAGENET, size=32),
+            usual,
+        ),
         "resnet18, width 32, 32 px, all layers": (TorchEncoder("resnet18", paper, IMAGENET, size=32), usual),
         "lite0, 160 px, last fifth": (load_encoder("lite0"), joint_on_cpu(pretrained=True)),
     }

@@ -73,7 +73,7 @@ def measure(clusters: int, each: int, seeds: list[int]) -> None:
     for seed in seeds:
         started = time.process_time()
         with tempfile.TemporaryDirectory() as folder:
-            views = encode_views(images, encoder, ViewSettings(augment=augment), seed=seed, folder=Path(folder))
+            views = encode_views(images, encoder, ViewSettings(augment=augment), Run(seed=seed, folder=Path(folder)))
             head = train_heads(views, heads, Run(seed=seed)).head
             features = torch.from_numpy(np.array(views.plain, dtype=np.float32))
         second = Result(features, probabilities(head, features))

@@ -22,7 +22,8 @@ from torch import Tensor
 
 from spice.data import ImageStore, ingest
 from spice.engine.device import placed
-from spice.engine.processes import ALONE, Processes, joined
+from spice.engine.processes import ALONE, Processes, join_processes
+from spice.engine.run import Run
 from spice.models.networks import network
 from spice.settings import FeatureSettings
 from spice.stages.features.train import train_features
@@ -93,9 +94,8 @@ def against_bare_steps(arguments: argparse.Namespace, folder: Path) -> None:
         torch.set_num_threads(threads)
         bare = Bare(arguments.width, arguments.batch, arguments.steps)
         with contextlib.suppress(EnoughError):
-            train_features(
-                images, settings(arguments, arguments.batch), seed=0, folder=folder / str(threads), progress=bare
-            )
+            run = Run(folder=folder / str(threads), progress=bare)
+            train_features(images, settings(arguments, arguments.batch), run)
         print(f"{threads} thread{'s' if threads > 1 else ''}:", flush=True)
         for kind, clock in enumerate(("wall clock", "processor time")):
             whole, steps = (statistics.median(step[kind] for step in taken) for taken in (bare.whole, bare.bare))
@@ -130,7 +130,7 @@ def against_silence(arguments: argparse.Namespace, folder: Path, processes: Proc
         processes.barrier()
         own = processes if talking else ALONE
         short = Counted(images, arguments.steps // 4 * (arguments.batch if talking else share))
-        train_features(short, settings(arguments, share * own.count), seed=0, processes=own, progress=watch)
+        train_features(short, settings(arguments, share * own.count), Run(processes=own, progress=watch))
         seconds[talking] += watch.seconds()
     if processes.first:
         talking_step, silent_step = (statistics.median(seconds[talking]) for talking in (True, False))
@@ -160,7 +160,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=32)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, joined() as processes:
+    with tempfile.TemporaryDirectory() as folder, join_processes() as processes:
         if processes.count == 1:
             against_bare_steps(arguments, Path(folder))
         else:

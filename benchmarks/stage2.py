@@ -80,7 +80,7 @@ def make_views(data: Path, folder: Path, names: Iterable[str], *, pixels: int | 
                 store = ingest(str(Path(unpacked) / member), size=size, folder=place / "images")
                 truth = from_folders(store.collection.paths).labels
             encoder = load_encoder("lite0", size=size)
-            encode_views(store, encoder, ViewSettings(), seed=0, folder=place, progress=Logged())
+            encode_views(store, encoder, ViewSettings(), Run(folder=place, progress=Logged()))
         np.save(place / "truth.npy", truth)
 
 

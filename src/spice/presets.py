@@ -232,11 +232,12 @@ def features_on_cpu(*, images: int, size: int, mirror: bool = True) -> FeatureSe
     views of three quarters of the images' side, since random crops enlarge objects, so that what the network sees at
     the full size afterwards has the size it learned, and for most of the time of half the side, which teaches the same
     for less than half the work (Touvron et al. 2019, Tan and Le 2021); learning rate and decay as customary for
-    CIFAR-10 at this batch; as many epochs as the time allows, at most 100; and features that are evened afterwards.
+    CIFAR-10 at this batch; as many epochs as the time allows, at most 100; and features that are
+    partially whitened afterwards.
     """
     return FeatureSettings(
         method="simclr",
-        network="whitened",
+        network="whitened-patches",
         width=32,
         view_size=_of_four(0.75 * size),
         early_view_size=_of_four(0.5 * size),
@@ -249,7 +250,7 @@ def features_on_cpu(*, images: int, size: int, mirror: bool = True) -> FeatureSe
         temperature=0.5,
         momentum=None,
         augment=AugmentSettings(flip=mirror, blur=False),
-        evened="found",
+        whitening="auto",
     )
 
 

@@ -84,9 +84,8 @@ class FeatureSettings(Settings):
     queue: PositiveInt | None = None
     projection: PositiveInt = 128
     augment: AugmentSettings = AugmentSettings()
-    # How far the variances of the trained features' directions are brought to the largest: 0 not, 1 all the way, or as
-    # far as makes alignment + uniformity least.
-    evened: Annotated[float, Field(ge=0.0, le=1.0)] | Literal["found"] = 0.0
+    # Partial whitening of the trained features: 0 is none, 1 is full, "auto" minimizes alignment + uniformity.
+    whitening: Annotated[float, Field(ge=0.0, le=1.0)] | Literal["auto"] = 0.0
 
 
 class ViewSettings(Settings):

@@ -79,7 +79,7 @@ def apply_changes(settings: RunSettings, changes: Mapping[str, JsonValue], *, pa
 
 def to_toml(settings: Mapping[str, JsonValue]) -> str:
     """Settings as text that `read_changes` reads. What is not set (None) has no place in TOML, and is left out."""
-    tree = _without_none(settings)
+    tree = _without_none(dict(settings))
     assert isinstance(tree, dict)
     tree.pop("features_changes", None)
     return tomli_w.dumps(tree)
@@ -120,8 +120,10 @@ def _check_names(tree: Mapping[str, JsonValue], kind: type[BaseModel], path: Pat
         if name not in kind.model_fields:
             near = difflib.get_close_matches(name, kind.model_fields, n=1, cutoff=0.0)
             where = f"[{prefix.rstrip('.')}]" if prefix else "the top level"
-            raise UserError(f"{path}: unknown setting {prefix}{name}; did you mean {prefix}{near[0]}? ({where} has "
-                            f"{', '.join(kind.model_fields)})")
+            raise UserError(
+                f"{path}: unknown setting {prefix}{name}; did you mean {prefix}{near[0]}? ({where} has "
+                f"{', '.join(kind.model_fields)})"
+            )
         inner = _settings_in(kind.model_fields[name].annotation)
         if inner is not None and isinstance(value, dict):
             _check_names(value, inner, path, f"{prefix}{name}.")

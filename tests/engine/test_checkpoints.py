@@ -102,7 +102,7 @@ def test_nothing_saved_is_none_and_no_folder_keeps_nothing(tmp_path: Path) -> No
     assert nowhere.load() is None
 
 
-def test_the_last_two_are_kept_and_clear_removes_them(tmp_path: Path) -> None:
+def test_the_last_two_are_kept(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     for step in (1, 20, 3_000_000_000):
         checkpoints.save(step, {"step": step})
@@ -110,8 +110,6 @@ def test_the_last_two_are_kept_and_clear_removes_them(tmp_path: Path) -> None:
     loaded = checkpoints.load()
     assert loaded is not None
     assert loaded.step == 3_000_000_000
-    checkpoints.clear()
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("position", [0.0, 0.02, 0.3, 0.999])
@@ -123,7 +121,7 @@ def test_one_flipped_bit_anywhere_is_noticed(tmp_path: Path, position: float) ->
     content = bytearray(newest.read_bytes())
     content[int(position * len(content))] ^= 0x10
     newest.write_bytes(content)
-    with pytest.warns(DamagedCheckpointWarning, match="going on from step 1 instead"):
+    with pytest.warns(DamagedCheckpointWarning, match="resuming from step 1 instead"):
         loaded = checkpoints.load()
     assert loaded is not None
     assert loaded.step == 1
@@ -137,7 +135,7 @@ def test_a_partial_file_is_refused_in_words(tmp_path: Path, kept: float) -> None
     file = next(tmp_path.iterdir())
     content = file.read_bytes()
     file.write_bytes(content[: kept if isinstance(kept, int) else int(kept * len(content))])
-    with pytest.raises(UserError, match=r"no checkpoint can be read: .*delete .* to start again"):
+    with pytest.raises(UserError, match=r"no checkpoint can be read: .*delete .* to start over"):
         checkpoints.load()
 
 
@@ -192,7 +190,8 @@ def test_a_kill_while_saving_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
         assert loaded is not None
         assert loaded.state["step"] == loaded.step
         assert bool((loaded.state["weight"] == loaded.step).all())
-        Checkpoints(tmp_path).clear()
+        for file in tmp_path.iterdir():
+            file.unlink()
 
 
 def test_the_header_is_plain_json(tmp_path: Path) -> None:

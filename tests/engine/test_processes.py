@@ -7,13 +7,13 @@ import torch
 from torch import distributed as dist
 from torch import nn
 
-from spice.engine.processes import ALONE, Processes, joined
+from spice.engine.processes import ALONE, Processes, join_processes
 from spice.errors import UserError
 
 
 def test_one_process_needs_no_torch_distributed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with joined() as processes:
+    with join_processes() as processes:
         assert processes is ALONE
         assert not dist.is_initialized()
         tensor = torch.ones(2, requires_grad=True)
@@ -41,9 +41,9 @@ def test_two_processes_talk_right(two_processes: Callable[..., str]) -> None:
 TALK = """
 import torch
 from torch import nn
-from spice.engine.processes import joined
+from spice.engine.processes import join_processes
 
-with joined(torch.device("cpu")) as processes:
+with join_processes(torch.device("cpu")) as processes:
     rank = processes.rank
     assert processes.count == 2
     assert processes.first == (rank == 0)

@@ -10,6 +10,7 @@ from pathlib import Path
 import onnx
 import pytest
 import torch
+from platformdirs import user_cache_dir
 from torch import Tensor
 
 from spice.models import frozen
@@ -200,13 +201,12 @@ def test_a_cache_that_cannot_be_written_does_not_stop_the_work(tmp_path: Path, m
 def test_the_cache_is_where_the_platform_keeps_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert cache_folder() == Path(os.environ["SPICE_CACHE"])
     monkeypatch.delenv("SPICE_CACHE")
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "spice"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == Path.home() / ".cache" / "spice"
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert cache_folder() == Path.home() / "Library" / "Caches" / "spice"
+    assert cache_folder() == Path(user_cache_dir("spice", appauthor=False))
+    if sys.platform == "linux":
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        assert cache_folder() == tmp_path / "spice"
+        monkeypatch.delenv("XDG_CACHE_HOME")
+        assert cache_folder() == Path.home() / ".cache" / "spice"
 
 
 def test_wrongly_shaped_images_are_refused_in_words() -> None:

@@ -25,7 +25,7 @@ def load(path: Path) -> GivenFeatures:
 def test_rows_without_paths_belong_to_the_sorted_paths(tmp_path: Path) -> None:
     np.save(tmp_path / "f.npy", VECTORS)
     encoder = load(tmp_path / "f.npy")
-    assert (encoder.features, encoder.trainable, encoder.module) == (3, False, None)
+    assert (encoder.features, encoder.module) == (3, None)
     assert encoder.vectors.dtype == torch.float32
     assert encoder.vectors_of(PATHS).tolist() == VECTORS[[3, 1, 0, 2]].tolist()
 
@@ -58,7 +58,7 @@ def test_new_images_have_no_vector_and_it_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (np.zeros(4), r"holds float64 of shape \(4,\); numbers of shape \(images, features\)"),
+        (np.zeros(4), r"holds float64 of shape \(4,\); expected numbers of shape \(images, features\)"),
         (np.zeros((0, 3)), r"of shape \(0, 3\)"),
         (np.array([["a", "b"]]), r"holds <U1"),
         (np.array([[1.0, np.nan], [0.0, 1.0], [np.inf, 0.0]]), r"has 2 vectors with a value that is not finite"),
@@ -88,7 +88,7 @@ def test_files_that_cannot_be_read_are_refused_in_one_line(tmp_path: Path) -> No
         ("f.parquet", "features cannot be read"),
         ("other.npz", "features cannot be read .*features"),
         ("other.parquet", "features cannot be read .*features"),
-        ("short.npz", "has 4 vectors and 2 paths"),
+        ("short.npz", "has 4 vectors but 2 paths"),
         ("twice.npz", "names a more than once"),
     ):
         with pytest.raises(UserError, match=words) as caught:

@@ -92,7 +92,7 @@ def reference(kind: str, model: Any, images: torch.Tensor) -> torch.Tensor:
 def test_features_are_those_the_model_documents(kind: str, size: int, features: int, side: int, tmp_path: Path) -> None:
     model = saved(kind, tmp_path / kind)
     encoder = load_encoder(f"hf:{tmp_path / kind}", size=None if kind != "resnet" else 64)
-    assert (encoder.size, encoder.features, encoder.channels, encoder.trainable) == (size, features, 3, True)
+    assert (encoder.size, encoder.features, encoder.channels) == (size, features, 3)
     images = images_for(encoder)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # no falling back to torch
@@ -167,7 +167,7 @@ def test_pickled_weights_are_not_opened(tmp_path: Path) -> None:
 
 def test_a_model_that_is_not_for_images_is_refused(tmp_path: Path) -> None:
     transformers.BertConfig(**SMALL).save_pretrained(tmp_path)
-    with pytest.raises(UserError, match=r"is of type 'bert', which is not known here; known are dinov2"):
+    with pytest.raises(UserError, match=r"is of type 'bert', which is not supported; choose from dinov2"):
         load_encoder(f"hf:{tmp_path}")
 
 

@@ -34,7 +34,6 @@ PER_CLASS = 30
 def test_lite0_knows_what_it_is() -> None:
     encoder = load_encoder("lite0")
     assert (encoder.name, encoder.size, encoder.channels, encoder.features) == ("lite0", 160, 3, 1280)
-    assert encoder.trainable
     assert not any(module.training for module in encoder.module.modules()) if encoder.module else False
     x = torch.tensor([0.0, 127.0, 255.0])  # (x - 127) / 128
     mean, std = encoder.normalization.mean[0], encoder.normalization.std[0]

@@ -8,9 +8,9 @@ from torch import nn
 
 from spice.models.backbone import Backbone
 from spice.models.networks import NETWORKS, network
-from spice.models.projection import Projection
 from spice.models.resnet import STEMS, Stem, resnet, stem_for
 from spice.models.wideresnet import PreActivatedBlock, wide_resnet
+from spice.stages.features.pretext import Projection
 
 
 def parameters(module: nn.Module, *, outputs: int = 0) -> int:
@@ -83,21 +83,15 @@ def test_the_wide_resnets_shortcut_starts_before_the_activation_except_in_the_fi
         torch.testing.assert_close(block(maps), block.shortcut(maps if number else active))
 
 
-def test_batch_norm_of_a_wide_resnet_follows_as_slowly_as_told() -> None:
-    norms = [m for m in wide_resnet(28, 2, norm_momentum=0.001).modules() if isinstance(m, nn.BatchNorm2d)]
-    assert len(norms) == 25
-    assert {norm.momentum for norm in norms} == {0.001}
-
-
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
         (lambda: network("resnet50"), r"no network 'resnet50'; choose one of resnet10"),
         (lambda: resnet(50), r"no ResNet of depth 50; choose one of 10, 18, 34"),
         (lambda: resnet(18, stem=cast(Stem, "big")), r"no stem 'big'; choose one of imagenet, pool, plain"),
-        (lambda: network("wrn-28-2", stem="pool"), r"wrn-28-2 has one stem only"),
-        (lambda: network("lite0", width=32), r"lite0 has one width only"),
-        (lambda: wide_resnet(29, 2), r"3 groups cannot have depth 29; 4 \+ 6 n can"),
+        (lambda: network("wrn-28-2", stem="pool"), r"wrn-28-2 has a fixed stem"),
+        (lambda: network("lite0", width=32), r"lite0 has a fixed width"),
+        (lambda: wide_resnet(29, 2), r"3 groups has depth 4 \+ 6 n, got 29"),
     ],
 )
 def test_what_does_not_exist_is_refused_in_words(wrong, words: str) -> None:  # type: ignore[no-untyped-def]

@@ -21,7 +21,7 @@ WORKS = timm_works()
 @pytest.mark.skipif(WORKS, reason="timm is installed here")
 def test_without_timm_it_is_said_what_to_install() -> None:
     with pytest.raises(
-        UserError, match=r"timm: encoders need timm and a torchvision .*spice-cluster\[timm\]"
+        UserError, match=r"timm: encoders need timm and a matching torchvision.*spice-cluster\[timm\]"
     ) as caught:
         load_encoder("timm:resnet18")
     assert "\n" not in str(caught.value)
@@ -37,7 +37,7 @@ def test_a_torchvision_that_does_not_fit_torch_is_said_in_words(monkeypatch: pyt
 
     monkeypatch.delitem(sys.modules, "timm", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
-    with pytest.raises(UserError, match=r"torchvision to fit torch.*nms does not exist"):
+    with pytest.raises(UserError, match=r"matching torchvision.*nms does not exist"):
         load_encoder("timm:resnet18")
 
 

@@ -54,7 +54,7 @@ def test_a_network_written_and_loaded_is_the_same_network(file: Path) -> None:
 @pytest.mark.parametrize("prefix", ["", "resnet10:"])
 def test_the_file_alone_tells_all_an_encoder_must_know(file: Path, prefix: str) -> None:
     encoder = load_encoder(f"{prefix}{file}")
-    assert (encoder.size, encoder.channels, encoder.features, encoder.trainable) == (28, 1, 64, True)
+    assert (encoder.size, encoder.channels, encoder.features) == (28, 1, 64)
     assert encoder.normalization == CARD.normalization
     assert encoder.encode(torch.zeros(2, 1, 28, 28)).shape == (2, 64)
     assert encoder.feature_map(torch.zeros(2, 1, 28, 28)).shape == (2, 64, 4, 4)
@@ -95,9 +95,9 @@ def test_a_file_that_does_not_fit_is_refused_in_one_line(file: Path, tmp_path: P
         ("pickled.safetensors", r"is not a safetensors file \(.*pickled ones are never opened"),
         ("bare.safetensors", r"does not say which network it holds"),
         ("resnet34:published.safetensors", r"does not fit resnet34: .*Missing"),
-        ("resnet18:encoder.safetensors", r"holds resnet10, not resnet18; ask for resnet10:"),
+        ("resnet18:encoder.safetensors", r"holds resnet10, not resnet18; use resnet10:"),
         ("resnet18:bare.safetensors", r"does not say which network it holds"),
-        ("newer.safetensors", r"the header of .* cannot be read \(color: .*newer version\?"),
+        ("newer.safetensors", r"the header of .* cannot be read \(color: .*another version\?"),
     ],
 )
 def test_what_cannot_be_a_network_is_refused_in_words(file: Path, tmp_path: Path, name: str, words: str) -> None:

@@ -34,6 +34,6 @@ def test_views_are_half_and_then_three_quarters_of_the_side_and_digits_are_not_m
     assert (tiny.early_view_size, tiny.view_size) == (8, 8)
 
 
-def test_features_are_evened_on_a_cpu_and_not_in_the_paper() -> None:
-    assert presets.features_on_cpu(images=1_797, size=32).evened == "found"
-    assert presets.paper_features("cifar10").evened == 0.0
+def test_features_are_whitened_on_a_cpu_and_not_in_the_paper() -> None:
+    assert presets.features_on_cpu(images=1_797, size=32).whitening == "auto"
+    assert presets.paper_features("cifar10").whitening == 0.0

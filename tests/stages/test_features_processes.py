@@ -17,7 +17,8 @@ import torch
 from torch import nn
 
 from spice.randomness import generator
-from spice.engine.processes import ALONE, Processes, joined
+from spice.engine.processes import join_processes
+from spice.engine.run import Run
 from spice.settings import FeatureSettings
 from spice.stages.features import train as features
 
@@ -64,14 +65,19 @@ def same(left, right):
     return all(torch.equal(a, b) for a, b in pairs)
 
 
+class SavesOften(Run):
+    def checkpoints(self, identity):
+        return super().checkpoints(identity, every_seconds=0.0)
+
+
 original = features.build
 features.build = lambda *arguments, **named: without_batch_norm_(original(*arguments, **named))
 folder = Path(sys.argv[1])
-with joined(torch.device("cpu")) as processes:
+with join_processes(torch.device("cpu")) as processes:
     for method in ("moco", "simclr", "byol"):
-        both = features.train_features(Noise(), settings(method), seed=0, processes=processes).network
-        one = features.train_features(Noise(), settings(method), seed=0).network
-        start = features.build(Noise(), settings(method), features.plan(32, settings(method)), seed=0, processes=ALONE)
+        both = features.train_features(Noise(), settings(method), Run(processes=processes)).network
+        one = features.train_features(Noise(), settings(method), Run()).network
+        start = features.build(Noise(), settings(method), features.plan(32, settings(method)), Run())
         assert not same(one, start.network), "nothing was learned, so the comparison is empty"
         for name, parameter in both.named_parameters():
             torch.testing.assert_close(parameter, one.get_parameter(name), rtol=1e-3, atol=1e-5, msg=f"{method} {name}")
@@ -80,23 +86,21 @@ with joined(torch.device("cpu")) as processes:
 
     # With batch norm, as users run it: stopped and resumed, two processes give the same bits.
     features.build = original
-    chosen = settings("moco").model_copy(update={"evened": 0.5})
-    whole = features.train_features(Noise(), chosen, seed=0, processes=processes).network
-    shared = processes.gather(whole.evening.weight.reshape(1, -1))
-    assert torch.equal(shared[0], shared[1]), "features are evened differently"
+    chosen = settings("moco").model_copy(update={"whitening": 0.5})
+    whole = features.train_features(Noise(), chosen, Run(processes=processes)).network
+    shared = processes.gather(whole.linear.weight.reshape(1, -1))
+    assert torch.equal(shared[0], shared[1]), "features are whitened differently"
     for stop in (3, 2):
         try:
-            features.train_features(
-                Noise(stop), chosen, seed=0, processes=processes, folder=folder, checkpoint_seconds=0.0
-            )
+            features.train_features(Noise(stop), chosen, SavesOften(folder=folder, processes=processes))
         except Stopped:
             pass
         processes.barrier()
-    again = features.train_features(Noise(), chosen, seed=0, processes=processes, folder=folder).network
+    again = features.train_features(Noise(), chosen, Run(folder=folder, processes=processes)).network
     assert same(whole, again)
 
     # Shuffling: each key is normalized among the images of its random group, and comes home to its own image.
-    task = original(Noise(), settings("moco"), features.plan(32, settings("moco")), seed=0, processes=processes)
+    task = original(Noise(), settings("moco"), features.plan(32, settings("moco")), Run(processes=processes))
     task.train()
     views = torch.randn(8, 3, 8, 8, generator=generator(0, "views"))
     with torch.no_grad():

@@ -1,6 +1,7 @@
-"""Stage 1's promises: a stopped run goes on as if never stopped, health is told, errors are words."""
+"""Stage 1's promises: a stopped run resumes bit for bit, health is reported, errors are clear."""
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -8,20 +9,28 @@ import torch
 from torch import Tensor
 
 from spice.augment import Plain
-from spice.engine.processes import ALONE
+from spice.engine.checkpoints import Checkpoints
+from spice.engine.run import Run
 from spice.errors import UserError
 from spice.models.encoders import load_encoder
-from spice.models.evened import Evened
+from spice.models.partial_whitening import PartialWhitening
 from spice.models.weights import save_network
-from spice.models.whitened import WhitenedNet
+from spice.models.whitened_patches import WhitenedPatchesNet
 from spice.settings import AugmentSettings, FeatureSettings
-from spice.stages.features.train import FeatureModel, Views, build, plan, train_features
+from spice.stages.features.train import FeatureModel, build, plan, train_features, view_pairs
 
 METHODS = ("moco", "simclr", "byol")
 
 
 class StopError(Exception):
     pass
+
+
+class SavesOften(Run):
+    """A run that saves a checkpoint as often as it can."""
+
+    def checkpoints(self, identity: Mapping[str, object], *, every_seconds: float = 0.0) -> Checkpoints:
+        return super().checkpoints(identity, every_seconds=every_seconds)
 
 
 class Shapes:
@@ -59,41 +68,41 @@ def same(left: FeatureModel, right: FeatureModel) -> bool:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_stopped_run_goes_on_as_if_never_stopped(method: str, tmp_path: Path) -> None:
-    whole = train_features(Shapes(), settings(method), seed=0)
+def test_a_stopped_run_resumes_bit_for_bit(method: str, tmp_path: Path) -> None:
+    whole = train_features(Shapes(), settings(method), Run())
     for stop in (3, 5, 4):  # within the first epoch, at the end of one, within the last
         with pytest.raises(StopError):
-            train_features(Shapes(stop_after=stop), settings(method), seed=0, folder=tmp_path, checkpoint_seconds=0.0)
-    resumed = train_features(Shapes(), settings(method), seed=0, folder=tmp_path)
+            train_features(Shapes(stop_after=stop), settings(method), SavesOften(folder=tmp_path))
+    resumed = train_features(Shapes(), settings(method), Run(folder=tmp_path))
     assert same(whole, resumed)
     assert len(resumed.health) == 3
     # A finished run reads no image.
-    assert same(whole, train_features(Shapes(stop_after=0), settings(method), seed=0, folder=tmp_path))
+    assert same(whole, train_features(Shapes(stop_after=0), settings(method), Run(folder=tmp_path)))
 
 
-def test_a_network_that_starts_from_the_images_goes_on_too_and_keeps_its_first_layer(tmp_path: Path) -> None:
-    chosen = settings("simclr", network="whitened")
-    fresh = build(Shapes(), chosen, plan(40, chosen), seed=0, processes=ALONE).network
-    whole = train_features(Shapes(), chosen, seed=0)
+def test_whitened_patches_are_computed_from_the_images_and_kept_through_training(tmp_path: Path) -> None:
+    chosen = settings("simclr", network="whitened-patches")
+    fresh = build(Shapes(), chosen, plan(40, chosen), Run()).network
+    whole = train_features(Shapes(), chosen, Run())
     with pytest.raises(StopError):
-        train_features(Shapes(stop_after=5), chosen, seed=0, folder=tmp_path, checkpoint_seconds=0.0)
-    assert same(whole, train_features(Shapes(), chosen, seed=0, folder=tmp_path))
-    assert isinstance(fresh, WhitenedNet)
-    assert isinstance(whole.network, WhitenedNet)
+        train_features(Shapes(stop_after=5), chosen, SavesOften(folder=tmp_path))
+    assert same(whole, train_features(Shapes(), chosen, Run(folder=tmp_path)))
+    assert isinstance(fresh, WhitenedPatchesNet)
+    assert isinstance(whole.network, WhitenedPatchesNet)
     torch.testing.assert_close(whole.network.whitening.weight, fresh.whitening.weight, rtol=0, atol=0)
     darker = Shapes()
     darker.pixels //= 4
-    other = build(darker, chosen, plan(40, chosen), seed=0, processes=ALONE).network
-    assert isinstance(other, WhitenedNet)
+    other = build(darker, chosen, plan(40, chosen), Run()).network
+    assert isinstance(other, WhitenedPatchesNet)
     assert other.whitening.weight.abs().mean() > 2 * fresh.whitening.weight.abs().mean()
 
 
-def test_evened_features_vary_more_evenly_and_are_the_same_after_a_stop(tmp_path: Path) -> None:
-    chosen = settings("simclr", evened=1.0)
-    plain, whole = train_features(Shapes(), settings("simclr"), seed=0), train_features(Shapes(), chosen, seed=0)
-    assert isinstance(whole.network, Evened)
-    assert whole.card.evened
-    assert not plain.card.evened
+def test_whitened_features_have_similar_variances_and_are_the_same_after_a_stop(tmp_path: Path) -> None:
+    chosen = settings("simclr", whitening=1.0)
+    plain, whole = train_features(Shapes(), settings("simclr"), Run()), train_features(Shapes(), chosen, Run())
+    assert isinstance(whole.network, PartialWhitening)
+    assert whole.card.partial_whitening
+    assert not plain.card.partial_whitening
     network = dict(plain.network.state_dict())
     assert all(torch.equal(value, network[name]) for name, value in whole.network.network.state_dict().items())
     images = Plain(AugmentSettings(), 16, whole.card.normalization)(Shapes().pixels)
@@ -102,58 +111,57 @@ def test_evened_features_vary_more_evenly_and_are_the_same_after_a_stop(tmp_path
     assert before[3] < 0.5 * before[0]
     torch.testing.assert_close(after[3], before[0], rtol=1e-2, atol=0)
     with pytest.raises(StopError):
-        train_features(Shapes(stop_after=5), chosen, seed=0, folder=tmp_path, checkpoint_seconds=0.0)
-    assert same(whole, train_features(Shapes(), chosen, seed=0, folder=tmp_path))
+        train_features(Shapes(stop_after=5), chosen, SavesOften(folder=tmp_path))
+    assert same(whole, train_features(Shapes(), chosen, Run(folder=tmp_path)))
 
 
-def test_how_far_features_are_evened_is_found_and_can_be_changed_after_training(tmp_path: Path) -> None:
-    chosen = settings("simclr", evened="found")
-    found = train_features(Shapes(), chosen, seed=0, folder=tmp_path)
-    assert isinstance(found.network, Evened)
-    assert same(found, train_features(Shapes(), chosen, seed=0))
+def test_the_amount_of_whitening_is_chosen_and_can_be_changed_after_training(tmp_path: Path) -> None:
+    chosen = settings("simclr", whitening="auto")
+    found = train_features(Shapes(), chosen, Run(folder=tmp_path))
+    assert isinstance(found.network, PartialWhitening)
+    assert same(found, train_features(Shapes(), chosen, Run()))
     # Two views and the plain images are read, and nothing is trained again.
-    assert same(found, train_features(Shapes(stop_after=3), chosen, seed=0, folder=tmp_path))
-    plain = train_features(Shapes(stop_after=0), settings("simclr"), seed=0, folder=tmp_path)
-    assert same(plain, train_features(Shapes(), settings("simclr"), seed=0))
-    with pytest.raises(ValueError, match="evened"):
-        settings(evened="lost")
-    with pytest.raises(ValueError, match="evened"):
-        settings(evened=1.5)
+    assert same(found, train_features(Shapes(stop_after=3), chosen, Run(folder=tmp_path)))
+    plain = train_features(Shapes(stop_after=0), settings("simclr"), Run(folder=tmp_path))
+    assert same(plain, train_features(Shapes(), settings("simclr"), Run()))
+    with pytest.raises(ValueError, match="whitening"):
+        settings(whitening="lots")
+    with pytest.raises(ValueError, match="whitening"):
+        settings(whitening=1.5)
 
 
 def test_views_are_small_in_the_early_share_of_the_steps() -> None:
     chosen = settings(early_view_size=8, view_size=12, early=0.6)  # of 15 steps
     schedule = plan(40, chosen)
-    views = Views(Shapes(), chosen, schedule, seed=0, device=torch.device("cpu"), processes=ALONE)
-    sizes = [views(batch, step)[0].shape[3] for step, batch in schedule.batches(0, seed=0, processes=ALONE)]
+    sizes = [first.shape[3] for _, first, _ in view_pairs(Shapes(), chosen, schedule, Run())]
     assert sizes == [8] * 9 + [12] * 6
 
 
-def test_other_seeds_and_settings_are_not_gone_on_from(tmp_path: Path) -> None:
-    train_features(Shapes(), settings(), seed=0, folder=tmp_path)
+def test_other_seeds_and_settings_cannot_resume(tmp_path: Path) -> None:
+    train_features(Shapes(), settings(), Run(folder=tmp_path))
     with pytest.raises(UserError, match="seed was 0, is 1"):
-        train_features(Shapes(), settings(), seed=1, folder=tmp_path)
+        train_features(Shapes(), settings(), Run(seed=1, folder=tmp_path))
     with pytest.raises(UserError, match=r"temperature was 0\.2, is 0\.3"):
-        train_features(Shapes(), settings(temperature=0.3), seed=0, folder=tmp_path)
+        train_features(Shapes(), settings(temperature=0.3), Run(folder=tmp_path))
 
 
 def test_the_seed_decides_everything() -> None:
     torch.manual_seed(3)
-    first = train_features(Shapes(), settings(), seed=0)
+    first = train_features(Shapes(), settings(), Run())
     torch.manual_seed(4)
-    assert same(first, train_features(Shapes(), settings(), seed=0))
-    assert not same(first, train_features(Shapes(), settings(), seed=1))
+    assert same(first, train_features(Shapes(), settings(), Run()))
+    assert not same(first, train_features(Shapes(), settings(), Run(seed=1)))
 
 
-def test_a_loss_that_is_no_number_stops_the_run_in_words(tmp_path: Path) -> None:
+def test_a_loss_that_is_not_finite_stops_the_run_with_advice(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"became (nan|inf) at step [0-9]+: lower the learning rate \(now 1e\+30\)"):
-        train_features(Shapes(), settings(learning_rate=1e30), seed=0, folder=tmp_path, checkpoint_seconds=0.0)
+        train_features(Shapes(), settings(learning_rate=1e30), SavesOften(folder=tmp_path))
 
 
-def test_progress_tells_step_loss_and_speed_and_the_log_tells_health(caplog: pytest.LogCaptureFixture) -> None:
+def test_progress_has_step_loss_and_speed_and_the_log_has_health(caplog: pytest.LogCaptureFixture) -> None:
     calls: list[tuple[str, int, int, dict[str, float]]] = []
     with caplog.at_level(logging.INFO, logger="spice"):
-        train_features(Shapes(), settings(), seed=0, progress=lambda *call: calls.append(call))
+        train_features(Shapes(), settings(), Run(progress=lambda *call: calls.append(call)))
     assert [call[:3] for call in calls] == [
         (
             "features",
@@ -168,15 +176,14 @@ def test_progress_tells_step_loss_and_speed_and_the_log_tells_health(caplog: pyt
     assert lines[0].startswith("features, epoch 1 of 3: alignment ")
 
 
-def test_training_learns_to_tell_images_apart() -> None:
+def test_training_learns_to_distinguish_images() -> None:
     """Chance is ln(127) = 4.84 with 64 pairs of views."""
     losses: list[float] = []
     calm = AugmentSettings(color=False)
     model = train_features(
         Shapes(320),
         settings("simclr", batch=64, epochs=6, learning_rate=0.1, augment=calm),
-        seed=0,
-        progress=lambda *call: losses.append((call[3] or {})["loss"]),
+        Run(progress=lambda *call: losses.append((call[3] or {})["loss"])),
     )
     assert sum(losses[:5]) / 5 > 4.75
     assert sum(losses[-5:]) / 5 < 4.7
@@ -184,7 +191,7 @@ def test_training_learns_to_tell_images_apart() -> None:
 
 
 def test_the_model_can_be_loaded_as_an_encoder(tmp_path: Path) -> None:
-    model = train_features(Shapes(), settings(), seed=0)
+    model = train_features(Shapes(), settings(), Run())
     save_network(tmp_path / "encoder.safetensors", model.network, model.card)
     encoder = load_encoder(str(tmp_path / "encoder.safetensors"))
     assert (encoder.size, encoder.channels, encoder.features) == (16, 1, 32)
@@ -197,9 +204,9 @@ def test_few_images_are_one_batch_and_too_few_are_refused() -> None:
     assert plan(5, settings()).batch == 5
     assert plan(5, settings()).steps == 3
     assert plan(20, settings()).per_epoch == 2
-    with pytest.raises(UserError, match="1 images are too few to learn from"):
+    with pytest.raises(UserError, match="1 images are too few to train on"):
         plan(1, settings())
 
 
 def test_views_may_be_smaller_than_the_images() -> None:
-    assert train_features(Shapes(), settings(view_size=8), seed=0).network.features == 32
+    assert train_features(Shapes(), settings(view_size=8), Run()).network.features == 32

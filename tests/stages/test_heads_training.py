@@ -325,13 +325,13 @@ import sys
 sys.path.insert(0, {tests!r})
 import torch
 from test_heads_training import groups, quick
-from spice.engine.processes import joined
+from spice.engine.processes import join_processes
 from spice.engine.run import Run
 from spice.stages.heads.train import train_heads
 
 views = groups([40, 40, 40])
 changes = ({{}}, {{"sub_batch": 20}}, {{"entropy": 1.0, "overlap": False}}, {{"start": "kmeans", "components": 4}})
-with joined(torch.device("cpu")) as processes:
+with join_processes(torch.device("cpu")) as processes:
     for change in changes:
         settings = quick(epochs=2, learning_rate=0.005, **change)
         two = train_heads(views, settings, Run(processes=processes))

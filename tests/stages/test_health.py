@@ -1,4 +1,4 @@
-"""Health at the points where it is known."""
+"""Health where its value is known."""
 
 import math
 
@@ -31,16 +31,14 @@ def test_collapse_counts_directions_in_which_nothing_varies() -> None:
     assert health.collapsed(torch.randn(5, 12)) == 0.0
 
 
-def test_only_the_last_images_count() -> None:
-    examination = health.Examination(images=8)
+def test_only_the_last_images_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "RECENT_IMAGES", 8)
+    monitor = health.HealthMonitor()
     for _ in range(5):
-        examination.see(torch.ones(4, 3), *(torch.ones(4, 2) / 2**0.5 for _ in range(2)))
-    assert len(examination.state_dict()) == 2
+        monitor.update(torch.ones(4, 3), *(torch.ones(4, 2) / 2**0.5 for _ in range(2)))
+    assert len(monitor.recent) == 2
     for _ in range(2):
         unit = F.normalize(torch.randn(4, 2), dim=1)
-        examination.see(torch.randn(4, 3), unit, unit)
-    assert examination.result().collapsed == 0.0
-    again = health.Examination(images=8)
-    again.load_state_dict(examination.state_dict())
-    assert again.result() == examination.result()
-    assert str(again.result()).startswith("alignment 0.000, uniformity ")
+        monitor.update(torch.randn(4, 3), unit, unit)
+    assert monitor.compute().collapsed == 0.0
+    assert str(monitor.compute()).startswith("alignment 0.000, uniformity ")

@@ -248,9 +248,9 @@ import sys
 import torch
 sys.path.insert(0, {tests!r})
 from test_joint import *
-from spice.engine.processes import joined
+from spice.engine.processes import join_processes
 
-with joined(torch.device("cpu")) as processes:
+with join_processes(torch.device("cpu")) as processes:
     settings = SETTINGS.model_copy(update=dict(steps=4, algorithm="freematch"))
     result = train(settings, small_network(norm=False), Run(0, processes=processes))
     if processes.first:

@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spice.engine.processes import ALONE
+from spice.engine.run import Run
 from spice.models.resnet import resnet
 from spice.settings import FeatureSettings
 from spice.stages.features.moco import MoCo, ShortQueueWarning, queue_length
-from spice.stages.features.pretext import slowest_momentum
-from spice.stages.features.train import Views, build, plan, train_features
+from spice.stages.features.pretext import default_momentum
+from spice.stages.features.train import build, plan, train_features, view_pairs
 
 # A decay and a rate so high that six steps show them.
 SETTINGS = FeatureSettings(
@@ -49,16 +49,14 @@ class Noise:
 def by_hand(images: Noise, settings: FeatureSettings) -> tuple[dict[str, Tensor], list[Tensor], list[float]]:
     """He et al.'s algorithm 1 with v2's projection head, in loops: parameters, queue, losses."""
     schedule = plan(len(images), settings)
-    task = build(images, settings, schedule, seed=0, processes=ALONE).train()
+    task = build(images, settings, schedule, Run()).train()
     assert isinstance(task, MoCo)
-    views = Views(images, settings, schedule, seed=0, device=torch.device("cpu"), processes=ALONE)
     query_side, key_side = [task.network, task.projection], [task.key_network, task.key_projection]
     parameters = [p for module in query_side for p in module.parameters()]
     averages = [p for module in key_side for p in module.parameters()]
     velocity = [torch.zeros_like(p) for p in parameters]
     queue, losses = list(task.queue.clone()), []
-    for step, batch in schedule.batches(0, seed=0, processes=ALONE):
-        first, second = views(batch, step)
+    for step, first, second in view_pairs(images, settings, schedule, Run()):
         with torch.no_grad():
             for average, parameter in zip(averages, parameters, strict=True):
                 average.copy_(0.9 * average + 0.1 * parameter)
@@ -87,16 +85,12 @@ def project(features: Tensor, head: torch.nn.Module) -> Tensor:
 
 
 def test_training_is_the_published_algorithm(tmp_path: Path) -> None:
-    from spice.engine.checkpoints import Checkpoints
-
     state, queue, losses = by_hand(Noise(), SETTINGS)
-    told: list[float] = []
-    train_features(
-        Noise(), SETTINGS, seed=0, folder=tmp_path, progress=lambda *call: told.append((call[3] or {})["loss"])
-    )
-    assert told == pytest.approx(losses, rel=1e-4)
-    identity = SETTINGS.model_dump(exclude={"evened"}) | {"seed": 0, "images": 24, "processes": 1}
-    saved = Checkpoints(tmp_path, identity=identity).load()
+    reported: list[float] = []
+    run = Run(folder=tmp_path, progress=lambda *call: reported.append((call[3] or {})["loss"]))
+    train_features(Noise(), SETTINGS, run)
+    assert reported == pytest.approx(losses, rel=1e-4)
+    saved = run.checkpoints(SETTINGS.model_dump(exclude={"whitening"}) | {"images": 24, "processes": 1}).load()
     assert saved is not None
     trained = saved.state["pretext"]
     for name, expected in state.items():
@@ -109,7 +103,7 @@ def test_training_is_the_published_algorithm(tmp_path: Path) -> None:
 
 def test_the_key_branch_takes_no_gradient_and_keeps_its_own_batch_statistics() -> None:
     images = Noise()
-    task = build(images, SETTINGS, plan(24, SETTINGS), seed=0, processes=ALONE).train()
+    task = build(images, SETTINGS, plan(24, SETTINGS), Run()).train()
     assert isinstance(task, MoCo)
     first, second = torch.randn(8, 3, 16, 16), torch.randn(8, 3, 16, 16) + 3.0
     outcome = task(first, second, step=0)
@@ -122,9 +116,9 @@ def test_the_key_branch_takes_no_gradient_and_keeps_its_own_batch_statistics() -
     )
 
 
-def test_new_keys_are_no_negatives_of_their_own_step() -> None:
+def test_new_keys_are_not_negatives_in_their_own_step() -> None:
     images = Noise()
-    task = build(images, SETTINGS, plan(24, SETTINGS), seed=0, processes=ALONE).train()
+    task = build(images, SETTINGS, plan(24, SETTINGS), Run()).train()
     assert isinstance(task, MoCo)
     before = task.queue.clone()
     outcome = task(torch.randn(8, 3, 16, 16), torch.randn(8, 3, 16, 16), step=0)
@@ -137,7 +131,8 @@ def test_new_keys_are_no_negatives_of_their_own_step() -> None:
 
 def test_the_queue_starts_full_of_random_unit_vectors_that_depend_on_the_seed_alone() -> None:
     queues = [
-        MoCo(resnet(10, stem="plain", width=4), SETTINGS, images=100, steps=10, seed=seed).queue for seed in (0, 0, 1)
+        MoCo(resnet(10, stem="plain", width=4), SETTINGS, Run(seed=seed), images=100, steps=10).queue
+        for seed in (0, 0, 1)
     ]
     torch.testing.assert_close(queues[0].norm(dim=1), torch.ones(16))
     assert torch.equal(queues[0], queues[1])
@@ -152,13 +147,13 @@ def test_the_queue_is_shorter_than_the_collection(images: int, batch: int, expec
     assert queue_length(images, FeatureSettings(batch=batch)) == expected
 
 
-def test_a_queue_that_holds_every_image_is_cut_with_a_warning() -> None:
+def test_a_queue_that_would_hold_every_image_is_shortened_with_a_warning() -> None:
     assert queue_length(12_801, FeatureSettings(queue=12_800)) == 12_800
-    with pytest.warns(ShortQueueWarning, match="a queue of 65536 keys would hold every one of the 1000 images"):
+    with pytest.warns(ShortQueueWarning, match="a queue of 65536 keys would hold all 1000 images: shortened to 896"):
         assert queue_length(1_000, FeatureSettings(queue=65_536)) == 896
 
 
 def test_momentum_is_the_papers_on_the_papers_schedule_and_less_on_a_short_one() -> None:
-    assert slowest_momentum(390_000) == 0.999
-    assert slowest_momentum(4_000) == pytest.approx(0.975)
-    assert slowest_momentum(10) == 0.9
+    assert default_momentum(390_000) == 0.999
+    assert default_momentum(4_000) == pytest.approx(0.975)
+    assert default_momentum(10) == 0.9

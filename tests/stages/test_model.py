@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from spice.models.fingerprint import fingerprint
 
 from spice.data.images import InMemory
 from spice.errors import UserError
 from spice.models.backbone import Backbone
 from spice.models.encoders import TorchEncoder, load_encoder
-from spice.models.fingerprint import fingerprint
 from spice.models.heads import Head
 from spice.models.networks import network
 from spice.settings import IMAGENET

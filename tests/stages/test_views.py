@@ -1,4 +1,4 @@
-"""Cached views: what the encoder says of them, kept through kills, remade when anything changes."""
+"""Cached views: equal to the encoder's output, kept through kills, computed again when anything changes."""
 
 import errno
 import os
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from spice.augment import Plain, Strong, Weak
+from spice.engine.run import Run
 from spice.errors import UserError
 from spice.models.encoders import Encoder, load_encoder
 from spice.randomness import generator
@@ -27,6 +28,8 @@ SETTINGS = ViewSettings(weak=2, strong=1)
 
 class Noise:
     """Random images, gray or not."""
+
+    size = 40
 
     def __init__(self, images: int = 70, channels: int = 3) -> None:
         self.channels = channels
@@ -45,9 +48,9 @@ def encoder() -> Encoder:
     return load_encoder("lite0", size=32)
 
 
-def test_every_row_is_the_encoders_answer_to_its_view(encoder: Encoder, tmp_path: Path) -> None:
+def test_every_row_is_the_encoders_output_for_its_view(encoder: Encoder, tmp_path: Path) -> None:
     images = Noise()
-    views = encode_views(images, encoder, SETTINGS, seed=5, folder=tmp_path)
+    views = encode_views(images, encoder, SETTINGS, Run(seed=5, folder=tmp_path))
     assert views.space == "images"
     assert views.plain.shape == (70, 1280)
     assert views.weak.shape == (2, 70, 1280)
@@ -64,13 +67,13 @@ def test_every_row_is_the_encoders_answer_to_its_view(encoder: Encoder, tmp_path
     assert sorted(path.name for path in (tmp_path / "views").iterdir()) == ["identity", "strong.npy", "weak.npy"]
 
 
-def test_batches_encoded_abreast_are_those_encoded_one_after_the_other(encoder: Encoder, tmp_path: Path) -> None:
+def test_batches_encoded_in_parallel_equal_those_encoded_in_sequence(encoder: Encoder, tmp_path: Path) -> None:
     images, before = Noise(200), torch.get_num_threads()
     found = []
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            found.append(encode_views(images, encoder, SETTINGS, seed=0, folder=tmp_path / str(threads)))
+            found.append(encode_views(images, encoder, SETTINGS, Run(folder=tmp_path / str(threads))))
     finally:
         torch.set_num_threads(before)
     for kind in ("plain", "weak", "strong"):
@@ -78,21 +81,23 @@ def test_batches_encoded_abreast_are_those_encoded_one_after_the_other(encoder: 
 
 
 def test_gray_images_are_encoded_too(encoder: Encoder, tmp_path: Path) -> None:
-    views = encode_views(Noise(3, channels=1), encoder, SETTINGS, seed=0, folder=tmp_path)
+    views = encode_views(Noise(3, channels=1), encoder, SETTINGS, Run(folder=tmp_path))
     assert np.isfinite(views.strong).all()
 
 
-def test_finished_files_are_used_again_and_remade_when_anything_changes(encoder: Encoder, tmp_path: Path) -> None:
+def test_finished_files_are_used_again_and_computed_again_when_anything_changes(
+    encoder: Encoder, tmp_path: Path
+) -> None:
     images = Noise(5)
-    first = encode_views(images, encoder, SETTINGS, seed=0, folder=tmp_path, identity="a")
+    first = encode_views(images, encoder, SETTINGS, Run(folder=tmp_path), identity="a")
     before = {kind: np.array(getattr(first, kind)) for kind in ("plain", "weak", "strong")}
     stamp = (tmp_path / "features.npy").stat().st_mtime_ns
-    encode_views(images, encoder, SETTINGS, seed=0, folder=tmp_path, identity="a")
+    encode_views(images, encoder, SETTINGS, Run(folder=tmp_path), identity="a")
     assert (tmp_path / "features.npy").stat().st_mtime_ns == stamp
-    other = encode_views(images, encoder, SETTINGS, seed=1, folder=tmp_path, identity="a")
+    other = encode_views(images, encoder, SETTINGS, Run(seed=1, folder=tmp_path), identity="a")
     np.testing.assert_array_equal(other.plain, before["plain"])
     assert not np.array_equal(other.weak, before["weak"])
-    encode_views(images, encoder, SETTINGS, seed=1, folder=tmp_path, identity="b")
+    encode_views(images, encoder, SETTINGS, Run(seed=1, folder=tmp_path), identity="b")
     assert (tmp_path / "features.npy").stat().st_mtime_ns != stamp
 
 
@@ -109,7 +114,7 @@ def test_a_stopped_run_keeps_what_it_has_encoded(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        encode_views(images, encoder, SETTINGS, seed=0, folder=tmp_path, progress=stops)
+        encode_views(images, encoder, SETTINGS, Run(folder=tmp_path, progress=stops))
     encoded: list[int] = []
 
     def counted(positions: Tensor) -> Tensor:
@@ -117,9 +122,9 @@ def test_a_stopped_run_keeps_what_it_has_encoded(
         return images.pixels[positions]
 
     monkeypatch.setattr(images, "take", counted)
-    resumed = encode_views(images, encoder, SETTINGS, seed=0, folder=tmp_path)
+    resumed = encode_views(images, encoder, SETTINGS, Run(folder=tmp_path))
     assert sum(encoded) == 3 * 200 - 64
-    whole = encode_views(Noise(200), encoder, SETTINGS, seed=0, folder=tmp_path / "whole")
+    whole = encode_views(Noise(200), encoder, SETTINGS, Run(folder=tmp_path / "whole"))
     for kind in ("plain", "weak", "strong"):
         np.testing.assert_array_equal(getattr(resumed, kind), getattr(whole, kind))
 
@@ -139,7 +144,7 @@ def test_kill_9_costs_little_and_changes_nothing(tmp_path: Path) -> None:
     assert killed >= 2
     subprocess.run(command, check=True, capture_output=True)
     features = np.random.default_rng(0).normal(size=(2_000, 256)).astype(np.float32)
-    whole = perturb_features(features, SETTINGS, seed=0, folder=tmp_path / "whole")
+    whole = perturb_features(features, SETTINGS, Run(folder=tmp_path / "whole"))
     resumed = open_views(tmp_path / "run")
     for kind in ("plain", "weak", "strong"):
         np.testing.assert_array_equal(getattr(resumed, kind), getattr(whole, kind))
@@ -151,22 +156,22 @@ sys.path.insert(0, {tests!r})
 from pathlib import Path
 import time
 import numpy as np
-from test_views import SETTINGS, stage
+from test_views import SETTINGS, Run, stage
 
 stage.SAVE_EVERY_SECONDS = 0.0
-def tell(task, done, total, figures=None):
+def report(task, done, total, figures=None):
     print(done, flush=True)
     time.sleep(0.01)
 
 features = np.random.default_rng(0).normal(size=(2_000, 256)).astype(np.float32)
-stage.perturb_features(features, SETTINGS, seed=0, folder=Path({folder!r}), progress=tell)
+stage.perturb_features(features, SETTINGS, Run(folder=Path({folder!r}), progress=report))
 """
 
 
 def test_views_of_features_are_noise_as_wide_as_the_datas_own(tmp_path: Path) -> None:
     features = (np.random.default_rng(0).normal(size=(3000, 4)) * [1, 10, 0, 3] + 5).astype(np.float32)
     settings = ViewSettings(weak=1, strong=1, weak_noise=0.1, strong_noise=0.5, strong_dropout=0.25)
-    views = perturb_features(features, settings, seed=0, folder=tmp_path)
+    views = perturb_features(features, settings, Run(folder=tmp_path))
     assert views.space == "features"
     np.testing.assert_array_equal(views.plain, features)
     np.testing.assert_allclose((views.weak[0] - features).std(axis=0), [0.1, 1.0, 0.0, 0.3], rtol=0.1)
@@ -178,8 +183,8 @@ def test_views_of_features_are_noise_as_wide_as_the_datas_own(tmp_path: Path) ->
 
 def test_half_precision_halves_the_views_and_leaves_the_features(encoder: Encoder, tmp_path: Path) -> None:
     half = SETTINGS.model_copy(update={"precision": "float16"})
-    views = encode_views(Noise(5), encoder, half, seed=0, folder=tmp_path / "half")
-    full = encode_views(Noise(5), encoder, SETTINGS, seed=0, folder=tmp_path / "full")
+    views = encode_views(Noise(5), encoder, half, Run(folder=tmp_path / "half"))
+    full = encode_views(Noise(5), encoder, SETTINGS, Run(folder=tmp_path / "full"))
     assert (str(views.plain.dtype), str(views.weak.dtype)) == ("float32", "float16")
     some = torch.tensor([3, 1])
     assert views.take("weak", 1, some).equal(views.take("weak", 1, slice(None))[some])
@@ -187,12 +192,14 @@ def test_half_precision_halves_the_views_and_leaves_the_features(encoder: Encode
     np.testing.assert_allclose(views.take("weak", 0, slice(None)), full.take("weak", 0, slice(None)), rtol=2e-3)
 
 
-def test_a_full_disk_is_told_of_before_work_begins(
+def test_a_full_disk_is_reported_before_work_begins(
     encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(UserError, match=r"no room for .* GB of features \(No space left on device\)"):
-        encode_views(Noise(5), encoder, SETTINGS, seed=0, folder=tmp_path)
+    with pytest.raises(
+        UserError, match=r"not enough disk space in .* for .* GB of features \(No space left on device\)"
+    ):
+        encode_views(Noise(5), encoder, SETTINGS, Run(folder=tmp_path))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spice.benchmark.tables.catalog import TABLES, SizeName, Table
-from spice.cli.help import examples
 from spice.cli.display import shown_progress
+from spice.cli.help import examples
 from spice.cli.running import STOPPED
 from spice.errors import UserError
 

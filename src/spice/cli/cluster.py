@@ -1,5 +1,6 @@
 """`spice cluster`: from a folder of images to groups, with a number for every image that says how far to trust it."""
 
+import os
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -117,7 +118,7 @@ def last_stage(stages: str) -> "Stage":
     numbers = {name: number for number, stage in enumerate(STAGES) for name in (stage, str(number + 1))}
     parts = [part.strip() for part in stages.replace("-", ",").split(",")]
     if unknown := [part for part in parts if part not in numbers]:
-        raise UserError(f"unknown stage {unknown[0]!r}: the stages are 1 features, 2 heads, 3 joint; say, for example, 1-2")
+        raise UserError(f"unknown stage {unknown[0]!r}: the stages are 1 features, 2 heads, 3 joint; example: 1-2")
     return STAGES[max(numbers[part] for part in parts)]
 
 
@@ -130,10 +131,8 @@ def default_out(images: str) -> Path:
 
 def finish(account: "Account", *, as_json: bool) -> None:
     """Show the account; a finished run in which nothing can be trusted ends with its own exit code."""
-    from spice.engine.processes import is_first_process
-
-    if not is_first_process():
-        return
+    if int(os.environ.get("RANK", "0")):
+        return  # the first process speaks for all
     show_account(account, as_json=as_json)
     if account.reliable == 0:
         raise NothingTrustworthyError(

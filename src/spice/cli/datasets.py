@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spice.cli.help import examples
 from spice.cli.display import shown_progress
+from spice.cli.help import examples
 from spice.cli.running import STOPPED
 
 if TYPE_CHECKING:

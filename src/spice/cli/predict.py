@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spice.cli.display import shown_progress
 from spice.cli.help import examples
 from spice.cli.running import model_folder
-from spice.cli.display import shown_progress
 
 if TYPE_CHECKING:
     from spice.estimator import Assessment

@@ -14,7 +14,7 @@ EXAMPLES = examples(
     "spice refine photos.spice",
     "spice refine photos.spice --minutes 20",
     "spice refine photos.spice --labels some.csv  # path,label: learned from, unlike the truth of evaluate",
-    "spice refine photos.spice --settings freematch.toml  # [joint] algorithm = \"freematch\"",
+    'spice refine photos.spice --settings freematch.toml  # [joint] algorithm = "freematch"',
 )
 
 

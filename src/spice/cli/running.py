@@ -34,9 +34,7 @@ def interruptible(run: Path) -> Iterator[None]:
             warnings.simplefilter("ignore", SpiceWarning)
             yield
     except KeyboardInterrupt:
-        print(
-            f"\nspice: stopped; finished work is kept. Resume with: spice resume {quote(str(run))}", file=sys.stderr
-        )
+        print(f"\nspice: stopped; finished work is kept. Resume with: spice resume {quote(str(run))}", file=sys.stderr)
         raise typer.Exit(STOPPED) from None
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -1,11 +1,14 @@
 """`spice runs`: the results that a run folder holds, and which one is current."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spice.cli.help import examples
 from spice.cli.running import RunArgument
+
+if TYPE_CHECKING:
+    from spice.runs import RunFolder
 
 EXAMPLES = examples(
     "spice runs photos.spice",
@@ -36,7 +39,7 @@ def command(
     _show(RunFolder.open(run), as_json=as_json)
 
 
-def _show(folder: "RunFolder", *, as_json: bool) -> None:  # noqa: F821 - imported late
+def _show(folder: "RunFolder", *, as_json: bool) -> None:
     import json
 
     from spice.runs import Result

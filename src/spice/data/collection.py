@@ -89,7 +89,7 @@ class Collection:
         return np.asarray(self.table.column(name))
 
 
-def collection_of_vectors(vectors: NDArray[np.floating]) -> Collection:
+def collection_of_vectors(vectors: NDArray[np.generic]) -> Collection:
     """Feature vectors (N, D) as a collection: in the order given, each called by its row."""
     rows = range(len(vectors))
     table = {

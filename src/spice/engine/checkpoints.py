@@ -1,6 +1,6 @@
-"""What a killed run goes on from: any nested state, bit for bit, in one safetensors file with JSON in its header.
+"""Checkpoints, from which a killed run resumes: any nested state in one safetensors file with JSON in its header.
 
-No pickle. A file appears whole or not at all; the last two are kept, so a damaged one costs one interval.
+No pickle. A file appears whole or not at all. The last two are kept, so a damaged one costs one interval.
 """
 
 import json
@@ -27,19 +27,19 @@ class DamagedCheckpointWarning(SpiceWarning):
 
 
 class Saved(NamedTuple):
-    """A state, and the number of steps that led to it."""
+    """A state and the number of steps that led to it."""
 
     step: int
     state: dict[str, Any]  # Any as in torch's own state_dict()
 
 
 class Checkpoints:
-    """The checkpoints of one piece of work, in a folder of their own; without a folder, nothing is kept.
+    """The checkpoints of one task, in a folder of their own; without a folder, nothing is saved.
 
     Args:
-        identity: what the work depends on (settings, seed, number of images): a checkpoint made under another one is
-            refused, because going on from it would give a result that no settings explain.
-        every_seconds: how much work a kill may cost. The pause grows where saving is slow, so that it takes < 5 %.
+        identity: what the task depends on (settings, seed, number of images). A checkpoint with another identity is
+            refused, because resuming from it would give a result that no settings explain.
+        every_seconds: how much work a kill may cost. The interval grows if saving is slow, so that it takes < 5 %.
     """
 
     def __init__(
@@ -47,21 +47,21 @@ class Checkpoints:
     ) -> None:
         self.folder = folder
         # Through JSON once, so that a tuple here equals the list that comes back.
-        self.identity: Json = json.loads(json.dumps(dict(identity or {})))
+        self.identity: dict[str, Json] = json.loads(json.dumps(dict(identity or {})))
         self.every_seconds = every_seconds
         self._saved_at = time.monotonic()
         self._cost = 0.0
 
     def due(self) -> bool:
-        """Whether the last save (or the start) is long enough ago."""
-        pause = max(self.every_seconds, 20.0 * self._cost)
-        return self.folder is not None and time.monotonic() - self._saved_at >= pause
+        """Whether it is time to save again."""
+        interval = max(self.every_seconds, 20.0 * self._cost)
+        return self.folder is not None and time.monotonic() - self._saved_at >= interval
 
     def save(self, step: int, state: Mapping[str, object]) -> None:
-        """Write the state after `step` steps, then forget all but the last two.
+        """Write the state after `step` steps, then delete all but the last two.
 
-        A state is made of what state_dict() of modules and optimizers holds: tensors, numbers, texts, None, and lists,
-        tuples and dictionaries of these.
+        A state may hold whatever `state_dict()` of a module or optimizer holds: tensors, numbers, strings, None, and
+        lists, tuples and dictionaries of these.
         """
         if self.folder is None:
             return
@@ -78,7 +78,7 @@ class Checkpoints:
         self._cost = self._saved_at - started
 
     def load(self) -> Saved | None:
-        """The newest state that can be read; None if there is none at all."""
+        """The newest readable state; None if there are no checkpoints."""
         unreadable = []
         for path in self._files():
             try:
@@ -89,43 +89,37 @@ class Checkpoints:
             self._check_identity(path, header["identity"])
             if unreadable:
                 warnings.warn(
-                    f"damaged checkpoint {', '.join(unreadable)}: going on from step {header['step']} instead",
+                    f"damaged checkpoint {', '.join(unreadable)}: resuming from step {header['step']} instead",
                     DamagedCheckpointWarning,
                     stacklevel=2,
                 )
             return Saved(int(str(header["step"])), state)
         if unreadable:
-            raise UserError(f"no checkpoint can be read: {', '.join(unreadable)}; delete {self.folder} to start again")
+            raise UserError(f"no checkpoint can be read: {', '.join(unreadable)}; delete {self.folder} to start over")
         return None
-
-    def clear(self) -> None:
-        """Delete all checkpoints: the work is done."""
-        for path in self._files():
-            path.unlink(missing_ok=True)
 
     def _files(self) -> list[Path]:
         """Newest first."""
         return sorted(self.folder.glob("step-*.safetensors"), reverse=True) if self.folder is not None else []
 
-    def _check_identity(self, path: Path, found: Json) -> None:
-        if found == self.identity:
+    def _check_identity(self, path: Path, saved: Json) -> None:
+        if saved == self.identity:
             return
-        assert isinstance(found, dict)
-        assert isinstance(self.identity, dict)
+        assert isinstance(saved, dict)
         names = sorted(
             name
-            for name in {*found, *self.identity}
-            if (name in found, found.get(name)) != (name in self.identity, self.identity.get(name))
+            for name in {*saved, *self.identity}
+            if (name in saved, saved.get(name)) != (name in self.identity, self.identity.get(name))
         )
-        changes = ", ".join(f"{name} was {found.get(name)!r}, is {self.identity.get(name)!r}" for name in names)
+        changes = ", ".join(f"{name} was {saved.get(name)!r}, is {self.identity.get(name)!r}" for name in names)
         raise UserError(
-            f"the checkpoint {path} was made under other settings ({changes}): "
-            f"use those again, or delete {path.parent} to start anew"
+            f"the checkpoint {path} was made with other settings ({changes}): "
+            f"use those again, or delete {path.parent} to start over"
         )
 
 
 class _DamagedError(Exception):
-    """The file is not what was written."""
+    """The file is not as it was written."""
 
 
 def _read(path: Path) -> tuple[dict[str, Json], dict[str, Any]]:
@@ -137,7 +131,7 @@ def _read(path: Path) -> tuple[dict[str, Json], dict[str, Any]]:
     except (SafetensorError, OSError) as error:
         raise _DamagedError(str(error)) from error
     if "spice" not in metadata or metadata.get("checksum") != _checksum(metadata["spice"], tensors):
-        raise _DamagedError("its checksum does not fit")
+        raise _DamagedError("its checksum does not match")
     header = json.loads(metadata["spice"])
     state = _unflatten(header.pop("state"), tensors)
     assert isinstance(state, dict)
@@ -153,7 +147,7 @@ def _checksum(header: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def _flatten(state: object, tensors: dict[str, Tensor]) -> Json:
-    """The state as JSON; its tensors go to `tensors`, and only their names stay."""
+    """The state as JSON, in which each tensor is replaced by its name in `tensors`."""
     if isinstance(state, Tensor):
         name = str(len(tensors))
         # The layout is kept too: sums over another layout may round differently.

@@ -1,4 +1,4 @@
-"""Where the numbers are computed: the CPU is a first-class place, a GPU is used when it is there."""
+"""The device: a GPU if there is one, else the CPU, which is a first-class target."""
 
 import os
 from typing import TypeVar
@@ -12,7 +12,7 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def choose(name: str = "auto") -> torch.device:
-    """`auto` takes a CUDA GPU (under torchrun: this process's own) if there is one, else the CPU."""
+    """The device called `name`; "auto" is a CUDA GPU (under torchrun, this process's own), or the CPU without one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -20,9 +20,9 @@ def choose(name: str = "auto") -> torch.device:
     except RuntimeError as error:
         raise UserError(f"there is no device called {name!r}: use auto, cpu, cuda, cuda:0, ... or mps") from error
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"device {name!r} was asked for, but torch sees no CUDA GPU: use cpu or auto")
+        raise UserError(f"device {name!r} is not available, because torch sees no CUDA GPU: use cpu or auto")
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise UserError("device 'mps' was asked for, but torch sees no Apple GPU: use cpu or auto")
+        raise UserError("device 'mps' is not available, because torch sees no Apple GPU: use cpu or auto")
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     return device

@@ -1,6 +1,6 @@
-"""Several processes that train one model: started by torchrun, joined over gloo (CPU) or nccl (GPU).
+"""Several processes that train one model: started by torchrun, connected over gloo (CPU) or nccl (GPU).
 
-One process needs none of torch.distributed: every method is then the identity, so a stage is written once.
+A single process needs nothing of torch.distributed: every method is then the identity, so a stage is written once.
 """
 
 import datetime
@@ -18,7 +18,7 @@ from spice.errors import UserError
 
 @dataclass(frozen=True)
 class Processes:
-    """This process's place among `count` equal ones, and the ways they talk. All must make the same calls."""
+    """This process's rank among `count` equal ones, and their collective operations. All must make the same calls."""
 
     rank: int = 0
     count: int = 1
@@ -26,11 +26,11 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes files and tells progress."""
+        """Whether this is the process that writes files and reports progress."""
         return self.rank == 0
 
     def share(self, batch: int) -> int:
-        """How many images of a batch each process takes."""
+        """How many images of a batch each process gets."""
         if batch % self.count:
             raise UserError(
                 f"a batch of {batch} images cannot be shared equally by {self.count} processes: "
@@ -41,27 +41,28 @@ class Processes:
     def gather(self, tensor: Tensor) -> Tensor:
         """The rows of all processes in the order of the batch, of which each holds every P-th: (B, ...) -> (P B, ...).
 
-        So `gather(batch[rank::count])` is `batch`, as `data.batches` shares it out. Gives no gradient.
+        So `gather(batch[rank::count])` is `batch`, as `data.batches` distributes it. The result has no gradient.
         """
         if self.count == 1:
             return tensor.detach()
-        parts = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for _ in range(self.count)]
-        dist.all_gather(parts, tensor.detach().contiguous())
-        return torch.stack(parts, dim=1).flatten(0, 1)
+        return torch.stack(self._gathered(tensor), dim=1).flatten(0, 1)
 
     def gather_with_gradient(self, tensor: Tensor) -> Tensor:
-        """As `gather`; each process gets back the gradients that all processes have for its rows.
+        """As `gather`, but each process receives the gradients that all processes have for its rows.
 
         With each process's loss a mean over its own images, and `average_gradients_` after the backward pass, the
         parameters get the gradient of the mean over all images, as one process would compute it.
         """
         if self.count == 1:
             return tensor
-        gathered: Tensor = _Gather.apply(tensor, self)  # type: ignore[no-untyped-call]
+        parts = self._gathered(tensor)
+        parts[self.rank] = tensor  # the only rows that lead back to this process's network
+        gathered = torch.stack(parts, dim=1).flatten(0, 1)
+        gathered.register_hook(_sum_over_processes)  # type: ignore[no-untyped-call]
         return gathered
 
     def average_gradients_(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace every gradient by its mean over the processes: one message for all of them."""
+        """Replace every gradient by its mean over the processes, in one message."""
         if self.count == 1:
             return
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
@@ -74,7 +75,7 @@ class Processes:
             start += gradient.numel()
 
     def broadcast_(self, module: nn.Module) -> None:
-        """Give every process the first one's parameters and buffers."""
+        """Copy the first process's parameters and buffers to all."""
         if self.count == 1:
             return
         for tensor in (*module.parameters(), *module.buffers()):
@@ -84,21 +85,32 @@ class Processes:
 
     def agree(self, number: int) -> bool:
         """Whether all processes hold the same number."""
-        held = self.gather(torch.tensor([number], device=self.device))
-        return bool((held == number).all())
+        return bool((self.gather(torch.tensor([number], device=self.device)) == number).all())
 
     def barrier(self) -> None:
         """Wait until every process is here."""
         if self.count > 1:
             dist.barrier()
 
+    def _gathered(self, tensor: Tensor) -> list[Tensor]:
+        """The same rows of each process."""
+        parts = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for _ in range(self.count)]
+        dist.all_gather(parts, tensor.detach().contiguous())
+        return parts
+
+
+def _sum_over_processes(gradient: Tensor) -> Tensor:
+    total = gradient.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total)
+    return total
+
 
 ALONE = Processes()
 
 
 @contextmanager
-def joined(device: torch.device = ALONE.device, *, timeout_minutes: float = 30.0) -> Iterator[Processes]:
-    """The processes torchrun started, joined while inside; `ALONE` where it did not start this one."""
+def join_processes(device: torch.device = ALONE.device) -> Iterator[Processes]:
+    """Connect the processes that torchrun started; `ALONE` if it did not start this one."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
         yield ALONE
@@ -106,24 +118,8 @@ def joined(device: torch.device = ALONE.device, *, timeout_minutes: float = 30.0
     on_gpu = device.type == "cuda"
     if on_gpu:
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=datetime.timedelta(minutes=timeout_minutes))
+    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=datetime.timedelta(minutes=30))
     try:
         yield Processes(dist.get_rank(), dist.get_world_size(), device)
     finally:
         dist.destroy_process_group()
-
-
-class _Gather(torch.autograd.Function):
-    """all_gather, whose gradient is the sum over processes, at this one's rows."""
-
-    @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, tensor: Tensor, processes: Processes) -> Tensor:
-        ctx.processes = processes  # type: ignore[attr-defined]
-        return processes.gather(tensor)
-
-    @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
-        total = gradient.contiguous()
-        dist.all_reduce(total)
-        processes: Processes = ctx.processes  # type: ignore[attr-defined]
-        return total[processes.rank :: processes.count], None

@@ -1,4 +1,4 @@
-"""What every stage needs to know about where and how it runs, in one object."""
+"""Run: where and how a stage runs, in one object."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,10 +16,10 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Run:
-    """One piece of work: its seed, a folder for its files, the device, the processes that share it, who is told."""
+    """One task: its seed, a folder for its files, the device, the processes that share it, and where progress goes."""
 
     seed: int = 0
-    # Where the work keeps its checkpoints and files. None: it keeps nothing, and cannot be resumed.
+    # For checkpoints and files. None: nothing is saved, and the task cannot be resumed.
     folder: Path | None = None
     device: torch.device = field(default=CPU)
     processes: Processes = ALONE
@@ -34,7 +34,7 @@ class Run:
         return replace(self, seed=seed)
 
     def part(self, number: int, of: int) -> "Run":
-        """The same run for one of several equal parts of a task, as far as progress is concerned."""
+        """The same run, whose progress counts as one of several equal parts of a task."""
         return replace(self, progress=part_of(self.progress, number, of))
 
     def generator(self, *purpose: str | int) -> torch.Generator:
@@ -42,5 +42,5 @@ class Run:
         return generator(self.seed, *purpose)
 
     def checkpoints(self, identity: Mapping[str, object], *, every_seconds: float = 60.0) -> Checkpoints:
-        """The checkpoints of this work, which depends on the seed and on `identity`."""
+        """The checkpoints of this task, which depends on the seed and on `identity`."""
         return Checkpoints(self.folder, identity={**identity, "seed": self.seed}, every_seconds=every_seconds)

@@ -1,4 +1,4 @@
-"""Numbers that change over training, as functions of the step alone, so that a resumed run needs no memory of them."""
+"""Schedules as functions of the step alone, so that a resumed run has nothing to restore."""
 
 import math
 

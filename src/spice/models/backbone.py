@@ -1,4 +1,4 @@
-"""What every feature model F of the paper is: images in, one feature vector each out (paper III-A).
+"""The interface of a feature model F: images in, one feature vector each out (paper III-A).
 
 Shapes: B images, C channels, S pixels on a side, D feature width, h x w places of the last feature map.
 """
@@ -26,11 +26,11 @@ class Backbone(nn.Module):
         return self.feature_map(images).mean(dim=(2, 3))
 
     def chain(self) -> list[nn.Module]:
-        """Layers that, one after another, are `forward`; the whole network alone where it cannot be taken apart."""
+        """Layers that in sequence equal `forward`; the network itself if it cannot be split."""
         return [self]
 
     def exportable(self, images: Tensor) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Within it the network may be traced for images of this shape."""
+        """A context in which the network can be traced for images of this shape."""
         return nullcontext()
 
 
@@ -42,7 +42,7 @@ class Pool(nn.Module):
 
 
 class Pretrained(NamedTuple):
-    """A trained network with the images it wants."""
+    """A trained network, and the size and normalization of its images."""
 
     network: Backbone
     size: int
@@ -51,7 +51,7 @@ class Pretrained(NamedTuple):
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Eval mode for a while; then every part is in the mode it was in, since somebody may be training it."""
+    """Eval mode inside; afterwards every part is back in its own mode, since it may be in training."""
     before = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -62,14 +62,14 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def check_shape(images: Tensor, name: str, channels: int, size: int) -> None:
-    """Refuse images the encoder called `name` was not loaded for."""
+    """Raise if images have another shape than the encoder called `name` takes."""
     if tuple(images.shape[1:]) != (channels, size, size):
         expected = f"(B, {channels}, {size}, {size})"
         raise ValueError(f"{name} takes images of shape {expected}, not {tuple(images.shape)}")
 
 
 def patches_as_map(tokens: Tensor, height: int, width: int) -> Tensor:
-    """A transformer's tokens as a map: one per patch, after class and register tokens, if there are any."""
+    """A transformer's patch tokens, which come after any class and register tokens, as a map."""
     patches = tokens[:, tokens.shape[1] - height * width :]  # (B, h * w, D)
     return patches.transpose(1, 2).reshape(len(tokens), -1, height, width)  # (B, D, h, w)
 

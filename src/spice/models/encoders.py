@@ -1,8 +1,15 @@
-"""Encoders by name, one protocol: whatever turns images into features can be the feature model (paper III-A)."""
+"""Encoders by name, behind one protocol: whatever turns images into features can be the feature model (paper III-A).
 
+A new encoder takes one file: a class with the members of `Encoder`, and `register_encoder("prefix", loader)`, after
+which `load_encoder("prefix:REST")` returns `loader("REST", options)`. See tests/models/test_a_new_encoder.py.
+"""
+
+import hashlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -27,7 +34,7 @@ LITE0_SIZE = 160
 
 
 class Encoder(Protocol):
-    """What the stages ask of an encoder."""
+    """The interface that the stages use."""
 
     @property
     def name(self) -> str: ...
@@ -44,16 +51,33 @@ class Encoder(Protocol):
         """Width of the feature vector."""
 
     @property
-    def trainable(self) -> bool: ...
-    @property
     def module(self) -> Backbone | None:
-        """The network, for those who want to train it; None where there is only something to run."""
+        """The network, if it can be trained further; else None."""
 
     def encode(self, images: Tensor) -> Tensor:
         """Normalized images (B, C, S, S) -> features (B, D), without gradient, in eval mode."""
 
     def feature_map(self, images: Tensor) -> Tensor:
         """Normalized images (B, C, S, S) -> features at each place (B, D, h, w)."""
+
+    def fingerprint(self) -> str:
+        """A hash of what the features depend on: the weights, the file, or the features themselves."""
+
+
+class Options(NamedTuple):
+    """What a loader is given besides the name. None: the encoder's own."""
+
+    size: int | None = None
+    normalization: Normalization | None = None
+    device: torch.device | str = "cpu"
+
+
+Loader = Callable[[str, Options], Encoder]
+
+
+def register_encoder(prefix: str, loader: Loader) -> None:
+    """Make `load_encoder("prefix:REST")` return `loader("REST", options)`."""
+    _LOADERS[prefix] = loader
 
 
 def load_encoder(
@@ -63,51 +87,36 @@ def load_encoder(
     normalization: Normalization | None = None,
     device: torch.device | str = "cpu",
 ) -> Encoder:
-    """The encoder called `name`; size and normalization are its own unless given.
+    """The encoder called `name`; size and normalization are its own by default.
 
     `lite0`; FILE.safetensors or `resnet18:FILE.safetensors`; `hf:NAME` or `hf:FOLDER`; `timm:NAME`; `onnx:FILE`;
-    `features:FILE`.
+    `features:FILE`; or a prefix that was registered.
     """
     if size is not None and size < 1:
         raise UserError(f"images of {size} px cannot be encoded; give a size of 1 or more")
-    kind, _, rest = name.partition(":")
-    if kind == "onnx" and rest:
-        return OnnxEncoder(Path(rest).expanduser(), size=size, normalization=normalization)
-    if kind == "features" and rest:
-        return GivenFeatures(Path(rest).expanduser())
-    module, made_for, usual = _pretrained(name, kind, rest, size)
-    return TorchEncoder(name, module, normalization or usual, size=size or made_for, device=device)
-
-
-def _pretrained(name: str, kind: str, rest: str, size: int | None) -> Pretrained:
+    options = Options(size, normalization, device)
+    prefix, _, rest = name.partition(":")
     if name == "lite0":
-        return Pretrained(pretrained_lite0(), LITE0_SIZE, LITE0_NORMALIZATION)
-    if kind == "hf" and rest:
-        return load_huggingface(rest, size=size)
-    if kind == "timm" and rest:
-        return load_timm(rest, size=size)
-    if kind in NETWORKS and rest:
-        trained, card = load_network(Path(rest).expanduser(), name=kind)
-    elif name.endswith(".safetensors"):
-        trained, card = load_network(Path(name).expanduser())
-    else:
-        raise UserError(
-            f"there is no encoder {name!r}; choose lite0, hf:NAME, timm:NAME, onnx:FILE, features:FILE, "
-            "FILE.safetensors, or a network with its weights, such as resnet18:FILE.safetensors"
-        )
-    return Pretrained(trained, card.size, card.normalization)
+        lite0 = Pretrained(pretrained_lite0(), LITE0_SIZE, LITE0_NORMALIZATION)
+        return _torch_encoder(name, lite0, options)
+    if prefix in _LOADERS and rest:
+        return _LOADERS[prefix](rest, options)
+    if name.endswith(".safetensors"):
+        return _torch_encoder(name, _saved(Path(name), None), options)
+    raise UserError(
+        f"there is no encoder {name!r}; choose lite0, hf:NAME, timm:NAME, onnx:FILE, features:FILE, "
+        "FILE.safetensors, or a network with its weights, such as resnet18:FILE.safetensors"
+    )
 
 
-def load_trained(path: Path) -> "TorchEncoder":
-    """The feature model that stage 1 wrote to `path`. It is called `scratch` wherever the file may lie."""
+def load_trained(path: Path, *, device: torch.device | str = "cpu") -> "TorchEncoder":
+    """The feature model that stage 1 wrote to `path`. Its name is `scratch`, wherever the file is."""
     module, card = load_network(path)
-    return TorchEncoder(SCRATCH, module, card.normalization, size=card.size, card=card)
+    return TorchEncoder(SCRATCH, module, card.normalization, size=card.size, device=device, card=card)
 
 
 class TorchEncoder:
-    """A network held by torch; on a CPU its frozen features come from ONNX Runtime."""
-
-    trainable = True
+    """A torch network. On a CPU its frozen features come from ONNX Runtime."""
 
     def __init__(
         self,
@@ -120,7 +129,7 @@ class TorchEncoder:
         card: NetworkCard | None = None,
     ) -> None:
         self.name = name
-        self.card = card  # what a file of its weights must say of them, where nothing else does
+        self.card = card  # the header for a file of its weights; None: the name says how to build the network
         self.size = size
         self.channels = len(normalization.mean)
         self.normalization = normalization
@@ -136,9 +145,8 @@ class TorchEncoder:
         session = self._current_session()
         if session is not None:
             return session.run(images, "features")
-        with evaluating(self.module), torch.no_grad():  # not inference_mode: heads are trained on what comes out
-            ready = images.to(self.device, memory_format=torch.channels_last)
-            features: Tensor = self.module(ready)
+        with evaluating(self.module), torch.no_grad():  # not inference_mode: heads are trained on the result
+            features: Tensor = self.module(images.to(self.device, memory_format=torch.channels_last))
         return features
 
     def feature_map(self, images: Tensor) -> Tensor:
@@ -146,8 +154,15 @@ class TorchEncoder:
         with evaluating(self.module), torch.no_grad():
             return self.module.feature_map(images.to(self.device))
 
+    def fingerprint(self) -> str:
+        digest = hashlib.blake2b(digest_size=16)
+        for name, value in sorted(self.module.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
     def _current_session(self) -> Session | None:
-        """The exported network, exported again if its weights have been changed since."""
+        """The exported network; exported again if its weights have changed."""
         if self.device.type != "cpu":
             return None
         changes = sum(value._version for value in self.module.state_dict(keep_vars=True).values())
@@ -157,3 +172,31 @@ class TorchEncoder:
                     self._session = frozen_session(self.module, size=self.size, channels=self.channels)
                 self._exported = changes
             return self._session
+
+
+def _torch_encoder(name: str, pretrained: Pretrained, options: Options) -> TorchEncoder:
+    normalization = options.normalization or pretrained.normalization
+    size = options.size or pretrained.size
+    return TorchEncoder(name, pretrained.network, normalization, size=size, device=options.device)
+
+
+def _saved(path: Path, network: str | None) -> Pretrained:
+    trained, card = load_network(path.expanduser(), name=network)
+    return Pretrained(trained, card.size, card.normalization)
+
+
+def _load_saved(network: str, rest: str, options: Options) -> Encoder:
+    return _torch_encoder(f"{network}:{rest}", _saved(Path(rest), network), options)
+
+
+def _load_onnx(rest: str, options: Options) -> Encoder:
+    return OnnxEncoder(Path(rest).expanduser(), size=options.size, normalization=options.normalization)
+
+
+_LOADERS: dict[str, Loader] = {
+    "hf": lambda rest, options: _torch_encoder(f"hf:{rest}", load_huggingface(rest, size=options.size), options),
+    "timm": lambda rest, options: _torch_encoder(f"timm:{rest}", load_timm(rest, size=options.size), options),
+    "onnx": _load_onnx,
+    "features": lambda rest, _: GivenFeatures(Path(rest).expanduser()),
+    **{network: partial(_load_saved, network) for network in NETWORKS},
+}

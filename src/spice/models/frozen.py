@@ -1,15 +1,14 @@
-"""A frozen network on a CPU runs on ONNX Runtime, `lite0` several times faster so: exported once, checked, cached.
+"""A frozen network on a CPU runs on ONNX Runtime, `lite0` several times faster than in torch.
 
-The tracing exporter (`dynamo=False`) is used, though torch calls it deprecated: for the networks here it takes a
-second where the new one takes ten and needs `onnxscript`, and their outputs agree. What it exports is compared with
-torch before it is trusted, and where an export fails torch does the work, with a warning.
+It is exported once, compared with torch, and cached. The tracing exporter (`dynamo=False`) is deprecated, but takes a
+second here while the new one takes ten and needs `onnxscript`; their outputs agree. If an export fails or differs, the
+network runs in torch, with a warning.
 """
 
 import hashlib
 import logging
 import os
 import shutil
-import sys
 import tempfile
 import warnings
 from pathlib import Path
@@ -21,6 +20,7 @@ import onnxruntime
 import torch
 from numpy.typing import NDArray
 from onnx import numpy_helper
+from platformdirs import user_cache_dir
 from torch import Tensor
 
 from spice.errors import SpiceWarning
@@ -28,16 +28,16 @@ from spice.files import written_atomically
 from spice.models.backbone import Backbone
 from spice.version import __version__
 
-TOLERANCE = 1e-4  # of the largest feature: the most by which the exported network may differ from torch
+TOLERANCE = 1e-4  # of the largest feature: how much the exported network may differ from torch
 
-# Images that go through a network together: more are no faster, and what lies between two layers fills the memory.
+# Images that go through a network together: more are no faster and need more memory.
 AT_ONCE = 16
 
 log = logging.getLogger("spice")
 
 
 class ExportWarning(SpiceWarning):
-    """The network could not be exported, or not faithfully: torch does the work, more slowly."""
+    """The network could not be exported faithfully and runs in torch, more slowly."""
 
 
 class ExportError(Exception):
@@ -45,7 +45,7 @@ class ExportError(Exception):
 
 
 class Session:
-    """An ONNX file opened for running on the CPU, each time with as many threads as torch has where it is run."""
+    """An ONNX file opened on the CPU. It uses as many threads as torch has in the calling thread."""
 
     def __init__(self, model: Path | bytes) -> None:
         self._model = str(model) if isinstance(model, Path) else model
@@ -59,7 +59,7 @@ class Session:
         """One named output for float32 images."""
         ready = images.detach().to(device="cpu", dtype=torch.float32).contiguous()
         session = self._session(torch.get_num_threads())
-        at_once = len(ready) if isinstance(self.input.shape[0], int) else AT_ONCE  # a file may know one number only
+        at_once = len(ready) if isinstance(self.input.shape[0], int) else AT_ONCE  # a file may have a fixed batch
         parts: list[NDArray[np.float32]] = [
             session.run([output], {self.input.name: part.numpy()})[0] for part in torch.split(ready, at_once)
         ]
@@ -77,11 +77,11 @@ class Session:
 
 
 def frozen_session(network: Backbone, *, size: int, channels: int) -> Session | None:
-    """The network on ONNX Runtime, from the cache where it has been exported before; None if that cannot be."""
+    """The network on ONNX Runtime, from the cache if it was exported before; None if it cannot be exported."""
     path = cache_folder() / f"{_fingerprint(network, size=size, channels=channels)}.onnx"
     try:
         return _opened(path) or _exported(network, path, size=size, channels=channels)
-    # Whatever goes wrong inside the exporter or the runtime, torch can still do the work.
+    # Whatever goes wrong in the exporter or the runtime, torch can still run the network.
     except Exception as error:  # noqa: BLE001
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         message = f"{type(network).__name__} runs in torch, more slowly, because it could not be exported: {reason}"
@@ -90,22 +90,16 @@ def frozen_session(network: Backbone, *, size: int, channels: int) -> Session | 
 
 
 def cache_folder() -> Path:
-    """$SPICE_CACHE, or the place the platform keeps caches in."""
-    if chosen := os.environ.get("SPICE_CACHE"):
-        return Path(chosen)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "spice" / "Cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "spice"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spice"
+    """$SPICE_CACHE, or the platform's folder for caches."""
+    return Path(os.environ.get("SPICE_CACHE") or user_cache_dir("spice", appauthor=False))
 
 
 def export(network: Backbone, path: Path, *, size: int, channels: int) -> None:
-    """Write the network's pooled features as an ONNX file, and raise unless they are torch's."""
-    # Two images, so that nothing in the trace takes a batch of one for a constant.
+    """Write the network's pooled features as an ONNX file; raises if they differ from torch's."""
+    # Two images, so that the trace does not take a batch of one for a constant.
     example = torch.rand(2, channels, size, size, generator=torch.Generator().manual_seed(0)) * 2 - 1
     with warnings.catch_warnings(), torch.no_grad(), network.exportable(example):
-        warnings.simplefilter("ignore")  # the tracer's notes; the comparison below is what counts
+        warnings.simplefilter("ignore")  # the tracer's notes; the comparison below decides
         torch.onnx.export(
             network,
             (example,),
@@ -116,7 +110,7 @@ def export(network: Backbone, path: Path, *, size: int, channels: int) -> None:
             dynamo=False,
         )
     _simplify(path)
-    _compare(network, path, torch.cat([example, example.flip(3)[:1]]))  # three: the batch must be free
+    _compare(network, path, torch.cat([example, example.flip(3)[:1]]))  # three images: the batch size must be dynamic
 
 
 def _opened(path: Path) -> Session | None:
@@ -124,23 +118,23 @@ def _opened(path: Path) -> Session | None:
         return None
     try:
         return Session(path)
-    except Exception as error:  # noqa: BLE001  (the runtime's errors have no class in common; a new file is made)
+    except Exception as error:  # noqa: BLE001  (the runtime's errors have no common class; the network is exported again)
         log.debug("%s is damaged: %s", path, error)
         return None
 
 
 def _exported(network: Backbone, path: Path, *, size: int, channels: int) -> Session:
-    """Export beside the cache, so that a cache that cannot be written costs the next run a second and no more."""
+    """Export outside the cache, so that a cache that cannot be written only costs the next run a second."""
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / path.name
         export(network, made, size=size, channels=channels)
-        session = Session(made.read_bytes())  # the file is gone before the next number of threads is asked for
+        session = Session(made.read_bytes())  # read now, since the file is removed below
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with written_atomically(path) as temporary:
                 shutil.copyfile(made, temporary)
         except OSError as error:
-            log.info("the exported network cannot be kept: %s", error)
+            log.info("cannot cache the exported network: %s", error)
     return session
 
 
@@ -176,7 +170,7 @@ def _merge_padding_(graph: onnx.GraphProto) -> None:
             readers.setdefault(name, []).append(node)
     for node in list(graph.node):
         if node.op_type != "Pad" or len(node.input) < 2 or node.input[1] not in constants or any(node.input[2:]):
-            continue  # only zeros around the image, by a known width
+            continue  # only zeros around the image, of known width
         followers = readers.get(node.output[0], [])
         amounts = numpy_helper.to_array(constants[node.input[1]])  # before and after: batch, channel, row, column
         if len(followers) != 1 or followers[0].op_type != "Conv" or len(amounts) != 8 or amounts[[0, 1, 4, 5]].any():
@@ -196,7 +190,7 @@ def _pad_more_(convolution: onnx.NodeProto, amounts: list[int]) -> None:
 
 
 def _fingerprint(network: Backbone, *, size: int, channels: int) -> str:
-    """Depends on the weights, the architecture as printed, the input, and everything that takes part in exporting."""
+    """A hash of the weights, the architecture as printed, the input, and the versions that take part in exporting."""
     digest = hashlib.sha256()
     versions = (__version__, torch.__version__, onnxruntime.__version__)
     digest.update(repr((versions, size, channels, repr(network))).encode())

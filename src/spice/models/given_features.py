@@ -1,9 +1,10 @@
-"""Feature vectors the user brings along, from any model anywhere (paper III-A: "any ... methods ... can be applied").
+"""Feature vectors from a file, made by any model (paper III-A: "any ... methods ... can be applied").
 
 `.npy`: one row per image, in the order of the images' sorted paths. `.npz` with `features` and `paths`, or `.parquet`
-with the columns `path` and `features`: rows find their images by path.
+with the columns `path` and `features`: rows are matched to images by path.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,11 +19,10 @@ from spice.settings import IMAGENET, Normalization
 
 
 class GivenFeatures:
-    """An encoder that has already done its work: it knows the features of its images, and of no others."""
+    """Precomputed features: it knows those of its own images and of no others."""
 
-    trainable = False
     module = None
-    # What the images are opened at for looking at them; the vectors do not depend on it.
+    # The size at which images are shown; the vectors do not depend on it.
     size = 160
     channels = 3
     normalization = IMAGENET
@@ -44,10 +44,13 @@ class GivenFeatures:
         return self.vectors[[row[path] for path in paths]]
 
     def encode(self, images: Tensor) -> Tensor:  # noqa: ARG002
-        raise UserError(f"{self.name} holds vectors and no model, so it has none for new or changed images")
+        raise UserError(f"{self.name} holds vectors and no model, so new or changed images cannot be encoded")
 
     def feature_map(self, images: Tensor) -> Tensor:  # noqa: ARG002
         raise UserError(f"{self.name} holds vectors and no model, so there is no feature map")
+
+    def fingerprint(self) -> str:
+        return hashlib.blake2b(self.vectors.numpy().tobytes(), digest_size=16).hexdigest()
 
 
 class NoEncoder:
@@ -57,7 +60,6 @@ class NoEncoder:
     size = 1
     channels = 1
     normalization = Normalization(mean=(0.0,), std=(1.0,))
-    trainable = False
     module = None
 
     def __init__(self, features: int) -> None:
@@ -67,6 +69,9 @@ class NoEncoder:
         raise UserError("this model was made from features: give it features (N, D), not images")
 
     feature_map = encode
+
+    def fingerprint(self) -> str:
+        return ""
 
 
 def _read(path: Path) -> tuple[Tensor, list[str] | None]:
@@ -86,7 +91,7 @@ def _read(path: Path) -> tuple[Tensor, list[str] | None]:
 
 def _check_paths(path: Path, paths: list[str], count: int) -> None:
     if len(paths) != count:
-        raise UserError(f"{path} has {count:,} vectors and {len(paths):,} paths; there must be as many")
+        raise UserError(f"{path} has {count:,} vectors but {len(paths):,} paths")
     twice = next((name for name, times in Counter(paths).items() if times > 1), None)
     if twice is not None:
         raise UserError(f"{path} names {twice} more than once")
@@ -95,7 +100,7 @@ def _check_paths(path: Path, paths: list[str], count: int) -> None:
 def _checked(path: Path, vectors: NDArray[np.generic]) -> Tensor:
     if vectors.ndim != 2 or not len(vectors) or vectors.dtype.kind not in "fiu":
         raise UserError(
-            f"{path} holds {vectors.dtype} of shape {vectors.shape}; numbers of shape (images, features) are needed"
+            f"{path} holds {vectors.dtype} of shape {vectors.shape}; expected numbers of shape (images, features)"
         )
     features = torch.from_numpy(vectors.astype(np.float32))
     bad = int((~features.isfinite()).any(dim=1).sum())

@@ -1,6 +1,6 @@
 """Vision models of `transformers` as feature models: DINOv2 and other ViTs, CLIP, SigLIP, ConvNeXt (paper III-A).
 
-Weights are read from safetensors files only, and none may be missing. A folder is opened without the network.
+Weights are read from safetensors files only, and none may be missing. A folder is opened without internet access.
 """
 
 import json
@@ -19,19 +19,19 @@ from spice.settings import IMAGENET, Normalization
 
 
 class NormalizationWarning(SpiceWarning):
-    """A model does not say which images it was trained on."""
+    """A model does not say how its images were normalized."""
 
 
 def load_huggingface(name: str, *, size: int | None = None) -> Pretrained:
     """The vision model called `name` on the hub, or in the folder `name`, for images of `size` pixels."""
     transformers = _transformers()
-    if name.startswith("~"):  # the shell does not look behind "hf:"
+    if name.startswith("~"):  # the shell does not expand it after "hf:"
         name = str(Path(name).expanduser())
     config = _fetch(transformers.AutoConfig.from_pretrained, name)
     kind = _KINDS.get(config.model_type)
     if kind is None:
         raise UserError(
-            f"hf:{name} is of type {config.model_type!r}, which is not known here; known are {', '.join(_KINDS)}"
+            f"hf:{name} is of type {config.model_type!r}, which is not supported; choose from {', '.join(_KINDS)}"
         )
     options = {"add_pooling_layer": False} if kind.has_optional_pooler else {}
     model_class = getattr(transformers, kind.model)
@@ -63,7 +63,7 @@ class ClassToken(Backbone):
         config: Any = model.config
         self.features: int = config.hidden_size
         self.grid = size // config.patch_size
-        # Positions learned at another size are interpolated; DINOv2 does so by itself, and has no such option.
+        # Positions learned at another size are interpolated; DINOv2 always does so and has no such option.
         self.options = {"interpolate_pos_encoding": True} if config.image_size != size else {}
         if "dinov" in config.model_type:
             self.options = {}
@@ -81,13 +81,13 @@ class ClassToken(Backbone):
 
     def chain(self) -> list[nn.Module]:
         model: Any = self.model
-        if hasattr(model, "rope_embeddings"):  # DINOv3: every layer is told positions as well
+        if hasattr(model, "rope_embeddings"):  # DINOv3: every layer also takes positions
             return [self]
         return [_Embed(model.embeddings, self.options), *_layers(model), _First(model.layernorm)]
 
     @contextmanager
     def exportable(self, images: Tensor) -> Iterator[None]:
-        """Positions are interpolated once, here, and constants in the trace: ONNX lacks what some models do there."""
+        """Interpolate positions once, as constants of the trace: ONNX lacks some models' interpolation."""
         embeddings = next((part for part in self.model.modules() if hasattr(part, _POSITIONS)), None)
         if embeddings is None:
             yield
@@ -105,7 +105,7 @@ class ClassToken(Backbone):
             setattr(embeddings, _POSITIONS, lambda *_: recorded[0])
             yield
         finally:
-            delattr(embeddings, _POSITIONS)  # the class's own method is there again
+            delattr(embeddings, _POSITIONS)  # restores the class's own method
 
 
 class Projected(ClassToken):
@@ -138,7 +138,7 @@ class AttentionPooled(ClassToken):
 
     def chain(self) -> list[nn.Module]:
         model: Any = self.model
-        # Older versions of transformers have a module more around the same parts.
+        # Older versions of transformers have one more module around the same parts.
         model = getattr(model, "vision_model", model)
         last = nn.Sequential(model.post_layernorm, model.head)
         return [_Embed(model.embeddings, self.options), *_layers(model), last]
@@ -205,7 +205,7 @@ class _First(nn.Module):
 
 
 def _layers(model: nn.Module) -> list[nn.Module]:
-    """The transformer's layers: the one list in a model with as many members as the configuration says."""
+    """The transformer's layers: the list with as many modules as the configuration has layers."""
     config: Any = model.config
     lists = [part for part in model.modules() if isinstance(part, nn.ModuleList)]
     return [_Layer(layer) for layer in next(part for part in lists if len(part) == config.num_hidden_layers)]
@@ -244,7 +244,7 @@ def _transformers() -> Any:
 
 
 def _fetch(read: Callable[..., Any], name: str, **options: Any) -> Any:
-    """From a folder without the network; else from the hub, and from its local copy where the hub is out of reach."""
+    """Read from a folder; else from the hub, or from its local copy if the hub is out of reach."""
     if Path(name).is_dir():
         attempts = [True]
     elif name.startswith(("/", ".", "~")) or name.count("/") > 1:
@@ -258,12 +258,12 @@ def _fetch(read: Callable[..., Any], name: str, **options: Any) -> Any:
         except (OSError, ValueError, RuntimeError) as error:
             failure = failure or error
     reason = " ".join(str(failure).split())[:200]
-    advice = "" if attempts == [True] else "; without a network, give the folder of a downloaded model"
+    advice = "" if attempts == [True] else "; offline, give the folder of a downloaded model"
     raise UserError(f"hf:{name} cannot be loaded: {reason}{advice}") from failure
 
 
 def _preprocessing(name: str) -> dict[str, Any]:
-    """What `preprocessor_config.json` says; read here because the class that reads it may need torchvision."""
+    """`preprocessor_config.json`, read here because transformers' own class may need torchvision."""
     from transformers.utils import cached_file
 
     path = cached_file(

@@ -1,5 +1,6 @@
 """Any network saved as an ONNX file, run as it is: images in, features out (paper III-A)."""
 
+import hashlib
 from pathlib import Path
 
 import torch
@@ -12,16 +13,16 @@ from spice.settings import IMAGENET, Normalization
 
 
 class OnnxEncoder:
-    """One input (B, C, S, S) of normalized float images; an output (B, D), or (B, D, h, w), whose mean is taken."""
+    """One input (B, C, S, S) of normalized float images; an output (B, D), or (B, D, h, w), which is averaged."""
 
-    trainable = False
     module = None
 
     def __init__(self, path: Path, *, size: int | None = None, normalization: Normalization | None = None) -> None:
-        self.name = f"onnx:{path}"
+        self.name, self._path = f"onnx:{path}", path
         self._session = _open(path)
         self._batch, self.channels, self.size = _input_shape(path, self._session, size)
-        self.normalization = normalization or _usual_normalization(self.channels)
+        usual = IMAGENET if self.channels == 3 else Normalization(mean=(0.5,), std=(0.5,))
+        self.normalization = normalization or usual
         shapes = {output.name: len(output.shape or ()) for output in self._session.outputs}
         self._pooled = next((name for name, ndim in shapes.items() if ndim == 2), None)
         self._map = next((name for name, ndim in shapes.items() if ndim == 4), None)
@@ -38,22 +39,22 @@ class OnnxEncoder:
         return self.feature_map(images).mean(dim=(2, 3))
 
     def feature_map(self, images: Tensor) -> Tensor:
-        """(B, C, S, S) -> (B, D, h, w), where the file has such an output."""
+        """(B, C, S, S) -> (B, D, h, w), if the file has such an output."""
         if self._map is None:
             raise UserError(f"{self.name} has no output of shape (images, features, h, w), so there is no feature map")
         return self._run(images, self._map)
+
+    def fingerprint(self) -> str:
+        return hashlib.blake2b(self._path.read_bytes(), digest_size=16).hexdigest()
 
     def _run(self, images: Tensor, output: str) -> Tensor:
         check_shape(images, self.name, self.channels, self.size)
         if self._batch is None:
             return self._session.run(images, output)
-        return torch.cat([self._run_fixed(part, output) for part in torch.split(images, self._batch)])
-
-    def _run_fixed(self, images: Tensor, output: str) -> Tensor:
-        """A file exported for exactly so many images gets blank ones to fill up."""
-        assert self._batch is not None
-        blank = images.new_zeros(self._batch - len(images), *images.shape[1:])
-        return self._session.run(torch.cat([images, blank]), output)[: len(images)]
+        # The file was exported for a fixed number of images: the last part is padded with blank ones.
+        padded = torch.cat([images, images.new_zeros(-len(images) % self._batch, *images.shape[1:])])
+        parts = [self._session.run(part, output) for part in torch.split(padded, self._batch)]
+        return torch.cat(parts)[: len(images)]
 
 
 def _open(path: Path) -> Session:
@@ -77,10 +78,6 @@ def _input_shape(path: Path, session: Session, size: int | None) -> tuple[int | 
     if height != width:
         raise UserError(f"{path} takes images of {height} x {width} pixels; they must be square")
     if height is not None and size not in (None, height):
-        raise UserError(f"{path} takes images of {height} px and no others, not {size} px")
+        raise UserError(f"{path} takes images of {height} px only, not {size} px")
     assert channels is not None
     return batch, channels, height or size or 224
-
-
-def _usual_normalization(channels: int) -> Normalization:
-    return IMAGENET if channels == 3 else Normalization(mean=(0.5,), std=(0.5,))

@@ -1,6 +1,6 @@
-"""A network cut in two: a front that stays as it is, and a tail that goes on learning (for paper III-C on a CPU).
+"""A network split in two: a frozen front and a tail that is trained (for paper III-C on a CPU).
 
-A frozen front runs on ONNX Runtime and needs no backward pass; most of a pretrained network's time is spent there.
+The front runs on ONNX Runtime and needs no backward pass; most of a pretrained network's time is spent there.
 """
 
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger("spice")
 
 
 class Front(Backbone):
-    """The first layers of a network: images (B, C, S, S) -> whatever the next layer takes."""
+    """The first layers of a network: images (B, C, S, S) -> the input of the next layer."""
 
     def __init__(self, network: Backbone, layers: list[nn.Module]) -> None:
         super().__init__()
@@ -31,9 +31,9 @@ class Front(Backbone):
 
 
 class Tail(nn.Module):
-    """The last layers. Batch norms keep their statistics: the front's output has those that they were made for.
+    """The last layers. Batch norms keep their statistics, which match the output of the frozen front.
 
-    So an image's features depend on that image alone while training too, and a batch may be small.
+    So an image's features depend on that image alone even in training, and a batch may be small.
     """
 
     def __init__(self, layers: list[nn.Module]) -> None:
@@ -54,16 +54,16 @@ class Tail(nn.Module):
 
 
 class Parts(NamedTuple):
-    """Both share their weights with the network they were cut from."""
+    """Both parts share their weights with the original network."""
 
-    front: Front | None  # None: all of the network learns
+    front: Front | None  # None: the whole network is trained
     tail: nn.Module
 
 
 def cut(network: Backbone, *, share: float, size: int, channels: int) -> Parts:
-    """The last `share` of the layers that have weights, rounded, and what comes before them.
+    """Split before the last `share` (rounded) of the layers that have weights.
 
-    A network that cannot be taken apart is left whole: all of it learns.
+    A network that cannot be split is trained as a whole.
     """
     layers = network.chain()
     learned = [place for place, layer in enumerate(layers) if any(True for _ in layer.parameters())]
@@ -76,7 +76,7 @@ def cut(network: Backbone, *, share: float, size: int, channels: int) -> Parts:
 
 @torch.no_grad()
 def _is_whole(network: Backbone, layers: list[nn.Module], *, size: int, channels: int) -> bool:
-    """Whether the layers one after another are the network: what others have written may change."""
+    """Whether the layers in sequence equal the network: libraries may change theirs."""
     images = torch.rand(2, channels, size, size, generator=torch.Generator().manual_seed(0)) * 2 - 1
     images = images.to(next(network.parameters()).device)
     with evaluating(network):
@@ -85,5 +85,5 @@ def _is_whole(network: Backbone, layers: list[nn.Module], *, size: int, channels
     scale = max(1.0, expected.abs().max().item())
     same = found.shape == expected.shape and math.isfinite(scale) and torch.allclose(found, expected, atol=1e-4 * scale)
     if not same:
-        log.warning("%s cannot be taken apart, so all of it is trained", type(network).__name__)
+        log.warning("%s cannot be split, so all of it is trained", type(network).__name__)
     return same

@@ -13,7 +13,7 @@ from spice.models.backbone import Backbone, Pool, initialize_convolutions_
 Stem = Literal["imagenet", "pool", "plain"]
 STEMS: tuple[Stem, ...] = get_args(Stem)
 
-# Blocks in each of the four groups. Ten layers are ours, for a CPU; the others are He et al.'s.
+# Blocks in each of the four groups. Depth 10 is ours, for CPUs; the others are He et al.'s.
 BLOCKS = {10: (1, 1, 1, 1), 18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}
 
 
@@ -27,7 +27,7 @@ def resnet(depth: int, *, stem: Stem = "imagenet", width: int = 64, channels: in
 
 
 def stem_for(size: int) -> Stem:
-    """The stem the paper uses at this image size: plain at 32 px, pool at 64 and 96, ImageNet's at 224."""
+    """The paper's stem for this image size: plain at 32 px, pool at 64 and 96, ImageNet's at 224."""
     if size <= 40:
         return "plain"
     return "pool" if size <= 128 else "imagenet"

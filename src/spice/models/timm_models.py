@@ -29,7 +29,7 @@ class TimmBackbone(Backbone):
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.places = int(model.num_features)
-        # MobileNets and their like pool first and widen afterwards: their feature is wider than their map.
+        # MobileNets pool first and widen afterwards: their feature is wider than their map.
         self.features = int(getattr(model, "head_hidden_size", None) or model.num_features)
         self.model = model
 
@@ -50,14 +50,14 @@ def _timm() -> Any:
     # A torchvision that does not match torch fails with a RuntimeError as it is imported.
     except (ImportError, RuntimeError) as error:
         raise UserError(
-            f"timm: encoders need timm and a torchvision to fit torch; pip install 'spice-cluster[timm]' ({error})"
+            f"timm: encoders need timm and a matching torchvision: pip install 'spice-cluster[timm]' ({error})"
         ) from error
     return timm
 
 
 def _create(timm: Any, name: str, size: int | None, pretrained: bool) -> Any:
     if size is not None:
-        try:  # transformers must be told their image size, convolutional networks take no such word
+        try:  # transformers need their image size, convolutional networks have no such argument
             return timm.create_model(name, pretrained=pretrained, num_classes=0, img_size=size)
         except TypeError:
             pass

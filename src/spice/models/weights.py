@@ -1,4 +1,4 @@
-"""A trained network as one safetensors file whose header says what network it is and what images it wants."""
+"""A trained network as one safetensors file, whose header names the network and the images it takes."""
 
 from pathlib import Path
 from typing import Self
@@ -12,8 +12,8 @@ from torch import Tensor
 from spice.errors import UserError
 from spice.files import written_atomically
 from spice.models.backbone import Backbone
-from spice.models.evened import Evened
 from spice.models.networks import network
+from spice.models.partial_whitening import PartialWhitening
 from spice.models.resnet import Stem
 from spice.settings import IMAGENET, Normalization, Settings
 
@@ -21,13 +21,13 @@ HEADER = "spice.network"
 
 
 class NetworkCard(Settings):
-    """Which network the weights belong to, and the images it was trained on."""
+    """The network that the weights belong to, and the images it was trained on."""
 
     network: str
     stem: Stem | None = None
     width: PositiveInt | None = None
     channels: PositiveInt = 3
-    evened: bool = False
+    partial_whitening: bool = False
     size: PositiveInt
     normalization: Normalization
 
@@ -40,7 +40,7 @@ class NetworkCard(Settings):
     def build(self) -> Backbone:
         """The network, untrained."""
         built = network(self.network, stem=self.stem, width=self.width, channels=self.channels)
-        return Evened(built) if self.evened else built
+        return PartialWhitening(built) if self.partial_whitening else built
 
 
 def save_network(path: Path, trained: Backbone, card: NetworkCard) -> None:
@@ -54,12 +54,12 @@ def save_network(path: Path, trained: Backbone, card: NetworkCard) -> None:
 def load_network(path: Path, *, name: str | None = None) -> tuple[Backbone, NetworkCard]:
     """The network of a file written by `save_network`.
 
-    Or, told its `name`, a ResNet from ImageNet weights in torchvision's layout.
+    Or, given its `name`, a ResNet from ImageNet weights in torchvision's layout.
     """
     weights, header = _read(path)
     card = _card(path, header) if HEADER in header else _card_of_published(path, weights, name)
     if name is not None and card.network != name:
-        raise UserError(f"{path} holds {card.network}, not {name}; ask for {card.network}:{path}")
+        raise UserError(f"{path} holds {card.network}, not {name}; use {card.network}:{path}")
     built = card.build()
     _load_strictly(path, built, weights, card)
     return built.eval(), card
@@ -84,23 +84,23 @@ def _card(path: Path, header: dict[str, str]) -> NetworkCard:
         first = error.errors()[0]
         raise UserError(
             f"the header of {path} cannot be read ({'.'.join(map(str, first['loc']))}: {first['msg']}); "
-            "was it written by a newer version?"
+            "was it written by another version?"
         ) from error
 
 
 def _card_of_published(path: Path, weights: dict[str, Tensor], name: str | None) -> NetworkCard:
-    """What can be told from the shapes: a 7x7 stem is ImageNet's. A 3x3 stem does not tell whether a pool follows."""
+    """The card inferred from shapes: a 7x7 stem is ImageNet's. A 3x3 stem does not show whether a pool follows."""
     stem = weights.get("conv1.weight")
     if name is None or stem is None or stem.ndim != 4 or stem.shape[1] != 3 or stem.shape[2] != 7:
         raise UserError(
-            f"{path} does not say which network it holds; files written here do, and resnet18:FILE or resnet34:FILE "
-            "take ImageNet weights in torchvision's layout"
+            f"{path} does not say which network it holds; files written by spice do, and resnet18:FILE or "
+            "resnet34:FILE take ImageNet weights in torchvision's layout"
         )
     return NetworkCard(network=name, stem="imagenet", width=stem.shape[0], size=224, normalization=IMAGENET)
 
 
 def _load_strictly(path: Path, built: Backbone, weights: dict[str, Tensor], card: NetworkCard) -> None:
-    # A classifier on top is no part of the features; counters of batches are missing in older published files.
+    # The classifier is not part of the features; older published files lack the counters of batches.
     kept = {name: value for name, value in weights.items() if not name.startswith("fc.")}
     for name, value in built.state_dict().items():
         if name.endswith("num_batches_tracked"):

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from spice.models.backbone import Backbone, Pool, initialize_convolutions_
 
-# FixMatch's leaky ReLU. Without a slope the count of parameters is the same and the network another one.
+# FixMatch's leaky ReLU.
 SLOPE = 0.1
 
 
@@ -17,34 +17,28 @@ def wide_resnet(
     first_stride: int = 1,
     width: int = 16,
     channels: int = 3,
-    norm_momentum: float = 0.1,
 ) -> "WideResNet":
     """WRN-`depth`-`widen`: 28-2 and 28-8 in three groups (32 px), 37-2 in four, the first with stride 2 (STL-10).
 
-    Each of the groups has n blocks of two layers; with the stem and one shortcut per group, depth = 2 n groups +
-    groups + 1. FixMatch lets batch-norm statistics follow with 0.001, which suits its 2^20 steps; 0.1 suits any.
+    Each group has n blocks of two layers; with the stem and one shortcut per group, depth = 2 n groups + groups + 1.
+    The momentum of batch norm is torch's 0.1; FixMatch's 0.001 suits its 2^20 steps only.
     """
     blocks, rest = divmod(depth - groups - 1, 2 * groups)
     if rest or blocks < 1:
-        raise ValueError(
-            f"a WideResNet of {groups} groups cannot have depth {depth}; {groups + 1} + {2 * groups} n can"
-        )
+        raise ValueError(f"a WideResNet of {groups} groups has depth {groups + 1} + {2 * groups} n, got {depth}")
     return WideResNet(
         blocks,
         widths=tuple(width * widen * 2**group for group in range(groups)),
         stem=width,
         channels=channels,
         first_stride=first_stride,
-        norm_momentum=norm_momentum,
     )
 
 
 class WideResNet(Backbone):
     """A 3x3 stem, groups of pre-activated blocks that double the width, and a last activation."""
 
-    def __init__(
-        self, blocks: int, *, widths: tuple[int, ...], stem: int, channels: int, first_stride: int, norm_momentum: float
-    ) -> None:
+    def __init__(self, blocks: int, *, widths: tuple[int, ...], stem: int, channels: int, first_stride: int) -> None:
         super().__init__()
         self.stem = nn.Conv2d(channels, stem, 3, padding=1, bias=False)
         layers: list[nn.Module] = []
@@ -58,9 +52,6 @@ class WideResNet(Backbone):
         self.norm = nn.BatchNorm2d(width_in)
         self.features = width_in
         initialize_convolutions_(self)
-        for module in self.modules():
-            if isinstance(module, nn.BatchNorm2d):
-                module.momentum = norm_momentum
 
     def feature_map(self, images: Tensor) -> Tensor:
         return F.leaky_relu(self.norm(self.blocks(self.stem(images))), SLOPE)  # (B, D, h, w)
@@ -70,7 +61,7 @@ class WideResNet(Backbone):
 
 
 class PreActivatedBlock(nn.Module):
-    """Norm, activation, convolution, twice; the shortcut starts before the first activation, but in the first block."""
+    """Norm, activation, convolution, twice. The shortcut skips the first activation, except in the first block."""
 
     def __init__(self, width_in: int, width: int, *, stride: int, activate_all: bool) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 
 Equal similarities are ordered by index, the lower first, so that the result is one function of its input.
 
-Shapes: N images, Q queries, D feature width, S neighbors asked for, R runs of L images.
+Shapes: N images, Q queries, D feature width, S neighbors per query, R runs of L images.
 """
 
 from typing import NamedTuple
@@ -10,17 +10,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# One block of similarities: larger ones multiply no faster, and what is made from them falls out of the cache.
+# One block of similarities: larger blocks multiply no faster, and what follows no longer fits the cache.
 BLOCK_ROWS = 256
 BLOCK_BYTES = 128 * 2**20
-# L. The maxima of 32 are quickly had, and those of 8 in what is left: one step with either takes longer by half.
+# L. First the maxima of 32, then those of 8 in what is left: one step with either takes half as long again.
 RUNS = (32, 8)
 
 
 class Neighbors(NamedTuple):
     """The nearest images of each image, nearest first."""
 
-    index: Tensor  # type: ignore[assignment]  # (Q, S) int64; hides tuple.index, which nobody asks of neighbors
+    index: Tensor  # type: ignore[assignment]  # (Q, S) int64; hides tuple.index
     similarity: Tensor  # (Q, S) float32, cosine
 
 
@@ -28,12 +28,12 @@ def exact_nearest(base: Tensor, queries: Tensor, count: int, *, exclude: Tensor 
     """The `count` rows of `base` most similar to each query; both hold unit vectors.
 
     Args:
-        exclude: (Q,) for each query the row of `base` that is the query itself, and is left out.
+        exclude: (Q,) for each query the row of `base` to leave out: the query itself.
     """
     images = len(base)
     columns = images + -images % RUNS[0]  # R * L
     rows = max(1, min(len(queries), BLOCK_ROWS, BLOCK_BYTES // (4 * columns)))
-    # The last run may be longer than what is left: it is filled up with what is nobody's neighbor.
+    # The last run may be longer than what is left: it is padded with similarities that are never chosen.
     block = torch.full((rows, columns), -torch.inf, device=base.device)
     index = torch.empty(len(queries), count, dtype=torch.int64, device=base.device)
     similarity = torch.empty(len(queries), count, device=base.device)
@@ -56,9 +56,9 @@ def ordered(neighbors: Neighbors) -> Neighbors:
 def _largest(similarities: Tensor, count: int) -> Neighbors:
     """The `count` largest entries of each row, equal ones by column.
 
-    Searched in steps, since `topk` over whole rows costs more than the matrix product at D = 128: the runs of columns
-    with the best maxima first, then the best shorter runs within them. None of the `count` best entries is lost: were
-    its run not among the `count` best ones (equal maxima by column), each of these would hold an entry before it.
+    Searched in steps, since `topk` over whole rows costs more than the matrix product at D = 128: first the runs of
+    columns with the largest maxima, then the best shorter runs within them. None of the `count` best entries is lost:
+    if its run were not among the `count` best ones (equal maxima by column), each of these would hold a better entry.
     """
     rows = len(similarities)
     entries, starts = similarities, torch.zeros(rows, 1, dtype=torch.int64, device=similarities.device)
@@ -76,7 +76,7 @@ def _largest(similarities: Tensor, count: int) -> Neighbors:
 
 
 # A similarity and its index in one integer that sorts by similarity, then by lower index: the float's bits, put into
-# the order of the floats, above 32 bits of inverted index. No two keys are equal, so `topk` has nothing to choose.
+# the order of the floats, above 32 bits of inverted index. No two keys are equal, so `topk` has no ties to break.
 _LOW = 0xFFFFFFFF
 _MAGNITUDE = 0x7FFFFFFF
 

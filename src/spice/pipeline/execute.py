@@ -298,7 +298,8 @@ class Execution:
         self.ensure("scan")
         if self.settings.encoder == SCRATCH:
             self.ensure("features")
-        seconds = estimated_seconds(self.work.encoder, joint, clusters=heads.clusters, images=len(self.inputs.collection))
+        images, device = len(self.inputs.collection), self.run.device
+        seconds = estimated_seconds(self.work.encoder, joint, clusters=heads.clusters, images=images, device=device)
         log.info(f"joint training will take about {duration(seconds)}, after the heads")
 
     def _warn_of_missing_page(self, error: Exception) -> None:

@@ -12,7 +12,6 @@ from pydantic import JsonValue
 
 from spice.engine.run import Run
 from spice.models.encoders import SCRATCH, Encoder
-from spice.models.fingerprint import fingerprint
 from spice.pipeline.steps.features import features
 from spice.pipeline.steps.heads import heads
 from spice.pipeline.steps.joint import joint
@@ -76,7 +75,7 @@ def plan(settings: RunSettings, inputs: Inputs, encoder: Encoder | None) -> Plan
         "encoder": key_of("vectors") if inputs.vectors is not None else "",
     }
     if encoder is not None and inputs.vectors is None:
-        keys["encoder"] = key_of(encoder.name, fingerprint(encoder))
+        keys["encoder"] = key_of(encoder.name, encoder.fingerprint())
     for step in STEPS_IN_ORDER:
         keys[step.name] = key_of(step.name, step.depends(settings, inputs), *(keys[name] for name in step.after))
         if step.name == "features" and settings.encoder == SCRATCH:

@@ -18,8 +18,8 @@ from spice.data import Collection, ImageStore
 from spice.data.images import Combined, Images
 from spice.engine.run import Run
 from spice.files import written_atomically
-from spice.models.encoders import SCRATCH, Encoder, NoEncoder, TorchEncoder, load_encoder, load_trained
-from spice.models.given_features import GivenFeatures
+from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
+from spice.models.given_features import GivenFeatures, NoEncoder
 from spice.models.heads import Head
 from spice.runs.artifacts import (
     ENCODER,

@@ -121,5 +121,5 @@ def _head_scores(heads: HeadsResult, scores: HeadScores) -> Curve:
     chart = head_chart(heads.epochs, scores.acc, head=best.head, epoch=best.epoch, y_title="accuracy", top=1)
     top = max(max(row) for row in scores.acc)
     taken = scores.acc[heads.epochs.index(best.epoch)][best.head]
-    caption = f"on {scores.images:,} images. The selected head reaches {taken:.3f} (no labels used); the best, {top:.3f}"
+    caption = f"on {scores.images:,} images. The selected head has {taken:.3f} (no labels used), the best {top:.3f}"
     return Curve("Accuracy of every head", caption, chart, (("selected", "selected"), ("plain", "the others")))

@@ -169,8 +169,9 @@ def read_record(folder: Path, step: str) -> Record[StepResult] | None:
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    kind: type[Record[StepResult]] = Record.__class_getitem__(RESULTS[step])  # type: ignore[assignment]
     try:
-        return Record[RESULTS[step]].model_validate_json(content)  # type: ignore[misc]
+        return kind.model_validate_json(content)
     except ValidationError as error:
         where = ".".join(str(part) for part in error.errors()[0]["loc"])
         raise UserError(

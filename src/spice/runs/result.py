@@ -109,7 +109,8 @@ class Result:
     @property
     def neighbors(self) -> NDArray[np.int64]:
         """(N, S), mapped: the nearest images by the features that the labels come from."""
-        return cast(NDArray[np.int64], np.load(self.need(REFINED_NEIGHBORS if self.refined else NEIGHBORS), mmap_mode="r"))
+        kept = REFINED_NEIGHBORS if self.refined else NEIGHBORS
+        return cast(NDArray[np.int64], np.load(self.need(kept), mmap_mode="r"))
 
     @property
     def similarities(self) -> NDArray[np.float32]:
@@ -123,7 +124,10 @@ class Result:
 
     def _of(self, step: str, kind: type[Kind]) -> Kind | None:
         record = self.records.get(step)
-        return None if record is None else cast(Kind, record.result)
+        if record is None:
+            return None
+        assert isinstance(record.result, kind)
+        return record.result
 
     def _needed(self, step: str, kind: type[Kind]) -> Kind:
         found = self._of(step, kind)

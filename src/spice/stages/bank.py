@@ -1,6 +1,6 @@
-"""Training images remembered by a model, so that new images can be judged as those were (paper III-C, for new images).
+"""Training images kept with a model, by which new images are judged (paper III-C, for new images).
 
-Shapes: N training images, R of them remembered, Q new images, D feature width, S neighbors asked.
+Shapes: N training images, R of them kept, Q new images, D feature width, S neighbors.
 """
 
 from typing import NamedTuple
@@ -10,49 +10,48 @@ from torch import Tensor
 
 from spice.neighbors import nearest
 from spice.randomness import generator
-from spice.stages.blank import with_direction
 
-# A model is to be a few MB: so many bytes of features are kept, or so many images of each cluster if that is more.
+# A model should be a few MB: it keeps so many bytes of features, or so many images of each cluster if that is more.
 KEPT_BYTES = 8 << 20
 KEPT_PER_CLUSTER = 50
-# A new image is "unlike anything seen" if it is farther from all that the model remembers than all but this share of
-# the training images are from one another. No label is needed, and the rate of false alarms is known.
+# A new image is "unlike anything seen" if it is farther from every kept image than all but this share of the kept
+# images are from one another. No label is needed, and the rate of false alarms is known.
 UNLIKE_QUANTILE = 0.01
 
 
 class Bank(NamedTuple):
-    """What a model remembers."""
+    """The training images that a model keeps."""
 
     features: Tensor  # (R, D) float16
     cluster: Tensor  # (R,) int64
-    asked: int  # S
-    unlike_below: float  # similarity to the nearest remembered image
+    neighbors: int  # S
+    unlike_below: float  # similarity to the nearest kept image
 
 
 class Judged(NamedTuple):
-    """New images held against the remembered ones."""
+    """New images compared with the kept ones."""
 
-    reliability: Tensor  # (Q,) share of the S nearest remembered images in the predicted cluster
+    reliability: Tensor  # (Q,) share of the S nearest kept images in the predicted cluster
     similarity: Tensor  # (Q,) to the nearest
     unlike: Tensor  # (Q,) bool: farther from everything than training images are
 
 
-def remember(features: Tensor, cluster: Tensor, *, clusters: int, asked: int, seed: int) -> Bank:
+def remember(features: Tensor, cluster: Tensor, *, clusters: int, neighbors: int, seed: int) -> Bank:
     """Keep the training images, or a random part of a large collection: (N, D), (N,) -> bank.
 
-    Where only a part is kept, as much fewer neighbors are asked: they lie in the same neighborhood.
+    If only a part is kept, the number of neighbors shrinks in proportion: they lie in the same neighborhood.
     """
     room = max(KEPT_BYTES // (2 * features.shape[1]), KEPT_PER_CLUSTER * clusters)
     chosen = torch.randperm(len(features), generator=generator(seed, "bank"))[:room].sort().values
-    kept = with_direction(features[chosen]).half()
-    fewer = max(1, min(round(asked * len(chosen) / len(features)), len(chosen) - 1))
+    kept = features[chosen].half()
+    fewer = max(1, min(round(neighbors * len(chosen) / len(features)), len(chosen) - 1))
     closest = nearest(kept.float(), 1).similarity[:, 0]  # (R,)
     return Bank(kept, cluster[chosen].long(), fewer, closest.double().quantile(UNLIKE_QUANTILE).item())
 
 
 def hold_against(bank: Bank, features: Tensor, cluster: Tensor) -> Judged:
     """Judge new images with features (Q, D) that were put into `cluster` (Q,)."""
-    near = nearest(bank.features.float(), bank.asked, queries=with_direction(features), method="exact")
+    near = nearest(bank.features.float(), bank.neighbors, queries=features, method="exact")
     agreeing = (bank.cluster[near.index] == cluster.unsqueeze(dim=1)).sum(dim=1)
     similarity = near.similarity[:, 0]
-    return Judged(agreeing / bank.asked, similarity, similarity.double() < bank.unlike_below)
+    return Judged(agreeing / bank.neighbors, similarity, similarity.double() < bank.unlike_below)

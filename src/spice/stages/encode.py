@@ -8,7 +8,7 @@ from torch import Tensor
 
 from spice.augment import Plain
 from spice.data.images import Images, InColor
-from spice.engine.abreast import abreast
+from spice.engine.parallel import parallel_map
 from spice.models.encoders import Encoder
 from spice.models.heads import Head
 from spice.progress import Progress, silent
@@ -28,7 +28,7 @@ def encode_plain(encoder: Encoder, images: Images, *, count: int | None = None, 
         return encoder.encode(plain(colored.take(torch.arange(start, min(start + BATCH, total))))).cpu()
 
     starts = range(0, total, BATCH)
-    for start, batch in zip(starts, abreast(encoded, starts), strict=True):
+    for start, batch in zip(starts, parallel_map(encoded, starts), strict=True):
         features[start : start + len(batch)] = batch
         progress("encoding images", start + len(batch), total)
     return features

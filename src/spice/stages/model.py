@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
@@ -20,7 +20,6 @@ from spice.core import reliable
 from spice.data.images import Images
 from spice.errors import UserError
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
-from spice.models.fingerprint import fingerprint
 from spice.models.given_features import NoEncoder
 from spice.models.heads import Head
 from spice.models.weights import save_network
@@ -43,7 +42,7 @@ class About(BaseModel):
     clusters: int
     width: int
     threshold: float
-    asked: int
+    neighbors: int = Field(validation_alias=AliasChoices("neighbors", "asked"))  # the latter before version 0.2
     unlike_below: float
     encoder: str
     size: int
@@ -109,11 +108,11 @@ class TrainedModel:
             clusters=self.head.clusters,
             width=self.encoder.features,
             threshold=self.threshold,
-            asked=self.bank.asked,
+            neighbors=self.bank.neighbors,
             unlike_below=self.bank.unlike_below,
             encoder=self.encoder.name,
             size=self.encoder.size,
-            encoder_hash=fingerprint(self.encoder),
+            encoder_hash=self.encoder.fingerprint(),
             embedded=embed,
         )
         with _replaced(folder) as new:
@@ -136,7 +135,7 @@ class TrainedModel:
         except (OSError, SafetensorError, RuntimeError, KeyError) as error:
             reason = str(error).splitlines()[0]
             raise UserError(f"the model in {folder} is damaged ({reason}); run: spice resume") from error
-        bank = Bank(kept["features"], kept["cluster"], about.asked, about.unlike_below)
+        bank = Bank(kept["features"], kept["cluster"], about.neighbors, about.unlike_below)
         return cls(encoder, head, bank, threshold=about.threshold)
 
 
@@ -148,7 +147,7 @@ def _load_encoder(about: About, folder: Path) -> Encoder:
     encoder = load_encoder(about.encoder, size=about.size)
     if about.embedded and encoder.module is not None:
         encoder.module.load_state_dict(load_file(folder / ENCODER))
-    if fingerprint(encoder) != about.encoder_hash:
+    if encoder.fingerprint() != about.encoder_hash:
         raise UserError(
             f"the model in {folder} was trained with other weights of {about.encoder}; "
             "save it again with its encoder embedded, on the machine where it was trained"

@@ -37,7 +37,7 @@ def on_pixels(rival: Rival) -> Fit:
     """The rival on bare pixels: no features are learned."""
 
     def fit(bench: Workbench) -> Labels:
-        return rival(bare(bench.learn, bench.choice.bare_pixels), bench.clusters, seed=bench.seed)
+        return rival(bare(bench.learn, bench.choice.bare_pixels), bench.clusters, seed=bench.run.seed)
 
     return fit
 
@@ -46,7 +46,7 @@ def on_features(rival: Rival) -> Fit:
     """The rival on the frozen feature model's features."""
 
     def fit(bench: Workbench) -> Labels:
-        labels = rival(bench.features.numpy(), bench.clusters, seed=bench.seed)
+        labels = rival(bench.features.numpy(), bench.clusters, seed=bench.run.seed)
         return labels if not bench.split else _nearest_mean(bench, labels)
 
     return fit
@@ -56,7 +56,7 @@ def on_images(method: Callable[[Images, int, AutoencoderSettings, Run], Labels])
     """A method that learns its own codes from images."""
 
     def fit(bench: Workbench) -> Labels:
-        run = Run(bench.seed, device=bench.device, progress=bench.progress)
+        run = Run(bench.run.seed, device=bench.run.device, progress=bench.run.progress)
         return method(bench.learn, bench.clusters, bench.choice.autoencoder, run)
 
     return fit
@@ -64,7 +64,7 @@ def on_images(method: Callable[[Images, int, AutoencoderSettings, Run], Labels])
 
 def _nearest_mean(bench: Workbench, labels: Labels) -> Labels:
     """The cluster whose mean direction is nearest, for images that were not clustered."""
-    points, asked = unit(bench.features.numpy()), unit(bench.asked_features.numpy())
+    points, asked = unit(bench.features.numpy()), unit(bench.scored_features.numpy())
     means = np.stack([points[labels == cluster].mean(axis=0) for cluster in np.unique(labels)])
     nearest = torch.cdist(torch.from_numpy(asked), torch.from_numpy(means)).argmin(dim=1).numpy()
     found: Labels = np.unique(labels)[nearest]

@@ -10,7 +10,7 @@ import torch
 from spice.benchmark.methods.self_labeling import self_label
 from spice.benchmark.rivals import scan
 from spice.benchmark.rivals.rival import Labels
-from spice.benchmark.semi.methods import predict, run_in
+from spice.benchmark.semi.methods import predict
 from spice.benchmark.workbench import Workbench
 from spice.engine.device import placed
 from spice.errors import UserError
@@ -19,9 +19,9 @@ from spice.stages.joint.train import ClusteringNetwork, Learner
 
 def objective(bench: Workbench) -> Labels:
     """Labels (A,) by the head on frozen features."""
-    head = scan.train(bench.features.numpy(), bench.clusters, seed=bench.seed)
+    head = scan.train(bench.features.numpy(), bench.clusters, seed=bench.run.seed)
     with torch.no_grad():
-        labels: Labels = head(bench.asked_features).argmax(dim=1).numpy()
+        labels: Labels = head(bench.scored_features).argmax(dim=1).numpy()
     return labels
 
 
@@ -30,11 +30,11 @@ def self_labeled(bench: Workbench) -> Labels:
     encoder = bench.encoder
     if encoder.module is None:
         raise UserError(f"{encoder.name} cannot be trained, so SCAN's self-labeling cannot follow")
-    head = scan.train(bench.features.numpy(), bench.clusters, seed=bench.seed)
-    network = placed(ClusteringNetwork(copy.deepcopy(encoder.module).requires_grad_(), head), bench.device)
+    head = scan.train(bench.features.numpy(), bench.clusters, seed=bench.run.seed)
+    network = placed(ClusteringNetwork(copy.deepcopy(encoder.module).requires_grad_(), head), bench.run.device)
     learner = Learner.on_images(
         network, bench.clusters, bench.choice.joint.augment, size=encoder.size, normalization=encoder.normalization
     )
     settings = bench.choice.self_labeling
-    folder = bench.place("self-labeling", settings.model_dump_json(), bench.choice.features)
-    return predict(self_label(learner, bench.learn, settings, run_in(folder, bench)), bench)
+    run = bench.place("self-labeling", settings.model_dump_json(), bench.choice.features)
+    return predict(self_label(learner, bench.learn, settings, run), bench)

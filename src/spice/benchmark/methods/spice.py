@@ -7,7 +7,7 @@ import copy
 
 from spice.benchmark.methods.joint_heads import train_joint_heads
 from spice.benchmark.rivals.rival import Labels
-from spice.benchmark.semi.methods import predict, run_in
+from spice.benchmark.semi.methods import predict
 from spice.benchmark.workbench import Workbench
 from spice.errors import UserError
 from spice.settings import HeadSettings
@@ -43,7 +43,7 @@ def third_stage(bench: Workbench) -> Labels:
     refined = bench.refined()
     if refined is None:
         return second_stage(bench)
-    labels: Labels = probabilities(refined.head, encode_plain(refined.encoder, bench.asked)).argmax(dim=1).numpy()
+    labels: Labels = probabilities(refined.head, encode_plain(refined.encoder, bench.scored)).argmax(dim=1).numpy()
     return labels
 
 
@@ -59,14 +59,12 @@ def joint_heads(bench: Workbench, heads: int) -> Labels:
     learner = Learner.on_images(
         network, bench.clusters, bench.choice.views.augment, size=encoder.size, normalization=encoder.normalization
     )
-    folder = bench.place(f"joint-heads-{heads}", settings.model_dump_json(), chosen.network_rate)
-    trained = train_joint_heads(
-        learner, bench.learn, bench.features, settings, run_in(folder, bench), network_rate=chosen.network_rate
-    )
+    run = bench.place(f"joint-heads-{heads}", settings.model_dump_json(), chosen.network_rate)
+    trained = train_joint_heads(learner, bench.learn, bench.features, settings, run, network_rate=chosen.network_rate)
     best = trained.heads.head(int(trained.losses.argmin()))
     return predict(ClusteringNetwork(trained.network, best).eval(), bench)
 
 
 def _labels(bench: Workbench, settings: HeadSettings) -> Labels:
-    labels: Labels = probabilities(bench.head(settings), bench.asked_features).argmax(dim=1).numpy()
+    labels: Labels = probabilities(bench.head(settings), bench.scored_features).argmax(dim=1).numpy()
     return labels

@@ -4,7 +4,6 @@ Shapes: A images to predict, K classes.
 """
 
 import copy
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,8 +15,6 @@ from spice.benchmark.semi import ALGORITHMS
 from spice.benchmark.workbench import Workbench
 from spice.data.images import InColor
 from spice.engine.device import placed
-from spice.engine.run import Run
-from spice.models.fingerprint import fingerprint
 from spice.randomness import seeded
 from spice.settings import AugmentSettings
 from spice.stages.features.train import card_of
@@ -37,33 +34,28 @@ def fit(name: str, bench: Workbench, labeled: Labeled) -> Labels:
     learner = Learner.on_images(
         start(bench), bench.clusters, settings.augment, size=card.size, normalization=card.normalization
     )
-    folder = bench.place(algorithm, chosen.model_dump_json(), fingerprint(bench.encoder))
-    return predict(train_jointly(learner, bench.all_images, labeled, settings, run_in(folder, bench)).network, bench)
+    run = bench.place(algorithm, chosen.model_dump_json(), bench.encoder.fingerprint())
+    return predict(train_jointly(learner, bench.all_images, labeled, settings, run).network, bench)
 
 
 def start(bench: Workbench) -> ClusteringNetwork:
     """The network before training: a backbone and one linear layer, as in the semi-supervised literature."""
-    with seeded(bench.seed, "semi", "weights"):
+    with seeded(bench.run.seed, "semi", "weights"):
         if bench.choice.semi.start == "features" and bench.encoder.module is not None:
             backbone = copy.deepcopy(bench.encoder.module).requires_grad_()
         else:
             backbone = card_of(bench.learn, bench.choice.features).build()
-        return placed(ClusteringNetwork(backbone, nn.Linear(backbone.features, bench.clusters)), bench.device)
+        return placed(ClusteringNetwork(backbone, nn.Linear(backbone.features, bench.clusters)), bench.run.device)
 
 
 @torch.no_grad()
 def predict(network: nn.Module, bench: Workbench) -> Labels:
     """The class of every image that is scored, (A,)."""
     card = card_of(bench.learn, bench.choice.features)
-    plain, images = Plain(AugmentSettings(), card.size, card.normalization), InColor(bench.asked, card.channels)
+    plain, images = Plain(AugmentSettings(), card.size, card.normalization), InColor(bench.scored, card.channels)
     parts = [
-        network(plain(images.take(positions).to(bench.device))).argmax(dim=1).cpu()
+        network(plain(images.take(positions).to(bench.run.device))).argmax(dim=1).cpu()
         for positions in torch.arange(len(images)).split(CHUNK)  # type: ignore[no-untyped-call]
     ]
     labels: Labels = torch.cat(parts).numpy()
     return labels
-
-
-def run_in(folder: Path, bench: Workbench) -> Run:
-    """The workbench's seed, device and progress, with a folder for checkpoints."""
-    return Run(seed=bench.seed, folder=folder, device=bench.device, progress=bench.progress)

@@ -125,7 +125,7 @@ class _Trial:
         settings = self.choice.features
         if self.choice.encoder == SCRATCH:
             few = settings.model_copy(update={"batch": self.batch, "epochs": STEPS, "queue": None, "warmup": 0.0})
-            each = _pace(lambda told: train_features(self.made, few, seed=0, device=self.device, progress=told))
+            each = _pace(lambda told: train_features(self.made, few, Run(device=self.device, progress=told)))
             count = settings.epochs * (self.images // settings.batch) * settings.batch
             yield Part("stage 1, images", count, each / self.batch)
         views = 1 + self.choice.views.weak + self.choice.views.strong

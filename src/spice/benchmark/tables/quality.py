@@ -16,16 +16,16 @@ def quality(bench: Workbench, images: Collected, *, after: bool) -> dict[str, fl
     if after:
         found = bench.refined()
         encoder = bench.encoder if found is None else found.encoder
-        learned, asked = encode_plain(encoder, bench.learn), encode_plain(encoder, bench.asked)
+        learned, asked = encode_plain(encoder, bench.learn), encode_plain(encoder, bench.scored)
         clusters = METHODS["SPICE"].fit(bench)
     else:
-        learned, asked = bench.features, bench.asked_features
+        learned, asked = bench.features, bench.scored_features
         clusters = METHODS["SPICE-s"].fit(bench)
     known, truth = images.known(), images.truth()
     probe = linear_accuracy(Labeled(learned.numpy(), known), Labeled(asked.numpy(), truth))
     scores = {"supervised": probe, "unsupervised": accuracy(clusters, truth)}
     if not after:
-        trusted = bench.reliable(bench.head(bench.choice.heads))
+        trusted = bench.reliable()
         right = accuracy(trusted.cluster.numpy(), known[trusted.image.numpy()])
         scores |= {"reliable labels": right, "share reliable": len(trusted.image) / len(known)}
     return scores

@@ -15,6 +15,8 @@ from spice.benchmark.tables.cells import Cell, Cells, now, settings_key, version
 from spice.benchmark.tables.quality import quality
 from spice.benchmark.tables.sizes import choices
 from spice.benchmark.workbench import Workbench
+from spice.engine.device import choose
+from spice.engine.run import Run
 from spice.errors import UserError
 from spice.evaluate import score
 from spice.models.encoders import SCRATCH
@@ -39,6 +41,7 @@ def run(
     only: Sequence[str] = (),
     data: Sequence[str] = (),
     root: Path | None = None,
+    device: str = "auto",
     progress: Progress = silent,
 ) -> list[Cell]:
     """All cells of the table that are wanted, those from earlier runs included, in the order of the table.
@@ -59,7 +62,7 @@ def run(
         if each.choice.dataset not in images:
             images = {each.choice.dataset: collect(each.choice, table.which, place, root=root, progress=progress)}
         found = images[each.choice.dataset]
-        bench = Workbench(found, each.choice, seed=each.seed, folder=place / "stages", progress=progress)
+        bench = Workbench(found, each.choice, Run(each.seed, place / "stages", choose(device), progress=progress))
         cells.keep(table.which, each.choice, measure(bench, found, each.method, table))
         done += 1
         progress(f"{table.name}: cells", done, len(wanted))
@@ -89,7 +92,7 @@ def measure(bench: Workbench, images: Collected, method: str, table: Table) -> C
         scores = quality(bench, images, after=method == "After")
     elif method in LABELED:
         known = images.known()
-        few = few_labels(known, bench.choice.semi.labels, seed=bench.seed)
+        few = few_labels(known, bench.choice.semi.labels, seed=bench.run.seed)
         given = torch.arange(len(known)) if method == "supervised" else few
         labels = LABELED[method](bench, Labeled(given, torch.from_numpy(known)[given]))
         # Classes are told, so nothing is matched; NMI and ARI do not care what classes are called.
@@ -102,11 +105,11 @@ def measure(bench: Workbench, images: Collected, method: str, table: Table) -> C
     return Cell(
         data=bench.choice.dataset,
         method=method,
-        seed=bench.seed,
+        seed=bench.run.seed,
         scores=scores,
         learned=len(bench.learn),
-        asked=len(bench.asked),
-        seconds=time.process_time() - started - bench.shared_seconds + bench.found_seconds,
+        asked=len(bench.scored),
+        seconds=time.process_time() - started - bench.spent_here + sum(bench.charged.values()),
         notes=list(dict.fromkeys(bench.notes)),
         key=settings_key(table.which, bench.choice, method),
         at=now(),

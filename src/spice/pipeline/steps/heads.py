@@ -8,7 +8,8 @@ from spice.pipeline.work import Work, save_weights
 from spice.runs.artifacts import HEAD, HEAD_LABELS
 from spice.runs.records import HeadsResult, SelectedHead
 from spice.stages.heads.select import good_heads
-from spice.stages.heads.train import TrainedHeads, train_heads
+from spice.stages.heads.train import train_heads
+from spice.stages.heads.trained import TrainedHeads
 from spice.stages.views import open_views
 
 
@@ -32,7 +33,7 @@ def _result(trained: TrainedHeads, work: Work) -> HeadsResult:
         score=[snapshot.score(settings).tolist() for snapshot in snapshots],
         distinct=[snapshot.distinct.tolist() for snapshot in snapshots],
         selected=SelectedHead(head=best.number, epoch=best.epoch, loss=best.loss),
-        good=good_heads(snapshots[-1], settings, apart_from=best.number),
+        good=good_heads(snapshots[-1], settings, excluding=best.number),
         head_agreement=trained.diagnostics.head_agreement,
         even_sizes=trained.even_sizes,
     )

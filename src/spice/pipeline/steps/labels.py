@@ -14,7 +14,7 @@ from spice.runs.labels import Labels, write_labels
 from spice.runs.records import HeadsResult, LabelsResult, read_record
 from spice.stages.answers import answers
 from spice.stages.encode import probabilities
-from spice.stages.heads.diagnostics import cluster_agreement
+from spice.stages.heads.diagnostics import cluster_stability
 from spice.stages.reliability import reliability_neighbors
 
 
@@ -49,5 +49,5 @@ def _head_overlap(work: Work, found: Labels) -> list[float] | None:
     with np.load(work / HEAD_LABELS) as kept:
         rows, last = kept["rows"], kept["labels"][-1, good]  # (n,), (good heads, n)
     cluster = torch.from_numpy(found.cluster[rows])
-    overlap = cluster_agreement(cluster, torch.from_numpy(last), work.settings.heads.clusters)  # (K,)
+    overlap = cluster_stability(cluster, torch.from_numpy(last), work.settings.heads.clusters)  # (K,)
     return [round(value, 4) for value in overlap.tolist()]

@@ -1,4 +1,4 @@
-"""BYOL: predict the moving average's projection of the other view, without negatives; an alternative to MoCo.
+"""BYOL: predict the target network's projection of the other view, without negatives; an alternative to MoCo.
 
 Shapes: B images of this process, P projection width.
 """
@@ -12,13 +12,12 @@ from torch import Tensor
 from spice.core import ema_update_
 from spice.engine.schedules import cosine
 from spice.models.backbone import Backbone
-from spice.models.projection import Projection
 from spice.settings import FeatureSettings
-from spice.stages.features.pretext import Outcome, Pretext, slowest_momentum
+from spice.stages.features.pretext import Outcome, Pretext, Projection, default_momentum
 
 
 class BYOL(Pretext):
-    """The online branch with its predictor, and the target branch: its moving average."""
+    """The online branch with its predictor, and the target branch, which is its moving average."""
 
     def __init__(self, network: Backbone, settings: FeatureSettings, *, steps: int) -> None:
         super().__init__()
@@ -29,7 +28,7 @@ class BYOL(Pretext):
         for parameter in (*self.target_network.parameters(), *self.target_projection.parameters()):
             parameter.requires_grad_(False)
         self.predictor = Projection(out, width, out, norm=True)
-        self.base_momentum = slowest_momentum(steps, most=0.996) if settings.momentum is None else settings.momentum
+        self.base_momentum = default_momentum(steps, most=0.996) if settings.momentum is None else settings.momentum
         self.steps = steps
 
     def forward(self, first: Tensor, second: Tensor, *, step: int) -> Outcome:  # noqa: ARG002
@@ -44,7 +43,7 @@ class BYOL(Pretext):
         return Outcome((2.0 - agreement).mean(), features_first, target_first, target_second)
 
     def update_(self, outcome: Outcome, *, step: int) -> None:  # noqa: ARG002
-        """The target follows, slower and slower: 1 - (1 - m) (1 + cos(pi t / T)) / 2."""
+        """Move the target towards the online branch, with momentum 1 - (1 - m) (1 + cos(pi t / T)) / 2."""
         momentum = 1.0 - (1.0 - self.base_momentum) * cosine(step, self.steps)
         ema_update_(self.target_network, self.network, momentum=momentum)
         ema_update_(self.target_projection, self.projection, momentum=momentum)

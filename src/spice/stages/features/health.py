@@ -1,7 +1,7 @@
-"""Whether a feature model is learning, told without labels: alignment, uniformity, collapsed dimensions.
+"""Whether a feature model is learning, measured without labels: alignment, uniformity, collapsed dimensions.
 
 Alignment and uniformity are Wang and Isola's (2020); collapse is Jing et al.'s (2022).
-Shapes: N images, D feature width, P projection width.
+Shapes: N images, B in a batch, D feature width, P projection width.
 """
 
 from collections import deque
@@ -10,13 +10,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+# Images of the last steps over which health is measured.
+RECENT_IMAGES = 1024
+
 
 class Health(NamedTuple):
-    """One line about the features of an epoch."""
+    """The health of the features after one epoch."""
 
-    alignment: float  # squared distance of the two views of an image: 0 is perfect, 2 is chance
+    alignment: float  # squared distance between the two views of an image: 0 is perfect, 2 is chance
     uniformity: float  # ln mean exp(-2 d^2) over pairs of images: 0 is collapse, about -4 a whole sphere
-    collapsed: float  # share of the feature space's directions in which nearly nothing varies
+    collapsed: float  # share of the feature space's directions in which almost nothing varies
 
     def __str__(self) -> str:
         collapse = f"{self.collapsed:.0%} of dimensions collapsed"
@@ -44,31 +47,22 @@ def collapsed(features: Tensor, *, below: float = 0.01) -> float:
     return (deviations < below * deviations[0]).float().mean().item()
 
 
-class Examination:
-    """Keeps what the last steps computed anyway, so that health costs no extra pass."""
+class HealthMonitor:
+    """Keeps the outputs of the last steps, so that measuring health needs no extra pass."""
 
-    def __init__(self, *, images: int = 1024) -> None:
-        self._images = images
-        self._kept: deque[tuple[Tensor, Tensor, Tensor]] = deque()
+    def __init__(self) -> None:
+        self.recent: deque[tuple[Tensor, Tensor, Tensor]] = deque()
 
-    def see(self, features: Tensor, first: Tensor, second: Tensor) -> None:
-        """Remember one step's features (B, D) and projections (B, P), and forget those of long ago."""
-        self._kept.append((features.detach(), first.detach(), second.detach()))
-        while sum(len(kept[0]) for kept in self._kept) - len(self._kept[0][0]) >= self._images:
-            self._kept.popleft()
+    def update(self, features: Tensor, first: Tensor, second: Tensor) -> None:
+        """Add one step's features (B, D) and projections (B, P), and drop the oldest steps."""
+        self.recent.append((features.detach(), first.detach(), second.detach()))
+        while sum(len(step[0]) for step in self.recent) - len(self.recent[0][0]) >= RECENT_IMAGES:
+            self.recent.popleft()
 
-    def state_dict(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """What is remembered, for a checkpoint."""
-        return list(self._kept)
-
-    def load_state_dict(self, kept: list[tuple[Tensor, Tensor, Tensor]]) -> None:
-        """Remember what a checkpoint did."""
-        self._kept = deque(kept)
-
-    def result(self) -> Health:
-        """Health over what is remembered."""
-        # On the CPU, where what came from a checkpoint is.
+    def compute(self) -> Health:
+        """Health over the recent steps."""
         features, first, second = (
-            torch.cat([part.float().cpu() for part in parts]) for parts in zip(*self._kept, strict=True)
+            torch.cat([part.float().cpu() for part in parts])  # steps from a checkpoint are on the CPU
+            for parts in zip(*self.recent, strict=True)
         )
         return Health(alignment(first, second), uniformity(first), collapsed(features))

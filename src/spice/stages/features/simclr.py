@@ -1,4 +1,4 @@
-"""SimCLR: tell the other view of an image from all other views in the batch; an alternative to MoCo.
+"""SimCLR: distinguish the other view of an image from all other views in the batch; an alternative to MoCo.
 
 Shapes: B images of this process, N of all processes, P projection width.
 """
@@ -9,13 +9,12 @@ from torch import Tensor
 
 from spice.engine.processes import ALONE, Processes
 from spice.models.backbone import Backbone
-from spice.models.projection import Projection
 from spice.settings import FeatureSettings
-from spice.stages.features.pretext import Outcome, Pretext
+from spice.stages.features.pretext import Outcome, Pretext, Projection
 
 
 class SimCLR(Pretext):
-    """One branch for both views. No queue, no average: on a short schedule it learns most per unit of computation."""
+    """One branch for both views, without queue or moving average: it learns most in a short training."""
 
     def __init__(self, network: Backbone, settings: FeatureSettings, *, processes: Processes = ALONE) -> None:
         super().__init__()
@@ -25,7 +24,7 @@ class SimCLR(Pretext):
         self.processes = processes
 
     def forward(self, first: Tensor, second: Tensor, *, step: int) -> Outcome:  # noqa: ARG002
-        """Both views in one pass, normalized together."""
+        """Both views in one pass, so that batch norm sees them together."""
         features = self.network(torch.cat([first, second]))  # (2 B, D)
         own = torch.stack(self.projection(features).chunk(2), dim=1)  # (B, 2, P)
         everyone = self.processes.gather_with_gradient(own)  # (N, 2, P)
@@ -37,10 +36,8 @@ def nt_xent(own: Tensor, everyone: Tensor, *, rank: int, temperature: float) -> 
     """-ln(exp(z_i·z_j / t) / sum_{k != i} exp(z_i·z_k / t)), the mean over views i whose other view is j.
 
     Args:
-        own: (B, 2, P) the two views of the images rank, rank + count, ... of the batch.
+        own: (B, 2, P) the two views of this process's images: rank, rank + count, ... of the batch.
         everyone: (N, 2, P) the two views of all images of the batch.
-        rank: this process's.
-        temperature: t.
     """
     images, count = len(everyone), len(everyone) // len(own)
     places = torch.arange(rank, images, count, device=own.device)  # (B,) own images within the batch

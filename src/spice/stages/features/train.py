@@ -1,62 +1,47 @@
 """The first stage: a feature model that maps two views of an image close together (paper III-A).
 
-Read it top to bottom: `train_features` is the whole of it. What a step computes is in `moco`, `simclr` and `byol`.
+Read it top to bottom: `train_features` is the whole stage. What a step computes is in `moco`, `simclr` and `byol`.
 """
 
-import itertools
 import logging
 import math
 import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from spice.augment import Contrastive, Plain, Recipe
-from spice.data.batches import Batch, batches
-from spice.engine.ahead import ahead
+from spice.augment import Contrastive, Plain
+from spice.data.batches import batches
+from spice.data.images import Images
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.device import placed
+from spice.engine.prefetch import prefetch
 from spice.engine.processes import ALONE, Processes
+from spice.engine.run import Run
 from spice.engine.schedules import set_learning_rate_, warm_cosine
 from spice.errors import UserError
-from spice.models.backbone import Backbone, evaluating
-from spice.models.evened import Evened
+from spice.models.backbone import Backbone
 from spice.models.resnet import stem_for
 from spice.models.weights import NetworkCard
-from spice.models.whitened import WhitenedNet
-from spice.progress import Progress, silent
-from spice.randomness import generator, seeded
+from spice.models.whitened_patches import WhitenedPatchesNet
+from spice.randomness import seeded
 from spice.settings import IMAGENET, IMAGENET_GRAY, FeatureSettings
 from spice.stages.features.byol import BYOL
-from spice.stages.features.health import Examination, Health
+from spice.stages.features.health import Health, HealthMonitor
 from spice.stages.features.moco import MoCo
 from spice.stages.features.pretext import Pretext
 from spice.stages.features.simclr import SimCLR
-from spice.stages.features.whitening import found_share
+from spice.stages.features.whitening import sample_positions, whiten
 
 log = logging.getLogger("spice")
 
-CPU = torch.device("cpu")
-
-
-class Images(Protocol):
-    """What the stage needs of an image store."""
-
-    size: int
-    channels: int
-
-    def __len__(self) -> int: ...
-    def take(self, positions: Tensor) -> Tensor:
-        """uint8 (B, C, S, S)."""
-
 
 class FeatureModel(NamedTuple):
-    """The trained feature model, and how each epoch went.
+    """The trained feature model, and its health after each epoch.
 
-    `save_network(path, model.network, model.card)` makes it an encoder that `load_encoder(path)` knows.
+    `save_network(path, model.network, model.card)` writes it as an encoder that `load_encoder(path)` reads.
     """
 
     network: Backbone
@@ -64,44 +49,33 @@ class FeatureModel(NamedTuple):
     health: tuple[Health, ...]
 
 
-def train_features(
-    images: Images,
-    settings: FeatureSettings,
-    *,
-    seed: int,
-    folder: Path | None = None,
-    device: torch.device = CPU,
-    processes: Processes = ALONE,
-    checkpoint_seconds: float = 60.0,
-    progress: Progress = silent,
-) -> FeatureModel:
-    """Train a feature model on `images`; with a `folder`, a run that was stopped goes on bit for bit.
+def train_features(images: Images, settings: FeatureSettings, run: Run) -> FeatureModel:
+    """Train a feature model on `images`. If `run` has a folder, a stopped run resumes bit for bit.
 
     Under several processes each takes its share of every batch, and all return the same model.
     """
+    processes = run.processes
     schedule = plan(len(images), settings, processes)
-    pretext = placed(build(images, settings, schedule, seed=seed, processes=processes), device)
+    pretext = placed(build(images, settings, schedule, run), run.device)
     processes.broadcast_(pretext)
     trained = [parameter for parameter in pretext.parameters() if parameter.requires_grad]
     optimizer = torch.optim.SGD(
         trained, lr=settings.learning_rate, momentum=settings.sgd_momentum, weight_decay=settings.weight_decay
     )
-    # Features are evened after the training, which is the same without.
-    identity = settings.model_dump(exclude={"evened"})
-    identity |= {"seed": seed, "images": len(images), "processes": processes.count}
-    checkpoints = Checkpoints(folder, identity=identity, every_seconds=checkpoint_seconds)
-    views = Views(images, settings, schedule, seed=seed, device=device, processes=processes)
-    run = Run(pretext, optimizer, Examination(), [])
+    # Features are whitened after the training, which does not depend on it.
+    identity = settings.model_dump(exclude={"whitening"}) | {"images": len(images), "processes": processes.count}
+    checkpoints = run.checkpoints(identity)
+    state = State(pretext, optimizer, HealthMonitor(), [])
 
-    start = run.restore_(checkpoints, processes)
-    clock = Clock(start, schedule.batch)
+    start = state.restore_(checkpoints, processes)
+    started = time.monotonic()
     pretext.train()
-    batches = schedule.batches(start, seed=seed, processes=processes)
-    for step, (first, second) in ahead((step, views(batch, step)) for step, batch in batches):
+    for step, first, second in prefetch(view_pairs(images, settings, schedule, run, start=start)):
         outcome = pretext(first, second, step=step)
-        loss = finite(outcome.loss, step, settings)
+        loss = check_finite(outcome.loss, step, settings)
 
-        set_learning_rate_(optimizer, settings.learning_rate * schedule.rate(step))
+        rate = settings.learning_rate * warm_cosine(step, schedule.steps, warmup=schedule.warmup)
+        set_learning_rate_(optimizer, rate)
         optimizer.zero_grad(set_to_none=True)
         outcome.loss.backward()
         processes.average_gradients_(trained)
@@ -109,18 +83,22 @@ def train_features(
         pretext.update_(outcome, step=step)
 
         done = step + 1
-        run.examination.see(outcome.features, outcome.first, outcome.second)
+        state.monitor.update(outcome.features, outcome.first, outcome.second)
         if done % schedule.per_epoch == 0:
-            run.health.append(run.examination.result())
+            state.health.append(state.monitor.compute())
         if processes.first:
-            run.tell(progress, schedule, done, {"loss": loss, "images/s": clock.images_per_second(done)})
+            speed = (done - start) * schedule.batch / max(time.monotonic() - started, 1e-9)
+            run.progress("features", done, schedule.steps, {"loss": loss, "images/s": speed})
+            if done % schedule.per_epoch == 0:
+                log.info("features, epoch %d of %d: %s", len(state.health), schedule.epochs, state.health[-1])
             if checkpoints.due() or done == schedule.steps:
-                checkpoints.save(done, run.state())
+                checkpoints.save(done, state.state_dict())
     network, card = pretext.network, card_of(images, settings)
-    if settings.evened:
-        network, card = evened(network, images, settings, seed=seed), card.model_copy(update={"evened": True})
-    processes.broadcast_(network)  # the first one's batch-norm statistics, for all
-    return FeatureModel(network.eval(), card, tuple(run.health))
+    if settings.whitening:
+        network = whiten(network, images, settings, card.normalization, run)
+        card = card.model_copy(update={"partial_whitening": True})
+    processes.broadcast_(network)  # batch-norm statistics differ between processes
+    return FeatureModel(network.eval(), card, tuple(state.health))
 
 
 class Plan(NamedTuple):
@@ -133,7 +111,7 @@ class Plan(NamedTuple):
 
     @property
     def per_epoch(self) -> int:
-        """Steps: the last batch is left out where it is not full."""
+        """Steps per epoch; a last batch that is not full is left out."""
         return self.images // self.batch
 
     @property
@@ -141,117 +119,66 @@ class Plan(NamedTuple):
         """Steps of the whole training."""
         return self.epochs * self.per_epoch
 
-    def rate(self, step: int) -> float:
-        """The learning rate as a share of the highest."""
-        return warm_cosine(step, self.steps, warmup=self.warmup)
-
-    def batches(self, start: int, *, seed: int, processes: Processes) -> Iterator[tuple[int, Batch]]:
-        """Step number and images, from step `start` on."""
-        for epoch in range(start // self.per_epoch, self.epochs):
-            order = batches(
-                self.images,
-                self.batch,
-                seed=seed,
-                stage="features",
-                epoch=epoch,
-                rank=processes.rank,
-                processes=processes.count,
-            )
-            skipped = max(0, start - epoch * self.per_epoch)
-            for batch in itertools.islice(order, skipped, None):
-                yield epoch * self.per_epoch + batch.number, batch
-
 
 def plan(images: int, settings: FeatureSettings, processes: Processes = ALONE) -> Plan:
     """The schedule for a collection of this size; a collection smaller than a batch is one batch."""
     if images < 2 * processes.count:
-        raise UserError(f"{images} images are too few to learn from: each process needs at least two in a batch")
+        raise UserError(f"{images} images are too few to train on: each process needs at least two in a batch")
     batch = settings.batch if settings.batch <= images else images - images % processes.count
     processes.share(batch)
     schedule = Plan(images, batch, settings.epochs, 0)
     return schedule._replace(warmup=min(round(settings.warmup * schedule.per_epoch), schedule.steps - 1))
 
 
-def build(images: Images, settings: FeatureSettings, schedule: Plan, *, seed: int, processes: Processes) -> Pretext:
-    """The network and the task it learns from, at their random start."""
-    with seeded(seed, "features", "start"):
-        backbone = card_of(images, settings).build()
-        if isinstance(backbone, WhitenedNet):
+def build(images: Images, settings: FeatureSettings, schedule: Plan, run: Run) -> Pretext:
+    """The network and its pretext task, randomly initialized."""
+    with seeded(run.seed, "features", "start"):
+        card = card_of(images, settings)
+        backbone = card.build()
+        if isinstance(backbone, WhitenedPatchesNet):
             size = settings.early_view_size or settings.view_size or images.size
-            plain = Plain(settings.augment, size, card_of(images, settings).normalization)
-            backbone.prepare_(plain(images.take(some_positions(images, 1000, seed=seed))))
+            plain = Plain(settings.augment, size, card.normalization)
+            backbone.prepare_(plain(images.take(sample_positions(images, 1000, run))))
         if settings.method == "moco":
-            return MoCo(backbone, settings, images=len(images), steps=schedule.steps, seed=seed, processes=processes)
+            return MoCo(backbone, settings, run, images=len(images), steps=schedule.steps)
         if settings.method == "simclr":
-            return SimCLR(backbone, settings, processes=processes)
+            return SimCLR(backbone, settings, processes=run.processes)
         return BYOL(backbone, settings, steps=schedule.steps)
 
 
-@torch.no_grad()
-def evened(network: Backbone, images: Images, settings: FeatureSettings, *, seed: int) -> Evened:
-    """The trained network with a layer that evens its features, computed from ten thousand images."""
-    device = next(network.parameters()).device
-    positions = some_positions(images, 10_000, seed=seed)
-    normalization = card_of(images, settings).normalization
+def view_pairs(
+    images: Images, settings: FeatureSettings, schedule: Plan, run: Run, *, start: int = 0
+) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """For each step from `start` on: its number, and two random views (B, C, S, S) of its images.
 
-    def encoded(view: Recipe, positions: Tensor, name: str) -> Tensor:
-        drawn = generator(seed, "features", "evened", name)
-        parts = torch.split(positions, 500)
-        return torch.cat([network(view(images.take(part).to(device), drawn)) for part in parts])  # (n, D)
-
-    result = placed(Evened(network), device)
-    with evaluating(network):
-        plain = encoded(Plain(settings.augment, images.size, normalization), positions, "plain")
-        if settings.evened == "found":
-            view = Contrastive(settings.augment, settings.view_size or images.size, normalization)
-            share = found_share(result, plain, *(encoded(view, positions[:2000], name) for name in ("first", "second")))
-        else:
-            share = settings.evened
-    result.even_(plain, share)
-    return result
-
-
-def some_positions(images: Images, count: int, *, seed: int) -> Tensor:
-    """Where to find random images, at most `count`."""
-    return torch.randperm(len(images), generator=generator(seed, "features", "some"))[:count]
-
-
-class Views:
-    """Two random views of a batch; which ones depends on (seed, step, place in the batch) alone."""
-
-    def __init__(
-        self,
-        images: Images,
-        settings: FeatureSettings,
-        schedule: Plan,
-        *,
-        seed: int,
-        device: torch.device,
-        processes: Processes,
-    ) -> None:
-        self.images, self.seed, self.device, self.batch = images, seed, device, schedule.batch
-        late = settings.view_size or images.size
-        self.late, self.early = (
-            Contrastive(settings.augment, size, card_of(images, settings).normalization)
-            for size in (late, settings.early_view_size or late)
-        )
-        self.early_steps = round(settings.early * schedule.steps)
-        self.rows = torch.arange(processes.rank, schedule.batch, processes.count)
-
-    def __call__(self, batch: Batch, step: int) -> tuple[Tensor, Tensor]:
-        """(B, C, S, S) twice."""
-        taken = self.images.take(batch.images).to(self.device)
-        view = self.early if step < self.early_steps else self.late
-        first, second = (
-            view(taken, generator(self.seed, "features", "view", which, step), rows=self.rows, of=self.batch)
-            for which in range(2)
-        )
-        layout = torch.channels_last
-        return first.contiguous(memory_format=layout), second.contiguous(memory_format=layout)
+    Views depend on (seed, step, place in the batch) alone.
+    """
+    size, normalization = settings.view_size or images.size, card_of(images, settings).normalization
+    late = Contrastive(settings.augment, size, normalization)
+    early = Contrastive(settings.augment, settings.early_view_size or size, normalization)
+    early_steps = round(settings.early * schedule.steps)
+    rank, count = run.processes.rank, run.processes.count
+    rows = torch.arange(rank, schedule.batch, count)
+    for epoch in range(start // schedule.per_epoch, schedule.epochs):
+        for batch in batches(
+            len(images), schedule.batch, seed=run.seed, stage="features", epoch=epoch, rank=rank, processes=count
+        ):
+            step = epoch * schedule.per_epoch + batch.number
+            if step < start:
+                continue
+            pixels = images.take(batch.images).to(run.device)
+            recipe = early if step < early_steps else late
+            first, second = (
+                recipe(pixels, run.generator("features", "view", view, step), rows=rows, of=schedule.batch).contiguous(
+                    memory_format=torch.channels_last
+                )
+                for view in range(2)
+            )
+            yield step, first, second
 
 
-def finite(loss: Tensor, step: int, settings: FeatureSettings) -> float:
-    """The loss; or an end to the run where it is not a number, before it spoils the weights."""
+def check_finite(loss: Tensor, step: int, settings: FeatureSettings) -> float:
+    """The loss as a number; raises if it is not finite, before it spoils the weights."""
     value = loss.item()
     if not math.isfinite(value):
         raise UserError(
@@ -261,57 +188,40 @@ def finite(loss: Tensor, step: int, settings: FeatureSettings) -> float:
     return value
 
 
-class Clock:
-    """Images per second since this process took up the work."""
-
-    def __init__(self, start: int, batch: int) -> None:
-        self._start, self._batch, self._since = start, batch, time.monotonic()
-
-    def images_per_second(self, done: int) -> float:
-        """Over all processes."""
-        return (done - self._start) * self._batch / max(time.monotonic() - self._since, 1e-9)
-
-
-class Run(NamedTuple):
-    """All that the next step depends on, and what is told of the steps before."""
+class State(NamedTuple):
+    """All that the next step depends on, and the health of finished epochs."""
 
     pretext: Pretext
     optimizer: torch.optim.Optimizer
-    examination: Examination
-    health: list[Health]  # one per finished epoch
+    monitor: HealthMonitor
+    health: list[Health]
 
-    def state(self) -> dict[str, object]:
+    def state_dict(self) -> dict[str, object]:
         """For a checkpoint."""
         return {
             "pretext": self.pretext.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "examination": self.examination.state_dict(),
+            "recent": list(self.monitor.recent),
             "health": [tuple(line) for line in self.health],
         }
 
     def restore_(self, checkpoints: Checkpoints, processes: Processes) -> int:
-        """Go back to where a stopped run was; the number of steps it had done."""
+        """Load the last checkpoint, if there is one; returns the number of steps done."""
         saved = checkpoints.load()
         step = 0 if saved is None else saved.step
         if not processes.agree(step):
-            raise UserError(f"process {processes.rank} finds step {step} in {checkpoints.folder}, others another one")
+            raise UserError(f"process {processes.rank} would resume at step {step} of {checkpoints.folder}, others not")
         if saved is not None:
             self.pretext.load_state_dict(saved.state["pretext"])
             self.optimizer.load_state_dict(saved.state["optimizer"])
-            self.examination.load_state_dict(saved.state["examination"])
+            self.monitor.recent.extend(saved.state["recent"])
             self.health.extend(Health(*line) for line in saved.state["health"])
-            log.info("features: going on from step %d", step)
+            log.info("features: resuming at step %d", step)
         return step
-
-    def tell(self, progress: Progress, schedule: Plan, done: int, figures: dict[str, float]) -> None:
-        """Every step to `progress`, every epoch to the log."""
-        progress("features", done, schedule.steps, figures)
-        if done % schedule.per_epoch == 0:
-            log.info("features, epoch %d of %d: %s", len(self.health), schedule.epochs, self.health[-1])
 
 
 def card_of(images: Images, settings: FeatureSettings) -> NetworkCard:
-    """Which network it is, and what images it wants. A ResNet gets the paper's stem for the size, if not told."""
+    """Which network to train, and on what images. By default a ResNet gets the paper's stem for the size."""
     stem = settings.stem or (stem_for(images.size) if settings.network.startswith("resnet") else None)
     return NetworkCard(
         network=settings.network,

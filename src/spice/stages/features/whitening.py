@@ -1,7 +1,7 @@
-"""How far to even the features of a trained network, told without labels.
+"""Partial whitening of a trained network's features, by an amount that can be chosen without labels.
 
-Wang and Isola (2020): features are good for what comes later where two views of an image lie close (alignment) and
-images lie far apart (uniformity). Evening moves images apart, and from some point on views of one image just as much.
+Wang and Isola (2020): features serve later tasks well if two views of an image lie close together (alignment) and
+different images lie far apart (uniformity). Whitening spreads images, and beyond some point the views of one image too.
 """
 
 import logging
@@ -10,29 +10,66 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spice.models.evened import Evened
+from spice.augment import Contrastive, Plain, Recipe
+from spice.data.images import Images
+from spice.engine.device import placed
+from spice.engine.run import Run
+from spice.models.backbone import Backbone, evaluating
+from spice.models.partial_whitening import PartialWhitening
+from spice.settings import FeatureSettings, Normalization
 from spice.stages.features.health import alignment, uniformity
 
 log = logging.getLogger("spice")
 
-SHARES = [number / 20 for number in range(21)]
+AMOUNTS = [number / 20 for number in range(21)]
 
 
 @torch.no_grad()
-def found_share(network: Evened, plain: Tensor, first: Tensor, second: Tensor) -> float:
-    """The share of the way that makes alignment + uniformity least.
+def whiten(
+    network: Backbone, images: Images, settings: FeatureSettings, normalization: Normalization, run: Run
+) -> PartialWhitening:
+    """The network followed by a whitening layer, computed from at most ten thousand images."""
+    positions = sample_positions(images, 10_000, run)
+
+    def encode(recipe: Recipe, positions: Tensor, name: str) -> Tensor:
+        # The purpose keeps an older name: it is part of the seed.
+        generator = run.generator("features", "evened", name)
+        parts = torch.split(positions, 500)
+        return torch.cat([network(recipe(images.take(part).to(run.device), generator)) for part in parts])  # (n, D)
+
+    result = placed(PartialWhitening(network), run.device)
+    with evaluating(network):
+        plain = encode(Plain(settings.augment, images.size, normalization), positions, "plain")
+        if settings.whitening == "auto":
+            recipe = Contrastive(settings.augment, settings.view_size or images.size, normalization)
+            first, second = (encode(recipe, positions[:2000], name) for name in ("first", "second"))
+            amount = choose_amount(result, plain, first, second)
+        else:
+            amount = settings.whitening
+    result.fit_(plain, amount)
+    return result
+
+
+@torch.no_grad()
+def choose_amount(network: PartialWhitening, plain: Tensor, first: Tensor, second: Tensor) -> float:
+    """The amount of whitening that minimizes alignment + uniformity.
 
     Args:
-        network: Its layer is computed anew for every share.
-        plain: (N, D) features of plain images before that layer, to compute it from.
-        first: (n, D) of a random view of each of some images, as in training.
-        second: (n, D) of another view of each.
+        network: Its layer is computed again for every amount.
+        plain: (N, D) features of plain images before that layer, from which it is computed.
+        first: (n, D) features of a random view of each of some images, as in training.
+        second: (n, D) features of another view of each.
     """
     sums: dict[float, float] = {}
-    for share in SHARES:
-        network.even_(plain, share)
-        one, other = (F.normalize(network.evening(features), dim=1) for features in (first, second))
-        sums[share] = alignment(one, other) + uniformity(one)
-    best = min(SHARES, key=lambda share: sums[share])
-    log.info("features: evened by %g, alignment + uniformity %.2f (%.2f without)", best, sums[best], sums[0.0])
+    for amount in AMOUNTS:
+        network.fit_(plain, amount)
+        one, other = (F.normalize(network.linear(features), dim=1) for features in (first, second))
+        sums[amount] = alignment(one, other) + uniformity(one)
+    best = min(AMOUNTS, key=lambda amount: sums[amount])
+    log.info("features: whitening %g, alignment + uniformity %.2f (%.2f without)", best, sums[best], sums[0.0])
     return best
+
+
+def sample_positions(images: Images, count: int, run: Run) -> Tensor:
+    """Positions of at most `count` random images."""
+    return torch.randperm(len(images), generator=run.generator("features", "some"))[:count]

@@ -192,6 +192,7 @@ class _Training:
             diagnostics=diagnose(self.heads, selected, self.views, self.settings),
             heads=self.heads,
             components=components,
+            even_sizes=self.settings.sizes == "even",
         )
 
     def state(self) -> dict[str, object]:

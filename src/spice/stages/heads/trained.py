@@ -18,3 +18,4 @@ class TrainedHeads(NamedTuple):
     diagnostics: HeadDiagnostics
     heads: Heads  # all of them after the last epoch, on their inputs
     components: Components | None  # which map features to the heads' inputs; None: inputs are the features
+    even_sizes: bool  # whether clusters were held to even sizes

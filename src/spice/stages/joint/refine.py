@@ -22,7 +22,6 @@ from spice.models.weights import NetworkCard
 from spice.neighbors import Neighbors, nearest
 from spice.randomness import seeded
 from spice.settings import JointSettings
-from spice.stages.blank import with_direction
 from spice.stages.encode import encode_plain, probabilities
 from spice.stages.joint.checks import ClusteringStats, clustering_stats, failed_checks
 from spice.stages.joint.draws import Labeled
@@ -79,7 +78,7 @@ def refine(stage2: Stage2, labeled: Labeled, settings: JointSettings, run: Run) 
     head = start.head.cpu()
     features = encode_plain(refined, images, count=count, progress=run.progress)
     probs = probabilities(head, features)
-    neighbors = nearest(with_direction(features), stage2.neighbors.shape[1])
+    neighbors = nearest(features, stage2.neighbors.shape[1])
     prior, own = (index[:, : stage2.checked_neighbors] for index in (stage2.neighbors, neighbors.index))
     before = clustering_stats(stage2.features, stage2.probs, prior, prior_neighbors=prior, learned=labeled.cluster)
     after = clustering_stats(features, probs, own, prior_neighbors=prior, learned=labeled.cluster)

@@ -1,4 +1,4 @@
-"""Work done abreast is the work done one after the other, and on no more threads than torch may use."""
+"""parallel_map gives what map gives, in the same order, on no more threads than torch may use."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from spice.engine.abreast import abreast, workers_of
+from spice.engine.parallel import parallel_map, worker_count
 
 
 @pytest.fixture(params=[2, 6])
@@ -20,7 +20,7 @@ def one_thread(set_threads: Callable[[int], None]) -> None:
     set_threads(1)
 
 
-def test_results_come_in_the_order_of_the_items_though_the_first_takes_longest(threads: int) -> None:
+def test_results_are_in_the_order_of_the_items_even_if_the_first_takes_longest(threads: int) -> None:
     others_done = threading.Event()
 
     def work(item: int) -> int:
@@ -30,19 +30,19 @@ def test_results_come_in_the_order_of_the_items_though_the_first_takes_longest(t
             others_done.set()
         return item * item
 
-    assert list(abreast(work, range(20))) == [item * item for item in range(20)]
+    assert list(parallel_map(work, range(20))) == [item * item for item in range(20)]
     assert torch.get_num_threads() == threads
 
 
-def test_workers_share_torchs_threads_and_nobody_else_loses_any(threads: int) -> None:
-    workers = workers_of(threads)
+def test_workers_share_torchs_threads_and_other_threads_keep_theirs(threads: int) -> None:
+    workers = worker_count(threads)
     everyone = threading.Barrier(workers)
 
     def work(_: int) -> tuple[int, int]:
         everyone.wait(timeout=30.0)  # no worker takes two items while another takes none
         return threading.get_ident(), torch.get_num_threads()
 
-    found = list(abreast(work, range(workers)))
+    found = list(parallel_map(work, range(workers)))
     assert len({worker for worker, _ in found}) == workers
     assert [share for _, share in found] == [threads // workers] * workers
     assert torch.get_num_threads() == threads
@@ -55,10 +55,10 @@ def test_workers_share_torchs_threads_and_nobody_else_loses_any(threads: int) ->
 
 @pytest.mark.parametrize(("threads", "workers"), [(1, 1), (2, 2), (4, 4), (6, 3), (7, 1), (8, 4), (10, 2)])
 def test_no_thread_is_left_over(threads: int, workers: int) -> None:
-    assert workers_of(threads) == workers
+    assert worker_count(threads) == workers
 
 
-def test_few_items_are_taken_before_their_turn(threads: int) -> None:
+def test_items_are_read_only_shortly_before_they_are_needed(threads: int) -> None:
     taken: list[int] = []
 
     def items() -> Iterator[int]:
@@ -66,24 +66,24 @@ def test_few_items_are_taken_before_their_turn(threads: int) -> None:
             taken.append(item)
             yield item
 
-    results = abreast(lambda item: item, items())
+    results = parallel_map(lambda item: item, items())
     next(results)
-    assert len(taken) == workers_of(threads) + 1
+    assert len(taken) == worker_count(threads) + 1
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_where_torch_has_one_thread_nothing_runs_beside_it() -> None:
-    assert set(abreast(lambda _: threading.get_ident(), range(3))) == {threading.get_ident()}
+def test_with_one_torch_thread_everything_runs_in_the_calling_thread() -> None:
+    assert set(parallel_map(lambda _: threading.get_ident(), range(3))) == {threading.get_ident()}
 
 
 @pytest.mark.usefixtures("threads")
-def test_an_error_comes_in_its_turn_and_as_it_is() -> None:
+def test_an_error_is_raised_in_its_turn_and_unchanged() -> None:
     def work(item: int) -> int:
         if item == 1:
             raise KeyError("no image 1")
         return item
 
-    results = abreast(work, range(10))
+    results = parallel_map(work, range(10))
     assert next(results) == 0
     with pytest.raises(KeyError, match="no image 1"):
         next(results)
@@ -91,12 +91,12 @@ def test_an_error_comes_in_its_turn_and_as_it_is() -> None:
 
 
 @pytest.mark.usefixtures("threads")
-def test_whoever_stops_early_leaves_no_thread_behind() -> None:
-    results = abreast(lambda item: item, range(100))
+def test_stopping_early_leaves_no_thread_behind() -> None:
+    results = parallel_map(lambda item: item, range(100))
     next(results)
     results.close()  # type: ignore[attr-defined]  # a generator
     assert _workers() == []
 
 
 def _workers() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("abreast")]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("parallel_map")]

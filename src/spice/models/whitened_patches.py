@@ -1,7 +1,8 @@
-"""A network for tiny images and CPUs that starts from whitened patches: a feature model in minutes (for paper III-A).
+"""A small network whose first layer whitens patches of pixels: trained in minutes on a CPU (for paper III-A).
 
-After Page (2019) and Jordan (2024), who train such networks on CIFAR-10 in seconds on a GPU. Its first layer is not
-learned but computed from the images: it takes the correlation out of neighboring pixels, as in Coates and Ng (2011).
+After Page (2019) and Jordan (2024), who train such networks on CIFAR-10 in seconds on a GPU. The first layer is not
+learned but computed from the images: it removes the correlation between neighboring pixels, as in Coates and Ng (2011).
+Not to be confused with `partial_whitening`, which acts on the features of any trained network.
 Shapes: B images, C channels, n = 9 C numbers in a patch of 3 x 3 pixels.
 """
 
@@ -14,13 +15,13 @@ from torch import Tensor, nn
 from spice.models.backbone import Backbone, Pool, initialize_convolutions_
 
 PATCH = 3
-# Components of a patch that are kept, for each channel of the images: the smooth ones. What is left is mostly noise.
+# Components kept per channel of the images: the smooth ones. The rest is mostly noise.
 COMPONENTS = 4
-# Directions in which patches vary by less than this share of the largest variance are noise, and are not blown up.
+# Directions with less than this share of the largest variance are noise and are not amplified.
 FLOOR = 5e-4
 
 
-class WhitenedNet(Backbone):
+class WhitenedPatchesNet(Backbone):
     """Whitening, then three blocks that each halve the map: six convolutions, features 8 * `width` wide."""
 
     def __init__(self, *, width: int = 64, channels: int = 3) -> None:
@@ -35,12 +36,12 @@ class WhitenedNet(Backbone):
 
     @torch.no_grad()
     def prepare_(self, images: Tensor) -> None:
-        """Compute the first layer from normalized images (B, C, S, S): their patches' components, and the negatives."""
+        """Compute the first layer from normalized images (B, C, S, S): their patches' components and the negatives."""
         patches = F.unfold(images, PATCH).transpose(1, 2).flatten(0, 1).double()  # (B * places, n)
         variances, directions = torch.linalg.eigh(patches.T.cov())  # (n,), (n, n) in columns
-        largest = variances[-1].clamp(min=1e-6)  # images of a single color have none
+        largest = variances[-1].clamp(min=1e-6)  # images of one color have none
         scale = (variances.clamp(min=0.0) + FLOOR * largest).rsqrt()
-        kept = (directions * scale).T[-(len(self.whitening.weight) // 2) :]  # eigh sorts by variance, rising
+        kept = (directions * scale).T[-(len(self.whitening.weight) // 2) :]  # eigh sorts by variance, ascending
         filters = kept.reshape(-1, images.shape[1], PATCH, PATCH)
         self.whitening.weight.copy_(torch.cat([filters, -filters]))
 
@@ -53,7 +54,7 @@ class WhitenedNet(Backbone):
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions, the first with a pool, which gives as large a map as a stride and sees more."""
+    """Two 3x3 convolutions with a max pool between, which halves the map as a stride would, but sees all of it."""
 
     def __init__(self, width_in: int, width: int) -> None:
         super().__init__()

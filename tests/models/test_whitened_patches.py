@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spice.models.whitened import COMPONENTS, WhitenedNet
+from spice.models.whitened_patches import COMPONENTS, WhitenedPatchesNet
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def smooth() -> Tensor:
 
 
 def test_the_first_layer_takes_the_correlation_out_of_the_patches(smooth: Tensor) -> None:
-    model = WhitenedNet(width=4)
+    model = WhitenedPatchesNet(width=4)
     model.prepare_(smooth)
     inner = model.whitening(smooth)[:, :, 1:-1, 1:-1]  # without the padding
     components = inner[:, : COMPONENTS * 3].transpose(0, 1).flatten(1)
@@ -27,24 +27,24 @@ def test_the_first_layer_takes_the_correlation_out_of_the_patches(smooth: Tensor
 
 
 def test_the_first_layer_is_computed_and_not_learned(smooth: Tensor) -> None:
-    model = WhitenedNet(width=4)
+    model = WhitenedPatchesNet(width=4)
     model.prepare_(smooth)
     model(smooth).sum().backward()
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == ["whitening.weight"]
 
 
 def test_images_of_one_color_everywhere_are_no_reason_to_divide_by_zero() -> None:
-    model = WhitenedNet(width=4, channels=1)
+    model = WhitenedPatchesNet(width=4, channels=1)
     model.prepare_(torch.full((8, 1, 16, 16), 0.5))
     assert model(torch.rand(2, 1, 16, 16)).isfinite().all()
 
 
 @pytest.mark.parametrize(("size", "side"), [(8, 1), (16, 2), (28, 3), (32, 4)])
 def test_three_blocks_halve_the_map_three_times(size: int, side: int) -> None:
-    assert WhitenedNet(width=4).eval().feature_map(torch.zeros(1, 3, size, size)).shape == (1, 32, side, side)
+    assert WhitenedPatchesNet(width=4).eval().feature_map(torch.zeros(1, 3, size, size)).shape == (1, 32, side, side)
 
 
 def test_its_layers_one_after_another_are_the_network(smooth: Tensor) -> None:
-    model = WhitenedNet(width=4).eval()
+    model = WhitenedPatchesNet(width=4).eval()
     model.prepare_(smooth)
     torch.testing.assert_close(nn.Sequential(*model.chain())(smooth), model(smooth))
