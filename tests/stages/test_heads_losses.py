@@ -1,0 +1,34 @@
+"""The E-step follows the settings, whether labels are a table or pairs."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from spice.core import IGNORE, prototype_labels
+from spice.core.nearest_sizes import nearest_labels
+from spice.settings import HeadSettings
+from spice.stages.heads.losses import label_pairs, label_table
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"overlap": False}, {"center_ratio": 0.25}, {"sizes": "nearest"}, {"sizes": "found"}], ids=str
+)
+def test_the_table_and_the_pairs_are_the_labels_of_the_settings(changes: dict[str, Any]) -> None:
+    randomness = torch.Generator().manual_seed(0)
+    features = torch.randn(60, 4, generator=randomness, dtype=torch.float64)
+    probs = torch.randn(3, 60, 4, generator=randomness, dtype=torch.float64).softmax(dim=2)
+    settings = HeadSettings(clusters=4, **changes)
+    pairs = label_pairs(features, probs, settings)
+    if changes.get("sizes") == "nearest":
+        expected = nearest_labels(features, probs)
+    else:
+        options = {name: value for name, value in changes.items() if name != "sizes"}
+        expected = prototype_labels(features, probs, **options)
+    assert torch.equal(pairs.image, expected.image)
+    assert torch.equal(pairs.cluster, expected.cluster)
+    counts = torch.zeros(3, 60, 4)
+    for head, image, cluster in zip(range(3), pairs.image, pairs.cluster, strict=True):
+        kept = cluster != IGNORE
+        counts[head].index_put_((image[kept], cluster[kept]), torch.ones(()), accumulate=True)
+    assert torch.equal(label_table(features, probs, settings), counts)
