@@ -55,9 +55,10 @@ def cluster(
     open_source(source)
     encoder = None if settings.encoder == SCRATCH else load_encoder(settings.encoder, size=settings.size)
     size = settings.size or SCRATCH_SIZE if encoder is None else encoder.size
+    if settings.joint is not None:
+        find_algorithm(settings.joint.algorithm)
     if settings.joint is not None and encoder is not None:
         refuse_untrainable(encoder)
-        find_algorithm(settings.joint.algorithm)
     if settings.given and settings.joint is None:
         raise UserError("labels are learned by joint training: ask for it too (--refine)")
     with told_in_words(out):

@@ -1,4 +1,4 @@
-"""A hash of everything that an encoder's features depend on: results made with it are found again by it."""
+"""A hash of everything that an encoder's features depend on: part of the key of every result made from them."""
 
 import hashlib
 from pathlib import Path
