@@ -112,7 +112,7 @@ def gain(folder: Path, encoder: Encoder, settings: JointSettings, seed: int, *, 
     started = time.process_time()
     head, second = second_stage(folder, clusters, seed)
     between = time.process_time()
-    found = third_stage(images, encoder, head, second, settings=settings, seed=seed)
+    refined = third_stage(images, encoder, head, second, settings=settings, seed=seed)
     ended = time.process_time()
     line: dict[str, Any] = {
         "collection": folder.name,
@@ -120,15 +120,15 @@ def gain(folder: Path, encoder: Encoder, settings: JointSettings, seed: int, *, 
         "seed": seed,
         "settings": settings.model_dump(mode="json", exclude_defaults=True),
         "seconds": {"stage 2": between - started, "stage 3": ended - between},
-        "before": found.before._asdict(),
-        "after": found.after._asdict(),
-        "failed checks": found.failed_checks,
-        "loss": [step.loss for step in found.history[:: max(1, len(found.history) // 20)]],
-        "taught": [step.taught for step in found.history[:: max(1, len(found.history) // 20)]],
+        "before": refined.before._asdict(),
+        "after": refined.after._asdict(),
+        "failed checks": refined.failed_checks,
+        "loss": [step.loss for step in refined.history[:: max(1, len(refined.history) // 20)]],
+        "taught": [step.taught for step in refined.history[:: max(1, len(refined.history) // 20)]],
     }
     print(json.dumps(line), flush=True)
     line["k-means"] = score(kmeans(second.features.numpy(), clusters, seed=seed), truth)._asdict()
-    third = Result(found.features, found.probs)
+    third = Result(refined.features, refined.probs)
     line["stage 2"], line["stage 3"] = scores_of(second, truth), scores_of(third, truth)
     if probe:
         line["probe"] = [linear_accuracy(Known(part.features.numpy(), truth)) for part in (second, third)]
@@ -163,7 +163,7 @@ def on_gain(arguments: argparse.Namespace) -> None:
 
 
 class EnoughError(Exception):
-    """The steps asked for are done."""
+    """Enough steps are done."""
 
 
 class Bare:
@@ -182,7 +182,7 @@ class Bare:
         self.since: float | None = None
 
     def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
-        """Stand in for the progress that the stage tells after each step."""
+        """Stand in for the progress that the stage reports after each step."""
         del task, total, figures
         started = time.process_time()
         if self.since is not None:

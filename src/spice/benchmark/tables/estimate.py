@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from spice.benchmark.choice import Choice
 from spice.benchmark.datasets import card_of
@@ -24,6 +24,7 @@ from spice.benchmark.methods.self_labeling import self_label
 from spice.benchmark.semi import ALGORITHMS
 from spice.benchmark.tables.catalog import SizeName, Table
 from spice.benchmark.tables.sizes import SEEDS, choices
+from spice.data.images import InMemory
 from spice.engine.device import choose, placed
 from spice.engine.run import Run
 from spice.models.encoders import SCRATCH, load_encoder
@@ -49,22 +50,6 @@ class Part(NamedTuple):
     name: str
     amount: float  # images that go through it, or steps
     seconds: float  # for each of them, measured here
-
-
-class MadeUp:
-    """Images of noise."""
-
-    def __init__(self, count: int, *, size: int, channels: int) -> None:
-        self.size, self.channels = size, channels
-        noise = torch.Generator().manual_seed(0)
-        self.pixels = torch.randint(0, 256, (count, channels, size, size), generator=noise).byte()
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def take(self, positions: Tensor) -> Tensor:
-        """uint8 (B, C, S, S)."""
-        return self.pixels[positions]
 
 
 def estimate(table: Table, size: SizeName, *, batch: int = 8) -> str:
@@ -114,7 +99,8 @@ class _Trial:
         self.choice, self.images, self.batch = choice, images, batch
         self.device = choose()
         channels = 1 if choice.dataset in ("mnist", "fashion-mnist", "digits") else 3
-        self.made = MadeUp(batch, size=choice.pixels, channels=channels)
+        shape = (batch, channels, choice.pixels, choice.pixels)
+        self.made = InMemory(torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(0)).byte())
         self.card = network_card(self.made, choice.features)
         if choice.encoder != SCRATCH:
             given = load_encoder(choice.encoder, size=choice.pixels)

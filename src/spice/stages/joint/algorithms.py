@@ -51,9 +51,10 @@ class Batch:
             logits = self._forward(views)
         else:
             # Where each image is seen alone, views that only give labels need no backward pass.
-            logits = self._forward([*views[:detach], *views[detach + 1 :]])
             with torch.no_grad():
-                logits[detach:detach] = self._forward([views[detach]])
+                labeling = self._forward([views[detach]])
+            logits = self._forward([*views[:detach], *views[detach + 1 :]])
+            logits[detach:detach] = labeling
         if detach is not None:
             logits[detach] = logits[detach].detach()
         return logits

@@ -29,15 +29,15 @@ class GivenLabels(NamedTuple):
 def find_given(labels: Mapping[str, str], paths: Sequence[str]) -> GivenLabels:
     """The labels (path: name) by position. Each must belong to an image of the collection."""
     wanted = {plain_path(path): name for path, name in labels.items()}
-    found = [(place, wanted.pop(plain)) for place, plain in enumerate(map(plain_path, paths)) if plain in wanted]
+    labeled = [(place, wanted.pop(plain)) for place, plain in enumerate(map(plain_path, paths)) if plain in wanted]
     if wanted:
         more = f" and {len(wanted) - 1} more" if len(wanted) > 1 else ""
         raise UserError(
             f"there is no image {next(iter(wanted))}{more} for the given label; paths look like this: {paths[0]}"
         )
-    names = sorted({name for _, name in found})
-    image = torch.tensor([place for place, _ in found], dtype=torch.long)
-    return GivenLabels(image, torch.tensor([names.index(name) for _, name in found], dtype=torch.long), names)
+    names = sorted({name for _, name in labeled})
+    image = torch.tensor([place for place, _ in labeled], dtype=torch.long)
+    return GivenLabels(image, torch.tensor([names.index(name) for _, name in labeled], dtype=torch.long), names)
 
 
 def match_labels(given: GivenLabels, predicted: Tensor, *, clusters: int) -> dict[str, int]:

@@ -143,7 +143,7 @@ class _Training:
         def view(name: str, rows: slice) -> Tensor:
             recipe = self.learner.weak if name == "weak" else self.learner.strong
             of = self.settings.labeled + self.settings.unlabeled
-            return recipe(pixels[rows], random, rows=self.draws.rows[: len(pixels)][rows], of=of)
+            return recipe(pixels[rows], random, rows=self.draws.rows[rows], of=of)
 
         # The labeled images' weak views, in one call with the others' if these come first.
         together = names[:1] == ("weak",)
