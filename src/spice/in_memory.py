@@ -49,6 +49,6 @@ def cluster_features(features: Tensor, settings: RunSettings, *, progress: Progr
     near = nearest(features, asked).index
     labels = answers([""] * len(features), features, probs, near, settings.reliability)
     cluster = torch.from_numpy(labels.cluster).long()
-    bank = remember(features, cluster, clusters=clusters, asked=asked, seed=seed)
+    bank = remember(features, cluster, clusters=clusters, neighbors=asked, seed=seed)
     model = TrainedModel(NoEncoder(features.shape[1]), head, bank, threshold=settings.reliability.threshold)
     return Answer(labels, probs.numpy(), model)

@@ -167,7 +167,9 @@ def model(work: Work) -> Figures:
     """What puts tomorrow's images into the same groups."""
     settings, source = work.settings, work.believed
     cluster = torch.from_numpy(read_labels(work.run.path).cluster).long()
-    bank = remember(source.features, cluster, clusters=settings.heads.clusters, asked=work.asked, seed=settings.seed)
+    bank = remember(
+        source.features, cluster, clusters=settings.heads.clusters, neighbors=work.asked, seed=settings.seed
+    )
     trained = TrainedModel(source.encoder, source.head, bank, threshold=settings.reliability.threshold)
     trained.save(work.run / MODEL, embed=source.refined)
     return {}

@@ -24,7 +24,7 @@ class Bank(NamedTuple):
 
     features: Tensor  # (R, D) float16
     cluster: Tensor  # (R,) int64
-    asked: int  # S
+    neighbors: int  # S
     unlike_below: float  # similarity to the nearest kept image
 
 
@@ -36,7 +36,7 @@ class Judged(NamedTuple):
     unlike: Tensor  # (Q,) bool: farther from everything than training images are
 
 
-def remember(features: Tensor, cluster: Tensor, *, clusters: int, asked: int, seed: int) -> Bank:
+def remember(features: Tensor, cluster: Tensor, *, clusters: int, neighbors: int, seed: int) -> Bank:
     """Keep the training images, or a random part of a large collection: (N, D), (N,) -> bank.
 
     If only a part is kept, the number of neighbors shrinks in proportion: they lie in the same neighborhood.
@@ -44,14 +44,14 @@ def remember(features: Tensor, cluster: Tensor, *, clusters: int, asked: int, se
     room = max(KEPT_BYTES // (2 * features.shape[1]), KEPT_PER_CLUSTER * clusters)
     chosen = torch.randperm(len(features), generator=generator(seed, "bank"))[:room].sort().values
     kept = features[chosen].half()
-    fewer = max(1, min(round(asked * len(chosen) / len(features)), len(chosen) - 1))
+    fewer = max(1, min(round(neighbors * len(chosen) / len(features)), len(chosen) - 1))
     closest = nearest(kept.float(), 1).similarity[:, 0]  # (R,)
     return Bank(kept, cluster[chosen].long(), fewer, closest.double().quantile(UNLIKE_QUANTILE).item())
 
 
 def hold_against(bank: Bank, features: Tensor, cluster: Tensor) -> Judged:
     """Judge new images with features (Q, D) that were put into `cluster` (Q,)."""
-    near = nearest(bank.features.float(), bank.asked, queries=features, method="exact")
+    near = nearest(bank.features.float(), bank.neighbors, queries=features, method="exact")
     agreeing = (bank.cluster[near.index] == cluster.unsqueeze(dim=1)).sum(dim=1)
     similarity = near.similarity[:, 0]
-    return Judged(agreeing / bank.asked, similarity, similarity.double() < bank.unlike_below)
+    return Judged(agreeing / bank.neighbors, similarity, similarity.double() < bank.unlike_below)

@@ -150,7 +150,7 @@ class TrainedModel:
             clusters=self.head.clusters,
             width=self.encoder.features,
             threshold=self.threshold,
-            asked=self.bank.asked,
+            asked=self.bank.neighbors,
             unlike_below=self.bank.unlike_below,
             encoder=self.encoder.name,
             size=self.encoder.size,
