@@ -69,10 +69,10 @@ def test_an_image_draws_the_same_in_any_share_of_the_batch() -> None:
 
 
 def test_rows_without_the_size_of_the_batch_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"2 images need their 2 rows and the size of the whole batch; got 3, None"):
+    with pytest.raises(ValueError, match=r"2 images need 2 rows and the size of the whole batch, got 3, None"):
         draws.uniform(2, 3, torch.Generator(), rows=torch.tensor([1, 2, 3]))
 
 
 def test_more_numbers_than_drawn_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"4 numbers asked for, 3 drawn"):
+    with pytest.raises(ValueError, match=r"cannot take 4 numbers of 3"):
         draws.uniform(2, 3, torch.Generator()).columns(4)

@@ -16,7 +16,7 @@ def blobs(images: int, clusters: int = 4, *, seed: int = 0) -> tuple[torch.Tenso
 
 def test_new_images_are_judged_by_the_share_of_near_training_images_in_their_cluster() -> None:
     features, cluster = blobs(80)
-    bank = remember(features, cluster, clusters=4, asked=10, seed=0)
+    bank = remember(features, cluster, clusters=4, neighbors=10, seed=0)
     new, truth = blobs(12, seed=1)
     judged = hold_against(bank, new, truth)
     similarity = F.cosine_similarity(new[:, None], bank.features.float()[None], dim=2)  # (Q, R)
@@ -31,7 +31,7 @@ def test_new_images_are_judged_by_the_share_of_near_training_images_in_their_clu
 
 def test_images_like_the_training_ones_are_rarely_called_unlike_and_others_always() -> None:
     features, cluster = blobs(2000)
-    bank = remember(features, cluster, clusters=4, asked=50, seed=0)
+    bank = remember(features, cluster, clusters=4, neighbors=50, seed=0)
     alike, truth = blobs(1000, seed=2)
     assert hold_against(bank, alike, truth).unlike.float().mean() < 0.03
     other = F.one_hot(torch.full((50,), 12), 16).float() + 0.1 * torch.randn(50, 16)
@@ -41,17 +41,17 @@ def test_images_like_the_training_ones_are_rarely_called_unlike_and_others_alway
 def test_a_large_collection_is_remembered_in_part_and_fewer_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT_BYTES", 250 * 2 * 16)
     features, cluster = blobs(1000)
-    bank = remember(features, cluster, clusters=4, asked=100, seed=0)
+    bank = remember(features, cluster, clusters=4, neighbors=100, seed=0)
     assert bank.features.shape == (250, 16)
-    assert bank.asked == 25
+    assert bank.neighbors == 25
     new, truth = blobs(40, seed=1)
     assert (hold_against(bank, new, truth).reliability == 1).all()
-    many = remember(features, cluster, clusters=8, asked=100, seed=0)
+    many = remember(features, cluster, clusters=8, neighbors=100, seed=0)
     assert len(many.features) == 400  # fifty for each cluster
 
 
 def test_the_smallest_collections_can_be_remembered() -> None:
-    bank = remember(torch.eye(2), torch.tensor([0, 1]), clusters=2, asked=1, seed=0)
-    assert bank.asked == 1
+    bank = remember(torch.eye(2), torch.tensor([0, 1]), clusters=2, neighbors=1, seed=0)
+    assert bank.neighbors == 1
     judged = hold_against(bank, torch.eye(2), torch.tensor([0, 0]))
     assert judged.reliability.tolist() == [1.0, 0.0]

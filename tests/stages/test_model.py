@@ -35,7 +35,7 @@ def model() -> TrainedModel:
     features = encode_plain(encoder, pictures(70))
     head = Head(encoder.features, 3)
     cluster = head(features).argmax(dim=1)
-    return TrainedModel(encoder, head, remember(features, cluster, clusters=3, asked=5, seed=0), threshold=0.5)
+    return TrainedModel(encoder, head, remember(features, cluster, clusters=3, neighbors=5, seed=0), threshold=0.5)
 
 
 PREDICT = """

@@ -1,8 +1,8 @@
 """Color jitter of contrastive views: brightness, contrast, saturation, hue and gray as one affine map per image.
 
-The operations of ColorJitter in each image's own order, with two liberties that make them one product per pixel:
-values are clamped once, at the end, and hue turns about the gray axis of RGB, not in HSV. docs/benchmarks.md gives
-the measured difference.
+The operations of ColorJitter in each image's own order, with two simplifications that make them one product per pixel:
+values are clamped once, at the end, and hue rotates about the gray axis of RGB, not in HSV. docs/benchmarks.md has the
+measured difference.
 
 Shapes: B images, C channels (3, or 1 for gray pictures, which have neither saturation nor hue).
 """
@@ -47,7 +47,7 @@ def jitter(order: Tensor, factors: Tensor, turn: Tensor, *, applied: Tensor, gra
         product[:, HUE] = hue_matrices(turn)
     of_mean = torch.zeros_like(product)
     of_mean[:, CONTRAST] = toward_gray[:, CONTRAST]
-    # What one operation does to a color and to the mean color at once, so that several are one product.
+    # Each operation acts on a color and on the mean color at once, so that several are one product.
     both = torch.cat([torch.cat([product, of_mean], dim=3), F.pad(product + of_mean, (channels, 0))], dim=2)
     chosen = (order + 4 * torch.arange(batch).unsqueeze(1)).flatten()
     first, second, third, fourth = both.flatten(0, 1).index_select(0, chosen).view_as(both).unbind(dim=1)

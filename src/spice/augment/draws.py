@@ -1,8 +1,8 @@
 """Random parameters of views: drawn on the CPU for a whole batch, one row of uniform numbers per image.
 
 An image's view depends on the generator and on the image's row, not on the other images, the device, or how many
-processes share the batch: each draws the numbers of the whole batch and keeps its own rows. What follows from the
-numbers is computed in NumPy, whose small steps take a third of torch's time.
+processes share the batch: each draws the numbers of the whole batch and keeps its own rows. What follows from
+them is computed in NumPy, whose small steps take a third of torch's time.
 """
 
 import math
@@ -33,7 +33,7 @@ class Uniform:
         """The next `count` numbers of every image, (B, count)."""
         start, self._used = self._used, self._used + count
         if self._used > self._numbers.shape[1]:
-            raise ValueError(f"{self._used} numbers asked for, {self._numbers.shape[1]} drawn")
+            raise ValueError(f"cannot take {self._used} numbers of {self._numbers.shape[1]}")
         return self._numbers[:, start : self._used]
 
 
@@ -44,9 +44,7 @@ def uniform(
     if rows is None:
         return Uniform(torch.rand(count, columns, generator=generator))
     if of is None or len(rows) != count:
-        raise ValueError(
-            f"{count} images need their {count} rows and the size of the whole batch; got {len(rows)}, {of}"
-        )
+        raise ValueError(f"{count} images need {count} rows and the size of the whole batch, got {len(rows)}, {of}")
     return Uniform(torch.rand(of, columns, generator=generator)[rows])
 
 
@@ -76,10 +74,10 @@ CROP_COLUMNS = 2 * ATTEMPTS + 2
 def crops(
     uniforms: Uniform, height: int, width: int, *, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> Boxes:
-    """Boxes of a random share of the area and a random aspect ratio (log-uniform), wherever they fit.
+    """Boxes of a random share of the area and a random aspect ratio (log-uniform), at random places.
 
-    The rule of RandomResizedCrop: the first of ten attempts that fits; failing all, the largest central box whose
-    ratio is allowed.
+    The rule of RandomResizedCrop: the first of ten attempts that fits, or else the largest central box of an allowed
+    ratio.
     """
     area = height * width * between(*scale, uniforms.columns(ATTEMPTS))  # (B, attempts)
     aspect = np.exp(between(math.log(ratio[0]), math.log(ratio[1]), uniforms.columns(ATTEMPTS)))

@@ -1,4 +1,4 @@
-"""Where pixels go: crop, resize, flip and blur as two small matrices per image; shifts and affine maps.
+"""Geometry: crop, resize, flip and blur as two small matrices per image; shifts and affine maps.
 
 Shapes: B images, C channels, H x W pixels in, S x S pixels out.
 """
@@ -13,8 +13,8 @@ from torch import Tensor
 
 from spice.augment.draws import Booleans, Floats, Integers
 
-# A Gaussian's far tail is held at exp(-30), 1e-13 of its peak: products of smaller ones fall below 1e-38, where floats
-# are denormal and a CPU slows down threefold.
+# A Gaussian's tail is clamped at exp(-30), 1e-13 of its peak: products of smaller values are denormal floats, which
+# make a CPU three times slower.
 LOWEST_EXPONENT = -30.0
 
 
@@ -23,7 +23,7 @@ def resample(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     batch, channels, height, width = images.shape
     size = rows.shape[1]
     wide = torch.bmm(images.reshape(batch, channels * height, width), columns.transpose(1, 2))
-    # The same rows for every channel, copied: broadcasting them inside the product takes many times as long.
+    # The same rows for every channel, copied: broadcasting inside the product is many times slower.
     rows = rows.unsqueeze(1).expand(-1, channels, -1, -1).reshape(batch * channels, size, height)
     return torch.bmm(rows, wide.view(batch * channels, height, size)).view(batch, channels, size, size)
 
@@ -48,29 +48,29 @@ def resize_matrix(
     if flip is not None:
         place = np.where(flip.reshape(-1, 1, 1), size - place, place)
     center, reach = first + place * scale, np.maximum(scale, 1.0)
-    # Only the few pixels within reach of a center are weighed, (B, S, taps), and then put in their places.
+    # Weights only of the few pixels within reach of a center, (B, S, taps), then scattered to their places.
     taps = np.arange(1, math.ceil(2.0 * reach.max()) + 1, dtype=np.float32)
     pixel = np.floor(center - reach - 0.5) + taps
     weights = np.maximum(1.0 - np.abs(pixel + 0.5 - center) / reach, 0.0) * ((pixel >= first) & (pixel <= last))
     weights /= weights.sum(axis=2, keepdims=True)
-    inside = np.clip(pixel, 0, pixels - 1).astype(np.int64)  # what was outside weighs nothing
+    inside = np.clip(pixel, 0, pixels - 1).astype(np.int64)  # those outside have weight 0
     matrix = torch.zeros(len(start), size, pixels, device=device)
     return matrix.scatter_add_(2, torch.from_numpy(inside).to(device), torch.from_numpy(weights).to(device))
 
 
 def blur_matrix(sigma: Floats, *, size: int, device: torch.device | None = None) -> Tensor:
-    """A Gaussian's weights between the `size` pixels of a line, (B, size, size); at the borders, of what is there."""
+    """A Gaussian's weights between the `size` pixels of a line, (B, size, size); normalized at the borders."""
     exponent = np.square(np.arange(size, dtype=np.float32)) / (-2.0 * np.square(sigma)).reshape(-1, 1)
     weight = np.exp(np.maximum(exponent, LOWEST_EXPONENT))  # (B, S) at each distance
     within = weight.cumsum(axis=1)
-    total = within + within[:, ::-1] - weight[:, :1]  # (B, S) of all weights of a pixel, on both sides of it
+    total = within + within[:, ::-1] - weight[:, :1]  # (B, S) sum of a pixel's weights on both sides
     line = torch.from_numpy(np.concatenate([weight[:, :0:-1], weight], axis=1)).to(device)  # (B, 2 S - 1)
-    # Every row of the matrix is a part of the same line.
+    # Every row of the matrix is a window of the same line.
     return line.unfold(1, size, 1).flip(1).div_(torch.from_numpy(total).to(device).unsqueeze(2))
 
 
 def fitted(images: Tensor, size: int) -> Tensor:
-    """The central square at `size` pixels a side, uint8 in and out; the images themselves if they are that already."""
+    """The central square at `size` pixels a side, uint8 in and out; the images themselves if they have that size."""
     height, width = images.shape[2:]
     if height == width == size:
         return images
@@ -85,16 +85,16 @@ def fitted(images: Tensor, size: int) -> Tensor:
 
 
 def mirrored(images: Tensor, flip: Booleans) -> Tensor:
-    """Left and right exchanged where `flip`."""
+    """Mirrored left to right where `flip`."""
     both = torch.cat([images, images.flip(3)])
     chosen = torch.from_numpy(np.arange(len(images)) + len(images) * flip)
     return both.index_select(0, chosen.to(images.device))
 
 
 def shifted(images: Tensor, moves: Integers, *, flip: Booleans | None = None, out: Tensor | None = None) -> Tensor:
-    """Mirrored where `flip`, then moved down and right by whole pixels, `moves` (B, 2); what comes in is black.
+    """Mirrored where `flip`, then moved down and right by whole pixels, `moves` (B, 2); the rest is black.
 
-    On a CPU the result is `out`, if that is given: memory already in use is written faster than new memory.
+    On a CPU the result is written to `out`, if given: memory already in use is faster than new memory.
     """
     flip = np.zeros(len(images), dtype=np.bool_) if flip is None else flip
     if images.device.type != "cpu":
@@ -112,12 +112,12 @@ def shifted(images: Tensor, moves: Integers, *, flip: Booleans | None = None, ou
 
 @lru_cache(4096)
 def _spans(pixels: int, move: int) -> tuple[slice, slice]:
-    """Where the pixels of a line that is moved go, and where they are from."""
+    """Target and source of the pixels of a line that is moved."""
     return slice(max(move, 0), pixels + min(move, 0)), slice(max(-move, 0), pixels + min(-move, 0))
 
 
 def shift_maps(moves: Integers, flip: Booleans, *, width: int) -> Tensor:
-    """The affine maps, (B, 6), that do what `shifted` does."""
+    """The affine maps (B, 6) equivalent to `shifted`."""
     down, right = moves.T.astype(np.float32)
     none, one = np.zeros_like(down), np.ones_like(down)
     across = (np.where(flip, -one, one), none, np.where(flip, width + right, -right))
@@ -125,7 +125,7 @@ def shift_maps(moves: Integers, flip: Booleans, *, width: int) -> Tensor:
 
 
 def affine(images: Tensor, maps: Tensor) -> Tensor:
-    """Each output pixel takes the input pixel its center is mapped to, and is black where that lies outside.
+    """Each output pixel takes the input pixel that its center maps to, or black outside the image.
 
     `maps` (B, 6) holds (a, b, c, d, e, f): x_in = a x + b y + c, y_in = d x + e y + f, as in Pillow's
     `transform(AFFINE, NEAREST)`, the default there and what RandAugment was trained with.

@@ -1,7 +1,7 @@
 """The fourteen operations of strong views, with the ranges their magnitudes are drawn from (uniformly).
 
-Each is written twice, with the same result: for a batch of tensors on any device, and for one picture in Pillow, which
-is faster for large images on a CPU. `recipes.Strong` decides.
+Each has two implementations with the same result: for a batch of tensors on any device, and for one picture in Pillow,
+which is faster for large images on a CPU. `recipes.Strong` chooses.
 """
 
 import math
@@ -19,7 +19,7 @@ from spice.augment.geometry import affine, shifted
 
 
 class Operation(NamedTuple):
-    """What is done to 8-bit images (B, C, H, W) at magnitudes (B,) between `low` and `high`, and to one picture."""
+    """An operation on 8-bit images (B, C, H, W) with magnitudes (B,) between `low` and `high`, and on one picture."""
 
     name: str
     apply: Callable[[Tensor, Tensor], Tensor]
@@ -61,7 +61,7 @@ def translate_y(images: Tensor, share: Tensor) -> Tensor:
 
 
 def _whole(moves: Tensor) -> Integers:
-    """Up and left by `moves` as down and right by whole pixels."""
+    """Moves up and left as whole pixels down and right."""
     whole: Integers = -(moves + 0.5).floor().long().cpu().numpy()
     return whole
 

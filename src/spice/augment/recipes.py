@@ -9,12 +9,12 @@ from spice.augment import draws, geometry
 from spice.augment.base import Recipe, portions
 from spice.augment.operations import OPERATIONS, Operation
 
-# Side in pixels from which strong views are made faster one by one, in Pillow, on a CPU.
+# From this side in pixels on, strong views are faster one by one in Pillow, on a CPU.
 ALONE_FROM = 128
 
 
 class Plain(Recipe):
-    """No randomness: the central square at the right size, normalized."""
+    """The central square at the right size, normalized; not random."""
 
     def __call__(
         self,
@@ -24,7 +24,7 @@ class Plain(Recipe):
         rows: Tensor | None = None,  # noqa: ARG002
         of: int | None = None,  # noqa: ARG002
     ) -> Tensor:
-        """Views of `images`. A generator may be given, as to every recipe, and is not used."""
+        """Views of `images`. As all recipes it takes a generator, which it does not use."""
         return super().__call__(images, generator or torch.Generator())
 
     _columns = 0
@@ -34,7 +34,7 @@ class Plain(Recipe):
 
 
 class Weak(Recipe):
-    """Mirrored or not, and moved by a few pixels: an eighth of the side at most, black where nothing is."""
+    """Randomly mirrored, and moved by at most an eighth of the side (black outside the image)."""
 
     _columns = 3
 
@@ -44,7 +44,7 @@ class Weak(Recipe):
         most = max(1, round(self.settings.shift * self.size / 32))
         moves = draws.integers(-most, most, uniforms.columns(2))
         images = geometry.fitted(images, self.size)
-        room = torch.empty_like(images[next(portions(views))])  # of one portion, for all of them
+        room = torch.empty_like(images[next(portions(views))])  # for one portion at a time
         for part in portions(views):
             out = room[: part.stop - part.start]
             view = geometry.shifted(images[part], moves[part], flip=flip[part], out=out)
@@ -52,11 +52,11 @@ class Weak(Recipe):
 
 
 class Strong(Recipe):
-    """Mirrored or not, some of fourteen operations in random order, and a hole cut out (RandAugment, Cutout)."""
+    """Randomly mirrored, some of fourteen operations in random order, and a hole cut out (RandAugment, Cutout)."""
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """What is drawn from. Without color, nothing that changes tones; without rotation, no turning."""
+        """The operations to draw from: without color none that changes tones, without rotation no rotation."""
         return tuple(
             operation
             for operation in OPERATIONS
@@ -100,7 +100,7 @@ class Strong(Recipe):
     def _operated_together(self, images: Tensor, kinds: draws.Integers, strengths: draws.Floats) -> Tensor:
         place = np.arange(len(images))
         for step in range(kinds.shape[1]):
-            # Images that take the same operation are brought together, and go through it as one slice.
+            # Images with the same operation are sorted together and processed as one slice.
             order = kinds[place, step].argsort(stable=True)
             place = place[order]
             images = images.index_select(0, torch.from_numpy(order).to(images.device))

@@ -6,9 +6,9 @@ Each takes uint8 (B, C, H, W) and its magnitude (B,), and returns new uint8 imag
 import torch
 from torch import Tensor
 
-# Pillow truncates. The small addend keeps what should be a whole number from falling just below it.
+# Pillow truncates. The small addend keeps whole numbers from falling just below.
 TRUNCATION = 1e-3
-# Lines up to so many pixels are counted faster together than one by one.
+# Lines up to this many pixels are counted faster together than one by one.
 SHORT_LINE = 48 * 48
 
 
@@ -36,13 +36,13 @@ def equalize(images: Tensor) -> Tensor:
 
 def posterize(images: Tensor, bits: Tensor) -> Tensor:
     """Only the highest `bits` bits of each value."""
-    mask = 256 - 2 ** (8 - bits.long().clamp(max=8))  # the largest of all draws rounds up to 9
+    mask = 256 - 2 ** (8 - bits.long().clamp(max=8))  # the largest draw rounds up to 9
     return images & mask.to(torch.uint8).view(-1, 1, 1, 1)
 
 
 def solarize(images: Tensor, threshold: Tensor) -> Tensor:
     """Values at or above `threshold` inverted."""
-    # In bytes throughout, without comparison or torch.where, which are many times slower on a CPU.
+    # In bytes, without comparison or torch.where, which are many times slower on a CPU.
     threshold = threshold.ceil().long().view(-1, 1, 1, 1)
     lowest = threshold.clamp(max=255).to(torch.uint8)
     keep = (lowest - images.minimum(lowest)).clamp_(max=1).mul_(255)  # 255 below the threshold, else 0
@@ -73,8 +73,8 @@ def brightness(images: Tensor, factor: Tensor) -> Tensor:
 def sharpness(images: Tensor, factor: Tensor) -> Tensor:
     """Blend of the smoothed image (factor 0) and the image (factor 1); the outermost pixels are not smoothed."""
     width = images.shape[3]
-    # Sums over neighbors in one long line of all pixels, which is fastest. They are wrong at the images' borders,
-    # where lines wrap around, and there the pixels are put back.
+    # Sums over neighbors in one long line of all pixels, which is fastest. They are wrong at the images' borders, where
+    # lines wrap around, so the original pixels are restored there.
     line = images.to(torch.int16).view(-1)
     across = (line[:-2] + line[1:-1]).add_(line[2:])
     box = (across[: -2 * width] + across[width:-width]).add_(across[2 * width :])
@@ -100,10 +100,10 @@ def _looked_up(lines: Tensor, tables: Tensor) -> Tensor:
     """Each line of bytes through its own table (256,)."""
     if lines.device.type != "cpu":
         return tables.gather(1, lines.long())
-    # Python's own way is several times as fast as a gather.
+    # bytes.translate is several times faster than a gather.
     pairs = zip(lines.numpy(), tables.numpy(), strict=True)
-    found = bytearray().join(line.tobytes().translate(table.tobytes()) for line, table in pairs)
-    return torch.frombuffer(found, dtype=torch.uint8).view_as(lines)
+    mapped = bytearray().join(line.tobytes().translate(table.tobytes()) for line, table in pairs)
+    return torch.frombuffer(mapped, dtype=torch.uint8).view_as(lines)
 
 
 def _gray(values: Tensor) -> Tensor:
@@ -115,11 +115,11 @@ def _gray(values: Tensor) -> Tensor:
 
 
 def _blend(degenerate: Tensor, values: Tensor, factor: Tensor) -> Tensor:
-    """(1 - factor) degenerate + factor value; changes both. No clamp is needed: factors are in [0, 1]."""
+    """(1 - factor) degenerate + factor value; changes both in place. Factors in [0, 1] need no clamp."""
     factor = factor.view(-1, 1, 1, 1)
     return _bytes(values.mul_(factor).add_(degenerate.mul_(1.0 - factor).add_(TRUNCATION)))
 
 
 def _bytes(values: Tensor) -> Tensor:
-    """Truncated to uint8, by way of int16 because a CPU has vector instructions for that."""
+    """Truncated to uint8, via int16, for which a CPU has vector instructions."""
     return values.to(torch.int16).to(torch.uint8)

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from onnx import numpy_helper
 from platformdirs import user_cache_dir
-from torch import Tensor
+from torch import Tensor, nn
 
 from spice.errors import SpiceWarning
 from spice.files import written_atomically
@@ -96,21 +96,38 @@ def cache_folder() -> Path:
 
 def export(network: Backbone, path: Path, *, size: int, channels: int) -> None:
     """Write the network's pooled features as an ONNX file; raises if they differ from torch's."""
-    # Two images, so that the trace does not take a batch of one for a constant.
     example = torch.rand(2, channels, size, size, generator=torch.Generator().manual_seed(0)) * 2 - 1
-    with warnings.catch_warnings(), torch.no_grad(), network.exportable(example):
-        warnings.simplefilter("ignore")  # the tracer's notes; the comparison below decides
+    with network.exportable(example):
+        trace(network, example, path, output="features")
+    _simplify(path)
+    images = torch.cat([example, example.flip(3)[:1]])  # three: the batch size must be dynamic
+    with torch.inference_mode():
+        expected: Tensor = network(images)
+    exported = Session(path).run(images, "features")
+    if exported.shape != expected.shape:
+        raise ExportError(f"its features have shape {tuple(exported.shape)} instead of {tuple(expected.shape)}")
+    difference = (exported - expected).abs().max().item() / max(1.0, expected.abs().max().item())
+    if not difference <= TOLERANCE:  # written so that NaN is refused
+        raise ExportError(f"its features differ from torch's by {difference:.1e}, more than {TOLERANCE:.0e}")
+
+
+@torch.no_grad()
+def trace(module: nn.Module, images: Tensor, path: Path, *, output: str) -> None:
+    """Write a module from `images` to one output as an ONNX file for any number of images.
+
+    Give two images, so that the trace does not take a batch of one for a constant.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the tracer's notes; callers compare the results with torch's
         torch.onnx.export(
-            network,
-            (example,),
+            module,
+            (images,),
             str(path),
             input_names=["images"],
-            output_names=["features"],
-            dynamic_axes={"images": {0: "batch"}, "features": {0: "batch"}},
+            output_names=[output],
+            dynamic_axes={"images": {0: "batch"}, output: {0: "batch"}},
             dynamo=False,
         )
-    _simplify(path)
-    _compare(network, path, torch.cat([example, example.flip(3)[:1]]))  # three images: the batch size must be dynamic
 
 
 def _opened(path: Path) -> Session | None:
@@ -136,17 +153,6 @@ def _exported(network: Backbone, path: Path, *, size: int, channels: int) -> Ses
         except OSError as error:
             log.info("cannot cache the exported network: %s", error)
     return session
-
-
-def _compare(network: Backbone, path: Path, images: Tensor) -> None:
-    with torch.inference_mode():
-        expected: Tensor = network(images)
-    found = Session(path).run(images, "features")
-    if found.shape != expected.shape:
-        raise ExportError(f"its features have shape {tuple(found.shape)} instead of {tuple(expected.shape)}")
-    difference = (found - expected).abs().max().item() / max(1.0, expected.abs().max().item())
-    if not difference <= TOLERANCE:  # written so that NaN is refused
-        raise ExportError(f"its features differ from torch's by {difference:.1e}, more than {TOLERANCE:.0e}")
 
 
 def _simplify(path: Path) -> None:
@@ -175,18 +181,14 @@ def _merge_padding_(graph: onnx.GraphProto) -> None:
         amounts = numpy_helper.to_array(constants[node.input[1]])  # before and after: batch, channel, row, column
         if len(followers) != 1 or followers[0].op_type != "Conv" or len(amounts) != 8 or amounts[[0, 1, 4, 5]].any():
             continue
-        _pad_more_(followers[0], [int(amount) for amount in amounts[[2, 3, 6, 7]]])
+        attributes = {attribute.name: attribute for attribute in followers[0].attribute}
+        pads = attributes["pads"].ints if "pads" in attributes else [0, 0, 0, 0]
+        total = [old + int(new) for old, new in zip(pads, amounts[[2, 3, 6, 7]], strict=True)]
+        attributes["pads"] = onnx.helper.make_attribute("pads", total)
+        del followers[0].attribute[:]
+        followers[0].attribute.extend(attributes.values())
         followers[0].input[0] = node.input[0]
         graph.node.remove(node)
-
-
-def _pad_more_(convolution: onnx.NodeProto, amounts: list[int]) -> None:
-    already = next((list(found.ints) for found in convolution.attribute if found.name == "pads"), [0, 0, 0, 0])
-    kept = [found for found in convolution.attribute if found.name != "pads"]
-    del convolution.attribute[:]
-    convolution.attribute.extend(kept)
-    total = [old + new for old, new in zip(already, amounts, strict=True)]
-    convolution.attribute.append(onnx.helper.make_attribute("pads", total))
 
 
 def _fingerprint(network: Backbone, *, size: int, channels: int) -> str:

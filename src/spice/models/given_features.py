@@ -75,29 +75,19 @@ class NoEncoder:
 
 
 def _read(path: Path) -> tuple[Tensor, list[str] | None]:
-    readers = {".npy": _read_npy, ".npz": _read_npz, ".parquet": _read_parquet}
     if not path.is_file():
         raise UserError(f"there is no file {path} to read features from")
-    if path.suffix not in readers:
-        raise UserError(f"{path} must end in one of {', '.join(readers)} to be read as features")
+    if path.suffix not in (".npy", ".npz", ".parquet"):
+        raise UserError(f"{path} must end in one of .npy, .npz, .parquet to be read as features")
     try:
-        vectors, paths = readers[path.suffix](path)
+        vectors, paths = _read_table(path)
     except (ValueError, KeyError, OSError, EOFError) as error:
         raise UserError(f"features cannot be read from {path}: {' '.join(str(error).split())[:200]}") from error
-    if paths is not None:
-        _check_paths(path, paths, len(vectors))
-    return _checked(path, vectors), paths
-
-
-def _check_paths(path: Path, paths: list[str], count: int) -> None:
-    if len(paths) != count:
-        raise UserError(f"{path} has {count:,} vectors but {len(paths):,} paths")
+    if paths is not None and len(paths) != len(vectors):
+        raise UserError(f"{path} has {len(vectors):,} vectors but {len(paths):,} paths")
     twice = next((name for name, times in Counter(paths).items() if times > 1), None)
     if twice is not None:
         raise UserError(f"{path} names {twice} more than once")
-
-
-def _checked(path: Path, vectors: NDArray[np.generic]) -> Tensor:
     if vectors.ndim != 2 or not len(vectors) or vectors.dtype.kind not in "fiu":
         raise UserError(
             f"{path} holds {vectors.dtype} of shape {vectors.shape}; expected numbers of shape (images, features)"
@@ -106,19 +96,15 @@ def _checked(path: Path, vectors: NDArray[np.generic]) -> Tensor:
     bad = int((~features.isfinite()).any(dim=1).sum())
     if bad:
         raise UserError(f"{path} has {bad:,} vectors with a value that is not finite")
-    return features
+    return features, paths
 
 
-def _read_npy(path: Path) -> tuple[NDArray[np.generic], None]:
-    return np.load(path, allow_pickle=False), None
-
-
-def _read_npz(path: Path) -> tuple[NDArray[np.generic], list[str] | None]:
-    with np.load(path, allow_pickle=False) as file:
-        return file["features"], [str(name) for name in file["paths"]] if "paths" in file else None
-
-
-def _read_parquet(path: Path) -> tuple[NDArray[np.generic], list[str]]:
+def _read_table(path: Path) -> tuple[NDArray[np.generic], list[str] | None]:
+    if path.suffix == ".npy":
+        return np.load(path, allow_pickle=False), None
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as file:
+            return file["features"], [str(name) for name in file["paths"]] if "paths" in file else None
     from pyarrow import parquet
 
     table = parquet.read_table(path, columns=["path", "features"])

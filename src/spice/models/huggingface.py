@@ -64,9 +64,8 @@ class ClassToken(Backbone):
         self.features: int = config.hidden_size
         self.grid = size // config.patch_size
         # Positions learned at another size are interpolated; DINOv2 always does so and has no such option.
-        self.options = {"interpolate_pos_encoding": True} if config.image_size != size else {}
-        if "dinov" in config.model_type:
-            self.options = {}
+        interpolate = config.image_size != size and "dinov" not in config.model_type
+        self.options = {_POSITIONS: True} if interpolate else {}
 
     def tokens(self, images: Tensor) -> Tensor:
         """(B, places + class and register tokens, D)."""
@@ -83,7 +82,7 @@ class ClassToken(Backbone):
         model: Any = self.model
         if hasattr(model, "rope_embeddings"):  # DINOv3: every layer also takes positions
             return [self]
-        return [_Embed(model.embeddings, self.options), *_layers(model), _First(model.layernorm)]
+        return [_embed(model.embeddings, self.options), *_layers(model), _class_token(model.layernorm)]
 
     @contextmanager
     def exportable(self, images: Tensor) -> Iterator[None]:
@@ -125,8 +124,8 @@ class Projected(ClassToken):
     def chain(self) -> list[nn.Module]:
         model: Any = self.model
         vision = model.vision_model
-        embed = nn.Sequential(_Embed(vision.embeddings, self.options), vision.pre_layrnorm)
-        return [embed, *_layers(model), _First(vision.post_layernorm, model.visual_projection)]
+        embed = nn.Sequential(_embed(vision.embeddings, self.options), vision.pre_layrnorm)
+        return [embed, *_layers(model), _class_token(vision.post_layernorm, model.visual_projection)]
 
 
 class AttentionPooled(ClassToken):
@@ -141,7 +140,7 @@ class AttentionPooled(ClassToken):
         # Older versions of transformers have one more module around the same parts.
         model = getattr(model, "vision_model", model)
         last = nn.Sequential(model.post_layernorm, model.head)
-        return [_Embed(model.embeddings, self.options), *_layers(model), last]
+        return [_embed(model.embeddings, self.options), *_layers(model), last]
 
 
 class Convolutional(Backbone):
@@ -168,47 +167,40 @@ class Convolutional(Backbone):
         return [model.embeddings, *model.encoder.stages, Pool(), model.layernorm]
 
 
-class _Embed(nn.Module):
-    """Images -> tokens."""
+class _Apply(nn.Module):
+    """A part of a model, called in its own way: tensor -> tensor."""
 
-    def __init__(self, embeddings: nn.Module, options: dict[str, bool]) -> None:
+    def __init__(self, part: nn.Module, call: Callable[[Any, Tensor], Tensor]) -> None:
         super().__init__()
-        self.embeddings, self.options = embeddings, options
+        self.part, self.call = part, call
 
-    def forward(self, images: Tensor) -> Tensor:
-        tokens: Tensor = self.embeddings(images, **self.options)
-        return tokens
+    def forward(self, values: Tensor) -> Tensor:
+        return self.call(self.part, values)
 
 
-class _Layer(nn.Module):
+def _embed(embeddings: nn.Module, options: dict[str, bool]) -> nn.Module:
+    """Images -> tokens (B, places, D)."""
+    return _Apply(embeddings, lambda part, images: part(images, **options))
+
+
+def _class_token(*layers: nn.Module) -> nn.Module:
+    """The first token of (B, places, D), through the last layers."""
+    return _Apply(nn.Sequential(*layers), lambda part, tokens: part(tokens[:, 0]))
+
+
+def _layer_output(layer: nn.Module, tokens: Tensor) -> Tensor:
     """Tokens -> tokens; some versions of transformers wrap them in a tuple."""
-
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        out: Tensor | tuple[Tensor, ...] = self.layer(tokens, None)
-        return out[0] if isinstance(out, tuple) else out
-
-
-class _First(nn.Module):
-    """The class token of (B, places, D), through the last layers."""
-
-    def __init__(self, *layers: nn.Module) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(*layers)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        features: Tensor = self.layers(tokens[:, 0])
-        return features
+    out: Tensor | tuple[Tensor, ...] = layer(tokens, None)
+    return out[0] if isinstance(out, tuple) else out
 
 
 def _layers(model: nn.Module) -> list[nn.Module]:
     """The transformer's layers: the list with as many modules as the configuration has layers."""
     config: Any = model.config
     lists = [part for part in model.modules() if isinstance(part, nn.ModuleList)]
-    return [_Layer(layer) for layer in next(part for part in lists if len(part) == config.num_hidden_layers)]
+    return [
+        _Apply(layer, _layer_output) for layer in next(part for part in lists if len(part) == config.num_hidden_layers)
+    ]
 
 
 class _Kind(NamedTuple):
@@ -279,12 +271,10 @@ def _preprocessing(name: str) -> dict[str, Any]:
 def _size(wanted: dict[str, Any]) -> int | None:
     for key in ("crop_size", "size"):
         value = wanted.get(key)
-        if isinstance(value, int):
-            return value
         if isinstance(value, dict):
-            found = value.get("height") or value.get("shortest_edge")
-            if found:
-                return int(found)
+            value = value.get("height") or value.get("shortest_edge")
+        if value:
+            return int(value)
     return None
 
 

@@ -35,6 +35,7 @@ from spice.runs.records import Record, StepResult, StepWarning, read_record, wri
 from spice.settings import RunSettings, Stage
 from spice.settings_file import apply_changes, read_changes
 from spice.stages.encode import probabilities
+from spice.stages.joint.algorithms import find_algorithm
 from spice.stages.joint.given import find_given, match_labels
 from spice.stages.joint.refine import estimated_seconds, refuse_untrainable
 
@@ -358,6 +359,8 @@ def _requested(folder: RunFolder) -> RunSettings:
 
 
 def _refuse_contradictions(settings: RunSettings, *, vectors: bool) -> None:
+    if settings.joint is not None:
+        find_algorithm(settings.joint.algorithm)
     if settings.given and settings.joint is None:
         raise UserError("labels are learned by joint training, which was not asked for: add --refine")
     if vectors and settings.joint is not None:

@@ -1,9 +1,7 @@
-"""The answer for every image: its cluster, how sure the head is, how far its neighbors agree, how typical it is.
+"""The answer for every image: its cluster, the head's confidence, its neighbors' agreement, how typical it is.
 
 Shapes: N images, D feature width, K clusters, S neighbors.
 """
-
-from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -38,24 +36,26 @@ def answers(
 
 
 def prototype_rank(features: Tensor, probs: Tensor, cluster: Tensor) -> Tensor:
-    """Place of each image among those of its cluster, by cosine to the cluster's prototype, nearest first: (N,).
+    """Rank of each image in its cluster by cosine to the cluster's prototype, nearest first: (N,).
 
     The prototype is the E-step's: the mean feature of the N / K most confident images.
     """
+<<<<<<< HEAD
     centers = fast_prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1]))  # (K, D)
     similarity = torch.cat(  # (N,), a part at a time: a copy of all features may not fit into memory
         [F.cosine_similarity(part, centers[own]) for part, own in _parts(features, cluster)]
     )
     # By cluster, then by falling similarity; equal ones (exact copies) keep their order.
+=======
+    centers = prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1]))  # (K, D)
+    # In parts: a copy of all features may not fit into memory.
+    parts = zip(torch.split(features, 16_384), torch.split(cluster, 16_384), strict=True)
+    similarity = torch.cat([F.cosine_similarity(part, centers[own]) for part, own in parts])  # (N,)
+    # By cluster, then by decreasing similarity; equal ones (exact copies) keep their order.
+>>>>>>> features
     order = np.lexsort((-similarity.double().numpy(), cluster.numpy()))
     sizes = cluster.bincount(minlength=probs.shape[1])
     starts = sizes.cumsum(dim=0) - sizes  # (K,)
     rank = cluster.new_empty(len(cluster))
-    position = cluster.new_tensor(range(len(cluster)))
-    rank[order] = position - starts[cluster[order]]
+    rank[order] = torch.arange(len(cluster)) - starts[cluster[order]]
     return rank
-
-
-def _parts(features: Tensor, cluster: Tensor, size: int = 16_384) -> Iterator[tuple[Tensor, Tensor]]:
-    for start in range(0, len(features), size):
-        yield features[start : start + size], cluster[start : start + size]

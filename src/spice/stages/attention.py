@@ -1,4 +1,4 @@
-"""Where in an image its cluster is seen (paper IV, visualization): cosine of the cluster's center with the feature map.
+"""Which places of an image resemble its cluster's center (paper IV, visualization), by cosine with the feature map.
 
 Shapes: B images, D feature width, K clusters, h x w places of the feature map.
 """
@@ -7,13 +7,19 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
 from spice.augment import Plain
+<<<<<<< HEAD
 from spice.core.fast_prototypes import fast_prototypes
 from spice.data import ImageStore
+=======
+from spice.core import prototypes
+from spice.data.images import Images, InColor
+>>>>>>> features
 from spice.errors import UserError
 from spice.models.encoders import Encoder
 from spice.settings import AugmentSettings
@@ -21,7 +27,7 @@ from spice.settings import AugmentSettings
 _BATCH = 16
 
 
-class Seen(NamedTuple):
+class ImageAttention(NamedTuple):
     """One image's attention to its cluster."""
 
     image: int
@@ -32,24 +38,29 @@ def attention(maps: Tensor, centers: Tensor) -> Tensor:
     """Cosine of each image's center (B, D) with its feature map (B, D, h, w), scaled to 0..1 per image: (B, h, w)."""
     cosine = F.cosine_similarity(maps, centers[:, :, None, None], dim=1)  # (B, h, w)
     low, high = cosine.amin(dim=(1, 2), keepdim=True), cosine.amax(dim=(1, 2), keepdim=True)
-    # A flat map says that no place stands out: all zeros, not 0 / 0.
+    # In a flat map no place stands out: all zeros, not 0 / 0.
     return (cosine - low) / (high - low).clamp_min(1e-12)
 
 
 def attention_of(
+<<<<<<< HEAD
     rows: NDArray[np.int64], *, images: ImageStore, encoder: Encoder, features: Tensor, probs: Tensor
 ) -> Iterator[Seen]:
     """Attention of the images at `rows` to their clusters; nothing where the encoder has no fitting feature map."""
     centers = fast_prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1]))  # (K, D)
+=======
+    rows: NDArray[np.int64], *, images: Images, encoder: Encoder, features: Tensor, probs: Tensor
+) -> Iterator[ImageAttention]:
+    """Attention of the images at `rows` to their clusters; nothing if the encoder has no matching feature map."""
+    centers = prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1]))  # (K, D)
+>>>>>>> features
     cluster = probs.argmax(dim=1)  # (N,)
-    plain = Plain(AugmentSettings(), encoder.size, encoder.normalization)
-    for here in np.array_split(rows, -(-len(rows) // _BATCH) or 1):
+    plain, pixels = Plain(AugmentSettings(), encoder.size, encoder.normalization), InColor(images, encoder.channels)
+    for part in torch.split(torch.from_numpy(rows), _BATCH):
         try:
-            batch = images.take(here).expand(-1, encoder.channels, -1, -1)  # a gray image's channel serves as three
-            maps = encoder.feature_map(plain(batch)).float().cpu()  # (B, D, h, w)
+            maps = encoder.feature_map(plain(pixels.take(part))).float().cpu()  # (B, D, h, w)
         except UserError:
             return
-        if maps.shape[1] != centers.shape[1]:  # the encoder does more than pool its map
+        if maps.shape[1] != centers.shape[1]:  # the encoder does more than average its map
             return
-        found = attention(maps, centers[cluster[here]])
-        yield from (Seen(int(row), seen) for row, seen in zip(here, found, strict=True))
+        yield from map(ImageAttention, part.tolist(), attention(maps, centers[cluster[part]]))
