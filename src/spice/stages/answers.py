@@ -40,19 +40,11 @@ def prototype_rank(features: Tensor, probs: Tensor, cluster: Tensor) -> Tensor:
 
     The prototype is the E-step's: the mean feature of the N / K most confident images.
     """
-<<<<<<< HEAD
     centers = fast_prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1]))  # (K, D)
-    similarity = torch.cat(  # (N,), a part at a time: a copy of all features may not fit into memory
-        [F.cosine_similarity(part, centers[own]) for part, own in _parts(features, cluster)]
-    )
-    # By cluster, then by falling similarity; equal ones (exact copies) keep their order.
-=======
-    centers = prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1]))  # (K, D)
     # In parts: a copy of all features may not fit into memory.
     parts = zip(torch.split(features, 16_384), torch.split(cluster, 16_384), strict=True)
     similarity = torch.cat([F.cosine_similarity(part, centers[own]) for part, own in parts])  # (N,)
     # By cluster, then by decreasing similarity; equal ones (exact copies) keep their order.
->>>>>>> features
     order = np.lexsort((-similarity.double().numpy(), cluster.numpy()))
     sizes = cluster.bincount(minlength=probs.shape[1])
     starts = sizes.cumsum(dim=0) - sizes  # (K,)

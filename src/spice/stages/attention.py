@@ -13,13 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from spice.augment import Plain
-<<<<<<< HEAD
 from spice.core.fast_prototypes import fast_prototypes
-from spice.data import ImageStore
-=======
-from spice.core import prototypes
 from spice.data.images import Images, InColor
->>>>>>> features
 from spice.errors import UserError
 from spice.models.encoders import Encoder
 from spice.settings import AugmentSettings
@@ -43,17 +38,10 @@ def attention(maps: Tensor, centers: Tensor) -> Tensor:
 
 
 def attention_of(
-<<<<<<< HEAD
-    rows: NDArray[np.int64], *, images: ImageStore, encoder: Encoder, features: Tensor, probs: Tensor
-) -> Iterator[Seen]:
-    """Attention of the images at `rows` to their clusters; nothing where the encoder has no fitting feature map."""
-    centers = fast_prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1]))  # (K, D)
-=======
     rows: NDArray[np.int64], *, images: Images, encoder: Encoder, features: Tensor, probs: Tensor
 ) -> Iterator[ImageAttention]:
     """Attention of the images at `rows` to their clusters; nothing if the encoder has no matching feature map."""
-    centers = prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1]))  # (K, D)
->>>>>>> features
+    centers = fast_prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1]))  # (K, D)
     cluster = probs.argmax(dim=1)  # (N,)
     plain, pixels = Plain(AugmentSettings(), encoder.size, encoder.normalization), InColor(images, encoder.channels)
     for part in torch.split(torch.from_numpy(rows), _BATCH):

@@ -108,11 +108,7 @@ class TrainedModel:
             clusters=self.head.clusters,
             width=self.encoder.features,
             threshold=self.threshold,
-<<<<<<< HEAD
             neighbors=self.bank.neighbors,
-=======
-            asked=self.bank.neighbors,
->>>>>>> features
             unlike_below=self.bank.unlike_below,
             encoder=self.encoder.name,
             size=self.encoder.size,
