@@ -60,7 +60,7 @@ def few_labels(labels: Labels, count: int, *, seed: int) -> Tensor:
 
 
 def _parts(dataset: Dataset, choice: Choice, which: WhichImages) -> tuple[Part, Part | None]:
-    """Train and test, cut down as chosen; without a test part, some training images are held out if `choice` says so."""
+    """Train and test, cut down as chosen; without a test part, some images of train are held out if `choice` says."""
     if dataset.test is not None:
         return _some(dataset.train, choice.train, "train"), _some(dataset.test, choice.test, "test")
     if which == "whole":
