@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from spice.benchmark.choice import Choice
 from spice.benchmark.datasets import card_of
@@ -26,6 +25,7 @@ from spice.benchmark.semi.loop import recipes, train
 from spice.benchmark.semi.methods import Classifier
 from spice.benchmark.tables.catalog import SizeName, Table
 from spice.benchmark.tables.sizes import SEEDS, choices
+from spice.data.images import InMemory
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.device import choose, placed
 from spice.engine.run import Run
@@ -52,60 +52,34 @@ class Part(NamedTuple):
     seconds: float  # for each of them, measured here
 
 
-class MadeUp:
-    """Images of noise."""
-
-    def __init__(self, count: int, *, size: int, channels: int) -> None:
-        self.size, self.channels = size, channels
-        noise = torch.Generator().manual_seed(0)
-        self.pixels = torch.randint(0, 256, (count, channels, size, size), generator=noise).byte()
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def take(self, positions: Tensor) -> Tensor:
-        """uint8 (B, C, S, S)."""
-        return self.pixels[positions]
-
-
 def estimate(table: Table, size: SizeName, *, batch: int = 8) -> str:
     """In words: what each part of the table takes on this machine, for one seed and for all."""
-    device = choose()
-    lines = [f"{table.title}, size {size}: measured on {device.type}, {torch.get_num_threads()} thread(s)"]
-    total = 0.0
+    lines = [f"{table.title}, size {size}: measured on {choose().type}, {torch.get_num_threads()} thread(s)"]
+    total, seeds = 0.0, len(SEEDS[size])
     for choice in choices(table, size):
-        images = _count(choice, table)
-        lines.append(f"{card_of(choice.dataset).title}, {images:,} images")
-        for part in parts(choice, table, batch=batch):
-            spent = part.amount * part.seconds
-            total += spent
-            lines.append(
-                f"  {part.name:<24}{part.amount:>16,.0f} x {part.seconds * 1000:>9.2f} ms = {duration(spent):>14}"
-            )
-    seeds = len(SEEDS[size])
-    lines.append(
-        f"one seed   {duration(total)}, {seeds} seeds {duration(seeds * total)}, as measured with small batches"
-    )
-    return "\n".join(lines)
+        lines.append(f"{card_of(choice.dataset).title}, {_count(choice, table):,} images")
+        for name, amount, seconds in parts(choice, table, batch=batch):
+            total += amount * seconds
+            cost = duration(amount * seconds)
+            lines.append(f"  {name:<24}{amount:>16,.0f} x {seconds * 1000:>9.2f} ms = {cost:>14}")
+    sums = f"{duration(total)}, {seeds} seeds {duration(seeds * total)}"
+    return "\n".join([*lines, f"one seed   {sums}, as measured with small batches"])
 
 
 def parts(choice: Choice, table: Table, *, batch: int) -> Iterator[Part]:
     """Every kind of work that the table's methods do with this data set, each tried out."""
     methods = [method for method in table.methods if method not in choice.left_out]
     trial = _Trial(choice, _count(choice, table), batch)
-    if set(methods) & set(AUTOENCODERS):
-        yield trial.autoencoder(sum(method in AUTOENCODERS for method in methods))
+    if autoencoders := sum(method in AUTOENCODERS for method in methods):
+        yield trial.autoencoder(autoencoders)
     yield from trial.features()
-    heads = [method for method in methods if method in HEADS or table.name in ("ablation", "augmentation")]
-    if heads:
-        yield trial.heads(len(heads))
+    if heads := sum(method in HEADS or table.name in ("ablation", "augmentation") for method in methods):
+        yield trial.heads(heads)
     if {"SPICE", "After"} & set(methods):
         yield trial.joint()
     if "SCAN" in methods:
         yield trial.self_labeling()
-    for method in methods:
-        if method in ALGORITHMS:
-            yield trial.labeled(method)
+    yield from (trial.labeled(method) for method in methods if method in ALGORITHMS)
 
 
 class _Trial:
@@ -115,18 +89,29 @@ class _Trial:
         self.choice, self.images, self.batch = choice, images, batch
         self.device = choose()
         channels = 1 if choice.dataset in ("mnist", "fashion-mnist", "digits") else 3
-        self.made = MadeUp(batch, size=choice.pixels, channels=channels)
+        noise = torch.Generator().manual_seed(0)
+        pixels = torch.randint(0, 256, (batch, channels, choice.pixels, choice.pixels), generator=noise)
+        self.made = InMemory(pixels.byte())
+        self.known = Labeled(torch.arange(batch), torch.arange(batch) % choice.clusters)
         self.card = network_card(self.made, choice.features)
         if choice.encoder != SCRATCH:
             given = load_encoder(choice.encoder, size=choice.pixels)
             self.card = NetworkCard(network=choice.encoder, size=given.size, normalization=given.normalization)
         self.backbone = placed(self.card.build().eval(), self.device)
 
+    def autoencoder(self, methods: int) -> Part:
+        settings = self.choice.autoencoder
+        few = settings.model_copy(update={"batch": self.batch, "epochs": STEPS})
+        each = _pace(
+            lambda seen: fit_autoencoder(Autoencoder, self.made, 2, few, Run(0, None, self.device, progress=seen))
+        )
+        return Part("autoencoders, images", methods * settings.epochs * self.images, each / self.batch)
+
     def features(self) -> Iterator[Part]:
         settings = self.choice.features
         if self.choice.encoder == SCRATCH:
             few = settings.model_copy(update={"batch": self.batch, "epochs": STEPS, "queue": None, "warmup": 0.0})
-            each = _pace(lambda told: train_features(self.made, few, seed=0, device=self.device, progress=told))
+            each = _pace(lambda seen: train_features(self.made, few, seed=0, device=self.device, progress=seen))
             count = settings.epochs * (self.images // settings.batch) * settings.batch
             yield Part("stage 1, images", count, each / self.batch)
         views = 1 + self.choice.views.weak + self.choice.views.strong
@@ -143,97 +128,84 @@ class _Trial:
         features = np.random.default_rng(0).normal(size=(batch, self.backbone.features)).astype(np.float32)
         views = Views(features, features[None], features[None])
         few = settings.model_copy(update={"epochs": STEPS, "least_steps": 1, "select_every": 10 * STEPS})
-        each = _pace(lambda told: train_heads(views, few, seed=0, device=self.device, progress=told))
+        each = _pace(lambda seen: train_heads(views, few, seed=0, device=self.device, progress=seen))
         steps = max(settings.epochs * (self.images // batch), settings.least_steps)
         return Part(f"stage 2, steps ({runs} runs)", runs * steps, each)
 
     def joint(self) -> Part:
-        settings = self.choice.joint
+        settings, card = self.choice.joint, self.card
         few = settings.model_copy(update={"labeled": self.batch, "unlabeled": self.batch, "steps": STEPS})
-        card = self.card
         if settings.network is not None:
             card = card.model_copy(update={"network": settings.network, "stem": None, "width": None})
         view = recipes(few, size=card.size, normalization=card.normalization)
         each = _pace(
-            lambda told: train_jointly(
+            lambda seen: train_jointly(
                 self._network(card),
                 self.made,
-                self._known,
+                self.known,
                 few,
                 clusters=self.choice.clusters,
                 weak=view("weak"),
                 strong=view("strong"),
                 seed=0,
                 checkpoints=Checkpoints(None),
-                progress=told,
+                progress=seen,
             )
         )
         views = settings.labeled + 2 * settings.unlabeled
         return Part("stage 3, views", settings.steps * views, each / (3 * self.batch))
 
     def self_labeling(self) -> Part:
-        settings = self.choice.self_labeling
+        settings, card = self.choice.self_labeling, self.card
         few = settings.model_copy(update={"batch": self.batch, "steps": STEPS, "threshold": 0.0})
         each = _pace(
-            lambda told: self_label(
-                self._network(self.card),
+            lambda seen: self_label(
+                self._network(card),
                 self.made,
                 few,
-                size=self.card.size,
-                normalization=self.card.normalization,
+                size=card.size,
+                normalization=card.normalization,
                 augment=self.choice.joint.augment,
                 seed=0,
-                progress=told,
+                progress=seen,
             )
         )
         return Part("self-labeling, images", settings.steps * settings.batch, each / self.batch)
 
     def labeled(self, name: str) -> Part:
-        semi = self.choice.semi
+        semi, algorithm = self.choice.semi, ALGORITHMS[name]
         settings = semi.training
         steps = semi.supervised_steps if name == "supervised" else settings.steps
         few = settings.model_copy(update={"labeled": self.batch, "unlabeled": self.batch, "steps": STEPS})
         each = _pace(
-            lambda told: train(
+            lambda seen: train(
                 self._network(self.card),
                 self.made,
-                self._known,
-                ALGORITHMS[name],
+                self.known,
+                algorithm,
                 few,
                 clusters=self.choice.clusters,
                 view=recipes(few, size=self.card.size, normalization=self.card.normalization),
                 seed=0,
-                progress=told,
+                progress=seen,
             )
         )
-        views = 1 + len(ALGORITHMS[name].views)
-        there = settings.labeled + (views - 1) * settings.unlabeled
-        return Part(f"{name}, views", steps * there, each / (views * self.batch))
+        views = 1 + len(algorithm.views)
+        amount = steps * (settings.labeled + (views - 1) * settings.unlabeled)
+        return Part(f"{name}, views", amount, each / (views * self.batch))
 
     def _network(self, card: NetworkCard) -> Classifier:
         return placed(Classifier(card.build(), self.choice.clusters), self.device)
-
-    @property
-    def _known(self) -> Labeled:
-        return Labeled(torch.arange(self.batch), torch.arange(self.batch) % self.choice.clusters)
-
-    def autoencoder(self, methods: int) -> Part:
-        settings = self.choice.autoencoder
-        few = settings.model_copy(update={"batch": self.batch, "epochs": STEPS})
-        each = _pace(
-            lambda told: fit_autoencoder(Autoencoder, self.made, 2, few, Run(device=self.device, progress=told))
-        )
-        return Part("autoencoders, images", methods * settings.epochs * self.images, each / self.batch)
 
 
 def _pace(work: Callable[[Progress], object]) -> float:
     """Seconds between two steps, without the first, which is slow."""
     times: list[float] = []
 
-    def told(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:  # noqa: ARG001
+    def seen(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:  # noqa: ARG001
         times.append(time.monotonic())
 
-    work(told)
+    work(seen)
     return (times[-1] - times[0]) / (len(times) - 1)
 
 
