@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from spice.benchmark.datasets.card import Remote
+from spice.benchmark.datasets.catalog import Remote
 from spice.benchmark.datasets.download import download
 from spice.errors import UserError
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from numpy.typing import NDArray
 
 from spice.benchmark.datasets import CATALOG, Card, Counts, Dataset, Part, Remote, default_root, located
-from spice.benchmark.datasets.shelf import get, load, read
+from spice.benchmark.datasets.shelf import READERS, get, load, read
 from spice.benchmark.datasets.unpack import is_archive, unpack
 from spice.data import ingest
 from spice.errors import UserError
@@ -196,14 +197,10 @@ def test_what_cannot_be_downloaded_says_where_to_get_it(tmp_path: Path) -> None:
         get(CATALOG["imagenet-10"], source=tmp_path / "nowhere", root=tmp_path)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="no flock there")
 def test_two_processes_do_not_get_one_data_set_at_once(tmp_path: Path) -> None:
-    import fcntl
-
-    with (tmp_path / ".stl10.lock").open("a") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(UserError, match="another process is getting STL-10 right now"):
-            get(STL10, source=tmp_path, root=tmp_path)
+    busy = pytest.raises(UserError, match="another process is getting STL-10 right now")
+    with FileLock(tmp_path / ".stl10.lock"), busy:
+        get(STL10, source=tmp_path, root=tmp_path)
 
 
 @pytest.mark.parametrize("pack", [tar, zipped])
@@ -246,9 +243,10 @@ def test_labels_that_have_gone_are_told(tmp_path: Path) -> None:
     (tmp_path / "stl10.tgz").write_bytes(tar(stl10_files()))
     found = get(STL10, source=tmp_path / "stl10.tgz", root=tmp_path)
     (tmp_path / "stl10" / "test_y.bin").unlink()  # lazily read: nothing else needs the file
-    assert len(found.split().scored) == 3
+    assert found.test is not None
+    assert len(found.test) == 3
     with pytest.raises(UserError, match=r"the true labels cannot be read: .*test_y\.bin"):
-        found.split().scored.truth()
+        found.test.truth()
 
 
 def test_arrays_in_a_file_are_no_archive(tmp_path: Path) -> None:
@@ -256,19 +254,24 @@ def test_arrays_in_a_file_are_no_archive(tmp_path: Path) -> None:
     assert not is_archive(tmp_path / "arrays.npz")
 
 
-def test_whole_merges_and_split_keeps_apart(tmp_path: Path) -> None:
+def test_parts_keep_apart_until_they_are_merged(tmp_path: Path) -> None:
     (tmp_path / "stl10.tgz").write_bytes(tar(stl10_files()))
     found = get(STL10, source=tmp_path / "stl10.tgz", root=tmp_path)
-    whole, split = found.whole(), found.split()
-    assert whole.learn is whole.scored.images
-    assert first_pixels(whole.learn) == [0, 1, 2, 3, 4, 5, 6]
-    assert whole.scored.truth().labels.tolist() == [0, 1, 2, 3, 3, 4, 5]
-    assert first_pixels(split.learn) == [0, 1, 2, 3]
-    assert first_pixels(split.scored.images) == [4, 5, 6]
-    assert split.scored.truth().labels.tolist() == [3, 4, 5]
-    for setting, learned in ((whole, 7), (split, 4)):
-        assert first_pixels(setting.extra) == [7, 8, 9, 10, 11]
-        assert len(setting.learn_with_extra()) == learned + 5
+    assert found.test is not None
+    assert first_pixels(found.train.images) == [0, 1, 2, 3]
+    assert first_pixels(found.test.images) == [4, 5, 6]
+    assert first_pixels(found.unlabeled) == [7, 8, 9, 10, 11]
+    assert found.test.truth().labels.tolist() == [3, 4, 5]
+    whole = found.train.merged(found.test)
+    assert first_pixels(whole.images) == [0, 1, 2, 3, 4, 5, 6]
+    assert whole.truth().labels.tolist() == [0, 1, 2, 3, 3, 4, 5]
+
+
+def test_parts_of_files_are_merged_in_order() -> None:
+    first = Part([Path("x")], ("a", "b"), lambda: np.array([1]))
+    both = first.merged(Part([Path("y")], ("a", "b"), lambda: np.array([0])))
+    assert both.images == [Path("x"), Path("y")]
+    assert both.truth().labels.tolist() == [1, 0]
 
 
 def test_labels_are_not_read_before_they_are_asked_for(tmp_path: Path) -> None:
@@ -277,16 +280,19 @@ def test_labels_are_not_read_before_they_are_asked_for(tmp_path: Path) -> None:
 
     part = Part(np.zeros((3, 8, 8), dtype=np.uint8), ("a", "b"), never)
     found = Dataset("none", train=part, test=part)
-    for setting in (found.whole(), found.split()):
-        assert len(setting.learn) == len(setting.learn_with_extra()) > 0
-        assert not hasattr(setting.learn, "truth")
-    with pytest.raises(AssertionError, match="a label was read"):
-        found.whole().scored.truth()
+    assert found.counts == (3, 3, 0)
+    for each in (part, part.merged(part)):
+        assert len(each.images) > 0
+        assert not hasattr(each.images, "truth")
+        with pytest.raises(AssertionError, match="a label was read"):
+            each.truth()
 
 
 def test_labels_meet_their_images_again_in_a_store(tmp_path: Path) -> None:
     (tmp_path / "stl10.tgz").write_bytes(tar(stl10_files()))
-    scored = get(STL10, source=tmp_path / "stl10.tgz", root=tmp_path).whole().scored
+    found = get(STL10, source=tmp_path / "stl10.tgz", root=tmp_path)
+    assert found.test is not None
+    scored = found.train.merged(found.test)
     store = ingest(scored.images, size=8, folder=tmp_path / "store")
     labels = scored.truth().labels[store.collection.numbers]
     of_value = {0: 0, 1: 1, 2: 2, 3: 3, 4: 3, 5: 4, 6: 5}
@@ -318,6 +324,7 @@ def test_every_card_is_whole(card: Card) -> None:
     assert len(card.classes) in (card.clusters, 0)
     assert len(set(card.classes)) == len(card.classes)
     assert card.files or card.advice or card.places
+    assert set(card.layouts) <= set(READERS)
     for remote in card.files:
         assert len(bytes.fromhex(remote.sha256)) == 32
         assert remote.url.startswith(("https://", "http://"))

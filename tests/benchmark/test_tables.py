@@ -14,18 +14,18 @@ from spice.benchmark.collected import Collected, collect, few_labels
 from spice.benchmark.methods import LABELED, METHODS, uses
 from spice.benchmark.rivals import scan, temi
 from spice.benchmark.tables import run as running
-from spice.benchmark.tables.catalog import AUGMENTATION, SPLIT, TABLES, WHOLE
+from spice.benchmark.tables.catalog import TABLES
 from spice.benchmark.tables.cells import Cell, Cells, settings_key, slug
-from spice.benchmark.tables.page import page
 from spice.benchmark.tables.quoted import quotes
-from spice.benchmark.tables.render import GIVEN_LABELS, comma_separated, markdown, measured
+from spice.benchmark.tables.render import GIVEN_LABELS, comma_separated, markdown, measured, page
 from spice.benchmark.tables.result import Result, result
-from spice.benchmark.tables.run import run
+from spice.benchmark.tables.run import Selection, run
 from spice.benchmark.tables.sizes import choices
 from spice.benchmark.workbench import Workbench
 from spice.data.images import Combined
 from spice.errors import UserError
 
+WHOLE = TABLES["whole"]
 SMOKE = choices(WHOLE, "smoke")[0]
 QUICK = ("k-means", "agglomerative", "NMF")
 
@@ -57,7 +57,7 @@ def test_no_method_opens_the_door_to_the_true_labels(whole: Collected, tmp_path:
 
 
 def measured_cells(out: Path, seeds: Sequence[int] = (0,)) -> list[Cell]:
-    return run(WHOLE, "smoke", seeds=seeds, out=out, only=QUICK)
+    return run(Selection(WHOLE, "smoke", seeds, QUICK), out)
 
 
 def test_a_cell_that_is_saved_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,9 +112,9 @@ def test_every_method_says_what_it_depends_on() -> None:
 
 def test_unknown_methods_and_data_sets_are_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="table whole has no method 'DBSCAN': choose of k-means, spectral"):
-        run(WHOLE, "smoke", seeds=[0], out=tmp_path, only=["DBSCAN"])
+        run(Selection(WHOLE, "smoke", [0], ["DBSCAN"]), tmp_path)
     with pytest.raises(UserError, match="table whole has no data set 'mnist' at size smoke: choose of digits"):
-        run(WHOLE, "smoke", seeds=[0], out=tmp_path, data=["mnist"])
+        run(Selection(WHOLE, "smoke", [0], data=["mnist"]), tmp_path)
 
 
 def cell(data: str, method: str, seed: int, acc: float) -> Cell:
@@ -125,7 +125,7 @@ def cell(data: str, method: str, seed: int, acc: float) -> Cell:
         seed=seed,
         scores=scores,
         learned=9,
-        asked=5,
+        scored=5,
         seconds=1.5,
         notes=[],
         key="",
@@ -262,7 +262,7 @@ def test_two_stores_are_one(whole: Collected) -> None:
 def test_rows_of_the_augmentation_table_name_the_views_that_they_use() -> None:
     from spice.benchmark.methods.spice import VARIANTS
 
-    for method in AUGMENTATION.methods:
+    for method in TABLES["augmentation"].methods:
         first, second = method.lower().split(" / ")
         assert VARIANTS[method] == {"label_view": first, "train_view": second}
 
@@ -276,7 +276,7 @@ def test_the_full_size_has_the_data_sets_of_the_paper() -> None:
         "cifar100-20",
         "tiny-imagenet",
     ]
-    assert {choice.features.network for choice in choices(SPLIT, "full")} == {"resnet18"}
+    assert {choice.features.network for choice in choices(TABLES["split"], "full")} == {"resnet18"}
     assert all(choice.train is None for table in TABLES.values() for choice in choices(table, "full"))
 
 
@@ -305,6 +305,6 @@ def test_a_finished_stage_is_found_again_and_its_time_is_told_all_the_same(whole
 
 
 def test_what_is_saved_is_shown_without_running_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(WHOLE, "smoke", seeds=[0], out=tmp_path, only=["NMF"])
+    run(Selection(WHOLE, "smoke", [0], ["NMF"]), tmp_path)
     monkeypatch.setattr(running, "measure", lambda *_: pytest.fail("measured"))
-    assert [each.method for each in running.saved(WHOLE, "smoke", seeds=[0, 1], out=tmp_path)] == ["NMF"]
+    assert [each.method for each in running.saved(Selection(WHOLE, "smoke", [0, 1]), tmp_path)] == ["NMF"]

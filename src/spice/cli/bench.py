@@ -79,9 +79,12 @@ def page(
     to: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/tables.md"),
 ) -> None:
     """Make the page of all tables from their saved json files."""
-    from spice.benchmark.tables.page import write_page
+    from spice.benchmark.tables.render import page as page_of
+    from spice.files import written_atomically
 
-    write_page(folder, to)
+    text = page_of(folder)
+    with written_atomically(to) as temporary:
+        temporary.write_text(text, encoding="utf-8")
     print(f"written    {to}")
 
 
@@ -90,19 +93,19 @@ def _run(
 ) -> None:
     from spice.benchmark.tables.render import comma_separated, markdown
     from spice.benchmark.tables.result import result
-    from spice.benchmark.tables.run import run, saved
+    from spice.benchmark.tables.run import Selection, run, saved
     from spice.benchmark.tables.sizes import SEEDS, choices
 
-    chosen = _numbers(seeds) if seeds else list(SEEDS[size])
+    selection = Selection(table, size, _numbers(seeds) if seeds else list(SEEDS[size]), only, data)
     command = " ".join(["spice bench", table.name, "--size", size, *(["--seeds", seeds] if seeds else [])])
     try:
         with shown_progress() as progress:
             if not show:
-                run(table, size, seeds=chosen, out=out, only=only, data=data, progress=progress)
+                run(selection, out, progress=progress)
     except KeyboardInterrupt:
         print("\nspice: stopped; finished cells are kept. Give the same command again to go on", file=sys.stderr)
         raise typer.Exit(STOPPED) from None
-    cells = saved(table, size, seeds=chosen, out=out, only=only, data=data)
+    cells = saved(selection, out)
     if not cells:
         raise UserError(f"no cell of table {table.name} is saved in {out}: run it without --show")
     found: Result = result(table, size, choices(table, size), cells, command=command)

@@ -1,11 +1,10 @@
-"""The data sets of the tables. `load(name).whole()` and `.split()` give the paper's two settings."""
+"""The data sets of the tables: `load(name)` reads one that is on this machine, `get(name)` downloads it first."""
 
 from pathlib import Path
 
 from spice.benchmark.datasets import shelf
-from spice.benchmark.datasets.card import Card, Remote
-from spice.benchmark.datasets.catalog import CATALOG, card_of
-from spice.benchmark.datasets.dataset import Counts, Dataset, Images, Part, Setting
+from spice.benchmark.datasets.catalog import CATALOG, Card, Counts, Remote, card_of
+from spice.benchmark.datasets.dataset import Dataset, Images, Part
 from spice.benchmark.datasets.shelf import default_root, located
 from spice.progress import Progress, silent
 
@@ -17,7 +16,6 @@ __all__ = [
     "Images",
     "Part",
     "Remote",
-    "Setting",
     "card_of",
     "default_root",
     "get",

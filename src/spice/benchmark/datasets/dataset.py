@@ -2,21 +2,16 @@
 
 `Images` is all that a stage is given, and holds no label. True labels come out of `Part.truth()` as `evaluate.Truth`, a
 type that nothing below `benchmark` may import; until then they are not even read.
-
-    setting = load("cifar10").split()
-    store = ingest(setting.learn, size=32, folder=run / "images")            # stages 1 to 3: no label in sight
-    scored = ingest(setting.scored.images, size=32, folder=run / "scored")
-    labels = setting.scored.truth().labels[scored.collection.numbers]        # in the order of the store
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spice.benchmark.datasets.catalog import Card, Counts
 from spice.errors import UserError
 from spice.evaluate import Truth
 
@@ -50,33 +45,13 @@ class Part:
             )
         return Truth(np.arange(len(labels)), labels, self.classes)
 
-    def merged(self, other: Self) -> "Part":
+    def merged(self, other: "Part") -> "Part":
         """Both parts as one, these images first."""
-        return Part(
-            merged([self.images, other.images]),
-            self.classes,
-            lambda: np.concatenate([self.read_labels(), other.read_labels()]),
-        )
-
-
-class Setting(NamedTuple):
-    """How a table of the paper uses a data set."""
-
-    learn: Images  # what is clustered in all three stages
-    extra: Images | None  # images without labels that stages 1 and 3 learn from too, and stage 2 never
-    scored: Part
-
-    def learn_with_extra(self) -> Images:
-        """What stages 1 and 3 learn from."""
-        return self.learn if self.extra is None else merged([self.learn, self.extra])
-
-
-class Counts(NamedTuple):
-    """How many images the parts of a data set have."""
-
-    train: int
-    test: int = 0
-    unlabeled: int = 0
+        if isinstance(self.images, list) and isinstance(other.images, list):
+            images: Images = self.images + other.images
+        else:
+            images = np.concatenate([np.asarray(self.images), np.asarray(other.images)])
+        return Part(images, self.classes, lambda: np.concatenate([self.read_labels(), other.read_labels()]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,21 +72,17 @@ class Dataset:
         test = 0 if self.test is None else len(self.test)
         return Counts(len(self.train), test, 0 if self.unlabeled is None else len(self.unlabeled))
 
-    def whole(self) -> Setting:
-        """Train and test merged as one, for learning and for scoring (the paper's Table II)."""
-        everything = self.train if self.test is None else self.train.merged(self.test)
-        return Setting(everything.images, self.unlabeled, everything)
 
-    def split(self) -> Setting:
-        """Learned on train, scored on test (the paper's Table III)."""
-        if self.test is None:
-            raise UserError(f"{self.name} has no test part, so only the whole setting is defined for it")
-        return Setting(self.train.images, self.unlabeled, self.test)
+# Reads one layout from a folder, or gives None if the folder does not have that layout.
+Reader = Callable[[Path, Card], Dataset | None]
 
 
-def merged(parts: Sequence[Images]) -> Images:
-    """Images of several parts in one list or one array."""
-    arrays = [part for part in parts if isinstance(part, np.ndarray)]
-    if len(arrays) == len(parts):
-        return np.concatenate(arrays)
-    return [path for part in parts if not isinstance(part, np.ndarray) for path in part]
+def around(folder: Path) -> Iterator[Path]:
+    """The folder itself, then those in it: archives wrap their content in a folder of any name."""
+    yield folder
+    yield from sorted(item for item in folder.iterdir() if item.is_dir())
+
+
+def holding(folder: Path, *names: str) -> Path | None:
+    """The folder, at most one deeper, that holds all the named files."""
+    return next((place for place in around(folder) if all((place / name).is_file() for name in names)), None)

@@ -12,7 +12,7 @@ from typing import IO
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from spice.benchmark.datasets.card import Remote
+from spice.benchmark.datasets.catalog import Remote
 from spice.errors import UserError
 from spice.progress import Progress, silent
 from spice.version import __version__
@@ -35,7 +35,7 @@ def download(remote: Remote, folder: Path, *, progress: Progress = silent, waits
     if target.exists():  # it got this name after its checksum was found right
         return target
     partial = folder / f"{remote.name}.partial"
-    with _told(partial):
+    with _write_errors(partial):
         folder.mkdir(parents=True, exist_ok=True)
         with partial.open("ab", buffering=0) as file:
             _transfer(remote, file, folder, progress, waits)
@@ -66,14 +66,14 @@ def _go_on(remote: Remote, file: IO[bytes], progress: Progress) -> None:
     have = file.tell()
     headers = {"User-Agent": f"spice-cluster/{__version__}"} | ({"Range": f"bytes={have}-"} if have else {})
     with _answer(Request(remote.url, headers=headers), remote, file) as response:
-        if not _goes_on(response, have):
+        # A server without Range sends everything again.
+        if not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
             _start_over(file)
         _same_size(remote, response, file.tell())
-        task = f"{remote.name} (kB)"
-        progress(task, file.tell() // 1000, remote.bytes // 1000)
+        progress(f"{remote.name} (kB)", file.tell() // 1000, remote.bytes // 1000)
         while piece := _read(response):
             _write(file, piece)
-            progress(task, file.tell() // 1000, remote.bytes // 1000)
+            progress(f"{remote.name} (kB)", file.tell() // 1000, remote.bytes // 1000)
             if file.tell() > remote.bytes:
                 raise UserError(f"{remote.url} sends more than the published {remote.bytes:,} bytes: {_BY_HAND}")
     if file.tell() < remote.bytes:
@@ -95,17 +95,10 @@ def _answer(request: Request, remote: Remote, file: IO[bytes]) -> Iterator[http.
         elif error.code not in _TRY_AGAIN:
             raise UserError(f"{remote.url} answers {error.code} {error.reason}: {_BY_HAND}") from error
         raise _PassingError(f"the server answers {error.code} {error.reason}") from error
-    except URLError as error:
-        raise _PassingError(str(error.reason)) from error
     except (OSError, http.client.HTTPException) as error:
-        raise _PassingError(str(error) or type(error).__name__) from error
+        raise _passing(error) from error
     with response:
         yield response
-
-
-def _goes_on(response: http.client.HTTPResponse, have: int) -> bool:
-    """Whether the answer begins where the file ends; a server without Range sends everything again."""
-    return response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
 
 
 def _same_size(remote: Remote, response: http.client.HTTPResponse, have: int) -> None:
@@ -121,7 +114,11 @@ def _read(response: http.client.HTTPResponse) -> bytes:
     try:
         return response.read(_PIECE)
     except (OSError, http.client.HTTPException) as error:
-        raise _PassingError(str(error) or type(error).__name__) from error
+        raise _passing(error) from error
+
+
+def _passing(error: Exception) -> _PassingError:
+    return _PassingError(str(error.reason if isinstance(error, URLError) else error) or type(error).__name__)
 
 
 def _write(file: IO[bytes], piece: bytes) -> None:
@@ -152,8 +149,8 @@ def _need_room(missing: int, folder: Path) -> None:
 
 
 @contextmanager
-def _told(partial: Path) -> Iterator[None]:
-    """A full disk or a folder that may not be written, in words; what has arrived stays."""
+def _write_errors(partial: Path) -> Iterator[None]:
+    """Report a full disk or a read-only folder to the user; what has arrived is kept."""
     try:
         yield
     except OSError as error:

@@ -8,19 +8,31 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from filelock import FileLock, Timeout
 
-from spice.benchmark.datasets.card import Card, Remote
-from spice.benchmark.datasets.dataset import Dataset
+from spice.benchmark.datasets import binary, folders, mnist
+from spice.benchmark.datasets.catalog import Card
+from spice.benchmark.datasets.dataset import Dataset, Reader
 from spice.benchmark.datasets.download import WAITS, download
 from spice.benchmark.datasets.unpack import is_archive, unpack
 from spice.errors import UserError
 from spice.files import written_atomically
 from spice.progress import Progress, silent
 
-try:
-    import fcntl
-except ImportError:  # Windows: no advisory locks; two processes getting one data set are then the user's to avoid
-    fcntl = None  # type: ignore[assignment]
+READERS: dict[str, Reader] = {
+    "STL-10 binary": binary.read_stl10,
+    "CIFAR-10 binary": binary.read_cifar10_binary,
+    "CIFAR-10 python": binary.read_cifar10_python,
+    "CIFAR-100 binary": binary.read_cifar100_binary,
+    "CIFAR-100 python": binary.read_cifar100_python,
+    "idx": mnist.read_idx,
+    "npz": mnist.read_npz,
+    "digits": mnist.read_digits,
+    "split folders": folders.read_split,
+    "class folders": folders.read_flat,
+    "ImageNet": folders.read_imagenet,
+    "Tiny-ImageNet": folders.read_tiny_imagenet,
+}
 
 
 def default_root() -> Path:
@@ -52,7 +64,7 @@ def load(card: Card, root: Path) -> Dataset:
 def read(card: Card, folder: Path) -> Dataset:
     """The data set in `folder`, in whichever of its layouts it lies there."""
     try:
-        found = next((found for reader in card.readers if (found := reader(folder, card)) is not None), None)
+        found = next((found for name in card.layouts if (found := READERS[name](folder, card)) is not None), None)
     except OSError as error:
         raise UserError(f"{card.title} cannot be read from {folder}: {error}") from error
     if found is not None:
@@ -78,25 +90,19 @@ def get(
         raise UserError(f"{card.title} cannot be downloaded: {card.advice}")
     with _alone(card, root):
         if source is None:
-            _install(card, _downloaded(card.files, root / "downloads" / card.name, progress, waits), root, progress)
-            shutil.rmtree(root / "downloads" / card.name, ignore_errors=True)
+            arrived = root / "downloads" / card.name
+            files = [download(remote, arrived, progress=progress, waits=waits) for remote in card.files]
+            _install(card, files, root, progress)
+            shutil.rmtree(arrived, ignore_errors=True)
         elif source.is_dir():
-            _remember(card, source, root)
+            _recognize(card, source, called=str(source))
+            with written_atomically(_note(card, root)) as temporary:
+                temporary.write_bytes(os.fsencode(source.resolve()))
         elif source.is_file():
             _install(card, [source], root, progress)
         else:
             raise UserError(f"there is no file or folder {source}")
     return load(card, root)
-
-
-def _downloaded(files: Sequence[Remote], folder: Path, progress: Progress, waits: Sequence[float]) -> list[Path]:
-    return [download(remote, folder, progress=progress, waits=waits) for remote in files]
-
-
-def _remember(card: Card, source: Path, root: Path) -> None:
-    _recognize(card, source, called=str(source))
-    with written_atomically(_note(card, root)) as temporary:
-        temporary.write_bytes(os.fsencode(source.resolve()))
 
 
 def _install(card: Card, files: Sequence[Path], root: Path, progress: Progress) -> None:
@@ -142,13 +148,10 @@ def _alone(card: Card, root: Path) -> Iterator[None]:
     """One process at a time gets a data set; the lock ends with the process, however that ends."""
     try:
         root.mkdir(parents=True, exist_ok=True)
-        lock = (root / f".{card.name}.lock").open("a")
+        lock = FileLock(root / f".{card.name}.lock").acquire(timeout=0)
+    except Timeout:
+        raise UserError(f"another process is getting {card.title} right now: wait for it to end") from None
     except OSError as error:
         raise UserError(f"{root} cannot be written ({error.strerror}): choose another folder with --to") from error
     with lock:
-        if fcntl is not None:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(f"another process is getting {card.title} right now: wait for it to end") from None
         yield

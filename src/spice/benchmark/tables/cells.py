@@ -4,12 +4,10 @@ import hashlib
 import json
 import platform
 import re
-import time
-from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import AliasChoices, Field, ValidationError
 
 from spice.benchmark.choice import Choice, WhichImages
 from spice.benchmark.methods import uses
@@ -30,7 +28,7 @@ class Cell(Settings):
     seed: int
     scores: dict[str, float]
     learned: int  # images learned from
-    asked: int  # images scored
+    scored: int = Field(validation_alias=AliasChoices("scored", "asked"))  # images; `asked` in earlier files
     seconds: float  # processor seconds of the method itself, without what all share (features, views)
     notes: list[str]
     key: str  # of the settings that it was measured with
@@ -60,8 +58,8 @@ class Cells:
             temporary.write_text(cell.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
     def _path(self, which: WhichImages, choice: Choice, method: str, seed: int) -> Path:
-        count = f"-{choice.train or 'all'}" if choice.train else ""
-        return self.folder / which / f"{choice.dataset}{count}" / f"{slug(method)}-{seed}.json"
+        data = f"{choice.dataset}-{choice.train}" if choice.train else choice.dataset
+        return self.folder / which / data / f"{slug(method)}-{seed}.json"
 
 
 def settings_key(which: WhichImages, choice: Choice, method: str) -> str:
@@ -78,18 +76,7 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower().replace("*", "-star").replace("+", "")).strip("-")
 
 
-def now() -> str:
-    """The date and time, for the record."""
-    return time.strftime("%Y-%m-%d %H:%M", time.gmtime())
-
-
 def versions() -> dict[str, str]:
-    """What computed it."""
-    return dict(_versions())
-
-
-def _versions() -> Iterator[tuple[str, str]]:
-    yield "spice", __version__
-    yield "python", platform.python_version()
-    for package in ("torch", "numpy", "scikit-learn"):
-        yield package, version(package)
+    """The programs that computed a cell."""
+    packages = {package: version(package) for package in ("torch", "numpy", "scikit-learn")}
+    return {"spice": __version__, "python": platform.python_version()} | packages

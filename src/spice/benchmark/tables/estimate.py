@@ -54,42 +54,32 @@ class Part(NamedTuple):
 
 def estimate(table: Table, size: SizeName, *, batch: int = 8) -> str:
     """In words: what each part of the table takes on this machine, for one seed and for all."""
-    device = choose()
-    lines = [f"{table.title}, size {size}: measured on {device.type}, {torch.get_num_threads()} thread(s)"]
-    total = 0.0
+    lines = [f"{table.title}, size {size}: measured on {choose().type}, {torch.get_num_threads()} thread(s)"]
+    total, seeds = 0.0, len(SEEDS[size])
     for choice in choices(table, size):
-        images = _count(choice, table)
-        lines.append(f"{card_of(choice.dataset).title}, {images:,} images")
-        for part in parts(choice, table, batch=batch):
-            spent = part.amount * part.seconds
-            total += spent
-            lines.append(
-                f"  {part.name:<24}{part.amount:>16,.0f} x {part.seconds * 1000:>9.2f} ms = {duration(spent):>14}"
-            )
-    seeds = len(SEEDS[size])
-    lines.append(
-        f"one seed   {duration(total)}, {seeds} seeds {duration(seeds * total)}, as measured with small batches"
-    )
-    return "\n".join(lines)
+        lines.append(f"{card_of(choice.dataset).title}, {_count(choice, table):,} images")
+        for name, amount, seconds in parts(choice, table, batch=batch):
+            total += amount * seconds
+            cost = duration(amount * seconds)
+            lines.append(f"  {name:<24}{amount:>16,.0f} x {seconds * 1000:>9.2f} ms = {cost:>14}")
+    sums = f"{duration(total)}, {seeds} seeds {duration(seeds * total)}"
+    return "\n".join([*lines, f"one seed   {sums}, as measured with small batches"])
 
 
 def parts(choice: Choice, table: Table, *, batch: int) -> Iterator[Part]:
     """Every kind of work that the table's methods do with this data set, each tried out."""
     methods = [method for method in table.methods if method not in choice.left_out]
     trial = _Trial(choice, _count(choice, table), batch)
-    if set(methods) & set(AUTOENCODERS):
-        yield trial.autoencoder(sum(method in AUTOENCODERS for method in methods))
+    if autoencoders := sum(method in AUTOENCODERS for method in methods):
+        yield trial.autoencoder(autoencoders)
     yield from trial.features()
-    heads = [method for method in methods if method in HEADS or table.name in ("ablation", "augmentation")]
-    if heads:
-        yield trial.heads(len(heads))
+    if heads := sum(method in HEADS or table.name in ("ablation", "augmentation") for method in methods):
+        yield trial.heads(heads)
     if {"SPICE", "After"} & set(methods):
         yield trial.joint()
     if "SCAN" in methods:
         yield trial.self_labeling()
-    for method in methods:
-        if method in ALGORITHMS:
-            yield trial.labeled(method)
+    yield from (trial.labeled(method) for method in methods if method in ALGORITHMS)
 
 
 class _Trial:
@@ -106,6 +96,14 @@ class _Trial:
             given = load_encoder(choice.encoder, size=choice.pixels)
             self.card = NetworkCard(network=choice.encoder, size=given.size, normalization=given.normalization)
         self.backbone = placed(self.card.build().eval(), self.device)
+
+    def autoencoder(self, methods: int) -> Part:
+        settings = self.choice.autoencoder
+        few = settings.model_copy(update={"batch": self.batch, "epochs": STEPS})
+        each = _pace(
+            lambda seen: fit_autoencoder(Autoencoder, self.made, 2, few, Run(0, None, self.device, progress=seen))
+        )
+        return Part("autoencoders, images", methods * settings.epochs * self.images, each / self.batch)
 
     def features(self) -> Iterator[Part]:
         settings = self.choice.features
@@ -133,9 +131,8 @@ class _Trial:
         return Part(f"stage 2, steps ({runs} runs)", runs * steps, each)
 
     def joint(self) -> Part:
-        settings = self.choice.joint
+        settings, card = self.choice.joint, self.card
         few = settings.model_copy(update={"labeled": self.batch, "unlabeled": self.batch, "steps": STEPS})
-        card = self.card
         if settings.network is not None:
             card = card.model_copy(update={"network": settings.network, "stem": None, "width": None})
         each = self._pace_of_joint(few, card)
@@ -173,23 +170,15 @@ class _Trial:
         network = placed(ClusteringNetwork(backbone, nn.Linear(backbone.features, clusters)), self.device)
         return Learner.on_images(network, clusters, augment, size=card.size, normalization=card.normalization)
 
-    def autoencoder(self, methods: int) -> Part:
-        settings = self.choice.autoencoder
-        few = settings.model_copy(update={"batch": self.batch, "epochs": STEPS})
-        each = _pace(
-            lambda told: fit_autoencoder(Autoencoder, self.made, 2, few, Run(device=self.device, progress=told))
-        )
-        return Part("autoencoders, images", methods * settings.epochs * self.images, each / self.batch)
-
 
 def _pace(work: Callable[[Progress], object]) -> float:
     """Seconds between two steps, without the first, which is slow."""
     times: list[float] = []
 
-    def told(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:  # noqa: ARG001
+    def seen(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:  # noqa: ARG001
         times.append(time.monotonic())
 
-    work(told)
+    work(seen)
     return (times[-1] - times[0]) / (len(times) - 1)
 
 

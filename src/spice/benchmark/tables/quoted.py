@@ -24,17 +24,9 @@ class Quote(NamedTuple):
 def quotes(table: str) -> tuple[Quote, ...]:
     """All numbers of one of the paper's tables, in its order."""
     text = files(__package__).joinpath("quoted.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines())
+    rows = list(csv.reader(text.splitlines()))[1:]  # in the order of a quote's fields
     return tuple(
-        Quote(
-            row["table"],
-            row["method"],
-            row["here"],
-            row["data"],
-            row["score"],
-            float(row["mean"]),
-            float(row["std"]) if row["std"] else None,
-        )
-        for row in rows
-        if row["table"] == table
+        Quote(number, method, here, data, score, float(mean), float(std) if std else None)
+        for number, method, here, data, score, mean, std in rows
+        if number == table
     )

@@ -1,16 +1,56 @@
-"""A table as text: markdown for people, csv for programs. Every number comes from the saved cells or from the paper."""
+"""A table as text: markdown for people, csv for programs; and the page of all tables in the docs.
+
+Every number comes from the saved cells or from the paper, none is typed by hand. What words say about the numbers is
+kept apart, in `remarks.toml` beside the json files of the tables.
+"""
 
 import csv
 import io
+import tomllib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+from spice.benchmark.tables.catalog import TABLES
 from spice.benchmark.tables.quoted import SOURCE, Quote, quotes
 from spice.benchmark.tables.result import Data, Result
+from spice.errors import UserError
 
 # Methods that are given true labels lead no column.
 GIVEN_LABELS = {"supervised", "Pi-model", "Pseudo-Labeling", "Mean Teacher", "MixMatch", "UDA", "FixMatch"}
 ABSENT = "-"
 BESIDE = "STL-10"  # the paper's data set that every one of its tables has
+HEAD = """# The paper's tables, measured
+
+<!-- Made by `spice bench page`; change the json files and remarks.toml in docs/tables, not this page. -->
+"""
+
+
+def page(folder: Path) -> str:
+    """The page of the json files in `folder`; a table that was not run is named as such."""
+    remarks = _remarks(folder / "remarks.toml")
+    found = {name: folder / f"{name}.json" for name in TABLES if (folder / f"{name}.json").is_file()}
+    if not found:
+        raise UserError(f"{folder} holds no saved table: run one with `spice bench whole --out {folder}`")
+    parts = [HEAD, remarks.get("introduction", "")]
+    for name, path in found.items():
+        parts += [markdown(Result.load(path)), remarks.get(name, "")]
+    absent = [name for name in TABLES if name not in found]
+    if absent:
+        parts.append(f"Not run: {', '.join(absent)}.\n")
+    return "\n".join(part.strip() + "\n" for part in parts if part.strip())
+
+
+def _remarks(path: Path) -> dict[str, str]:
+    if not path.is_file():
+        return {}
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path} is not toml: {error}") from error
+    unknown = [name for name in found if name not in ("introduction", *TABLES)]
+    if unknown:
+        raise UserError(f"{path} remarks on {unknown[0]!r}, which is no table")
+    return found
 
 
 def markdown(result: Result, *, level: int = 2) -> str:
@@ -21,9 +61,9 @@ def markdown(result: Result, *, level: int = 2) -> str:
     missing = [f"- {data.title}, {method}: {why}." for data in result.data for method, why in data.left_out.items()]
     if missing:
         parts.append("Not run:\n" + "\n".join(missing))
-    doubted = sum(1 for cell in result.cells if cell.notes)
-    if doubted:
-        parts.append(f"In {doubted} of {len(result.cells)} cells a note was taken; they stand in the json file.")
+    noted = sum(1 for cell in result.cells if cell.notes)
+    if noted:
+        parts.append(f"In {noted} of {len(result.cells)} cells a note was taken; they stand in the json file.")
     if table.paper:
         parts.append(f"Quoted from the paper, Table {table.paper} ({SOURCE}):")
         parts.append(quoted_table(table.paper))
@@ -41,7 +81,8 @@ def measured(result: Result) -> str:
     rows = []
     for method in table.methods:
         cells = [_cell(result, data, method, score) for data, score in columns]
-        seconds = [_seconds(result.seconds(data.name, method)) for data in result.data]
+        spent = [result.seconds(data.name, method) for data in result.data]
+        seconds = [ABSENT if value is None else f"{value:.1f}" for value in spent]
         if any(cell != ABSENT for cell in cells):
             rows.append([_escaped(method), *cells, *seconds, *([_quoted(beside.get(method))] if beside else [])])
     return _table(header, rows)
@@ -107,10 +148,6 @@ def _quoted(quote: Quote | None) -> str:
 
 def _number(mean: float, std: float | None) -> str:
     return f"{mean:.3f}" if std is None else f"{mean:.3f} ± {std:.3f}"
-
-
-def _seconds(value: float | None) -> str:
-    return ABSENT if value is None else f"{value:.1f}"
 
 
 def _escaped(name: str) -> str:

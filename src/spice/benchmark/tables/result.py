@@ -61,7 +61,9 @@ class Result(Settings):
             for cell in self.cells
             if (cell.data, cell.method) == (data, method) and score in cell.scores
         ]
-        return Figure.of(values) if values else None
+        if not values:
+            return None
+        return Figure(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
 
     def seconds(self, data: str, method: str) -> float | None:
         """Mean processor seconds of a run of the method."""
@@ -81,15 +83,10 @@ class Figure(NamedTuple):
     std: float | None  # of the sample; None of a single seed
     seeds: int
 
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Figure":
-        """Of the scores of all seeds."""
-        return cls(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
-
 
 def result(table: Table, size: SizeName, choices: Sequence[Choice], cells: Sequence[Cell], *, command: str) -> Result:
     """The table of these cells."""
-    counts = {cell.data: (cell.learned, cell.asked) for cell in cells}
+    counts = {cell.data: (cell.learned, cell.scored) for cell in cells}
     data = [
         Data(
             name=choice.dataset,
@@ -103,10 +100,10 @@ def result(table: Table, size: SizeName, choices: Sequence[Choice], cells: Seque
     return Result(table=table.name, size=size, command=command, machine=machine(), data=data, cells=list(cells))
 
 
-def about(choice: Choice, table: Table, learned: int, asked: int) -> str:
+def about(choice: Choice, table: Table, learned: int, scored: int) -> str:
     """What the reader must know of a data set's numbers, made from its settings."""
     card = card_of(choice.dataset)
-    images = f"{learned:,} images" if table.which == "whole" else f"{learned:,} images to learn from, {asked:,} scored"
+    images = f"{learned:,} images" if table.which == "whole" else f"{learned:,} images to learn from, {scored:,} scored"
     few = learned < sum(card.counts) if table.which == "whole" else learned < card.counts.train
     parts = [f"{card.title}: {images}{' (a subset)' if few else ''}, {choice.pixels} px, K = {choice.clusters}"]
     features = choice.features

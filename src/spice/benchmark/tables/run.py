@@ -11,16 +11,18 @@ from spice.benchmark.choice import Choice
 from spice.benchmark.collected import Collected, collect, few_labels
 from spice.benchmark.methods import LABELED, METHODS
 from spice.benchmark.tables.catalog import SizeName, Table
-from spice.benchmark.tables.cells import Cell, Cells, now, settings_key, versions
-from spice.benchmark.tables.quality import quality
+from spice.benchmark.tables.cells import Cell, Cells, settings_key, versions
 from spice.benchmark.tables.sizes import choices
 from spice.benchmark.workbench import Workbench
 from spice.engine.device import choose
 from spice.engine.run import Run
 from spice.errors import UserError
-from spice.evaluate import score
+from spice.evaluate import accuracy, score
+from spice.evaluate.probe import Labeled as Probed
+from spice.evaluate.probe import linear_accuracy
 from spice.models.encoders import SCRATCH
 from spice.progress import Progress, silent
+from spice.stages.encode import encode_plain
 from spice.stages.joint.draws import Labeled
 
 
@@ -32,56 +34,65 @@ class Wanted(NamedTuple):
     method: str
 
 
+class Selection(NamedTuple):
+    """Some or all cells of a table."""
+
+    table: Table
+    size: SizeName
+    seeds: Sequence[int]
+    methods: Sequence[str] = ()  # none: all
+    data: Sequence[str] = ()  # none: all
+
+    def cells(self) -> Iterator[Wanted]:
+        """Seed by seed, so that a table that is stopped has all rows of some seeds and not some rows of all."""
+        table, found = self.table, choices(self.table, self.size)
+        _check(f"table {table.name} has no method", self.methods, table.methods)
+        _check(
+            f"table {table.name} has no data set", self.data, [each.dataset for each in found], f" at size {self.size}"
+        )
+        for choice in found:
+            for seed in self.seeds:
+                for method in table.methods:
+                    chosen = method in (self.methods or [method]) and choice.dataset in (self.data or [choice.dataset])
+                    again = seed != self.seeds[0] and not _is_random(method, choice)
+                    if chosen and not again and method not in choice.left_out:
+                        yield Wanted(choice, seed, method)
+
+
 def run(
-    table: Table,
-    size: SizeName,
-    *,
-    seeds: Sequence[int],
+    selection: Selection,
     out: Path,
-    only: Sequence[str] = (),
-    data: Sequence[str] = (),
+    *,
     root: Path | None = None,
     device: str = "auto",
     progress: Progress = silent,
 ) -> list[Cell]:
-    """All cells of the table that are wanted, those from earlier runs included, in the order of the table.
+    """All selected cells, those from earlier runs included, in the order of the table.
 
-    Args:
-        out: gets `cells/`, and `work/` with images, features and checkpoints.
-        only: methods, if not all.
-        data: data sets, if not all.
+    `out` gets `cells/`, and `work/` with images, features and checkpoints. `root` is where data sets are.
     """
-    wanted = list(_wanted(table, size, seeds=seeds, only=only, data=data))
-    cells = Cells(out / "cells")
+    table, wanted, cells = selection.table, list(selection.cells()), Cells(out / "cells")
     missing = [each for each in wanted if cells.find(table.which, each.choice, each.method, each.seed) is None]
     done = len(wanted) - len(missing)
     progress(f"{table.name}: cells", done, len(wanted))
     images: dict[str, Collected] = {}
-    for each in missing:
-        place = out / "work" / _name_of_images(table, each.choice)
-        if each.choice.dataset not in images:
-            images = {each.choice.dataset: collect(each.choice, table.which, place, root=root, progress=progress)}
-        found = images[each.choice.dataset]
-        bench = Workbench(found, each.choice, Run(each.seed, place / "stages", choose(device), progress=progress))
-        cells.keep(table.which, each.choice, measure(bench, found, each.method, table))
+    for choice, seed, method in missing:
+        parts = choice.dataset, table.which, choice.train or "all", choice.test or "all", choice.pixels
+        place = out / "work" / "-".join(map(str, parts))
+        if choice.dataset not in images:
+            images = {choice.dataset: collect(choice, table.which, place, root=root, progress=progress)}
+        found = images[choice.dataset]
+        bench = Workbench(found, choice, Run(seed, place / "stages", choose(device), progress=progress))
+        cells.keep(table.which, choice, measure(bench, found, method, table))
         done += 1
         progress(f"{table.name}: cells", done, len(wanted))
-    return saved(table, size, seeds=seeds, out=out, only=only, data=data)
+    return saved(selection, out)
 
 
-def saved(
-    table: Table,
-    size: SizeName,
-    *,
-    seeds: Sequence[int],
-    out: Path,
-    only: Sequence[str] = (),
-    data: Sequence[str] = (),
-) -> list[Cell]:
-    """The cells of the table that have been measured so far."""
-    cells = Cells(out / "cells")
-    wanted = _wanted(table, size, seeds=seeds, only=only, data=data)
-    found = (cells.find(table.which, each.choice, each.method, each.seed) for each in wanted)
+def saved(selection: Selection, out: Path) -> list[Cell]:
+    """The selected cells that have been measured so far."""
+    cells, which = Cells(out / "cells"), selection.table.which
+    found = (cells.find(which, each.choice, each.method, each.seed) for each in selection.cells())
     return [cell for cell in found if cell is not None]
 
 
@@ -95,7 +106,7 @@ def measure(bench: Workbench, images: Collected, method: str, table: Table) -> C
         few = few_labels(known, bench.choice.semi.labels, seed=bench.run.seed)
         given = torch.arange(len(known)) if method == "supervised" else few
         labels = LABELED[method](bench, Labeled(given, torch.from_numpy(known)[given]))
-        # Classes are told, so nothing is matched; NMI and ARI do not care what classes are called.
+        # Labels are classes, so nothing is matched; NMI and ARI do not depend on what classes are called.
         truth = images.truth()
         found = score(labels, truth)
         scores = {"ACC": float((labels == truth).mean()), "NMI": found.nmi, "ARI": found.ari}
@@ -107,43 +118,46 @@ def measure(bench: Workbench, images: Collected, method: str, table: Table) -> C
         method=method,
         seed=bench.run.seed,
         scores=scores,
-        learned=len(bench.learn),
-        asked=len(bench.scored),
+        learned=len(images.learn),
+        scored=len(images.scored),
         seconds=time.process_time() - started - bench.spent_here + sum(bench.charged.values()),
         notes=list(dict.fromkeys(bench.notes)),
         key=settings_key(table.which, bench.choice, method),
-        at=now(),
+        at=time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
         versions=versions(),
     )
 
 
-def _wanted(
-    table: Table, size: SizeName, *, seeds: Sequence[int], only: Sequence[str], data: Sequence[str]
-) -> Iterator[Wanted]:
-    """Seed by seed, so that a table that is stopped has all rows of some seeds and not some rows of all."""
-    unknown = [name for name in only if name not in table.methods]
-    if unknown:
-        raise UserError(f"table {table.name} has no method {unknown[0]!r}: choose of {', '.join(table.methods)}")
-    found = choices(table, size)
-    strange = [name for name in data if name not in [choice.dataset for choice in found]]
-    if strange:
-        names = ", ".join(choice.dataset for choice in found)
-        raise UserError(f"table {table.name} has no data set {strange[0]!r} at size {size}: choose of {names}")
-    for choice in found:
-        for seed in seeds:
-            for method in table.methods:
-                chosen = (not only or method in only) and (not data or choice.dataset in data)
-                again = seed != seeds[0] and not _is_random(method, choice)
-                if chosen and not again and method not in choice.left_out:
-                    yield Wanted(choice, seed, method)
+def quality(bench: Workbench, images: Collected, *, after: bool) -> dict[str, float]:
+    """Table VI, what joint training does to the features: accuracy of a linear probe (supervised) and of the clusters.
+
+    Before joint training, of reliable labels too.
+    """
+    if after:
+        refined = bench.refined()
+        encoder = bench.encoder if refined is None else refined.encoder
+        learned, scored = encode_plain(encoder, images.learn), encode_plain(encoder, images.scored)
+        clusters = METHODS["SPICE"].fit(bench)
+    else:
+        learned, scored = bench.features, bench.scored_features
+        clusters = METHODS["SPICE-s"].fit(bench)
+    known, truth = images.known(), images.truth()
+    probe = linear_accuracy(Probed(learned.numpy(), known), Probed(scored.numpy(), truth))
+    scores = {"supervised": probe, "unsupervised": accuracy(clusters, truth)}
+    if not after:
+        trusted = bench.reliable()
+        right = accuracy(trusted.cluster.numpy(), known[trusted.image.numpy()])
+        scores |= {"reliable labels": right, "share reliable": len(trusted.image) / len(known)}
+    return scores
+
+
+def _check(refusal: str, names: Sequence[str], known: Sequence[str], where: str = "") -> None:
+    for name in names:
+        if name not in known:
+            raise UserError(f"{refusal} {name!r}{where}: choose of {', '.join(known)}")
 
 
 def _is_random(method: str, choice: Choice) -> bool:
     """Whether another seed may give another answer. Agglomerative clustering draws nothing; its features may."""
     same_features = choice.one_encoder or choice.encoder != SCRATCH
     return method != "agglomerative" and not (method == "features + agglomerative" and same_features)
-
-
-def _name_of_images(table: Table, choice: Choice) -> str:
-    parts = choice.dataset, table.which, choice.train or "all", choice.test or "all", choice.pixels
-    return "-".join(map(str, parts))
