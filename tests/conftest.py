@@ -60,18 +60,18 @@ def shared_data() -> Path:
 
 
 @pytest.fixture
-def believing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def set_failed_checks(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], None]:
     """Joint training is so short in tests that its result may be good or bad: the verdict is set, not found."""
-    from spice import training
+    from spice.pipeline.steps import joint
     from spice.stages.joint.refine import refine
 
-    def believe(*, doubts: list[str]) -> None:
+    def set_(failed: list[str]) -> None:
         def judged(*args: object, **kwargs: object) -> object:
-            return refine(*args, **kwargs)._replace(failed_checks=doubts)  # type: ignore[arg-type]
+            return refine(*args, **kwargs)._replace(failed_checks=failed)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(training, "refine", judged)
+        monkeypatch.setattr(joint, "refine", judged)
 
-    return believe
+    return set_
 
 
 @pytest.fixture(scope="session")

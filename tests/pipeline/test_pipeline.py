@@ -1,4 +1,4 @@
-"""Promises of a run: done once, gone on with, never lost, never told apart by names."""
+"""Promises of a run: computed once, resumed, never lost, never influenced by names."""
 
 import shutil
 from collections.abc import Callable
@@ -13,8 +13,20 @@ from sklearn.metrics import adjusted_rand_score
 from spice.errors import NothingReadableError, UserError
 from spice.pipeline import cluster, resume
 from spice.presets import standard
-from spice.runs import Account, locked, read_labels
-from spice.runs.folder import RunFolder
+from spice.runs import Account, locked, open_result, read_labels, read_manifest
+from spice.runs.artifacts import (
+    FEATURES,
+    HEAD,
+    IMAGES,
+    KMEANS,
+    NEIGHBORS,
+    PICTURES,
+    PROBABILITIES,
+    PROBLEMS,
+    VIEWS,
+    Artifact,
+)
+from spice.runs.folder import UNFINISHED
 from spice.settings import RunSettings
 
 
@@ -33,7 +45,7 @@ def finished(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 @pytest.fixture
 def run(finished: tuple[Path, Account], tmp_path: Path) -> Path:
     """A copy of the finished run, to be spoiled."""
-    return Path(shutil.copytree(finished[0], tmp_path / "run"))
+    return Path(shutil.copytree(finished[0], tmp_path / "run", symlinks=True))
 
 
 @pytest.fixture
@@ -43,14 +55,25 @@ def drawings(shapes: Path, tmp_path: Path) -> Path:
 
 
 def written(run: Path) -> dict[str, int]:
-    """When each file of the run was written; the manifest and the store note every look."""
+    """When each file of the run was written; the store and the lock note every look."""
     files = (path for path in run.rglob("*") if path.is_file() and "store" not in path.parts)
-    return {str(path.relative_to(run)): path.stat().st_mtime_ns for path in files if path.name != ".lock"}
+    return {
+        str(path.relative_to(run)): path.stat().st_mtime_ns for path in files if path.name not in (".lock", ".holder")
+    }
+
+
+def place(run: Path, artifact: Artifact) -> Path:
+    """Where an artifact of the current result is."""
+    return open_result(run) / artifact
+
+
+def load(run: Path, artifact: Artifact) -> np.ndarray:
+    return np.asarray(np.load(place(run, artifact)))
 
 
 def by_content(run: Path) -> dict[str, int]:
     """Cluster of every image by what it shows."""
-    hashes = pq.read_table(run / "images.parquet").column("hash").to_pylist()
+    hashes = pq.read_table(place(run, IMAGES)).column("hash").to_pylist()
     return dict(zip(hashes, read_labels(run).cluster.tolist(), strict=True))
 
 
@@ -67,27 +90,36 @@ def test_the_account_tells_what_was_done(finished: tuple[Path, Account], shapes:
     assert account.source == str(shapes)
     assert account.images == 96
     assert sum(found.images for found in account.clusters) == 96
-    assert account.figures["scan"] == {"images": 96, "problems": 0, "copies": 0}
-    assert account.figures["views"]["width"] == 1280
+    assert (account.scan.images, account.scan.problems, account.scan.copies) == (96, 0, 0)
+    assert account.views is not None
+    assert account.views.width == 1280
     steps = {"scan", "views", "neighbors", "kmeans", "heads", "labels", "model", "pictures", "report"}
     assert set(account.seconds) == steps
-    beside = account.figures["labels"]["kmeans"]
-    assert isinstance(beside, dict)
-    assert set(beside) == {"reliable", "agreement"}
+    assert account.labels is not None
+    assert 0 < account.labels.kmeans_agreement <= 1
 
 
 def test_every_promised_file_is_there_and_no_work_is_left(finished: tuple[Path, Account]) -> None:
-    names = {path.name for path in finished[0].iterdir()} - {".lock"}
-    assert names == {
-        "manifest.json", "images.parquet", "problems.csv", "store", "features.npy", "views", "neighbors.npy",
-        "similarities.npy", "kmeans.npy", "heads.json", "head.safetensors", "head_labels.npz", "probabilities.npy",
-        "labels.parquet",
-        "labels.csv", "model", "map.npy", "pictures", "report.html",
+    run = finished[0]
+    assert {path.name for path in run.iterdir()} - {".lock", ".holder"} == {
+        "manifest.json", "store", "steps", "results", "current", "labels.csv", "labels.parquet", "model", "report.html",
     }  # fmt: skip
+    assert {path.name.partition("-")[0] for path in (run / "steps").iterdir()} == {
+        "scan", "views", "neighbors", "kmeans", "heads",
+    }  # fmt: skip
+    assert not list(run.rglob(UNFINISHED))
+
+
+def test_settings_are_stored_as_the_program_decided_them(finished: tuple[Path, Account]) -> None:
+    entry = open_result(finished[0]).entry
+    assert entry.requested["size"] == 64
+    assert entry.requested["reliability"]["neighbors"] is None  # type: ignore[index,call-overload]
+    decided = RunSettings.model_validate(entry.settings)
+    assert (decided.heads.batch, decided.heads.epochs, decided.reliability.neighbors) == (96, 45, 12)
 
 
 def test_the_page_shows_where_the_encoder_sees_each_cluster(finished: tuple[Path, Account]) -> None:
-    pictures = finished[0] / "pictures"
+    pictures = place(finished[0], PICTURES)
     assert len(list(pictures.glob("attention-*.jpg"))) == 4 * 3
     assert (finished[0] / "report.html").read_text().count('class="attention"') == 4 * 3
 
@@ -103,12 +135,12 @@ def test_the_same_command_again_changes_nothing(run: Path, shapes: Path, finishe
 
 def test_what_a_kill_left_of_a_finished_steps_work_is_removed(run: Path, shapes: Path) -> None:
     before = written(run)
-    left = run / "work" / "heads" / RunFolder.open(run).manifest.steps["heads"].key / "even"
+    left = place(run, HEAD).parent / UNFINISHED / "even"
     left.mkdir(parents=True)
     (left / "step-000000000044.safetensors").write_bytes(b"its folder was being removed")
     cluster(shapes, settings(), run)
     assert written(run) == before
-    assert not (run / "work").exists()
+    assert not left.exists()
 
 
 def test_names_and_folders_tell_the_program_nothing(
@@ -122,38 +154,46 @@ def test_names_and_folders_tell_the_program_nothing(
         shutil.copy(path, flat / f"{names[number]}.png")
     cluster(flat, settings(), tmp_path / "run")
     assert by_content(tmp_path / "run") == by_content(finished[0])
-    for name in ("features.npy", "probabilities.npy", "neighbors.npy", "kmeans.npy"):
-        np.testing.assert_array_equal(np.load(tmp_path / "run" / name), np.load(finished[0] / name), err_msg=name)
+    for made in (FEATURES, PROBABILITIES, NEIGHBORS, KMEANS):
+        np.testing.assert_array_equal(load(tmp_path / "run", made), load(finished[0], made), err_msg=made.name)
 
 
-def test_another_seed_is_another_run(run: Path, shapes: Path) -> None:
-    with pytest.raises(UserError, match=r"other settings \(seed was 0, is 1\)"):
-        cluster(shapes, settings(seed=1), run)
+def test_another_seed_is_kept_beside_the_first(run: Path, shapes: Path, finished: tuple[Path, Account]) -> None:
+    first = finished[1].result
+    second = cluster(shapes, settings(seed=1), run).result
+    assert set(read_manifest(run).results) == {first, second}
+    assert read_manifest(run).current == second
 
 
-def test_a_change_redoes_only_what_it_touches(run: Path, shapes: Path) -> None:
-    before = written(run)
-    account = cluster(shapes, settings(clusters=3), run, redo=True)
+def test_another_number_of_clusters_shares_views_and_neighbors_and_keeps_both(run: Path, shapes: Path) -> None:
+    before, labels = written(run), (run / "labels.csv").read_bytes()
+    six = open_result(run)
+    account = cluster(shapes, settings(clusters=3), run)
     after = written(run)
-    changed = {name for name in before if before[name] != after.get(name)}
+    assert all(after[name] == when for name, when in before.items() if name.startswith(("steps", "results")))
     assert len(account.clusters) == 3
-    assert np.load(run / "probabilities.npy").shape == (96, 3)
-    assert {"labels.csv", "heads.json", "kmeans.npy", "model/head.safetensors"} <= changed
-    assert not {"features.npy", "views/weak.npy", "images.parquet"} & changed
+    assert load(run, PROBABILITIES).shape == (96, 3)
+    assert (six.folder / "labels.csv").read_bytes() == labels
+    assert (run / "labels.csv").read_bytes() != labels
+    new = {name.split("/")[1].partition("-")[0] for name in set(after) - set(before) if name.startswith("steps")}
+    assert new == {"kmeans", "heads"}
+    again = cluster(shapes, settings(), run)
+    assert again.result == six.name
+    assert (run / "labels.csv").read_bytes() == labels
 
 
 def test_changed_images_are_seen_and_nothing_is_lost(run: Path, drawings: Path, shapes: Path) -> None:
     labels = (run / "labels.csv").read_bytes()
-    table = (run / "images.parquet").read_bytes()
+    table = place(run, IMAGES).read_bytes()
     (drawings / "disc" / "0.png").unlink()
     shutil.copy(drawings / "disc" / "1.png", drawings / "disc" / "copy.png")
     with pytest.raises(UserError, match=r"the images have changed since this run began \(there are 96 now\).*--redo"):
         cluster(drawings, settings(), run)
     assert (run / "labels.csv").read_bytes() == labels
-    assert (run / "images.parquet").read_bytes() == table
+    assert place(run, IMAGES).read_bytes() == table
     assert cluster(shapes, settings(), run).images == 96  # the old images are still known
     account = cluster(drawings, settings(), run, redo=True)
-    assert account.figures["scan"]["copies"] == 1
+    assert account.scan.copies == 1
     assert "disc/copy.png" in read_labels(run).path
 
 
@@ -164,32 +204,38 @@ def test_moved_images_get_their_new_names_and_are_not_encoded_again(run: Path, d
     assert "renamed/0.png" in read_labels(run).path
     assert by_content(run) == labels
     after = written(run)
-    assert all(before[name] == after[name] for name in ("features.npy", "views/strong.npy", "heads.json"))
+    shared = ("steps/views", "steps/heads", "steps/neighbors", "steps/kmeans")
+    assert {name for name in after if name.startswith(shared)} == {name for name in before if name.startswith(shared)}
+    assert all(after[name] == when for name, when in before.items() if name.startswith(shared))
 
 
-@pytest.mark.parametrize("lost", ["labels.csv", "model", "features.npy", "store", "heads.json"])
+@pytest.mark.parametrize("lost", ["labels.csv", "model", "features.npy", "store", "heads.json", "head.safetensors"])
 def test_what_was_deleted_is_made_again(run: Path, shapes: Path, finished: tuple[Path, Account], lost: str) -> None:
-    path = run / lost
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    paths = [path for path in run.rglob(lost) if not path.is_symlink() and "current" not in path.parts]
+    for path in paths:
+        if path.exists():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     cluster(shapes, settings(), run)
-    assert path.exists()
+    assert paths
+    assert all(path.exists() for path in paths)
     assert (run / "labels.csv").read_bytes() == (finished[0] / "labels.csv").read_bytes()
 
 
 def test_views_may_be_deleted_and_are_made_again_only_when_they_are_needed(run: Path, shapes: Path) -> None:
-    shutil.rmtree(run / "views")
+    views = place(run, VIEWS)
+    shutil.rmtree(views)
     before = written(run)
     cluster(shapes, settings(), run)
     assert written(run) == before
-    cluster(shapes, settings(clusters=3), run, redo=True)
-    assert (run / "views" / "weak.npy").exists()
-    assert np.load(run / "probabilities.npy").shape == (96, 3)
+    cluster(shapes, settings(clusters=3), run)
+    assert (views / "weak.npy").exists()
+    assert load(run, PROBABILITIES).shape == (96, 3)
 
 
-def test_scores_of_old_labels_do_not_outlive_them(run: Path, shapes: Path) -> None:
-    (run / "scores.json").write_text("{}")
-    cluster(shapes, settings(clusters=3), run, redo=True)
-    assert not (run / "scores.json").exists()
+def test_scores_belong_to_one_result(run: Path, shapes: Path) -> None:
+    (open_result(run).folder / "scores.json").write_text("{}")
+    cluster(shapes, settings(clusters=3), run)
+    assert not (open_result(run).folder / "scores.json").exists()
 
 
 def test_a_run_among_its_own_images_does_not_eat_itself(drawings: Path) -> None:
@@ -212,8 +258,8 @@ def test_an_output_that_cannot_be_written_is_one_line(shapes: Path) -> None:
 def test_broken_files_are_listed_and_left_out(drawings: Path, tmp_path: Path) -> None:
     (drawings / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 and no more")
     account = cluster(drawings, settings(), tmp_path / "run")
-    assert (account.images, account.figures["scan"]["problems"]) == (96, 1)
-    assert "broken.jpg" in (tmp_path / "run" / "problems.csv").read_text()
+    assert (account.images, account.scan.problems) == (96, 1)
+    assert "broken.jpg" in place(tmp_path / "run", PROBLEMS).read_text()
 
 
 def test_blank_pages_do_not_stop_a_run(drawings: Path, tmp_path: Path) -> None:
@@ -261,13 +307,14 @@ def test_features_brought_along_are_used_and_their_change_is_seen(shapes: Path, 
     np.save(tmp_path / "mine.npy", np.eye(4, 16)[kinds] + 0.1 * random.standard_normal((96, 16)))
     brought = settings().model_copy(update={"encoder": f"features:{tmp_path / 'mine.npy'}"})
     account = cluster(shapes, brought, tmp_path / "run")
-    assert account.figures["views"]["space"] == "features"
+    assert account.views is not None
+    assert account.views.space == "features"
     labels = read_labels(tmp_path / "run")
     assert adjusted_rand_score([path.split("/")[0] for path in labels.path], labels.cluster) == 1.0
-    before = written(tmp_path / "run")
+    before = load(tmp_path / "run", FEATURES)
     np.save(tmp_path / "mine.npy", np.eye(4, 16)[kinds] + 0.2 * random.standard_normal((96, 16)))
     cluster(shapes, brought, tmp_path / "run")
-    assert written(tmp_path / "run")["features.npy"] != before["features.npy"]
+    assert not np.array_equal(load(tmp_path / "run", FEATURES), before)
 
 
 def test_too_many_clusters_are_refused_in_words(shapes: Path, tmp_path: Path) -> None:

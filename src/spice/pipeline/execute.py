@@ -31,7 +31,7 @@ from spice.progress import Progress, duration, log, silent
 from spice.runs import Account, Result, RunFolder, account, explain_write_errors, locked
 from spice.runs.folder import UNFINISHED, make, refuse_foreign, sweep
 from spice.runs.manifest import ResultEntry, now, versions
-from spice.runs.records import Record, StepResult, StepWarning, read_record, write_record
+from spice.runs.records import Record, StepResult, StepWarning, read_record, stamp_files, write_record
 from spice.settings import RunSettings, Stage
 from spice.settings_file import apply_changes, read_changes
 from spice.stages.encode import probabilities
@@ -179,7 +179,8 @@ class Execution:
             if before in self.plan.folders:
                 self.ensure(before)
         for artifact in step.needs:
-            if not (self.work / artifact).exists():
+            maker = self.record(artifact.step)
+            if maker is None or not maker.is_intact(self.work.folders[artifact.step], [artifact.name]):
                 self._do(BY_NAME[artifact.step])
         return self._do(step)
 
@@ -196,7 +197,8 @@ class Execution:
             return None
         if record is None or record.key != self.plan.keys[name]:
             return None
-        return record if all((folder / made.name).exists() for made in step.makes) else None
+        lasting = {made.name for made in step.makes if not made.deletable}
+        return record if record.is_intact(folder, lasting) else None
 
     def _plan_for(self, settings: RunSettings) -> None:
         self.settings = resolve(settings, self.inputs, self.encoder)
@@ -246,6 +248,7 @@ class Execution:
                 cpu_seconds=round(time.process_time() - cpu, 3),
                 finished=now(),
                 warnings=caught,
+                files=stamp_files(folder, [made.name for made in step.makes]),
                 result=result,
             )
             self.cpu_seconds += record.cpu_seconds

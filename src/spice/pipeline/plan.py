@@ -48,9 +48,8 @@ class Step:
 
     @property
     def makes(self) -> tuple[Artifact, ...]:
-        """What must be there for the step to count as finished."""
-        made = tuple(artifact for artifact in ARTIFACTS if artifact.step == self.name and not artifact.deletable)
-        return () if self.name == "joint" else made  # nothing, where there was nothing to learn from
+        """The files that it writes."""
+        return tuple(artifact for artifact in ARTIFACTS if artifact.step == self.name)
 
 
 class Plan(NamedTuple):

@@ -6,9 +6,8 @@ leads to it. So at every moment the labels, the model and the page at the top of
 
 import hashlib
 import json
-import os
 import shutil
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -88,17 +87,24 @@ class RunFolder:
             shutil.rmtree(self.path / folder, ignore_errors=True)
 
     def link(self) -> None:
-        """Let the names at the top of the folder lead to the current result, where the file system has links."""
+        """Let the names at the top of the folder lead to the current result: links, or copies where there are none."""
         if self.manifest.current is None:
             return
         target = Path(RESULTS) / self.manifest.current
-        with suppress(OSError, NotImplementedError):  # a memory stick, or Windows without the right to make links
-            _link(self.path / CURRENT, target)
-            for artifact in LINKED:
-                if (self.path / target / artifact.name).exists():
-                    _link(self.path / artifact.name, Path(CURRENT) / artifact.name)
-                elif (self.path / artifact.name).is_symlink():
-                    (self.path / artifact.name).unlink()
+        names = {artifact.name: (self.path / target / artifact.name).exists() for artifact in LINKED}
+        try:
+            _swap(self.path / CURRENT, lambda new: new.symlink_to(target))
+            for name, there in names.items():
+                if there:
+                    _swap(self.path / name, lambda new, name=name: new.symlink_to(Path(CURRENT) / name))  # type: ignore[misc]
+                else:
+                    _remove(self.path / name)
+        except (OSError, NotImplementedError):  # a memory stick, or Windows without the right to make links
+            for name, there in names.items():
+                if there:
+                    _swap(self.path / name, lambda new, name=name: _copy(self.path / target / name, new))  # type: ignore[misc]
+                else:
+                    _remove(self.path / name)
 
 
 def key_of(*parts: JsonValue) -> str:
@@ -131,19 +137,33 @@ def make(path: Path) -> None:
 def sweep(path: Path) -> None:
     """Remove what a kill left half-written. Only for the process that holds the lock."""
     for partial in path.glob(".*.partial"):
-        shutil.rmtree(partial) if partial.is_dir() and not partial.is_symlink() else partial.unlink(missing_ok=True)
+        _remove(partial)
 
 
-def _link(path: Path, target: Path) -> None:
-    """A link that is swapped in one step, never over a real file."""
-    if path.is_symlink() and os.readlink(path) == str(target):  # noqa: PTH115 - Path.readlink normalizes nothing either
+def _swap(path: Path, make: Callable[[Path], None]) -> None:
+    """Put what `make` makes in the place of `path`; in one step, unless a real folder is in the way."""
+    new, old = path.with_name(f".{path.name}.partial"), path.with_name(f".{path.name}.old.partial")
+    _remove(new)
+    make(new)
+    if path.is_symlink() and new.is_symlink() and path.readlink() == new.readlink():
+        new.unlink()
         return
-    if path.exists() and not path.is_symlink():
-        return
-    temporary = path.with_name(f".{path.name}.partial")
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(target)
-    temporary.replace(path)
+    if path.is_dir() and not path.is_symlink():  # left by a copy of the run folder that followed links
+        path.rename(old)
+    new.replace(path)
+    _remove(old)
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copytree(source, target) if source.is_dir() else shutil.copy2(source, target)
+
+
+def _remove(path: Path) -> None:
+    """Delete a file, a link or a folder; a link is not followed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _ours(entry: Path) -> bool:

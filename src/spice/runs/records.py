@@ -3,6 +3,8 @@
 Shapes: H heads, K clusters.
 """
 
+import hashlib
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
@@ -141,6 +143,15 @@ class StepWarning(BaseModel):
     text: str
 
 
+class FileStamp(BaseModel):
+    """Size and content of a file when its step was finished."""
+
+    model_config = ConfigDict(frozen=True)
+
+    size: int
+    hash: str
+
+
 class Record(BaseModel, Generic[Found]):
     """A finished step: `STEP.json` in its folder, written last, so that a step without one is unfinished."""
 
@@ -152,7 +163,29 @@ class Record(BaseModel, Generic[Found]):
     cpu_seconds: float  # of this process
     finished: str
     warnings: list[StepWarning] = []
+    files: dict[str, FileStamp] = {}  # what the step made, relative to its folder
     result: Found
+
+    def is_intact(self, folder: Path, names: Collection[str]) -> bool:
+        """Whether every file that the step made under one of these names is still there, at its size."""
+        ours = {path: stamp for path, stamp in self.files.items() if path.split("/")[0] in names}
+        return all(_size(folder / path) == stamp.size for path, stamp in ours.items())
+
+
+def stamp_files(folder: Path, names: Iterable[str]) -> dict[str, FileStamp]:
+    """The stamps of the files called one of `names`, and of all files in folders called so."""
+    found = [path for name in names for path in (folder / name, *(folder / name).rglob("*")) if path.is_file()]
+    return {path.relative_to(folder).as_posix(): _stamp(path) for path in sorted(found)}
+
+
+def _stamp(path: Path) -> FileStamp:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
+    return FileStamp(size=path.stat().st_size, hash=digest.hexdigest())
+
+
+def _size(path: Path) -> int | None:
+    return path.stat().st_size if path.is_file() else None
 
 
 def write_record(folder: Path, record: Record[StepResult]) -> None:
