@@ -21,7 +21,7 @@ class BlankImagesWarning(SpiceWarning):
 
 def warn_of_blank(features: Tensor) -> None:
     """Warn if the encoder sees nothing in some images."""
-    count = int(_blank(features).sum())
+    count = int((features.count_nonzero(dim=1) == 0).sum())
     if count:
         warnings.warn(
             f"the encoder sees nothing in {count:,} of {len(features):,} images, which are grouped together; "
@@ -36,9 +36,6 @@ def unit_rows(features: Tensor, *, name: str = "features") -> Tensor:
     if features.ndim != 2 or features.shape[1] == 0:
         raise ValueError(f"{name} must be (images, width), got shape {tuple(features.shape)}")
     rows = features.detach().float()  # (N, D)
-    blank = _blank(rows)
-    if blank.any():
-        rows = torch.where(blank.unsqueeze(dim=1), 1.0, rows)
     lowest, highest = rows.aminmax(dim=1, keepdim=True)  # (N, 1); NaN propagates
     largest = torch.maximum(highest, -lowest)  # (N, 1)
     bad = (~largest.isfinite()).squeeze(dim=1).nonzero().squeeze(dim=1)  # (number of bad rows,)
@@ -47,10 +44,9 @@ def unit_rows(features: Tensor, *, name: str = "features") -> Tensor:
         raise ValueError(
             f"{name} contain NaN or infinite values in row {bad[0].item():,}{others}: encode these images again"
         )
+    blank = largest == 0  # (N, 1)
+    if blank.any():
+        rows, largest = torch.where(blank, 1.0, rows), torch.where(blank, 1.0, largest)
     # By the largest entry first: the square of a very large or very small one would overflow or vanish in float32.
     scaled = rows / largest
     return scaled.div_(torch.linalg.vector_norm(scaled, dim=1, keepdim=True))
-
-
-def _blank(features: Tensor) -> Tensor:
-    return features.count_nonzero(dim=1) == 0  # (N,)

@@ -210,7 +210,9 @@ class State(NamedTuple):
         saved = checkpoints.load()
         step = 0 if saved is None else saved.step
         if not processes.agree(step):
-            raise UserError(f"process {processes.rank} would resume at step {step} of {checkpoints.folder}, others not")
+            raise UserError(
+                f"the processes find different checkpoints in {checkpoints.folder}: delete it to start over"
+            )
         if saved is not None:
             self.pretext.load_state_dict(saved.state["pretext"])
             self.optimizer.load_state_dict(saved.state["optimizer"])
