@@ -1,4 +1,4 @@
-"""A web server on this machine that behaves as badly as asked."""
+"""Rivals in a few steps, and a web server on this machine that behaves as badly as it is told to."""
 
 import threading
 from collections.abc import Iterator
@@ -6,6 +6,16 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+
+from spice.benchmark.rivals import scan, temi
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rivals' own schedules, cut to a few steps: for what does not depend on how long their heads are trained."""
+    for module in (scan, temi):
+        monkeypatch.setattr(module, "EPOCHS", 2)
+        monkeypatch.setattr(module, "LEAST_STEPS", 4)
 
 
 @dataclass

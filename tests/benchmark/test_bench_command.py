@@ -8,7 +8,6 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from spice.benchmark.rivals import scan, temi
 from spice.benchmark.tables.catalog import TABLES
 from spice.benchmark.tables.estimate import parts
 from spice.benchmark.tables.sizes import choices
@@ -23,11 +22,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def bench(out: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    for module in (scan, temi):
-        monkeypatch.setattr(module, "EPOCHS", 2)
-        monkeypatch.setattr(module, "LEAST_STEPS", 4)
-
+def bench(out: Path, brief: None) -> Callable[..., Result]:
     def call(*arguments: str) -> Result:
         return CliRunner().invoke(app, ["bench", *arguments, "--out", str(out)])
 

@@ -223,7 +223,7 @@ def test_tiny_imagenet_takes_the_labels_of_its_test_part_from_the_table(tmp_path
     assert found.classes == ("n00000007", "n00000008", "n00000009")
     (tmp_path / "val" / "val_annotations.txt").write_text("val_0.png\tn00000009\n")
     assert found.test is not None
-    with pytest.raises(UserError, match=r"do not tell the class of 'val_1\.png'"):
+    with pytest.raises(UserError, match=r"do not give the class of 'val_1\.png'"):
         found.test.truth()
 
 

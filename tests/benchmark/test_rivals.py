@@ -29,14 +29,6 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "BATCH", 256)
 
 
-@pytest.fixture
-def very_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For what does not depend on how long the heads are trained."""
-    for module in (scan, temi):
-        monkeypatch.setattr(module, "EPOCHS", 2)
-        monkeypatch.setattr(module, "LEAST_STEPS", 2)
-
-
 @pytest.fixture(scope="module")
 def digits() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     data, target = load_digits(return_X_y=True)
@@ -63,7 +55,7 @@ def test_digits_are_grouped_much_better_than_by_chance(
     assert score(labels, digits[1]).nmi > 0.6
 
 
-@pytest.mark.usefixtures("very_short")
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("name", RIVALS)
 def test_the_seed_alone_decides(name: str) -> None:
     features = np.random.default_rng(0).normal(size=(150, 8))
@@ -73,7 +65,7 @@ def test_the_seed_alone_decides(name: str) -> None:
     assert np.array_equal(fit(name, features, 5, seed=3), first)
 
 
-@pytest.mark.usefixtures("very_short")
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("name", RIVALS)
 def test_duplicates_and_few_images_are_no_obstacle(name: str) -> None:
     features = np.repeat(np.eye(6, dtype=np.float32)[:3], 4, axis=0)
@@ -130,7 +122,7 @@ def test_the_objective_of_temi_is_the_published_one() -> None:
         assert found[head].item() == pytest.approx(expected)
 
 
-@pytest.mark.usefixtures("very_short")
+@pytest.mark.usefixtures("brief")
 def test_the_head_of_scan_says_of_features_what_its_labels_say() -> None:
     features, _ = blobs()
     head = scan.train(features, 4, seed=3)

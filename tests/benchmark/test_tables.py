@@ -12,7 +12,6 @@ import torch
 
 from spice.benchmark.collected import Collected, collect, few_labels
 from spice.benchmark.methods import LABELED, METHODS, uses
-from spice.benchmark.rivals import scan, temi
 from spice.benchmark.tables import run as running
 from spice.benchmark.tables.catalog import TABLES
 from spice.benchmark.tables.cells import Cell, Cells, settings_key, slug
@@ -28,14 +27,6 @@ from spice.errors import UserError
 WHOLE = TABLES["whole"]
 SMOKE = choices(WHOLE, "smoke")[0]
 QUICK = ("k-means", "agglomerative", "NMF")
-
-
-@pytest.fixture
-def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rivals' own schedules, cut to a few steps: here it counts that they run, not what they find."""
-    for module in (scan, temi):
-        monkeypatch.setattr(module, "EPOCHS", 2)
-        monkeypatch.setattr(module, "LEAST_STEPS", 4)
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@ class Choice(Settings):
     test: PositiveInt | None = None
     # `scratch`: stage 1 on these images. Anything else is an encoder that has seen other images.
     encoder: str = "scratch"
-    # One feature model, of seed 0, for all seeds: they then tell how the methods vary on the same features.
+    # One feature model, of seed 0, for all seeds: their spread is then that of the methods on the same features.
     one_encoder: bool = False
     features: FeatureSettings
     views: ViewSettings

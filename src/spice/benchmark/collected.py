@@ -76,7 +76,7 @@ def _some(part: Part, count: int | None, name: str) -> Part:
 
 
 def _drawn(images: int, count: int, purpose: str) -> Labels:
-    """The same images whatever the seed of a run: seeds tell how methods vary, not how subsets do."""
+    """The same images whatever the seed of a run: seeds show how methods vary, not how subsets do."""
     return torch.randperm(images, generator=generator(0, "images of a table", purpose))[:count].numpy()
 
 

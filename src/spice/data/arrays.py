@@ -92,7 +92,7 @@ def digest(content: Content) -> str:
 def _factor(array: NDArray[np.generic], label: str) -> float | None:
     """What values are multiplied with to lie in 0..255; None for 8- and 16-bit integers, which say it by their type.
 
-    One factor for the whole array: by its own values alone, a dark image could not be told from a faint one.
+    One factor for the whole array: by its own values alone, a dark image looks like a faint one.
     """
     shape = array.shape
     if array.ndim not in (3, 4) or (array.ndim == 4 and shape[3] not in (1, 3, 4)):

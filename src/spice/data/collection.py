@@ -28,7 +28,7 @@ SCHEMA = pa.schema(
         ("gray", pa.bool_()),  # at the working size
         ("copy_of", pa.int64()),  # the line of the first image with the same content; null in that line itself
         ("number", pa.int64()),  # place in the source's own listing: row of an array, place in a list
-        ("row", pa.int64()),  # place in the store's file of gray or of color images; -1: decoded when asked for
+        ("row", pa.int64()),  # place in the store's file of gray or of color images; -1: decoded when needed
     ]
 )
 
@@ -45,8 +45,8 @@ class Collection:
 
     @property
     def paths(self) -> list[str]:
-        found: list[str] = self.table.column("path").to_pylist()
-        return found
+        paths: list[str] = self.table.column("path").to_pylist()
+        return paths
 
     @property
     def gray(self) -> NDArray[np.bool_]:  # (N,)
@@ -105,11 +105,11 @@ def collection_of_vectors(vectors: NDArray[np.generic]) -> Collection:
     return Collection(pa.table(table).cast(SCHEMA), ())
 
 
-def in_order(found: pa.Table, problems: list[Problem]) -> Collection:
-    """The collection of all `found` lines (SCHEMA without `copy_of`): sorted by content, copies marked."""
-    order = pc.sort_indices(found, sort_keys=[(name, "ascending") for name in ("hash", "path", "number")])
-    found = found.take(order)
-    hashes = found.column("hash").combine_chunks()
+def in_order(table: pa.Table, problems: list[Problem]) -> Collection:
+    """The collection of all lines of `table` (SCHEMA without `copy_of`): sorted by content, copies marked."""
+    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ("hash", "path", "number")])
+    table = table.take(order)
+    hashes = table.column("hash").combine_chunks()
     lines = np.arange(len(hashes), dtype=np.int64)
     is_copy = np.zeros(len(hashes), dtype=np.bool_)
     if len(hashes) > 1:
@@ -117,5 +117,5 @@ def in_order(found: pa.Table, problems: list[Problem]) -> Collection:
     first = np.maximum.accumulate(np.where(is_copy, 0, lines))  # (N,) the line that opens each run of equal hashes
     copy_of = pa.array(first, mask=~is_copy)
     return Collection(
-        found.append_column("copy_of", copy_of).select(SCHEMA.names).cast(SCHEMA), tuple(sorted(problems))
+        table.append_column("copy_of", copy_of).select(SCHEMA.names).cast(SCHEMA), tuple(sorted(problems))
     )

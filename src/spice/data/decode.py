@@ -138,7 +138,7 @@ _ZEROS = 512
 def _fades_to_zeros(kind: str, data: bytes) -> bool:
     """Whether zeros replace the end of a compressed image, as in an unfinished download of full length.
 
-    Decoders accept such a file and show a gray lower half. In raw pixels, zeros cannot be told from black.
+    Decoders accept such a file and show a gray lower half. In raw pixels, zeros may be black.
     """
     if not data.endswith(bytes(_ZEROS)):
         return False

@@ -50,7 +50,7 @@ def ingest(
 
     Args:
         size: the working size S; the largest centered square of each image is resized to S x S.
-        limit_bytes: what the store may take on disk; images beyond it are decoded whenever they are asked for.
+        limit_bytes: what the store may take on disk; images beyond it are decoded whenever they are needed.
         max_pixels: larger images are a problem, not an image.
         leave_out: folders inside the source that are not part of it, such as a run's own.
     """

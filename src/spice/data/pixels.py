@@ -53,7 +53,7 @@ class PixelFile:
         self._synced = self.bytes
 
     def _wait(self) -> None:
-        """For the disk, whose errors are told only once."""
+        """Wait for the disk, and raise its error, which it reports only once."""
         syncing, self._syncing = self._syncing, None
         if syncing is not None:
             syncing.result()

@@ -92,13 +92,13 @@ def _listed(path: Path, suffix: str) -> Sequence[str]:
     """The paths in a list; relative ones start at the list's own folder. Other columns are not looked at."""
     if suffix == ".parquet":
         column = _path_column(pq.read_schema(path).names, path)
-        found: list[str | None] = pq.read_table(path, columns=[column]).column(0).cast(pa.string()).to_pylist()
+        names: list[str | None] = pq.read_table(path, columns=[column]).column(0).cast(pa.string()).to_pylist()
     elif suffix in (".csv", ".tsv"):
-        found = _column_of_csv(path, "\t" if suffix == ".tsv" else ",")
+        names = _column_of_csv(path, "\t" if suffix == ".tsv" else ",")
     else:
         text = path.read_text(encoding="utf-8-sig", errors="surrogateescape")
-        found = [line.removesuffix("\r") for line in text.split("\n")]
-    listed = [name for name in found if name]
+        names = [line.removesuffix("\r") for line in text.split("\n")]
+    listed = [name for name in names if name]
     if not listed:
         raise UserError(f"{path} lists no image")
     return listed

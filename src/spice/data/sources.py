@@ -1,4 +1,4 @@
-"""Where images come from. A source lists its entries cheaply, and gives the content of one entry when asked.
+"""Where images come from. A source lists its entries cheaply, and reads the content of one entry at a time.
 
 What a user may hand over: a folder, a glob, a list of paths (text, csv, parquet or Python), a tar or zip archive, an
 array or a .npy/.npz file of arrays, a list of PIL images.
@@ -18,7 +18,7 @@ from PIL import Image
 from spice.data.decode import MAX_BYTES, Content, format_of
 from spice.data.problems import BadImageError, Problem, Reason, bad_file
 
-HEAD = 32  # bytes that tell whether a file is an image at all
+HEAD = 32  # first bytes, which show whether a file is an image at all
 _PIECE = 1 << 20  # bytes read at once: a read allocates what it asks for, however short the file is
 
 SourceLike = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Sequence[Image.Image] | NDArray[np.generic]
@@ -113,9 +113,9 @@ class Folder(AnyOrder):
             if problem is not None:
                 yield Problem(name, problem.reason, problem.detail)
                 continue
-            found = entry_of_file(path, name, number)
-            number += isinstance(found, Entry)
-            yield found
+            entry = entry_of_file(path, name, number)
+            number += isinstance(entry, Entry)
+            yield entry
 
     def read(self, entry: Entry) -> Content:
         return read_file(os.path.join(self.root, entry.name))  # noqa: PTH118
@@ -124,21 +124,21 @@ class Folder(AnyOrder):
 def entry_of_file(path: str, name: str, number: int) -> Entry | Problem:
     """An entry for a regular file. Pipes and devices are problems: opening one could wait forever."""
     try:
-        found = os.stat(path)  # noqa: PTH116
+        status = os.stat(path)  # noqa: PTH116
     except OSError as error:
         bad = bad_file(error, path)
         return Problem(name, bad.reason, bad.detail)
     except ValueError as error:  # a zero byte in a listed name
         return Problem(name, Reason.UNREADABLE, str(error))
-    if not stat.S_ISREG(found.st_mode):
-        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "not a regular file"
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
         return Problem(name, Reason.UNREADABLE, kind)
-    return Entry(name, stamp_of(found), number, found.st_size)
+    return Entry(name, stamp_of(status), number, status.st_size)
 
 
-def stamp_of(found: os.stat_result) -> str:
+def stamp_of(status: os.stat_result) -> str:
     """Changes when a file does."""
-    return f"{found.st_size}-{found.st_mtime_ns}"
+    return f"{status.st_size}-{status.st_mtime_ns}"
 
 
 def read_file(path: str) -> bytes:
@@ -165,11 +165,11 @@ def _walk(root: str, left_out: set[str]) -> Iterator[tuple[str, BadImageError | 
             continue
         entered.add(real)
         try:
-            found = sorted(os.scandir(folder), key=lambda item: item.name)
+            items = sorted(os.scandir(folder), key=lambda item: item.name)
         except OSError as error:
             yield folder, bad_file(error, folder)
             continue
-        for item in found:
+        for item in items:
             if not _leads_to_folder(item):
                 yield item.path, None
             elif not item.is_symlink():

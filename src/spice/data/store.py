@@ -1,7 +1,7 @@
 """Decoded images at the working size, as memory-mapped files of uint8: any image of a million is one copy away.
 
 Gray and color images lie in two files, in the order in which they were read. Images beyond the store's size limit are
-in neither, and are decoded whenever they are asked for.
+in neither, and are decoded whenever they are needed.
 """
 
 import sys

@@ -34,38 +34,38 @@ class Confusion(NamedTuple):
 
 def score(clusters: ArrayLike, truth: ArrayLike) -> Scores:
     """ACC, NMI and ARI of cluster numbers (N,) against true labels (N,); both are any integers."""
-    found, true = _labels(clusters, truth)
-    right, count = _right_per_class(found, true)
+    predicted, true = _labels(clusters, truth)
+    right, count = _right_per_class(predicted, true)
     return Scores(
-        acc=float(right.sum() / len(found)),
+        acc=float(right.sum() / len(predicted)),
         balanced_acc=float((right / count).mean()),
-        nmi=float(normalized_mutual_info_score(true, found, average_method="geometric")),
-        ari=float(adjusted_rand_score(true, found)),
+        nmi=float(normalized_mutual_info_score(true, predicted, average_method="geometric")),
+        ari=float(adjusted_rand_score(true, predicted)),
     )
 
 
 def accuracy(clusters: ArrayLike, truth: ArrayLike) -> float:
     """ACC alone: the share of images that the best one-to-one matching of clusters to classes makes right."""
-    found, true = _labels(clusters, truth)
-    return float(_right_per_class(found, true)[0].sum() / len(found))
+    predicted, true = _labels(clusters, truth)
+    return float(_right_per_class(predicted, true)[0].sum() / len(predicted))
 
 
 def confusion(clusters: ArrayLike, truth: ArrayLike) -> Confusion:
     """How the images of each class spread over clusters; where K = C, the diagonal holds what ACC counts as right."""
-    found, true = _labels(clusters, truth)
-    counts = contingency_matrix(found, true)  # (K, C)
+    predicted, true = _labels(clusters, truth)
+    counts = contingency_matrix(predicted, true)  # (K, C)
     matched = match(counts)
     # Unmatched clusters go last: they have no class to stand in for.
     order = np.argsort(np.where(matched == UNMATCHED, counts.shape[1], matched), kind="stable")
-    return Confusion(counts[order].T, np.unique(true), np.unique(found)[order])
+    return Confusion(counts[order].T, np.unique(true), np.unique(predicted)[order])
 
 
 def matched_labels(clusters: ArrayLike, truth: ArrayLike) -> Labels:
     """The true label that each image's cluster is matched to, (N,); UNMATCHED where it is matched to none."""
-    found, true = _labels(clusters, truth)
+    predicted, true = _labels(clusters, truth)
     classes = np.append(np.unique(true), UNMATCHED)
-    names: Labels = classes[match(contingency_matrix(found, true))]  # (K,); -1 takes the last entry
-    return names[np.unique(found, return_inverse=True)[1]]
+    names: Labels = classes[match(contingency_matrix(predicted, true))]  # (K,); -1 takes the last entry
+    return names[np.unique(predicted, return_inverse=True)[1]]
 
 
 def match(counts: NDArray[np.int64]) -> Labels:
@@ -79,9 +79,9 @@ def match(counts: NDArray[np.int64]) -> Labels:
     return matched
 
 
-def _right_per_class(found: Labels, true: Labels) -> tuple[Labels, Labels]:
+def _right_per_class(predicted: Labels, true: Labels) -> tuple[Labels, Labels]:
     """How many images of each class are in the cluster matched to it, and how many it has, (C,) each."""
-    counts = contingency_matrix(found, true)  # (K, C)
+    counts = contingency_matrix(predicted, true)  # (K, C)
     matched = match(counts)
     kept = matched != UNMATCHED
     right = np.zeros(counts.shape[1], dtype=np.int64)
@@ -90,12 +90,12 @@ def _right_per_class(found: Labels, true: Labels) -> tuple[Labels, Labels]:
 
 
 def _labels(clusters: ArrayLike, truth: ArrayLike) -> tuple[Labels, Labels]:
-    found, true = _whole_numbers(clusters, "clusters"), _whole_numbers(truth, "true labels")
-    if len(found) != len(true):
-        raise ValueError(f"{len(found):,} clusters cannot be compared with {len(true):,} true labels")
-    if len(found) == 0:
+    predicted, true = _whole_numbers(clusters, "clusters"), _whole_numbers(truth, "true labels")
+    if len(predicted) != len(true):
+        raise ValueError(f"{len(predicted):,} clusters cannot be compared with {len(true):,} true labels")
+    if len(predicted) == 0:
         raise ValueError("there is nothing to score: no labels were given")
-    return found, true
+    return predicted, true
 
 
 def _whole_numbers(labels: ArrayLike, name: str) -> Labels:

@@ -40,8 +40,8 @@ def from_csv(file: Path, paths: Sequence[str]) -> Truth:
     labels = read_label_table(file)
     positions = [position for position, path in enumerate(paths) if plain_path(path) in labels]
     if not positions:
-        listed, asked = next(iter(labels), "nothing"), paths[0] if paths else "nothing"
-        raise UserError(f"{file} has a label for none of the images: it lists {listed}, the images are {asked}, ...")
+        listed, image = next(iter(labels), "nothing"), paths[0] if paths else "nothing"
+        raise UserError(f"{file} has a label for none of the images: it lists {listed}, the images are {image}, ...")
     return _truth(positions, [labels[plain_path(paths[position])] for position in positions])
 
 

@@ -56,9 +56,9 @@ def _stl10_images(path: Path) -> NDArray[np.uint8]:
 
 def _records(path: Path, length: int) -> NDArray[np.uint8]:
     """A file of equally long records, mapped into memory: (N, length)."""
-    found = path.stat().st_size
-    if found == 0 or found % length:
-        raise UserError(f"{path} has {found:,} bytes, which is not a number of records of {length:,}: is it complete?")
+    total = path.stat().st_size
+    if total == 0 or total % length:
+        raise UserError(f"{path} has {total:,} bytes, which is not a number of records of {length:,}: is it complete?")
     return np.memmap(path, dtype=np.uint8, mode="r").reshape(-1, length)
 
 
@@ -95,10 +95,10 @@ def _binary(path: Path, *, label_bytes: int) -> tuple[NDArray[np.uint8], NDArray
 def _pickled(path: Path, *, labels: str) -> tuple[NDArray[np.uint8], NDArray[np.integer]]:
     try:
         with path.open("rb") as file:
-            found = _OnlyArrays(file, encoding="bytes").load()
+            batch = _OnlyArrays(file, encoding="bytes").load()
     except _DAMAGE as error:
         raise UserError(f"{path} is not a CIFAR batch: {error}") from error
-    match found:
+    match batch:
         case {b"data": np.ndarray() as pixels, **others} if pixels.dtype == np.uint8 and pixels.shape[1:] == (3072,):
             values = others.get(labels.encode())
             if isinstance(values, list) and all(isinstance(value, int) for value in values):

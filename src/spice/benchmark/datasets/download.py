@@ -130,11 +130,11 @@ def _write(file: IO[bytes], piece: bytes) -> None:
 
 def _check(remote: Remote, partial: Path) -> None:
     with partial.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != remote.sha256:
+        checksum = hashlib.file_digest(file, "sha256").hexdigest()
+    if checksum != remote.sha256:
         partial.unlink()
         raise UserError(
-            f"{remote.url} arrived with the checksum {found}, but {remote.sha256} is published; it was removed: try "
+            f"{remote.url} arrived with the checksum {checksum}, but {remote.sha256} is published; it was removed: try "
             "again, and if that does not help, the server's file is damaged or was changed"
         )
 

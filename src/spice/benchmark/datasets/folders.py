@@ -59,7 +59,7 @@ def read_tiny_imagenet(folder: Path, card: Card) -> Dataset | None:
         try:
             return np.array([number[class_of[path.name]] for path in test], dtype=np.int64)
         except KeyError as error:
-            raise UserError(f"{table} and wnids.txt do not tell the class of {error}") from error
+            raise UserError(f"{table} and wnids.txt do not give the class of {error}") from error
 
     return Dataset(card.name, train=Part(train, classes, train_labels), test=Part(test, classes, test_labels))
 

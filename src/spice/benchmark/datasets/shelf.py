@@ -64,11 +64,11 @@ def load(card: Card, root: Path) -> Dataset:
 def read(card: Card, folder: Path) -> Dataset:
     """The data set in `folder`, in whichever of its layouts it lies there."""
     try:
-        found = next((found for name in card.layouts if (found := READERS[name](folder, card)) is not None), None)
+        dataset = next((dataset for name in card.layouts if (dataset := READERS[name](folder, card)) is not None), None)
     except OSError as error:
         raise UserError(f"{card.title} cannot be read from {folder}: {error}") from error
-    if found is not None:
-        return found
+    if dataset is not None:
+        return dataset
     raise UserError(f"{folder} does not hold {card.title} in any layout known here: see docs/datasets.md")
 
 

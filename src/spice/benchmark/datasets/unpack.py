@@ -44,7 +44,12 @@ def unpack(path: Path, folder: Path, *, progress: Progress = silent) -> None:
 def _inside(name: str, archive: Path) -> PurePosixPath:
     """The name, if it stays below the folder on every system."""
     inside = PurePosixPath(name)
-    if inside.is_absolute() or ".." in inside.parts or not inside.parts or any(sign in name for sign in "\\:\0"):
+    if (
+        inside.is_absolute()
+        or ".." in inside.parts
+        or not inside.parts
+        or any(character in name for character in "\\:\0")
+    ):
         raise UserError(f"{archive} is refused: it holds {name!r}, which could be written outside of its folder")
     return inside
 

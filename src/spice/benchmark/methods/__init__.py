@@ -1,4 +1,4 @@
-"""Every method of the tables by name: a workbench in, labels of the images asked for out."""
+"""Every method of the tables by name: a workbench in, labels of the scored images out."""
 
 from collections.abc import Callable
 from functools import partial
@@ -64,9 +64,9 @@ def on_images(method: Callable[[Images, int, AutoencoderSettings, Run], Labels])
 
 def _nearest_mean(bench: Workbench, labels: Labels) -> Labels:
     """The cluster whose mean direction is nearest, for images that were not clustered."""
-    points, asked = unit(bench.features.numpy()), unit(bench.scored_features.numpy())
+    points, scored = unit(bench.features.numpy()), unit(bench.scored_features.numpy())
     means = np.stack([points[labels == cluster].mean(axis=0) for cluster in np.unique(labels)])
-    nearest = torch.cdist(torch.from_numpy(asked), torch.from_numpy(means)).argmin(dim=1).numpy()
+    nearest = torch.cdist(torch.from_numpy(scored), torch.from_numpy(means)).argmin(dim=1).numpy()
     found: Labels = np.unique(labels)[nearest]
     return found
 

@@ -28,13 +28,13 @@ HEAD = """# The paper's tables, measured
 def page(folder: Path) -> str:
     """The page of the json files in `folder`; a table that was not run is named as such."""
     remarks = _remarks(folder / "remarks.toml")
-    found = {name: folder / f"{name}.json" for name in TABLES if (folder / f"{name}.json").is_file()}
-    if not found:
+    saved = {name: folder / f"{name}.json" for name in TABLES if (folder / f"{name}.json").is_file()}
+    if not saved:
         raise UserError(f"{folder} holds no saved table: run one with `spice bench whole --out {folder}`")
     parts = [HEAD, remarks.get("introduction", "")]
-    for name, path in found.items():
+    for name, path in saved.items():
         parts += [markdown(Result.load(path)), remarks.get(name, "")]
-    absent = [name for name in TABLES if name not in found]
+    absent = [name for name in TABLES if name not in saved]
     if absent:
         parts.append(f"Not run: {', '.join(absent)}.\n")
     return "\n".join(part.strip() + "\n" for part in parts if part.strip())
@@ -44,13 +44,13 @@ def _remarks(path: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        remarks = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{path} is not toml: {error}") from error
-    unknown = [name for name in found if name not in ("introduction", *TABLES)]
+    unknown = [name for name in remarks if name not in ("introduction", *TABLES)]
     if unknown:
         raise UserError(f"{path} remarks on {unknown[0]!r}, which is no table")
-    return found
+    return remarks
 
 
 def markdown(result: Result, *, level: int = 2) -> str:
@@ -90,15 +90,15 @@ def measured(result: Result) -> str:
 
 def quoted_table(paper: str) -> str:
     """One of the paper's tables in full, every row marked as quoted."""
-    found = quotes(paper)
-    scores = dict.fromkeys(quote.score for quote in found)
-    there = {(quote.data, quote.score) for quote in found}
-    names = dict.fromkeys(quote.data for quote in found)
+    quoted = quotes(paper)
+    scores = dict.fromkeys(quote.score for quote in quoted)
+    there = {(quote.data, quote.score) for quote in quoted}
+    names = dict.fromkeys(quote.data for quote in quoted)
     columns = [(data, score) for data in names for score in scores if (data, score) in there]
-    by_place = {(quote.method, quote.data, quote.score): quote for quote in found}
+    by_place = {(quote.method, quote.data, quote.score): quote for quote in quoted}
     rows = [
         [f"{_escaped(method)} (quoted)", *(_quoted(by_place.get((method, *column))) for column in columns)]
-        for method in dict.fromkeys(quote.method for quote in found)
+        for method in dict.fromkeys(quote.method for quote in quoted)
     ]
     return _table(["quoted", *(f"{data} {score}" for data, score in columns)], rows)
 

@@ -45,12 +45,15 @@ class Selection(NamedTuple):
 
     def cells(self) -> Iterator[Wanted]:
         """Seed by seed, so that a table that is stopped has all rows of some seeds and not some rows of all."""
-        table, found = self.table, choices(self.table, self.size)
+        table, available = self.table, choices(self.table, self.size)
         _check(f"table {table.name} has no method", self.methods, table.methods)
         _check(
-            f"table {table.name} has no data set", self.data, [each.dataset for each in found], f" at size {self.size}"
+            f"table {table.name} has no data set",
+            self.data,
+            [each.dataset for each in available],
+            f" at size {self.size}",
         )
-        for choice in found:
+        for choice in available:
             for seed in self.seeds:
                 for method in table.methods:
                     chosen = method in (self.methods or [method]) and choice.dataset in (self.data or [choice.dataset])
@@ -81,9 +84,9 @@ def run(
         place = out / "work" / "-".join(map(str, parts))
         if choice.dataset not in images:
             images = {choice.dataset: collect(choice, table.which, place, root=root, progress=progress)}
-        found = images[choice.dataset]
-        bench = Workbench(found, choice, Run(seed, place / "stages", choose(device), progress=progress))
-        cells.keep(table.which, choice, measure(bench, found, method, table))
+        here = images[choice.dataset]
+        bench = Workbench(here, choice, Run(seed, place / "stages", choose(device), progress=progress))
+        cells.keep(table.which, choice, measure(bench, here, method, table))
         done += 1
         progress(f"{table.name}: cells", done, len(wanted))
     return saved(selection, out)
@@ -92,8 +95,8 @@ def run(
 def saved(selection: Selection, out: Path) -> list[Cell]:
     """The selected cells that have been measured so far."""
     cells, which = Cells(out / "cells"), selection.table.which
-    found = (cells.find(which, each.choice, each.method, each.seed) for each in selection.cells())
-    return [cell for cell in found if cell is not None]
+    measured = (cells.find(which, each.choice, each.method, each.seed) for each in selection.cells())
+    return [cell for cell in measured if cell is not None]
 
 
 def measure(bench: Workbench, images: Collected, method: str, table: Table) -> Cell:
@@ -108,11 +111,11 @@ def measure(bench: Workbench, images: Collected, method: str, table: Table) -> C
         labels = LABELED[method](bench, Labeled(given, torch.from_numpy(known)[given]))
         # Labels are classes, so nothing is matched; NMI and ARI do not depend on what classes are called.
         truth = images.truth()
-        found = score(labels, truth)
-        scores = {"ACC": float((labels == truth).mean()), "NMI": found.nmi, "ARI": found.ari}
+        reached = score(labels, truth)
+        scores = {"ACC": float((labels == truth).mean()), "NMI": reached.nmi, "ARI": reached.ari}
     else:
-        found = score(METHODS[method].fit(bench), images.truth())
-        scores = {"ACC": found.acc, "NMI": found.nmi, "ARI": found.ari}
+        reached = score(METHODS[method].fit(bench), images.truth())
+        scores = {"ACC": reached.acc, "NMI": reached.nmi, "ARI": reached.ari}
     return Cell(
         data=bench.choice.dataset,
         method=method,
