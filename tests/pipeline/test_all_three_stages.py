@@ -1,4 +1,4 @@
-"""A run through all three stages, from scratch; and what becomes of a doubtful result."""
+"""A run through all three stages, from scratch; and what becomes of a result that fails a check."""
 
 import shutil
 import subprocess
@@ -13,9 +13,10 @@ from typer.testing import CliRunner
 
 from spice.cli import app
 from spice.errors import UserError
-from spice.pipeline import cluster, refine
+from spice.pipeline import cluster, refine, resume
 from spice.presets import joint_on_cpu, standard
-from spice.runs import read_labels
+from spice.runs import open_result, read_labels
+from spice.runs.artifacts import ENCODER, FEATURES, REFINED_FEATURES
 from spice.settings import AugmentSettings, FeatureSettings, JointSettings, RunSettings
 from spice.stages.model import TrainedModel
 
@@ -41,15 +42,18 @@ def two_stages(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_from_scratch_goes_through_all_stages(
-    shapes: Path, tmp_path: Path, believing: Callable[..., None]
+    shapes: Path, tmp_path: Path, set_failed_checks: Callable[[list[str]], None]
 ) -> None:
-    believing(doubts=[])
+    set_failed_checks([])
     account = cluster(shapes, settings(joint=JOINT), tmp_path / "run")
-    assert account.figures["features"]["method"] == "simclr"
-    assert account.figures["joint"]["steps"] == 6
-    assert account.figures["joint"]["doubts"] == []
-    refined = np.load(tmp_path / "run" / "refined" / "features.npy")
-    assert not np.array_equal(refined, np.load(tmp_path / "run" / "features.npy")), "the encoder has learned"
+    assert account.features is not None
+    assert account.joint is not None
+    assert account.features.method == "simclr"
+    assert len(account.joint.loss) == 6
+    assert account.joint.used
+    result = open_result(tmp_path / "run")
+    refined = np.load(result / REFINED_FEATURES)
+    assert not np.array_equal(refined, np.load(result / FEATURES)), "the encoder has learned"
 
     # What is saved is the network that gave the answer, whole: it predicts the same in a place of its own.
     labels = read_labels(tmp_path / "run")
@@ -60,67 +64,96 @@ def test_a_run_from_scratch_goes_through_all_stages(
 
 
 def test_a_finished_run_can_be_refined_later_and_keeps_what_is_done(
-    two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, believing: Callable[..., None]
+    two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_failed_checks: Callable[[list[str]], None]
 ) -> None:
-    run = Path(shutil.copytree(two_stages, tmp_path / "run"))
-    trained = (run / "encoder.safetensors").stat().st_mtime_ns
-    monkeypatch.setattr("spice.pipeline.joint_on_cpu", lambda **_: JOINT)
-    believing(doubts=[])
+    run = Path(shutil.copytree(two_stages, tmp_path / "run", symlinks=True))
+    before = open_result(run)
+    trained = (before / ENCODER).stat().st_mtime_ns
+    monkeypatch.setattr("spice.pipeline.execute.joint_on_cpu", lambda **_: JOINT)
+    set_failed_checks([])
     refine(run)
-    assert (run / "encoder.safetensors").stat().st_mtime_ns == trained
-    assert (run / "refined" / "joint.json").is_file()
+    after = open_result(run)
+    assert (after / ENCODER).stat().st_mtime_ns == trained
+    assert after.refined
+    assert set(after.manifest.results) == {before.name, after.name}
 
 
-def test_a_doubtful_refinement_leaves_the_second_stages_answer(
-    two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, believing: Callable[..., None]
+def test_a_rejected_refinement_leaves_the_stage_2_result(
+    two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_failed_checks: Callable[[list[str]], None]
 ) -> None:
-    run = Path(shutil.copytree(two_stages, tmp_path / "run"))
+    run = Path(shutil.copytree(two_stages, tmp_path / "run", symlinks=True))
     before = read_labels(run)
-    monkeypatch.setattr("spice.pipeline.joint_on_cpu", lambda **_: JOINT)
-    believing(doubts=["agreement with neighbors fell from 0.9 to 0.5"])
+    monkeypatch.setattr("spice.pipeline.execute.joint_on_cpu", lambda **_: JOINT)
+    set_failed_checks(["neighbor agreement fell from 0.90 to 0.50"])
     account = refine(run)
     after = read_labels(run)
     np.testing.assert_array_equal(after.cluster, before.cluster)
     np.testing.assert_array_equal(after.reliability, before.reliability)
     told = {warned.name: warned.text for warned in account.warnings}
-    assert "agreement with neighbors fell" in told["RefinementRejectedWarning"]
+    assert "keeping the stage-2 result: neighbor agreement fell" in told["RefinementRejectedWarning"]
+
+
+def test_without_checks_joint_training_is_always_used(
+    shapes: Path, tmp_path: Path, set_failed_checks: Callable[[list[str]], None]
+) -> None:
+    set_failed_checks(["neighbor agreement fell from 0.90 to 0.50"])
+    unchecked = settings(joint=JOINT.model_copy(update={"checks": False}))
+    account = cluster(shapes, unchecked, tmp_path / "run")
+    assert account.joint is not None
+    assert account.joint.used
+    assert account.joint.failed_checks
+    assert "RefinementRejectedWarning" not in [warned.name for warned in account.warnings]
 
 
 def test_labels_that_the_user_gives_are_learned_and_name_the_clusters(
-    two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, believing: Callable[..., None]
+    two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_failed_checks: Callable[[list[str]], None]
 ) -> None:
-    run = Path(shutil.copytree(two_stages, tmp_path / "run"))
+    run = Path(shutil.copytree(two_stages, tmp_path / "run", symlinks=True))
     labels = read_labels(run)
     largest = int(np.bincount(labels.cluster).argmax())
     chosen = np.flatnonzero(labels.cluster == largest)[:3]
-    monkeypatch.setattr("spice.pipeline.joint_on_cpu", lambda **_: JOINT)
-    believing(doubts=[])
-    without = refine(run).figures["joint"]
-    assert without["names"] == {}
+    monkeypatch.setattr("spice.pipeline.execute.joint_on_cpu", lambda **_: JOINT)
+    set_failed_checks([])
+    without = refine(run).joint
+    assert without is not None
+    assert without.names == {}
     account = refine(run, labels={labels.path[row]: "mine" for row in chosen})
-    assert account.figures["joint"]["names"] == {"mine": largest}
-    assert account.figures["joint"]["given"] == 3
-    done = (run / "refined" / "joint.json").stat().st_mtime_ns
-    refine(run)  # what was given before stays given, and what is done stays done
-    assert (run / "refined" / "joint.json").stat().st_mtime_ns == done
+    assert account.joint is not None
+    assert account.joint.names == {"mine": largest}
+    assert account.joint.given == 3
+    assert refine(run).result == account.result  # what was given before stays given, and what is done stays done
+
+
+def test_labels_that_the_clusters_do_not_tell_apart_are_refused_and_change_nothing(
+    two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(shutil.copytree(two_stages, tmp_path / "run", symlinks=True))
+    labels = read_labels(run)
+    one, other = np.flatnonzero(labels.cluster == np.bincount(labels.cluster).argmax())[:2]
+    monkeypatch.setattr("spice.pipeline.execute.joint_on_cpu", lambda **_: JOINT)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".holder"}
+    with pytest.raises(UserError, match="are both in cluster"):
+        refine(run, labels={labels.path[one]: "mine", labels.path[other]: "yours"})
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".holder"} == before
+    assert resume(run).joint is None  # nothing of the refused command is left to be resumed
 
 
 def test_labels_are_asked_for_before_the_long_work(shapes: Path, tmp_path: Path) -> None:
     given = {"given": {"disc/0.png": "disc"}}
-    with pytest.raises(UserError, match=r"labels are learned by joint training: ask for it too \(--refine\)"):
+    with pytest.raises(UserError, match="labels are learned by joint training, which was not asked for: add --refine"):
         cluster(shapes, settings(joint=None).model_copy(update=given), tmp_path / "run")
     wrong = settings(joint=JOINT).model_copy(update={"given": {"disc/900.png": "disc"}})
     with pytest.raises(UserError, match=r"there is no image disc/900\.png for the given label"):
         cluster(shapes, wrong, tmp_path / "other")
-    assert not (tmp_path / "other" / "encoder.safetensors").exists()
+    assert not list((tmp_path / "other").rglob("encoder.safetensors"))
 
 
 def test_the_command_line_takes_labels(
-    two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, believing: Callable[..., None]
+    two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_failed_checks: Callable[[list[str]], None]
 ) -> None:
-    run = Path(shutil.copytree(two_stages, tmp_path / "run"))
-    monkeypatch.setattr("spice.pipeline.joint_on_cpu", lambda **_: JOINT)
-    believing(doubts=[])
+    run = Path(shutil.copytree(two_stages, tmp_path / "run", symlinks=True))
+    monkeypatch.setattr("spice.pipeline.execute.joint_on_cpu", lambda **_: JOINT)
+    set_failed_checks([])
     table = tmp_path / "some.csv"
     table.write_text(f"path,label\n{read_labels(run).path[0]},mine\n", encoding="utf-8")
     done = CliRunner().invoke(app, ["refine", str(run), "--labels", str(table), "--json"])

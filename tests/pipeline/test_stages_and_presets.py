@@ -1,19 +1,22 @@
-"""Where a run stops and goes on, what its presets are, and what it says when a part of it cannot be done."""
+"""Where a run stops and resumes, what its presets are, and what it says when a part of it fails."""
 
 import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 
-from spice import steps, training
 from spice.errors import UserError
 from spice.pipeline import NoPageWarning, cluster, refine, resume
+from spice.pipeline.steps import pictures as pictures_step
+from spice.pipeline.steps import report as report_step
 from spice.presets import PAPER, paper, preset, quick, standard
-from spice.runs import read_labels, read_manifest
+from spice.runs import open_result, read_labels
+from spice.runs.artifacts import REFINED_FEATURES
 from spice.settings import FeatureSettings, JointSettings, RunSettings
 from spice.stages.joint.checks import RefinementRejectedWarning
 from spice.stages.joint.draws import Labeled
@@ -34,46 +37,46 @@ JOINT = JointSettings(steps=3, labeled=8, unlabeled=8, ema=None, learning_rate=0
 
 
 def test_a_run_that_stops_after_a_stage_is_gone_on_with_as_if_it_had_not(
-    shapes: Path, tmp_path: Path, believing: Callable[..., None]
+    shapes: Path, tmp_path: Path, set_failed_checks: Callable[[list[str]], None]
 ) -> None:
-    believing(doubts=[])
+    set_failed_checks([])
     cluster(shapes, tiny(JOINT), tmp_path / "whole")
     run = tmp_path / "run"
 
     account = cluster(shapes, tiny(JOINT), run, last="features")
     assert (account.images, account.reliable, account.clusters) == (96, None, [])
     assert account.stopped_before == "the labels"
-    assert set(account.figures) == {"scan", "features", "views"}
+    assert set(account.seconds) == {"scan", "features", "views"}
 
     account = cluster(shapes, tiny(JOINT), run, last="heads")
     assert account.reliable is not None
-    assert "joint" not in account.figures
+    assert account.joint is None
     assert account.stopped_before == "joint training"
-    assert not (run / "refined").exists()
+    assert not list((run / "steps").glob("joint-*"))
     second = read_labels(run)
 
     account = resume(run)
-    assert "joint" in account.figures
+    assert account.joint is not None
     assert account.stopped_before is None
     third, whole = read_labels(run), read_labels(tmp_path / "whole")
     np.testing.assert_array_equal(third.probability, whole.probability)
     assert not np.array_equal(third.probability, second.probability)
 
     # Asking for less afterwards takes nothing away.
-    assert "joint" in cluster(shapes, tiny(JOINT), run, last="features").figures
+    assert cluster(shapes, tiny(JOINT), run, last="features").joint is not None
     np.testing.assert_array_equal(read_labels(run).probability, whole.probability)
 
 
 def test_how_long_joint_training_takes_is_told_before_the_heads_begin(
-    shapes: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, believing: Callable[..., None]
+    shapes: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, set_failed_checks: Callable[[list[str]], None]
 ) -> None:
-    believing(doubts=[])
+    set_failed_checks([])
     begun = list[str]()
 
     def progress(task: str, done: int, total: int, figures: object = None) -> None:
         begun.append(task)
         if task == "heads":
-            assert "joint training: it will take about" in caplog.text
+            assert "joint training will take about" in caplog.text
 
     with caplog.at_level(logging.INFO, logger="spice"):
         cluster(shapes, tiny(JOINT), tmp_path / "run", progress=progress)
@@ -88,23 +91,24 @@ def test_nothing_reliable_leaves_the_second_stages_answer(
 ) -> None:
     cluster(shapes, tiny(), tmp_path / "two")
     nothing = Labeled(torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.long))
-    monkeypatch.setattr(training, "labels_to_learn", lambda *_, **__: nothing)
+    monkeypatch.setattr(joint_step, "labels_to_learn", lambda *_, **__: nothing)
     with pytest.warns(RefinementRejectedWarning, match="no image is reliable, so there is nothing to learn from"):
         account = cluster(shapes, tiny(JOINT), tmp_path / "run")
     assert (tmp_path / "run" / "report.html").exists()
-    assert account.figures["joint"]["doubts"]
+    assert account.joint is not None
+    assert not account.joint.used
     np.testing.assert_array_equal(read_labels(tmp_path / "run").probability, read_labels(tmp_path / "two").probability)
 
 
-@pytest.mark.parametrize("broken", ["write_pictures", "write_report"])
+@pytest.mark.parametrize(("step", "broken"), [(pictures_step, "write_pictures"), (report_step, "write_report")])
 def test_a_page_that_cannot_be_made_is_a_warning_and_is_made_later(
-    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: ModuleType, broken: str
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("no such font")
 
     with monkeypatch.context() as patch:
-        patch.setattr(steps, broken, fail)
+        patch.setattr(step, broken, fail)
         with pytest.warns(NoPageWarning, match=r"RuntimeError: no such font.*labels"):
             account = cluster(shapes, tiny(), tmp_path / "run")
     assert [warned.name for warned in account.warnings].count("NoPageWarning") == 1
@@ -169,11 +173,15 @@ def test_the_papers_settings_are_the_papers() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["stl10", "cifar10", "imagenet-10"])  # every stem, and both ways into stage 3
 def test_presets_of_the_paper_can_be_trained(
-    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, believing: Callable[..., None]
+    shapes: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    set_failed_checks: Callable[[list[str]], None],
 ) -> None:
     """The paper's networks and settings on few and small images, a step or two of each stage."""
-    believing(doubts=[])
-    monkeypatch.setattr("spice.pipeline.estimated_seconds", lambda *_, **__: 1.0)
+    set_failed_checks([])
+    monkeypatch.setattr("spice.pipeline.execute.estimated_seconds", lambda *_, **__: 1.0)
     few = tmp_path / "few"
     for kind in ("disc", "ring"):
         shutil.copytree(shapes / kind, few / kind, ignore=shutil.ignore_patterns("1*.png"))
@@ -187,10 +195,12 @@ def test_presets_of_the_paper_can_be_trained(
         "joint": usual.joint and usual.joint.model_copy(update={"steps": 1, "labeled": 4, "unlabeled": 4}),
     }
     account = cluster(few, usual.model_copy(update=small), tmp_path / "run")
-    assert account.figures["features"]["method"] == "moco"
-    assert account.figures["views"]["width"] == 512
+    assert account.features is not None
+    assert account.views is not None
+    assert account.features.method == "moco"
+    assert account.views.width == 512
     width = {"stl10": 256, "cifar10": 128, "imagenet-10": 512}[name]
-    refined = np.load(tmp_path / "run" / "refined" / "features.npy")
+    refined = np.load(open_result(tmp_path / "run") / REFINED_FEATURES)
     assert refined.shape == (26, width)
     # What predicts is the third stage's network, which need not be the first's.
     model = TrainedModel.load(tmp_path / "run" / "model")
@@ -214,9 +224,9 @@ def test_a_run_that_cannot_be_refined_is_left_as_it_was(shapes: Path, tmp_path: 
 
 def test_refining_later_keeps_the_preset(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster(shapes, tiny(), tmp_path / "run")
-    monkeypatch.setattr("spice.pipeline.joint_on_cpu", lambda **_: JOINT)
+    monkeypatch.setattr("spice.pipeline.execute.joint_on_cpu", lambda **_: JOINT)
     refine(tmp_path / "run")
-    assert RunSettings.model_validate(read_manifest(tmp_path / "run").settings) == tiny(JOINT)
-    monkeypatch.setattr("spice.pipeline.joint_on_cpu", lambda **_: JOINT.model_copy(update={"steps": 4}))
+    assert RunSettings.model_validate(open_result(tmp_path / "run").entry.requested) == tiny(JOINT)
+    monkeypatch.setattr("spice.pipeline.execute.joint_on_cpu", lambda **_: JOINT.model_copy(update={"steps": 4}))
     refine(tmp_path / "run")
-    assert RunSettings.model_validate(read_manifest(tmp_path / "run").settings) == tiny(JOINT)
+    assert RunSettings.model_validate(open_result(tmp_path / "run").entry.requested) == tiny(JOINT)

@@ -22,7 +22,7 @@ from spice.engine.processes import join_processes
 from spice.engine.run import Run
 from spice.errors import SpiceWarning, UserError
 from spice.models.encoders import SCRATCH, Encoder, load_encoder
-from spice.pipeline.plan import STEPS_IN_ORDER, Plan, Step, plan
+from spice.pipeline.plan import MADE_BY, STEPS_IN_ORDER, Plan, Step, plan
 from spice.pipeline.resolve import resolve, working_size
 from spice.pipeline.steps.scan import read_inputs
 from spice.pipeline.work import Inputs, Work, vector_encoder
@@ -176,8 +176,9 @@ class Execution:
             return record
         step = BY_NAME[name]
         for before in step.after:
-            if before in self.plan.folders:
-                self.ensure(before)
+            maker = MADE_BY.get(before, before)
+            if maker in self.plan.folders and maker != name:
+                self.ensure(maker)
         for artifact in step.needs:
             maker = self.record(artifact.step)
             if maker is None or not maker.is_intact(self.work.folders[artifact.step], [artifact.name]):

@@ -52,6 +52,10 @@ class Step:
         return tuple(artifact for artifact in ARTIFACTS if artifact.step == self.name)
 
 
+# The inputs that steps depend on besides other steps, and the step that makes each, if one does.
+MADE_BY = {"encoder": "features", "names": "scan"}
+
+
 class Plan(NamedTuple):
     """The steps that are wanted, in order, with their keys and folders (relative to the run folder)."""
 
