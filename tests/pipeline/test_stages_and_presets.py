@@ -12,6 +12,7 @@ import torch
 
 from spice.errors import UserError
 from spice.pipeline import NoPageWarning, cluster, refine, resume
+from spice.pipeline.steps import joint as joint_step
 from spice.pipeline.steps import pictures as pictures_step
 from spice.pipeline.steps import report as report_step
 from spice.presets import PAPER, paper, preset, quick, standard

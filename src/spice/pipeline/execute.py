@@ -159,6 +159,7 @@ class Execution:
                 )
             self._announce_joint_training()
         if last == "features" and not self.is_done("labels"):
+            self.ensure("scan")
             self.ensure("views")
             return self._account("the labels")
         self._finish()
@@ -180,8 +181,8 @@ class Execution:
             if maker in self.plan.folders and maker != name:
                 self.ensure(maker)
         for artifact in step.needs:
-            maker = self.record(artifact.step)
-            if maker is None or not maker.is_intact(self.work.folders[artifact.step], [artifact.name]):
+            made = self.record(artifact.step)
+            if made is None or not made.is_intact(self.work.folders[artifact.step], [artifact.name]):
                 self._do(BY_NAME[artifact.step])
         return self._do(step)
 
