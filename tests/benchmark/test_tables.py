@@ -22,6 +22,7 @@ from spice.benchmark.tables.run import Selection, run
 from spice.benchmark.tables.sizes import choices
 from spice.benchmark.workbench import Workbench
 from spice.data.images import Combined
+from spice.engine.run import Run
 from spice.errors import UserError
 
 WHOLE = TABLES["whole"]
@@ -41,7 +42,7 @@ def closed() -> np.ndarray:
 @pytest.mark.usefixtures("brief")
 def test_no_method_opens_the_door_to_the_true_labels(whole: Collected, tmp_path: Path) -> None:
     for method in METHODS.values():
-        bench = Workbench(whole._replace(known=closed, truth=closed), SMOKE, seed=0, folder=tmp_path)
+        bench = Workbench(whole._replace(known=closed, truth=closed), SMOKE, Run(folder=tmp_path))
         labels = method.fit(bench)
         assert labels.shape == (len(whole.learn),)
         assert 0 <= labels.min() <= labels.max() < SMOKE.clusters
@@ -281,16 +282,17 @@ def test_a_finished_stage_is_found_again_and_its_time_is_told_all_the_same(whole
     def refined() -> tuple[Workbench, set[str]]:
         seen: set[str] = set()
         told = lambda task, *_: seen.add(task)  # noqa: E731
-        bench = Workbench(whole, SMOKE, seed=0, folder=tmp_path, progress=told)
+        bench = Workbench(whole, SMOKE, Run(folder=tmp_path, progress=told))
         assert bench.refined() is not None
         return bench, seen
 
     first, did = refined()
     assert {"features", "views", "heads", "joint training"} <= did
-    assert first.shared_seconds > 0
+    assert first.spent_here > sum(first.charged.values()) > 0
     again, did = refined()
     assert not {"features", "heads", "joint training"} & did
-    assert again.found_seconds > 0
+    assert again.spent_here == 0
+    assert again.charged == first.charged
     ours, theirs = (METHODS["SPICE"].fit(bench) for bench in (first, again))
     assert np.array_equal(ours, theirs)
 

@@ -18,10 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from spice.cli.cluster import default_out, finish, last_of
-from spice.cli.showing import show_account
+from spice.cli.cluster import default_out, finish, last_stage
+from spice.cli.display import show_account
 from spice.errors import NothingTrustworthyError
-from spice.runs import RunFolder, account
+from spice.runs import RunFolder, account, open_result
+from spice.runs.records import ClusteringStats, JointResult
 
 Spice = Callable[..., Any]
 
@@ -29,7 +30,7 @@ Spice = Callable[..., Any]
 @pytest.fixture
 def run(session_run: Path, tmp_path: Path) -> Path:
     """A copy, to be written into."""
-    return Path(shutil.copytree(session_run, tmp_path / "shapes.spice"))
+    return Path(shutil.copytree(session_run, tmp_path / "shapes.spice", symlinks=True))
 
 
 def table(text: str) -> list[dict[str, str]]:
@@ -49,9 +50,14 @@ def test_cluster_tells_a_whole_story(
     again = spice("cluster", shapes, "-k", "4", "--size", "64")
     assert again.out == ended.out
     other = spice("cluster", shapes, "-k", "5", "--size", "64")
-    assert other.code == 2
-    assert other.err.startswith("spice: shapes.spice holds a run with other settings (heads.clusters was 4, is 5)")
-    assert len(other.err.splitlines()) == 1
+    assert other.code == 0
+    rows = json.loads(spice("runs", "shapes.spice", "--json").out)
+    assert [(row["clusters"], row["current"]) for row in rows] == [(4, False), (5, True)]
+    listed = spice("runs", "shapes.spice", "--use", rows[0]["name"]).out.splitlines()
+    assert listed[1].startswith(f"* {rows[0]['name']}")
+    assert spice("runs", "shapes.spice", "--remove", rows[0]["name"]).code == 2  # the current one
+    assert len(spice("runs", "shapes.spice", "--remove", rows[1]["name"]).out.splitlines()) == 2
+    assert spice("resume", "shapes.spice").out == ended.out
 
 
 def test_resume_prints_the_account_again(spice: Spice, run: Path) -> None:
@@ -71,7 +77,7 @@ def test_resume_prints_the_account_again(spice: Spice, run: Path) -> None:
         (["cluster", "notes"], 2, "how many groups? say so with -k"),
         (["cluster", "notes", "-k", "4", "--preset", "fast"], 2, "there is no preset 'fast': choose quick, standard"),
         (["cluster", "notes", "--preset", "paper:mnist"], 2, "the paper has no data set 'mnist'"),
-        (["cluster", "notes", "-k", "4", "--stages", "1-4"], 2, "there is no stage '4': the stages are 1 features"),
+        (["cluster", "notes", "-k", "4", "--stages", "1-4"], 2, "unknown stage '4': the stages are 1 features"),
         (["cluster", "notes", "-k", "4", "--minutes", "5"], 2, "are for joint training, which was not asked for"),
         (
             ["cluster", "notes", "-k", "4", "--out", "notes/notes.txt/run"],
@@ -84,8 +90,8 @@ def test_resume_prints_the_account_again(spice: Spice, run: Path) -> None:
         (["report", "notes/notes.txt"], 2, "is not a run folder"),
         (["predict", "notes/notes.txt", "notes"], 2, "there is no model in notes/notes.txt"),
         (["why", "notes", "a.png"], 2, "is not a run folder"),
-        (["export", "notes", "groups", "--as", "folders"], 2, "has no labels yet"),
-        (["evaluate", "notes", "--truth", "folders"], 2, "has no labels yet"),
+        (["export", "notes", "groups", "--as", "folders"], 2, "is not a run folder"),
+        (["evaluate", "notes", "--truth", "folders"], 2, "is not a run folder"),
         (["predict", "notes", "notes"], 2, "there is no model in notes"),
     ],
 )
@@ -110,7 +116,7 @@ def test_wrong_usage_ends_with_two(spice: Spice, arguments: str) -> None:
 
 
 def test_nothing_trustworthy_has_an_exit_code_of_its_own(session_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nothing = account(session_run).model_copy(update={"reliable": 0})
+    nothing = account(open_result(session_run)).model_copy(update={"reliable": 0})
     with pytest.raises(NothingTrustworthyError, match=r"no image is reliable: the groups in .* are guesses") as error:
         finish(nothing, as_json=False)
     assert error.value.exit_code == 4
@@ -136,34 +142,42 @@ def test_the_run_folder_is_named_after_the_images(images: str, out: str) -> None
      ("1-3", "joint"), ("features,heads,joint", "joint"), ("3", "joint")],
 )  # fmt: skip
 def test_stages_are_given_by_name_or_number(stages: str, last: str) -> None:
-    assert last_of(stages) == last
+    assert last_stage(stages) == last
 
 
 def test_a_run_that_was_asked_to_stop_says_how_to_go_on(spice: Spice, shapes: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     ended = spice("cluster", shapes, "-k", "4", "--size", "64", "--stages", "features", "--out", run)
     assert ended.code == 0
-    assert f"stopped    before the labels, as asked; go on with: spice resume {run}" in ended.out
+    assert f"stopped    before the labels, as asked; continue with: spice resume {run}" in ended.out
     assert not (run / "labels.csv").exists()
     assert spice("export", run, tmp_path / "groups", "--as", "folders").code == 2
     assert "reliable   " in spice("resume", run).out
 
 
 def test_the_account_tells_what_became_of_joint_training(session_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = account(session_run)
+    found = account(open_result(session_run))
 
-    def told(joint: dict[str, Any]) -> str:
-        show_account(found.model_copy(update={"figures": {**found.figures, "joint": joint}}), as_json=False)
+    def shown(joint: JointResult) -> str:
+        show_account(found.model_copy(update={"joint": joint}), as_json=False)
         (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("refined"))
         return line
 
-    figures = {"labeled": 80, "moved": 3, "agreement before": 0.91, "agreement": 0.95, "doubts": []}
-    assert told(figures) == (
-        "refined    yes: it learned from 80 labels, and 3 images went to another cluster; neighbors agree to 0.9500, "
-        "before to 0.9100"
+    before = ClusteringStats(
+        neighbor_agreement=0.91, prior_neighbor_agreement=0.91, chance_agreement=0.25, confident=0.9, loss=1.5, empty=0
     )
-    doubted = told({**figures, "doubts": ["agreement fell", "two clusters are empty"]})
-    assert doubted == "refined    no: the answer is the second stage's, since agreement fell; two clusters are empty"
+    joint = JointResult(
+        labeled=80, given=0, names={}, moved=3, loss=[1.0], taught=[0.5], before=before,
+        after=before.model_copy(update={"neighbor_agreement": 0.95}), failed_checks=[], used=True,
+    )  # fmt: skip
+    assert shown(joint) == (
+        "refined    yes: it learned from 80 labels; 3 images moved to another cluster; neighbor agreement rose from "
+        "0.910 to 0.950"
+    )
+    rejected = joint.model_copy(update={"failed_checks": ["agreement fell", "clusters are empty"], "used": False})
+    assert shown(rejected) == (
+        "refined    no: joint training was rejected, keeping the stage-2 result (agreement fell; clusters are empty)"
+    )
 
 
 def test_predict_writes_a_table_to_the_next_program(spice: Spice, run: Path, shapes: Path) -> None:
@@ -187,18 +201,18 @@ def test_predict_takes_a_model_folder_and_writes_parquet(spice: Spice, run: Path
 
 
 def test_evaluate_reads_labels_and_changes_nothing_but_the_page(spice: Spice, run: Path, tmp_path: Path) -> None:
-    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and not path.is_symlink()}
     ended = spice("evaluate", run, "--truth", "folders")
     assert ended.code == 0
     assert "k-means, all images" in ended.out
-    scores = json.loads((run / "scores.json").read_text())
+    scores = json.loads((run / "current" / "scores.json").read_text())
     assert scores["spice"]["acc"] > 0.9
     assert scores["reliable"]["images"] <= 96
     assert sorted(scores["classes"]) == ["bars", "disc", "ring", "tent"]
     assert np.array(scores["confusion"]["counts"]).sum() == 96
     assert "uses labels" in (run / "report.html").read_text()
-    after = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file() and path.name != "scores.json"}
-    assert {name for name in after if after[name] != before[name]} == {"report.html"}
+    after = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and not path.is_symlink()}
+    assert {path.name for path in after if after[path] != before.get(path)} == {"report.html", "scores.json"}
     (tmp_path / "truth.csv").write_text("path,label\ndisc/0.png,round\nring/0.png,round\nbars/0.png,square\n")
     found = json.loads(spice("evaluate", run, "--truth", tmp_path / "truth.csv", "--json").out)
     assert (found["images"], found["without_label"]) == (3, 93)
@@ -207,15 +221,15 @@ def test_evaluate_reads_labels_and_changes_nothing_but_the_page(spice: Spice, ru
 def test_scores_are_told_and_kept_even_if_the_page_cannot_be_written(
     spice: Spice, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: Path) -> None:
+    def fail(_: object) -> None:
         raise RuntimeError("no such font")
 
     monkeypatch.setattr("spice.report.write_report", fail)
     ended = spice("evaluate", run, "--truth", "folders")
     assert ended.code == 0
     assert "k-means, all images" in ended.out
-    assert ended.err == f"spice: warning: the page could not be written (no such font); try: spice report {run}\n"
-    assert (run / "scores.json").exists()
+    assert ended.err == f"spice: warning: could not write the page (no such font); try: spice report {run}\n"
+    assert (run / "current" / "scores.json").exists()
 
 
 def test_export_links_to_the_originals(spice: Spice, run: Path, shapes: Path, tmp_path: Path) -> None:
@@ -278,7 +292,7 @@ def test_why_tells_why(spice: Spice, run: Path, shapes: Path) -> None:
     assert ended.out.startswith("tent/5.png\ncluster    ")
     assert "of its 12 nearest images are in the same cluster" in ended.out
     found = json.loads(spice("why", run, "tent/5.png", "--json").out)
-    assert found["agreeing"] + sum(found["others"].values()) == found["asked"] == 12
+    assert found["agreeing"] + sum(found["others"].values()) == found["neighbors"] == 12
     assert spice("why", run, "5.png").code == 2
 
 
@@ -297,7 +311,7 @@ def test_ctrl_c_says_how_to_go_on(shapes: Path, tmp_path: Path, spice: Spice) ->
         assert process.stderr is not None
         said = process.stderr.read()
     assert process.returncode == 130
-    assert said.splitlines()[-1] == f"spice: stopped; finished work is kept. Go on with: spice resume {out}"
+    assert said.splitlines()[-1] == f"spice: stopped; finished work is kept. Resume with: spice resume {out}"
     assert "Traceback" not in said
     assert spice("resume", out).code == 0
     assert (out / "labels.csv").exists()

@@ -15,6 +15,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from spice import SPICE, load
 from spice.errors import UserError
+from spice.runs import open_result
+from spice.runs.artifacts import HEAD
 from spice.settings import JointSettings
 
 
@@ -88,10 +90,19 @@ def test_a_saved_model_predicts_the_same_in_a_new_process(fitted: SPICE, shapes:
 def test_a_run_folder_is_kept_and_gone_on_with(shapes: Path, tmp_path: Path, fitted: SPICE) -> None:
     model = SPICE(4, size=64, run_folder=tmp_path / "run")
     model.fit(shapes)
-    before = (tmp_path / "run" / "heads.json").stat().st_mtime_ns
+    head = open_result(tmp_path / "run") / HEAD
+    before = head.stat().st_mtime_ns
     model.fit(shapes)
-    assert (tmp_path / "run" / "heads.json").stat().st_mtime_ns == before
+    assert head.stat().st_mtime_ns == before
     np.testing.assert_array_equal(load(tmp_path / "run" / "model").predict_proba(shapes), fitted.predict_proba(shapes))
+
+
+def test_another_number_of_clusters_is_kept_beside_the_first(shapes: Path, tmp_path: Path) -> None:
+    three = SPICE(3, size=64, run_folder=tmp_path / "run").fit(shapes)
+    SPICE(4, size=64, run_folder=tmp_path / "run").fit(shapes)
+    assert len(open_result(tmp_path / "run").manifest.results) == 2
+    again = SPICE(3, size=64, run_folder=tmp_path / "run").fit(shapes)
+    np.testing.assert_array_equal(again.labels_, three.labels_)
 
 
 def test_parameters_are_read_set_and_cloned() -> None:
@@ -105,9 +116,9 @@ def test_parameters_are_read_set_and_cloned() -> None:
 
 @pytest.mark.slow
 def test_a_model_is_refined_when_asked(
-    shapes: Path, monkeypatch: pytest.MonkeyPatch, believing: Callable[..., None]
+    shapes: Path, monkeypatch: pytest.MonkeyPatch, set_failed_checks: Callable[[list[str]], None]
 ) -> None:
-    believing(doubts=[])
+    set_failed_checks([])
     few = JointSettings(steps=2, labeled=8, unlabeled=8, ema=None, learning_rate=1e-4, trained=0.2)
     monkeypatch.setattr("spice.presets.joint_on_cpu", lambda **_: few)
     model = SPICE(4, size=32, refine=True, flip=False).fit(shapes)
@@ -115,7 +126,7 @@ def test_a_model_is_refined_when_asked(
     assert model.model_.encoder.name == plain.model_.encoder.name
     assert not np.array_equal(model.probabilities_, plain.probabilities_), "the encoder has learned"
     np.testing.assert_array_equal(model.predict(shapes), model.labels_)
-    with pytest.raises(UserError, match="features alone cannot be refined"):
+    with pytest.raises(UserError, match="feature vectors alone cannot be refined"):
         SPICE(2, refine=True).fit(np.random.default_rng(0).normal(size=(20, 4)))
 
 

@@ -36,7 +36,7 @@ def choices(table: Table, size: SizeName) -> list[Choice]:
 def _digits() -> Choice:
     """Everything once, as short as it can be: what comes out is no result."""
     upright = AugmentSettings(flip=False)
-    few = JointSettings(steps=2, labeled=8, unlabeled=8, learning_rate=0.01, ema=None, augment=upright)
+    few = JointSettings(steps=2, labeled=8, unlabeled=8, learning_rate=0.01, ema=None, augment=upright, checks=False)
     return Choice(
         dataset="digits",
         clusters=10,
