@@ -30,3 +30,6 @@ def check(features: Features, clusters: int) -> None:
         raise ValueError(f"features must be (images, width), found shape {features.shape}")
     if not 1 <= clusters <= len(features):
         raise ValueError(f"{clusters} clusters cannot be made of {len(features)} images")
+    blank = np.flatnonzero(~np.any(features, axis=1))
+    if len(blank):
+        raise ValueError(f"features are all zeros in row {blank[0]}: such an image has no direction")
