@@ -87,9 +87,8 @@ def test_what_cannot_be_clustered_is_refused_in_words() -> None:
         fit("k-means", features, 11, seed=0)
     with pytest.raises(ValueError, match=r"features must be \(images, width\), found shape \(10,\)"):
         fit("k-means", features[:, 0], 2, seed=0)
-    features[3] = 0
-    with pytest.raises(ValueError, match="all zeros in row 3"):
-        fit("k-means", features, 2, seed=0)
+    features[3] = 0  # an image without a direction is no reason to fail
+    assert len(fit("k-means", features, 2, seed=0)) == 10
 
 
 def probabilities(*shape: int, seed: int) -> torch.Tensor:
