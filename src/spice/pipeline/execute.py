@@ -86,7 +86,7 @@ def cluster(
             if inputs.vectors is not None:
                 encoder = vector_encoder(inputs.vectors)
             execution = Execution(folder, settings, inputs, encoder, run, page=page and not vectors)
-            return execution.carry_out(last, redo=redo)
+            return execution.carry_out(_absolute(source), last, redo=redo)
 
 
 def resume(out: Path, *, device: str = "auto", progress: Progress = silent) -> Account:
@@ -144,10 +144,12 @@ class Execution:
         self.cpu_seconds = 0.0  # of the steps that were run, and not found finished
         self._plan_for(requested)
 
-    def carry_out(self, last: Stage, *, redo: bool) -> Account:
+    def carry_out(self, source: str | None, last: Stage, *, redo: bool) -> Account:
         """Run what is not finished yet, up to the stage `last`."""
         self._refuse_other_images(redo)
         self._check_given_labels()
+        if self.run.processes.first and self.folder.manifest.source != source:
+            self.folder.update(source=source)
         stopped_before = None
         if last != "joint" and not self.is_done("labels"):
             self._plan_for(self.requested.model_copy(update={"joint": None}))

@@ -37,10 +37,7 @@ class RunFolder:
     def open_or_create(cls, path: Path, *, source: str | None) -> Self:
         """The run in `path`, new if there is none."""
         if is_run(path):
-            run = cls.open(path)
-            if run.manifest.source != source:
-                run.update(source=source)
-            return run
+            return cls.open(path)
         refuse_foreign(path)
         run = cls(path, Manifest(created=now(), source=source))
         write_manifest(path, run.manifest)
