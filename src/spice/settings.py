@@ -205,6 +205,8 @@ class RunSettings(Settings):
     encoder: str = "lite0"
     # Pixels on a side that the encoder is shown. None: the encoder's own choice.
     size: PositiveInt | None = None
+    # Where further images are, which stages 1 and 3 learn from, and which get no label.
+    extra: str | None = None
     views: ViewSettings = ViewSettings()
     heads: HeadSettings
     reliability: ReliabilitySettings = ReliabilitySettings()

@@ -14,6 +14,8 @@ from spice.presets import joint_on_cpu, preset
 from spice.settings import FeatureSettings, RunSettings
 
 Tree = dict[str, JsonValue]
+# What is not set, or decided by the program.
+NONE = "none"
 Kind = TypeVar("Kind", bound=BaseModel)
 
 
@@ -31,9 +33,17 @@ def requested(
 ) -> RunSettings:
     """The preset called `name`, changed by a settings file, changed by explicit options."""
     changes = {} if file is None else read_changes(file)
-    options = {"heads.clusters": clusters, "encoder": encoder, "size": size, "seed": seed, "joint.minutes": minutes}
+    options: dict[str, object] = {
+        "heads.clusters": clusters,
+        "encoder": encoder,
+        "size": size,
+        "seed": seed,
+        "joint.minutes": minutes,
+    }
     if flip is not None:
         options |= {f"{stage}.augment.flip": flip for stage in ("features", "views", "joint")}
+    if refine:
+        options["joint"] = None if changes.get("joint") else True  # a file that only says "none" is overridden
     for option, value in options.items():
         if value is not None:
             _drop_(changes, option.split("."))
@@ -53,11 +63,12 @@ def requested(
 def read_changes(path: Path) -> Tree:
     """The settings in a file, as a tree; names are checked, values are not yet."""
     try:
-        tree: Tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        tree = _with_none(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not valid TOML: {error}") from None
+    assert isinstance(tree, dict)
     _check_names(tree, RunSettings, path)
     return tree
 
@@ -66,10 +77,10 @@ def apply_changes(settings: RunSettings, changes: Mapping[str, JsonValue], *, pa
     """The settings with those of a file in their place; tables are merged, all else is replaced."""
     base = settings.model_dump(mode="json")
     changes = dict(changes)
-    if "joint" in changes and base["joint"] is None:
+    if changes.get("joint") and base["joint"] is None:
         usual = joint_on_cpu(pretrained=settings.encoder != "scratch", flip=settings.views.augment.flip)
         base["joint"] = usual.model_dump(mode="json")
-    if "features" in changes and base["features"] is None:
+    if changes.get("features") and base["features"] is None:
         # Stage 1 is decided when the images are known; the changes wait until then.
         waiting = changes.pop("features")
         changes["features_changes"] = waiting
@@ -78,11 +89,9 @@ def apply_changes(settings: RunSettings, changes: Mapping[str, JsonValue], *, pa
 
 
 def to_toml(settings: Mapping[str, JsonValue]) -> str:
-    """Settings as text that `read_changes` reads. What is not set (None) has no place in TOML, and is left out."""
-    tree = _without_none(dict(settings))
-    assert isinstance(tree, dict)
-    tree.pop("features_changes", None)
-    return tomli_w.dumps(tree)
+    """Settings as text that `read_changes` reads. TOML knows no None: `NONE` stands for it."""
+    tree = {name: value for name, value in settings.items() if name not in ("features_changes", "given")}
+    return tomli_w.dumps(_without_none(tree))
 
 
 def _drop_(tree: JsonValue, names: list[str]) -> None:
@@ -135,7 +144,14 @@ def _settings_in(annotation: object) -> type[BaseModel] | None:
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
-def _without_none(tree: JsonValue) -> JsonValue:
-    if isinstance(tree, Mapping):
-        return {name: _without_none(value) for name, value in tree.items() if value is not None}
-    return tree
+def _without_none(tree: Mapping[str, JsonValue]) -> Tree:
+    return {
+        name: NONE if value is None else _without_none(value) if isinstance(value, dict) else value
+        for name, value in tree.items()
+    }
+
+
+def _with_none(tree: JsonValue) -> JsonValue:
+    if isinstance(tree, dict):
+        return {name: _with_none(value) for name, value in tree.items()}
+    return None if tree == NONE else tree

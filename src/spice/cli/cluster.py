@@ -102,6 +102,8 @@ def command(
         minutes=minutes,
         seed=seed,
     )
+    if extra is not None:
+        settings = settings.model_copy(update={"extra": os.path.abspath(extra)})  # noqa: PTH100 - keeps globs
     if labels is not None:
         from spice.label_table import read_label_table
 
@@ -109,7 +111,7 @@ def command(
     if settings.joint is None and (minutes is not None or labels is not None):
         raise UserError("--minutes and --labels are for joint training, which was not asked for: add --refine")
     with interruptible(out), shown_progress() as progress:
-        account = cluster(images, settings, out, extra=extra, last=last, redo=redo, device=device, progress=progress)
+        account = cluster(images, settings, out, last=last, redo=redo, device=device, progress=progress)
     finish(account, as_json=as_json)
 
 

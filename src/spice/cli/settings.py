@@ -10,7 +10,7 @@ from spice.errors import UserError
 
 EXAMPLES = examples(
     "spice settings photos.spice  # what the current result was made with, all that the program decided included",
-    "spice settings --preset standard -k 10 > mine.toml  # change it, then:",
+    'spice settings --preset standard -k 10 > mine.toml  # change it ("none": not set), then:',
     "spice cluster photos --settings mine.toml",
     "spice settings --preset paper:stl10",
 )

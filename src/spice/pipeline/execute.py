@@ -13,6 +13,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
+import torch
 from pydantic import ValidationError
 
 from spice.data import SourceLike
@@ -51,7 +52,6 @@ def cluster(
     settings: RunSettings,
     out: Path,
     *,
-    extra: SourceLike | None = None,
     last: Stage = "joint",
     page: bool = True,
     redo: bool = False,
@@ -61,7 +61,6 @@ def cluster(
     """Group the images of `source`; the result is kept in the run folder `out`, beside earlier ones.
 
     Args:
-        extra: further images, which stages 1 and 3 learn from and which get no label.
         last: stop after this stage, if the settings ask for more; `resume` goes on from there.
         page: whether to make the page, and what only the page shows.
         redo: cluster `source` even if its images are not those that the run folder was made for.
@@ -82,7 +81,7 @@ def cluster(
         run = Run(settings.seed, None, place, processes, progress if processes.first else silent)
         with _opened(out, run, source) as folder:
             size = working_size(settings, encoder)
-            inputs = read_inputs(source, out, size=size, run=run, extra=extra)
+            inputs = read_inputs(source, out, size=size, run=run, extra=settings.extra)
             if inputs.vectors is not None:
                 encoder = vector_encoder(inputs.vectors)
             execution = Execution(folder, settings, inputs, encoder, run, page=page and not vectors)
@@ -111,7 +110,7 @@ def refine(
         settings_file: a TOML file with settings to change.
     """
     folder = RunFolder.open(out)
-    settings = _requested(folder)
+    settings = _requested(folder, current_first=True)
     if settings_file is not None:
         settings = apply_changes(settings, read_changes(settings_file), path=settings_file)
     if settings.joint is None:
@@ -173,7 +172,9 @@ class Execution:
         """The record of a step, which is run if it is not finished, after those that it depends on."""
         record = self.record(name)
         unfinished = self.work.folders[name] / UNFINISHED
-        if record is not None:
+        if self._first_process_says(record is not None):
+            record = record or self.record(name)
+            assert record is not None, "all processes see the same files"
             if self.run.processes.first and unfinished.exists():  # a kill fell between the record and this
                 shutil.rmtree(unfinished)
             return record
@@ -184,7 +185,8 @@ class Execution:
                 self.ensure(maker)
         for artifact in step.needs:
             made = self.record(artifact.step)
-            if made is None or not made.is_intact(self.work.folders[artifact.step], [artifact.name]):
+            intact = made is not None and made.is_intact(self.work.folders[artifact.step], [artifact.name])
+            if not self._first_process_says(intact):
                 self._do(BY_NAME[artifact.step])
         return self._do(step)
 
@@ -201,8 +203,10 @@ class Execution:
             return None
         if record is None or record.key != self.plan.keys[name]:
             return None
-        lasting = {made.name for made in step.makes if not made.deletable}
-        return record if record.is_intact(folder, lasting) else None
+        rewritten = {made.name for made in step.makes if made.rewritten}
+        lasting = {made.name for made in step.makes if not made.deletable} - rewritten
+        there = all((folder / name).exists() for name in rewritten)
+        return record if there and record.is_intact(folder, lasting) else None
 
     def _plan_for(self, settings: RunSettings) -> None:
         self.settings = resolve(settings, self.inputs, self.encoder)
@@ -263,6 +267,10 @@ class Execution:
         record = record or read_record(folder, step.name)
         assert record is not None
         return record
+
+    def _first_process_says(self, answer: bool) -> bool:
+        """The first process's answer, so that all take the same way whatever is written in the meantime."""
+        return bool(self.run.processes.gather(torch.tensor([int(answer)], device=self.run.device))[0])
 
     def _with_warnings(self, step: Step, folder: Path) -> tuple[StepResult, list[StepWarning]]:
         """Run the step; its warnings are given, and kept: they belong to the result, not to one process's output."""
@@ -348,16 +356,15 @@ def _source_of(folder: RunFolder) -> str:
     return folder.manifest.source
 
 
-def _requested(folder: RunFolder) -> RunSettings:
-    """What the last command asked for, or what the current result was made with."""
+def _requested(folder: RunFolder, *, current_first: bool = False) -> RunSettings:
+    """What the last command asked for and is not finished, or what the current result was made with."""
     manifest = folder.manifest
-    asked = manifest.pending
-    if asked is None and manifest.current is not None:
-        asked = manifest.results[manifest.current].requested
-    if asked is None:
+    current = None if manifest.current is None else manifest.results[manifest.current].requested
+    requested = current or manifest.pending if current_first else manifest.pending or current
+    if requested is None:
         raise UserError(f"{folder.path} was never started properly; start it again with: spice cluster")
     try:
-        return RunSettings.model_validate(asked)
+        return RunSettings.model_validate(requested)
     except ValidationError as error:
         where = ".".join(str(part) for part in error.errors()[0]["loc"])
         raise UserError(

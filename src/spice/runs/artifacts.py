@@ -17,6 +17,8 @@ class Artifact(NamedTuple):
     holds: str
     # Whether it may be deleted when the run is finished. It is made again when a step needs it.
     deletable: bool = False
+    # Whether other commands write it again: `spice evaluate` and `spice report`.
+    rewritten: bool = False
 
 
 IMAGES = Artifact("images.parquet", "scan", "one row per image: path, content hash, size, exact copy of which")
@@ -45,7 +47,7 @@ LABELS_CSV = Artifact("labels.csv", "labels", "the same table as text")
 MODEL = Artifact("model", "model", "what `spice predict` and `spice.load` need: safetensors + json, no pickle")
 MAP = Artifact("map.npy", "pictures", "(N, 2) float32: every image as a point on a plane, similar images close by")
 PICTURES = Artifact("pictures", "pictures", "thumbnails and attention overlays, for the report", deletable=True)
-REPORT = Artifact("report.html", "report", "the page to look at: one file, opens anywhere, offline")
+REPORT = Artifact("report.html", "report", "the page to look at: one file, opens anywhere, offline", rewritten=True)
 SCORES = Artifact("scores.json", "evaluate", "scores against true labels; only `spice evaluate` writes it")
 
 ARTIFACTS: tuple[Artifact, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Artifact))
