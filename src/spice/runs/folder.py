@@ -130,7 +130,9 @@ def make(path: Path) -> None:
 
 def sweep(path: Path) -> None:
     """Remove what a kill left half-written. Only for the process that holds the lock."""
-    for partial in path.glob(".*.partial"):
+    for partial in (
+        found for place in ("", f"{STEPS}/*/", f"{RESULTS}/*/") for found in path.glob(f"{place}.*.partial")
+    ):
         shutil.rmtree(partial) if partial.is_dir() and not partial.is_symlink() else partial.unlink(missing_ok=True)
 
 
