@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from browser import Page
-from made_runs import HARMFUL
+from pictured_runs import HARMFUL
 
 from spice.pipeline import cluster
 from spice.presets import standard
