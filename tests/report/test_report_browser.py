@@ -1,4 +1,4 @@
-"""The page in a real browser: it draws, answers, asks for nothing, and stays small."""
+"""The page in a real browser: it draws, answers, requests nothing, and stays small."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ from pictured_runs import HARMFUL, add_all_stages, make_pictured_run
 from spice.report import write_report
 from spice.runs import Result
 
-FOUND = "document.getElementById('found').textContent"
+FOUND = "document.getElementById('match-count').textContent"
 NAMES = "[...document.querySelectorAll('#gallery .name')].map(name => name.textContent)"
 TRUST = "[...document.querySelectorAll('#gallery .trust')].map(trust => Number(trust.textContent))"
 HINT = "document.getElementById('map-hint')"
@@ -108,7 +108,7 @@ def test_search_filter_and_sort_find_images(page: Page) -> None:
     assert names == sorted(names)
 
 
-def test_more_images_are_shown_when_asked_for(page: Page) -> None:
+def test_more_images_are_shown_on_request(page: Page) -> None:
     page.click("#more")
     page.wait("document.querySelectorAll('#gallery li').length === 192")
     page.click("[data-show='1']")

@@ -19,11 +19,12 @@ from spice.errors import UserError
 from spice.report import embedding, page, write_report
 from spice.report.charts import histogram
 from spice.report.chosen import choose, with_attention
+from spice.report.content import read_content
 from spice.report.embedding import embed
 from spice.report.pictures import MOST_TILES, SHEET_PIXELS, overlay, read_sheets, tile_side, write_pictures
 from spice.report.verdict import Grade, neighbor_votes, verdicts
 from spice.runs import Labels, Result, RunFolder, open_result
-from spice.runs.artifacts import HEAD_LABELS, MAP, PICTURES
+from spice.runs.artifacts import HEAD_LABELS, MAP, NEIGHBORS, PICTURES
 from spice.stages.attention import attention
 
 
@@ -67,7 +68,7 @@ def test_many_clusters_get_fewer_pictures_each() -> None:
         ([1.0, 1.0, 0.2, 0.2], 0.9, Grade.GOOD, "50% of its images are reliable"),
         ([1.0, 0.2, 0.2, 0.2], 0.9, Grade.MIXED, "25% of its images are reliable"),
         ([0.95, 0.2, 0.2, 0.2], 0.9, Grade.WEAK, "none of its images is reliable"),  # 0.95 is not above the threshold
-        ([1.0, 1.0, 1.0, 1.0], 0.05, Grade.WEAK, "hardly likelier here than in the next cluster"),
+        ([1.0, 1.0, 1.0, 1.0], 0.05, Grade.WEAK, "the next cluster is almost as likely"),
     ],
 )
 def test_a_verdict_has_its_reason(reliability: list[float], margin: float, grade: Grade, words: str) -> None:
@@ -76,15 +77,15 @@ def test_a_verdict_has_its_reason(reliability: list[float], margin: float, grade
     assert found[0].grade == grade
     assert words in found[0].reason
     assert found[0].confused_with is None
-    assert (found[1].grade, found[1].reason) == (Grade.WEAK, "no image fell into it")
+    assert (found[1].grade, found[1].reason) == (Grade.WEAK, "it has no images")
 
 
 @pytest.mark.parametrize(
     ("overlap", "grade", "words"),
     [
         (0.9, Grade.GOOD, "other heads found it too"),
-        (0.5, Grade.GOOD, "other heads found a part of it"),
-        (0.49, Grade.MIXED, "other heads divide its images otherwise"),
+        (0.5, Grade.GOOD, "other heads found part of it"),
+        (0.49, Grade.MIXED, "other heads split its images differently"),
     ],
 )
 def test_a_cluster_that_other_heads_do_not_find_is_mixed_at_best(overlap: float, grade: Grade, words: str) -> None:
@@ -101,13 +102,20 @@ def test_a_cluster_that_other_heads_do_not_find_is_mixed_at_best(overlap: float,
 
 def test_a_cluster_is_confused_with_the_one_its_neighbors_lie_in() -> None:
     labels = labels_of([0.5] * 6, [0.9] * 6, [0, 0, 1, 1, 2, 2])
-    neighbors = np.array([[1, 4, 0], [0, 5, 0], [3, 0, 0], [2, 1, 0], [5, 4, 0], [4, 5, 0]])
-    votes = neighbor_votes(labels, neighbors, 3, neighbors_counted=2)  # the third is not counted
+    neighbors = np.array([[1, 4], [0, 5], [3, 0], [2, 1], [5, 4], [4, 5]])
+    votes = neighbor_votes(labels, neighbors, 3)
     np.testing.assert_allclose(votes, [[0.5, 0.0, 0.5], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
     found = verdicts(labels, votes, np.array([0, 1, 0, 0, 1, 1], dtype=np.int32))
     assert [verdict.confused_with for verdict in found] == [2, 0, None]
-    assert "50% of their neighbors lie in cluster 2" in found[0].reason
+    assert "50% of its images' neighbors are in cluster 2" in found[0].reason
     assert [verdict.kmeans for verdict in found] == [0.5, 1.0, 1.0]
+
+
+def test_only_the_neighbors_that_reliability_counts_are_compared(small: Result, tmp_path: Path) -> None:
+    run = open_result(Path(shutil.copytree(small.run, tmp_path / "run", symlinks=True)))
+    before = read_content(run).verdicts
+    np.save(run / NEIGHBORS, np.hstack([run.neighbors, np.zeros((300, 50), dtype=np.int64)]))
+    assert read_content(run).verdicts == before
 
 
 def blobs(count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -130,7 +138,7 @@ def test_the_map_keeps_what_is_alike_together(count: int, monkeypatch: pytest.Mo
     np.testing.assert_array_equal(points, embed(features))
 
 
-def test_the_map_bears_equal_and_empty_features() -> None:
+def test_the_map_can_show_equal_and_empty_features() -> None:
     assert np.isfinite(embed(np.zeros((50, 8), dtype=np.float32))).all()
     assert np.isfinite(embed(np.ones((1, 8), dtype=np.float32))).all()
     assert np.isfinite(embed(np.ones((40, 1), dtype=np.float32))).all()
@@ -246,7 +254,7 @@ def test_a_page_of_many_images_lists_an_even_share(tmp_path: Path, monkeypatch: 
     assert f"This page lists {len(listed)} of the 2,000 images" in text
     shown = {int(row) for row in re.findall(r'data-row="(\d+)"', text)}
     assert len(shown) > 50
-    assert shown <= set(data["rows"])  # what is on a card can be asked for more
+    assert shown <= set(data["rows"])  # the details of what is on a card can be shown
 
 
 def test_a_run_without_labels_is_refused_in_words(tmp_path: Path) -> None:
@@ -260,7 +268,8 @@ def test_a_run_without_labels_is_refused_in_words(tmp_path: Path) -> None:
 def test_writing_the_page_needs_no_torch(small: Result) -> None:
     code = (
         "import sys; from pathlib import Path; from spice.report import write_report\n"
-        "from spice.runs import open_result; write_report(open_result(Path(sys.argv[1]))); sys.exit('torch' in sys.modules)"
+        "from spice.runs import open_result; write_report(open_result(Path(sys.argv[1])))\n"
+        "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(small.run)], check=False).returncode == 0
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_run import heads_result
 from numpy.typing import NDArray
 from pictured_runs import JOINT, add_all_stages, truth_of
 
@@ -16,8 +17,8 @@ from spice.evaluate import evaluate_run
 from spice.report import write_report
 from spice.report.charts import HEIGHT, LEFT, RIGHT, WIDTH, Series, curve, head_chart, line_chart
 from spice.report.colors import colors
+from spice.report.content import notice
 from spice.report.curves import check_rows, point_at
-from spice.report.notices import notices
 from spice.runs import Result, open_result
 from spice.runs.artifacts import SCORES
 from spice.runs.records import JointResult, StepWarning
@@ -36,12 +37,15 @@ def page_of(run: Result) -> str:
 
 
 def test_the_selected_head_is_drawn_last_and_marked_where_it_was_selected() -> None:
-    chart = head_chart([5, 10], [[1.9, 2.0], [1.5, 1.8]], head=0, epoch=10, y_title="loss")
-    assert [(line.name, line.look) for line in chart.lines] == [("head 1", "plain"), ("head 0", "selected")]
+    losses = [[1.9, 2.0], [1.5, 1.8]]
+    chart = head_chart(heads_result(losses, head=0), losses, y_title="loss")
+    assert [(line.name, line.style) for line in chart.lines] == [("head 1", "plain"), ("head 0", "selected")]
     (mark,) = chart.marks
     assert chart.lines[-1].points.endswith(f"{mark.x},{mark.y}")
-    assert [tick.text for tick in chart.across] == ["5", "10"]
-    single = head_chart([5], [[2.0]], head=0, epoch=5, y_title="loss")  # one snapshot, one head: no division by zero
+    assert [tick.text for tick in chart.x_ticks] == ["5", "10"]
+    single = head_chart(
+        heads_result([[2.0]], head=0), [[2.0]], y_title="loss"
+    )  # one snapshot, one head: no division by zero
     assert LEFT <= single.marks[0].x <= WIDTH - RIGHT
 
 
@@ -53,20 +57,26 @@ def test_a_long_curve_is_drawn_as_the_means_of_its_parts() -> None:
     assert len(curve([0.5], x_title="step", y_title="loss").lines[0].points.split()) == 1
 
 
+@pytest.mark.parametrize(("count", "ticks"), [(1, "1"), (2, "1 2"), (5, "1 2 3 4 5"), (12, "2 4 6 8 10 12")])
+def test_epochs_and_steps_are_whole_numbers(count: int, ticks: str) -> None:
+    chart = curve([0.5] * count, x_title="epoch", y_title="loss")
+    assert [tick.text for tick in chart.x_ticks] == ticks.split()
+
+
 @pytest.mark.parametrize("values", [[0.0, 1.0], [0.9531, 0.9537], [-4.0, -0.1], [1e-5, 3e4], [2.0, 2.0], [0.0, 0.0]])
 def test_axes_are_marked_at_a_few_round_numbers_inside_the_chart(values: list[float]) -> None:
     chart = line_chart([Series("", range(len(values)), values)], x_title="x", y_title="y")
-    assert 2 <= len(chart.up) <= 6
-    assert all(0 <= tick.place <= HEIGHT for tick in chart.up)
-    assert len({tick.text for tick in chart.up}) == len(chart.up)
-    places = [tick.place for tick in chart.up]
+    assert 2 <= len(chart.y_ticks) <= 6
+    assert all(0 <= tick.place <= HEIGHT for tick in chart.y_ticks)
+    assert len({tick.text for tick in chart.y_ticks}) == len(chart.y_ticks)
+    places = [tick.place for tick in chart.y_ticks]
     assert places == sorted(places, reverse=True)
 
 
 def test_a_chart_of_shares_says_percent_over_the_whole_axis() -> None:
-    chart = line_chart([Series("", [0.6, 1.0], [0.953, 0.999])], x_title="x", y_title="y", share=True)
-    assert [tick.text for tick in chart.across] == ["0%", "20%", "40%", "60%", "80%", "100%"]
-    assert all(re.fullmatch(r"\d+(\.\d)?%", tick.text) for tick in chart.up)
+    chart = line_chart([Series("", [0.6, 1.0], [0.953, 0.999])], x_title="x", y_title="y", percent=True)
+    assert [tick.text for tick in chart.x_ticks] == ["0%", "20%", "40%", "60%", "80%", "100%"]
+    assert all(re.fullmatch(r"\d+(\.\d)?%", tick.text) for tick in chart.y_ticks)
 
 
 def page_of_all_stages(run: Result, joint: JointResult = JOINT) -> str:
@@ -106,7 +116,7 @@ def test_joint_training_that_is_not_used_says_why(run: Result) -> None:
     failed = {"failed_checks": ["<b>half</b> agree", "confidence fell"], "used": False}
     text = page_of_all_stages(run, JOINT.model_copy(update=failed))
     assert 'class="grade weak">rejected' in text
-    assert "before joint training: &lt;b&gt;half&lt;/b&gt; agree; confidence fell." in text
+    assert "those of stage 2: &lt;b&gt;half&lt;/b&gt; agree; confidence fell." in text
 
 
 def test_joint_training_that_is_used_in_spite_of_its_checks_says_so(run: Result) -> None:
@@ -115,13 +125,19 @@ def test_joint_training_that_is_used_in_spite_of_its_checks_says_so(run: Result)
     assert "Checks were switched off; these failed: confidence fell." in text
 
 
-def test_a_warning_has_its_name_its_text_and_what_to_try() -> None:
-    (found,) = notices(
-        [StepWarning(name="EmptyClusterWarning", text="1 of 4 have no image (3): try fewer, or more heads")]
+def test_labels_that_the_user_gave_are_mentioned(run: Result) -> None:
+    assert "No labels were used." in page_of(run)
+    text = page_of_all_stages(run, JOINT.model_copy(update={"given": 3}))
+    assert (
+        "Joint training learned 3 labels that the user gave; no other labels were used, except in the section" in text
     )
-    assert found == ("Empty cluster", "1 of 4 have no image (3).", "Try fewer, or more heads.")
-    (plain,) = notices([StepWarning(name="RefinementRejectedWarning", text="it is not used: loss rose; retry")])
-    assert plain == ("Refinement rejected", "It is not used: loss rose; retry.", "")
+
+
+def test_a_warning_has_its_name_its_text_and_what_to_try() -> None:
+    empty = StepWarning(name="EmptyClusterWarning", text="1 of 4 have no image (3): try fewer, or more heads")
+    assert notice(empty) == ("Empty cluster", "1 of 4 have no image (3).", "Try fewer, or more heads.")
+    rejected = StepWarning(name="RefinementRejectedWarning", text="it is not used: loss rose; retry")
+    assert notice(rejected) == ("Refinement rejected", "It is not used: loss rose; retry.", "")
 
 
 def test_the_page_names_its_warnings(small: Result) -> None:

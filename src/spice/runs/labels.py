@@ -26,16 +26,7 @@ class Labels(NamedTuple):
 
     def rows(self, chosen: NDArray[np.int64]) -> "Labels":
         """Some rows, in the order given."""
-        return Labels(
-            [self.path[row] for row in chosen],
-            self.cluster[chosen],
-            self.probability[chosen],
-            self.margin[chosen],
-            self.reliability[chosen],
-            self.reliable[chosen],
-            self.nearest_other_cluster[chosen],
-            self.prototype_rank[chosen],
-        )
+        return Labels._make([[self.path[row] for row in chosen], *(column[chosen] for column in self[1:])])
 
 
 def write_labels(folder: Path, labels: Labels) -> None:
