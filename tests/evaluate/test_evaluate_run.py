@@ -1,14 +1,16 @@
-"""A run folder against true labels: what is kept by reliability, every head, and joint training's gain."""
+"""A run against true labels: accuracy of what is kept by reliability, of every head, and before joint training."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from made_run import add_steps, heads_result, make_run
 from numpy.typing import NDArray
 
 from spice.evaluate import Truth, accuracy, evaluate_run, kept
-from spice.runs import Labels, read_labels, write_labels
+from spice.runs import Labels, Result
+from spice.runs.artifacts import HEAD_LABELS, KMEANS
+from spice.runs.records import JointResult
 
 Array = NDArray[np.int64]
 N, K = 200, 4
@@ -20,30 +22,27 @@ def classes() -> Array:
 
 
 @pytest.fixture
-def run(tmp_path: Path, classes: Array) -> Path:
+def run(tmp_path: Path, classes: Array) -> Result:
     """Clusters have other numbers than classes; a fifth of the images is wrong, and these are trusted less."""
     wrong = np.arange(N) % 5 == 0
     cluster = ((classes + wrong + 1) % K).astype(np.int32)
     trust = np.where(wrong, 0.5, 1.0).astype(np.float32)
     order = np.arange(N, dtype=np.int32)
-    paths = [f"{row}.jpg" for row in range(N)]
-    write_labels(tmp_path, Labels(paths, cluster, trust, trust, trust, trust > 0.95, cluster, order))
-    np.save(tmp_path / "kmeans.npy", np.zeros(N, dtype=np.int32))
+    labels = Labels([f"{row}.jpg" for row in range(N)], cluster, trust, trust, trust, trust > 0.95, cluster, order)
+    run = make_run(tmp_path / "run", labels, {"heads": heads_result([[2.0, 2.0], [2.0, 1.0]], head=1)})
+    np.save(run / KMEANS, np.zeros(N, dtype=np.int32))
     rows = np.arange(0, N, 2)
     perfect, useless = (classes[rows] + 2) % K, np.zeros(len(rows))
-    said = np.stack([[useless, useless], [useless, perfect]]).astype(np.uint8)  # (looks, heads, n)
-    np.savez_compressed(tmp_path / "head_labels.npz", rows=rows, labels=said)
-    heads = {"epochs": [5, 10], "loss": [[2.0, 2.0], [2.0, 1.0]], "score": [[2.0, 2.0], [2.0, 1.0]]}
-    chosen = {"selected": {"epoch": 10, "head": 1, "loss": 1.0}}
-    (tmp_path / "heads.json").write_text(json.dumps(heads | chosen))
-    return tmp_path
+    predicted = np.stack([[useless, useless], [useless, perfect]]).astype(np.uint8)  # (snapshots, heads, n)
+    np.savez_compressed(run / HEAD_LABELS, rows=rows, labels=predicted)
+    return run
 
 
 def whole(classes: Array) -> Truth:
     return Truth(np.arange(N), classes, ("a", "b", "c", "d"))
 
 
-def test_all_scores_of_a_run(run: Path, classes: Array) -> None:
+def test_all_scores_of_a_run(run: Result, classes: Array) -> None:
     found = evaluate_run(run, whole(classes))
     assert (found.images, found.without_label) == (N, 0)
     assert (found.spice.acc, found.spice.images) == (0.8, N)
@@ -55,14 +54,14 @@ def test_all_scores_of_a_run(run: Path, classes: Array) -> None:
     assert found.second_stage is None  # there was no joint training
 
 
-def test_every_head_is_scored_after_every_look(run: Path, classes: Array) -> None:
+def test_every_head_is_scored_at_every_snapshot(run: Result, classes: Array) -> None:
     found = evaluate_run(run, whole(classes)).heads
     assert found is not None
     assert found.images == 100
     assert found.acc == [[0.5, 0.5], [0.5, 1.0]]  # the even images have two classes: one cluster for all is half right
 
 
-def test_images_without_a_true_label_are_left_out_everywhere(run: Path, classes: Array) -> None:
+def test_images_without_a_true_label_are_left_out_everywhere(run: Result, classes: Array) -> None:
     known = np.arange(0, N, 4)
     found = evaluate_run(run, Truth(known, classes[known], ("a", "unseen")))
     assert (found.images, found.without_label) == (50, 150)
@@ -73,22 +72,22 @@ def test_images_without_a_true_label_are_left_out_everywhere(run: Path, classes:
     assert evaluate_run(run, Truth(odd, classes[odd], ("a", "b", "c", "d"))).heads is None
 
 
-@pytest.mark.parametrize("doubts", [[], ["it fell"]])
-def test_the_second_stage_is_scored_where_joint_training_took_its_place(
-    run: Path, classes: Array, doubts: list[str]
+@pytest.mark.parametrize("used", [True, False])
+def test_the_second_stage_is_scored_where_the_labels_come_from_joint_training(
+    run: Result, classes: Array, used: bool
 ) -> None:
-    signs = {"agreement": 0.9, "common": 0.9, "confident": 0.9, "loss": 1.5, "empty": 0}
-    story = {"loss": [1.0], "taught": [0.5], "before": signs, "after": signs, "doubts": doubts}
-    (run / "refined").mkdir()
-    (run / "refined" / "joint.json").write_text(json.dumps(story))
-    found = evaluate_run(run, whole(classes)).second_stage
-    assert (found is None) == bool(doubts)
+    joint = JointResult(
+        labeled=160, given=0, names={}, moved=3, loss=[1.0], taught=[0.5], before=None, after=None,
+        failed_checks=[], used=used,
+    )  # fmt: skip
+    found = evaluate_run(add_steps(run.run, {"joint": joint}), whole(classes)).second_stage
+    assert (found is not None) == used
     if found is not None:
-        assert (found.acc, found.images) == (1.0, 100)  # the selected head after the epoch it was taken at
+        assert (found.acc, found.images) == (1.0, 100)  # the selected head, at the epoch it was selected at
 
 
-def test_a_run_that_kept_no_heads_is_scored_without_them(run: Path, classes: Array) -> None:
-    (run / "head_labels.npz").unlink()
+def test_a_run_without_the_labels_of_its_heads_is_scored_without_them(run: Result, classes: Array) -> None:
+    (run / HEAD_LABELS).unlink()
     assert evaluate_run(run, whole(classes)).heads is None
 
 
@@ -115,6 +114,6 @@ def test_of_many_thresholds_a_hundred_are_kept_and_the_last_is_all_images() -> N
     assert (single.share, single.acc) == ([1.0], [1.0])
 
 
-def test_all_images_kept_have_the_accuracy_of_the_run(run: Path, classes: Array) -> None:
+def test_all_images_kept_have_the_accuracy_of_the_run(run: Result, classes: Array) -> None:
     found = evaluate_run(run, whole(classes))
-    assert found.by_probability.acc[-1] == found.spice.acc == accuracy(read_labels(run).cluster, classes)
+    assert found.by_probability.acc[-1] == found.spice.acc == accuracy(run.labels.cluster, classes)

@@ -14,7 +14,6 @@ from spice.errors import UserError
 from spice.models import encoders
 from spice.models.encoders import Encoder, Options, load_encoder, register_encoder
 from spice.settings import IMAGENET, ViewSettings
-from spice.stages.model import hash_of
 from spice.stages.views import encode_views
 
 
@@ -48,7 +47,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_new_encoder_is_loaded_by_name() -> None:
     encoder: Encoder = load_encoder("colors:2", size=24)
     assert (encoder.name, encoder.size, encoder.features) == ("colors:2", 24, 12)
-    assert hash_of(encoder) != hash_of(load_encoder("colors:3"))
+    assert encoder.fingerprint() != load_encoder("colors:3").fingerprint()
     with pytest.raises(UserError, match="there is no encoder 'colors:'"):
         load_encoder("colors:")
 

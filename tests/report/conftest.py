@@ -1,11 +1,12 @@
 """A browser, and runs to look at with it."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from browser import COMMAND, Page, chromium
-from made_runs import make_run
+from pictured_runs import make_pictured_run
+
+from spice.runs import Result
 
 
 @pytest.fixture(scope="session")
@@ -17,12 +18,12 @@ def browser() -> Iterator[Page]:
 
 
 @pytest.fixture(scope="session")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """Three hundred images in six clusters, the last of them empty; scores, problems, copies, names that could harm."""
-    return make_run(tmp_path_factory.mktemp("small") / "run", images=300, clusters=6)
+    return make_pictured_run(tmp_path_factory.mktemp("small") / "run", images=300, clusters=6)
 
 
 @pytest.fixture(scope="session")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def large(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """Twenty thousand images in twenty clusters."""
-    return make_run(tmp_path_factory.mktemp("large") / "run", images=20_000, clusters=20)
+    return make_pictured_run(tmp_path_factory.mktemp("large") / "run", images=20_000, clusters=20)

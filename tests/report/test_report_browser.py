@@ -1,4 +1,4 @@
-"""The page in a real browser: it draws, answers, asks for nothing, and stays small."""
+"""The page in a real browser: it draws, answers, requests nothing, and stays small."""
 
 import json
 import shutil
@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 from browser import Page
-from made_runs import HARMFUL, make_run, tell_all
+from pictured_runs import HARMFUL, add_all_stages, make_pictured_run
 
 from spice.report import write_report
+from spice.runs import Result
 
-FOUND = "document.getElementById('found').textContent"
+FOUND = "document.getElementById('match-count').textContent"
 NAMES = "[...document.querySelectorAll('#gallery .name')].map(name => name.textContent)"
 TRUST = "[...document.querySelectorAll('#gallery .trust')].map(trust => Number(trust.textContent))"
 HINT = "document.getElementById('map-hint')"
 
 
 @pytest.fixture(scope="module")
-def small_page(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_page(small: Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With everything that a page can hold: all three stages, and scores."""
-    run = Path(shutil.copytree(small, tmp_path_factory.mktemp("whole") / "run"))
-    tell_all(run)
-    return write_report(run)
+    run = Path(shutil.copytree(small.run, tmp_path_factory.mktemp("whole") / "run", symlinks=True))
+    return write_report(add_all_stages(run))
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def hover(page: Page, image: int) -> tuple[float, float]:
 
 
 def choose(page: Page, control: str, value: str) -> None:
-    """As a user would: the value changes, and the page is told."""
+    """As a user would: the value changes, and the page gets the events."""
     page.run(
         f"(() => {{ const e = document.getElementById('{control}'); e.value = {json.dumps(value)};"
         "for (const kind of ['input', 'change']) e.dispatchEvent(new Event(kind, {bubbles: true})); })()"
@@ -108,7 +108,7 @@ def test_search_filter_and_sort_find_images(page: Page) -> None:
     assert names == sorted(names)
 
 
-def test_more_images_are_shown_when_asked_for(page: Page) -> None:
+def test_more_images_are_shown_on_request(page: Page) -> None:
     page.click("#more")
     page.wait("document.querySelectorAll('#gallery li').length === 192")
     page.click("[data-show='1']")
@@ -240,7 +240,7 @@ def first_paint(page: Page, path: Path) -> float:
     return float(page.run(f"{entry}.startTime"))
 
 
-def test_twenty_thousand_images_stay_light_and_quick(browser: Page, large: Path) -> None:
+def test_twenty_thousand_images_stay_light_and_quick(browser: Page, large: Result) -> None:
     written = write_report(large)
     assert written.stat().st_size < 30_000_000
     assert min(first_paint(browser, written) for _ in range(2)) < 3000  # twice, for machines that are busy
@@ -256,7 +256,7 @@ def test_twenty_thousand_images_stay_light_and_quick(browser: Page, large: Path)
 @pytest.mark.parametrize("width", [1280, 390])
 def test_links_lead_to_where_they_say(browser: Page, small_page: Path, width: int) -> None:
     browser.open(small_page, width=width)
-    for section in ("clusters", "map", "images", "course"):
+    for section in ("clusters", "map", "images", "training"):
         browser.click(f"nav a[href='#{section}']")
         top = f"document.getElementById('{section}').getBoundingClientRect().top"
         browser.wait(f"{top} >= 0 && {top} < 120")  # under the bar, not behind it
@@ -264,7 +264,7 @@ def test_links_lead_to_where_they_say(browser: Page, small_page: Path, width: in
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_very_many_clusters_have_small_cards_and_folded_verdicts(browser: Page, tmp_path: Path, width: int) -> None:
-    browser.open(write_report(make_run(tmp_path / "run", images=700, clusters=160)), width=width)
+    browser.open(write_report(make_pictured_run(tmp_path / "run", images=700, clusters=160)), width=width)
     assert browser.errors == []
     assert browser.run("document.documentElement.scrollWidth") == width
     assert browser.run("document.getElementById('cards').classList.contains('compact')")

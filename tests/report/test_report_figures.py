@@ -7,17 +7,16 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
-from made_runs import make_run
+from pictured_runs import add_all_stages, make_pictured_run
 from PIL import Image
 from torch.nn import functional as F
 
 pytest.importorskip("matplotlib", reason="figures need matplotlib, from the extra `figures`")
 
-from spice.evaluate import Truth, evaluate_run
 from spice.report import figures
 from spice.report.content import read_content
 from spice.report.figures import LABEL, SIMULATED, gradient_ratio, heads, prototypes, samples, write_figures
-from spice.runs import read_labels
+from spice.runs import Result
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -48,9 +47,9 @@ def drawn(path: Path) -> float:
 
 
 def test_every_figure_is_written_twice_and_the_same_each_time(
-    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = write_figures(small, tmp_path / "a")
+    first = write_figures(small.run, tmp_path / "a")
     assert {path.name for path in first} == {f"{name}.{ending}" for name in NAMES for ending in ("png", "svg")}
     for path in first:
         if path.suffix == ".png":
@@ -58,15 +57,13 @@ def test_every_figure_is_written_twice_and_the_same_each_time(
         else:
             ElementTree.parse(path)
     monkeypatch.setattr(figures, "FIGURES", {"samples": samples, "heads": heads})
-    for path in write_figures(small, tmp_path / "b"):
+    for path in write_figures(small.run, tmp_path / "b"):
         assert path.read_bytes() == (tmp_path / "a" / path.name).read_bytes()
 
 
-def test_an_evaluated_run_shows_what_labels_say(small: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(small, tmp_path / "run"))
-    cluster = read_labels(run).cluster.astype(np.int64)
-    truth = Truth(np.arange(len(cluster)), cluster % 2, ("a", "b"))
-    (run / "scores.json").write_text(evaluate_run(run, truth).model_dump_json())
+def test_an_evaluated_run_shows_what_labels_say(small: Result, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(small.run, tmp_path / "run", symlinks=True))
+    add_all_stages(run)
     names = {path.name for path in write_figures(run, tmp_path / "figures")}
     assert "kept.png" in names
     texts = {name: (tmp_path / "figures" / f"{name}.svg").read_text() for name in ("heads", "kept", "samples")}
@@ -80,7 +77,7 @@ def test_an_evaluated_run_shows_what_labels_say(small: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("images", "clusters"), [(1, 2), (40, 2), (600, 130)])
 def test_few_and_many_clusters_are_drawn_too(images: int, clusters: int, tmp_path: Path) -> None:
-    content = read_content(make_run(tmp_path / "run", images=images, clusters=clusters))
+    content = read_content(make_pictured_run(tmp_path / "run", images=images, clusters=clusters))
     for draw in (prototypes, samples, heads):
         figure = draw(content)
         assert figure is not None

@@ -11,18 +11,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from made_runs import HARMFUL, make_run, natural
 from numpy.typing import NDArray
+from pictured_runs import HARMFUL, make_pictured_run, natural
 from PIL import Image
 
 from spice.errors import UserError
 from spice.report import embedding, page, write_report
 from spice.report.charts import histogram
 from spice.report.chosen import choose, with_attention
+from spice.report.content import read_content
 from spice.report.embedding import embed
 from spice.report.pictures import MOST_TILES, SHEET_PIXELS, overlay, read_sheets, tile_side, write_pictures
 from spice.report.verdict import Grade, neighbor_votes, verdicts
-from spice.runs import Labels, read_labels
+from spice.runs import Labels, Result, RunFolder, open_result
+from spice.runs.artifacts import HEAD_LABELS, MAP, NEIGHBORS, PICTURES
 from spice.stages.attention import attention
 
 
@@ -35,8 +37,8 @@ def labels_of(reliability: list[float], margin: list[float], cluster: list[int])
     return Labels([f"{row}.jpg" for row in range(count)], numbers, lead, lead, trust, trust > 0.95, 1 - numbers, rank)
 
 
-def test_no_image_is_shown_twice_on_a_card_and_each_kind_is_what_it_says(small: Path) -> None:
-    labels = read_labels(small)
+def test_no_image_is_shown_twice_on_a_card_and_each_kind_is_what_it_says(small: Result) -> None:
+    labels = small.labels
     for number, chosen in enumerate(choose(labels, 6)):
         rows = np.concatenate(chosen)
         assert len(np.unique(rows)) == len(rows)
@@ -66,7 +68,7 @@ def test_many_clusters_get_fewer_pictures_each() -> None:
         ([1.0, 1.0, 0.2, 0.2], 0.9, Grade.GOOD, "50% of its images are reliable"),
         ([1.0, 0.2, 0.2, 0.2], 0.9, Grade.MIXED, "25% of its images are reliable"),
         ([0.95, 0.2, 0.2, 0.2], 0.9, Grade.WEAK, "none of its images is reliable"),  # 0.95 is not above the threshold
-        ([1.0, 1.0, 1.0, 1.0], 0.05, Grade.WEAK, "hardly likelier here than in the next cluster"),
+        ([1.0, 1.0, 1.0, 1.0], 0.05, Grade.WEAK, "the next cluster is almost as likely"),
     ],
 )
 def test_a_verdict_has_its_reason(reliability: list[float], margin: float, grade: Grade, words: str) -> None:
@@ -75,15 +77,15 @@ def test_a_verdict_has_its_reason(reliability: list[float], margin: float, grade
     assert found[0].grade == grade
     assert words in found[0].reason
     assert found[0].confused_with is None
-    assert (found[1].grade, found[1].reason) == (Grade.WEAK, "no image fell into it")
+    assert (found[1].grade, found[1].reason) == (Grade.WEAK, "it has no images")
 
 
 @pytest.mark.parametrize(
     ("overlap", "grade", "words"),
     [
         (0.9, Grade.GOOD, "other heads found it too"),
-        (0.5, Grade.GOOD, "other heads found a part of it"),
-        (0.49, Grade.MIXED, "other heads divide its images otherwise"),
+        (0.5, Grade.GOOD, "other heads found part of it"),
+        (0.49, Grade.MIXED, "other heads split its images differently"),
     ],
 )
 def test_a_cluster_that_other_heads_do_not_find_is_mixed_at_best(overlap: float, grade: Grade, words: str) -> None:
@@ -100,13 +102,20 @@ def test_a_cluster_that_other_heads_do_not_find_is_mixed_at_best(overlap: float,
 
 def test_a_cluster_is_confused_with_the_one_its_neighbors_lie_in() -> None:
     labels = labels_of([0.5] * 6, [0.9] * 6, [0, 0, 1, 1, 2, 2])
-    neighbors = np.array([[1, 4, 0], [0, 5, 0], [3, 0, 0], [2, 1, 0], [5, 4, 0], [4, 5, 0]])
-    votes = neighbor_votes(labels, neighbors, 3, asked=2)  # the third neighbor is not asked
+    neighbors = np.array([[1, 4], [0, 5], [3, 0], [2, 1], [5, 4], [4, 5]])
+    votes = neighbor_votes(labels, neighbors, 3)
     np.testing.assert_allclose(votes, [[0.5, 0.0, 0.5], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
     found = verdicts(labels, votes, np.array([0, 1, 0, 0, 1, 1], dtype=np.int32))
     assert [verdict.confused_with for verdict in found] == [2, 0, None]
-    assert "50% of their neighbors lie in cluster 2" in found[0].reason
+    assert "50% of its images' neighbors are in cluster 2" in found[0].reason
     assert [verdict.kmeans for verdict in found] == [0.5, 1.0, 1.0]
+
+
+def test_only_the_neighbors_that_reliability_counts_are_compared(small: Result, tmp_path: Path) -> None:
+    run = open_result(Path(shutil.copytree(small.run, tmp_path / "run", symlinks=True)))
+    before = read_content(run).verdicts
+    np.save(run / NEIGHBORS, np.hstack([run.neighbors, np.zeros((300, 50), dtype=np.int64)]))
+    assert read_content(run).verdicts == before
 
 
 def blobs(count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -129,7 +138,7 @@ def test_the_map_keeps_what_is_alike_together(count: int, monkeypatch: pytest.Mo
     np.testing.assert_array_equal(points, embed(features))
 
 
-def test_the_map_bears_equal_and_empty_features() -> None:
+def test_the_map_can_show_equal_and_empty_features() -> None:
     assert np.isfinite(embed(np.zeros((50, 8), dtype=np.float32))).all()
     assert np.isfinite(embed(np.ones((1, 8), dtype=np.float32))).all()
     assert np.isfinite(embed(np.ones((40, 1), dtype=np.float32))).all()
@@ -209,7 +218,7 @@ class Names(HTMLParser):
         self.handlers += [name for name, _ in attrs if name.startswith("on")]
 
 
-def test_the_page_holds_all_it_needs_and_escapes_every_name(small: Path) -> None:
+def test_the_page_holds_all_it_needs_and_escapes_every_name(small: Result) -> None:
     text = write_report(small).read_text(encoding="utf-8")
     assert "<script>alert" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;.jpg" in text
@@ -220,46 +229,49 @@ def test_the_page_holds_all_it_needs_and_escapes_every_name(small: Path) -> None
     assert found.tags.count("article") == 6
     assert not re.search(r"(?i)(https?:)?//[a-z]", re.sub(r"base64,[A-Za-z0-9+/=]+|>[A-Za-z0-9+/=]{2000,}<", "", text))
     data = json.loads(text.split('id="data">')[1].split("</script>")[0])
-    assert data["path"] == read_labels(small).path
+    assert data["path"] == small.labels.path
     assert HARMFUL in data["path"]
 
 
-def test_the_page_does_without_pictures_and_map(small: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(small, run)
-    shutil.rmtree(run / "pictures")
-    (run / "map.npy").unlink()
-    (run / "heads.json").unlink()
+def test_the_page_does_without_pictures_and_map(small: Result, tmp_path: Path) -> None:
+    run = open_result(Path(shutil.copytree(small.run, tmp_path / "run", symlinks=True)))
+    shutil.rmtree(run / PICTURES)
+    (run / MAP).unlink()
+    (run / HEAD_LABELS).unlink()
     text = write_report(run).read_text(encoding="utf-8")
     assert 'class="missing"' in text
     assert 'id="map-canvas"' not in text
 
 
 def test_a_page_of_many_images_lists_an_even_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = make_run(tmp_path / "run", images=2000, clusters=4)
+    run = make_pictured_run(tmp_path / "run", images=2000, clusters=4)
     monkeypatch.setattr(page, "MOST_LISTED", 500)
     text = write_report(run).read_text(encoding="utf-8")
     data = json.loads(text.split('id="data">')[1].split("</script>")[0])
     listed = data["path"]
     assert 500 <= len(listed) <= 500 + 4 * 32
-    assert [read_labels(run).path[row] for row in data["rows"]] == listed
+    assert [run.labels.path[row] for row in data["rows"]] == listed
     assert f"This page lists {len(listed)} of the 2,000 images" in text
     shown = {int(row) for row in re.findall(r'data-row="(\d+)"', text)}
     assert len(shown) > 50
-    assert shown <= set(data["rows"])  # what is on a card can be asked for more
+    assert shown <= set(data["rows"])  # the details of what is on a card can be shown
 
 
 def test_a_run_without_labels_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not a run folder"):
-        write_report(tmp_path)
+        write_report(open_result(tmp_path))
+    RunFolder.open_or_create(tmp_path, source=None)
+    with pytest.raises(UserError, match="has no labels yet; finish it with: spice resume"):
+        write_report(open_result(tmp_path))
 
 
-def test_writing_the_page_needs_no_torch(small: Path) -> None:
+def test_writing_the_page_needs_no_torch(small: Result) -> None:
     code = (
-        "import sys; from pathlib import Path; from spice.report import write_report; write_report(Path(sys.argv[1]))"
+        "import sys; from pathlib import Path; from spice.report import write_report\n"
+        "from spice.runs import open_result; write_report(open_result(Path(sys.argv[1])))\n"
+        "sys.exit('torch' in sys.modules)"
     )
-    code += "; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code, str(small)], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code, str(small.run)], check=False).returncode == 0
 
 
 def test_made_pictures_weigh_as_much_as_photographs() -> None:

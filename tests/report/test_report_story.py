@@ -8,42 +8,48 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_runs import tell_all, truth_of
+from made_run import heads_result
 from numpy.typing import NDArray
+from pictured_runs import JOINT, add_all_stages, truth_of
 
 from spice.errors import UserError
 from spice.evaluate import evaluate_run
 from spice.report import write_report
 from spice.report.charts import HEIGHT, LEFT, RIGHT, WIDTH, Series, curve, head_chart, line_chart
 from spice.report.colors import colors
-from spice.report.course import point_at, signs
-from spice.report.notices import notices
-from spice.runs.account import Warned
-from spice.runs.outcomes import JointOutcome, Kept
+from spice.report.content import notice
+from spice.report.curves import check_rows, point_at
+from spice.runs import Result, open_result
+from spice.runs.artifacts import SCORES
+from spice.runs.records import JointResult, StepWarning
+from spice.runs.scores import Kept
 
 Floats = NDArray[np.float64]
 
 
 @pytest.fixture
-def run(small: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(small, tmp_path / "run"))
+def run(small: Result, tmp_path: Path) -> Result:
+    return open_result(Path(shutil.copytree(small.run, tmp_path / "run", symlinks=True)))
 
 
-def page_of(run: Path) -> str:
-    return write_report(run).read_text(encoding="utf-8")
+def page_of(run: Result) -> str:
+    return write_report(run.reread()).read_text(encoding="utf-8")
 
 
-def test_the_selected_head_is_drawn_last_and_marked_where_it_was_taken() -> None:
-    chart = head_chart([5, 10], [[1.9, 2.0], [1.5, 1.8]], head=0, epoch=10, y_title="loss")
-    assert [(line.name, line.look) for line in chart.lines] == [("head 1", "plain"), ("head 0", "selected")]
+def test_the_selected_head_is_drawn_last_and_marked_where_it_was_selected() -> None:
+    losses = [[1.9, 2.0], [1.5, 1.8]]
+    chart = head_chart(heads_result(losses, head=0), losses, y_title="loss")
+    assert [(line.name, line.style) for line in chart.lines] == [("head 1", "plain"), ("head 0", "selected")]
     (mark,) = chart.marks
     assert chart.lines[-1].points.endswith(f"{mark.x},{mark.y}")
-    assert [tick.text for tick in chart.across] == ["5", "10"]
-    single = head_chart([5], [[2.0]], head=0, epoch=5, y_title="loss")  # one look, one head: no division by zero
+    assert [tick.text for tick in chart.x_ticks] == ["5", "10"]
+    single = head_chart(
+        heads_result([[2.0]], head=0), [[2.0]], y_title="loss"
+    )  # one snapshot, one head: no division by zero
     assert LEFT <= single.marks[0].x <= WIDTH - RIGHT
 
 
-def test_a_long_curve_is_told_by_the_means_of_its_stretches() -> None:
+def test_a_long_curve_is_drawn_as_the_means_of_its_parts() -> None:
     chart = curve([1.0, 3.0] * 1000, x_title="step", y_title="loss")
     points = [point.split(",") for point in chart.lines[0].points.split()]
     assert len(points) == 200
@@ -51,40 +57,42 @@ def test_a_long_curve_is_told_by_the_means_of_its_stretches() -> None:
     assert len(curve([0.5], x_title="step", y_title="loss").lines[0].points.split()) == 1
 
 
+@pytest.mark.parametrize(("count", "ticks"), [(1, "1"), (2, "1 2"), (5, "1 2 3 4 5"), (12, "2 4 6 8 10 12")])
+def test_epochs_and_steps_are_whole_numbers(count: int, ticks: str) -> None:
+    chart = curve([0.5] * count, x_title="epoch", y_title="loss")
+    assert [tick.text for tick in chart.x_ticks] == ticks.split()
+
+
 @pytest.mark.parametrize("values", [[0.0, 1.0], [0.9531, 0.9537], [-4.0, -0.1], [1e-5, 3e4], [2.0, 2.0], [0.0, 0.0]])
 def test_axes_are_marked_at_a_few_round_numbers_inside_the_chart(values: list[float]) -> None:
     chart = line_chart([Series("", range(len(values)), values)], x_title="x", y_title="y")
-    assert 2 <= len(chart.up) <= 6
-    assert all(0 <= tick.place <= HEIGHT for tick in chart.up)
-    assert len({tick.text for tick in chart.up}) == len(chart.up)
-    places = [tick.place for tick in chart.up]
+    assert 2 <= len(chart.y_ticks) <= 6
+    assert all(0 <= tick.place <= HEIGHT for tick in chart.y_ticks)
+    assert len({tick.text for tick in chart.y_ticks}) == len(chart.y_ticks)
+    places = [tick.place for tick in chart.y_ticks]
     assert places == sorted(places, reverse=True)
 
 
 def test_a_chart_of_shares_says_percent_over_the_whole_axis() -> None:
-    chart = line_chart([Series("", [0.6, 1.0], [0.953, 0.999])], x_title="x", y_title="y", share=True)
-    assert [tick.text for tick in chart.across] == ["0%", "20%", "40%", "60%", "80%", "100%"]
-    assert all(re.fullmatch(r"\d+(\.\d)?%", tick.text) for tick in chart.up)
+    chart = line_chart([Series("", [0.6, 1.0], [0.953, 0.999])], x_title="x", y_title="y", percent=True)
+    assert [tick.text for tick in chart.x_ticks] == ["0%", "20%", "40%", "60%", "80%", "100%"]
+    assert all(re.fullmatch(r"\d+(\.\d)?%", tick.text) for tick in chart.y_ticks)
 
 
-def tell(run: Path, **changes: object) -> str:
-    """The page of a run with all stages, of which joint training went otherwise."""
-    tell_all(run)
-    story = run / "refined" / "joint.json"
-    story.write_text(json.dumps(json.loads(story.read_text()) | changes))
-    return page_of(run)
+def page_of_all_stages(run: Result, joint: JointResult = JOINT) -> str:
+    return page_of(add_all_stages(run.run, joint))
 
 
-def test_every_trained_stage_has_its_curve(run: Path) -> None:
-    titles = re.findall(r"<figcaption><strong>([^<]*)</strong>", tell(run).split('id="scores"')[0])
+def test_every_trained_stage_has_its_curve(run: Result) -> None:
+    titles = re.findall(r"<figcaption><strong>([^<]*)</strong>", page_of_all_stages(run).split('id="scores"')[0])
     assert titles == [
         "Feature model: alignment", "Feature model: uniformity", "Loss of every head", "Joint training: loss",
-        "Joint training: sure images", "Time per step",
+        "Joint training: confident images", "Time per step",
     ]  # fmt: skip
 
 
-def test_joint_training_is_shown_before_and_after(run: Path) -> None:
-    text = tell(run)
+def test_joint_training_is_shown_before_and_after(run: Result) -> None:
+    text = page_of_all_stages(run)
     assert 'class="grade good">used' in text
     cells = re.findall(r"<td>([^<]*)</td><td>([^<]*)</td><td><span class=\"(\w+)\">", text)
     assert cells == [
@@ -93,32 +101,52 @@ def test_joint_training_is_shown_before_and_after(run: Path) -> None:
     ]  # fmt: skip
 
 
-def test_joint_training_of_an_earlier_version_is_shown_with_the_checks_it_had() -> None:
-    seen = {"agreement": 0.9, "confident": 0.9, "loss": 1.5, "empty": 0}
-    joint = JointOutcome.model_validate({"loss": [], "taught": [], "before": seen, "after": seen, "doubts": []})
-    assert len(signs(joint)) == 4
+def test_joint_training_that_learned_nothing_has_no_checks_to_show(run: Result) -> None:
+    reason = "no image is reliable, so there is nothing to learn from"
+    nothing = JOINT.model_copy(
+        update={"loss": [], "taught": [], "before": None, "after": None, "failed_checks": [reason], "used": False}
+    )
+    assert check_rows(nothing) == []
+    text = page_of_all_stages(run, nothing)
+    assert "Joint training: loss" not in text
+    assert reason in text
 
 
-def test_joint_training_that_is_not_used_says_why(run: Path) -> None:
-    text = tell(run, doubts=["<b>half</b> agree", "confidence fell"])
-    assert 'class="grade weak">not used' in text
-    assert "because &lt;b&gt;half&lt;/b&gt; agree; confidence fell." in text
+def test_joint_training_that_is_not_used_says_why(run: Result) -> None:
+    failed = {"failed_checks": ["<b>half</b> agree", "confidence fell"], "used": False}
+    text = page_of_all_stages(run, JOINT.model_copy(update=failed))
+    assert 'class="grade weak">rejected' in text
+    assert "those of stage 2: &lt;b&gt;half&lt;/b&gt; agree; confidence fell." in text
 
 
-def test_a_warning_has_its_name_its_words_and_what_to_try() -> None:
-    (found,) = notices([Warned(name="EmptyClusterWarning", text="1 of 4 have no image (3): try fewer, or more heads")])
-    assert found == ("Empty cluster", "1 of 4 have no image (3).", "Try fewer, or more heads.")
-    (plain,) = notices([Warned(name="DoubtfulRefinementWarning", text="it is not used: loss rose; retry")])
-    assert plain == ("Doubtful refinement", "It is not used: loss rose; retry.", "")
+def test_joint_training_that_is_used_in_spite_of_its_checks_says_so(run: Result) -> None:
+    text = page_of_all_stages(run, JOINT.model_copy(update={"failed_checks": ["confidence fell"]}))
+    assert 'class="grade good">used' in text
+    assert "Checks were switched off; these failed: confidence fell." in text
 
 
-def test_the_page_names_its_warnings(small: Path) -> None:
+def test_labels_that_the_user_gave_are_mentioned(run: Result) -> None:
+    assert "No labels were used." in page_of(run)
+    text = page_of_all_stages(run, JOINT.model_copy(update={"given": 3}))
+    assert (
+        "Joint training learned 3 labels that the user gave; no other labels were used, except in the section" in text
+    )
+
+
+def test_a_warning_has_its_name_its_text_and_what_to_try() -> None:
+    empty = StepWarning(name="EmptyClusterWarning", text="1 of 4 have no image (3): try fewer, or more heads")
+    assert notice(empty) == ("Empty cluster", "1 of 4 have no image (3).", "Try fewer, or more heads.")
+    rejected = StepWarning(name="RefinementRejectedWarning", text="it is not used: loss rose; retry")
+    assert notice(rejected) == ("Refinement rejected", "It is not used: loss rose; retry.", "")
+
+
+def test_the_page_names_its_warnings(small: Result) -> None:
     assert "<strong>Giant cluster</strong> Look at &lt;script&gt;" in page_of(small)
 
 
-def test_the_page_marks_what_uses_labels(run: Path) -> None:
+def test_the_page_marks_what_uses_labels(run: Result) -> None:
     assert "uses labels" not in page_of(run)
-    (run / "scores.json").write_text(evaluate_run(run, truth_of(run)).model_dump_json())
+    (run / SCORES).write_text(evaluate_run(run, truth_of(run)).model_dump_json())
     text = page_of(run)
     assert 'class="flag">uses labels' in text
     assert "&lt;b&gt;cat&lt;/b&gt;" in text
@@ -129,19 +157,19 @@ def test_the_page_marks_what_uses_labels(run: Path) -> None:
     assert "ccuracy" not in before  # nothing of it outside its section
 
 
-def test_without_a_reliable_image_there_is_no_score_of_them(run: Path) -> None:
+def test_without_a_reliable_image_there_is_no_score_of_them(run: Result) -> None:
     scores = json.loads(evaluate_run(run, truth_of(run)).model_dump_json())
     scores["reliable"] = {"images": 0}
-    (run / "scores.json").write_text(json.dumps(scores))
+    (run / SCORES).write_text(json.dumps(scores))
     text = page_of(run)
     assert "\N{EN DASH}<small> accuracy</small>" in text
     assert 'r="5.5"><title>the' not in text  # nor a point on the curve
 
 
-def test_scores_of_another_version_are_refused_in_words(run: Path) -> None:
-    (run / "scores.json").write_text('{"images": 3}')
-    with pytest.raises(UserError, match=r"scores.json is damaged or of another version.*delete it"):
-        write_report(run)
+def test_scores_of_another_version_are_refused_in_words(run: Result) -> None:
+    (run / SCORES).write_text('{"images": 3}')
+    with pytest.raises(UserError, match=r"scores.json is damaged, or from another version.*delete it"):
+        page_of(run)
 
 
 def test_the_line_is_drawn_at_the_point_nearest_to_the_reliable_share() -> None:
@@ -169,7 +197,7 @@ def oklab(color: str, seen: Floats) -> Floats:
 
 
 @pytest.mark.parametrize("eyes", SEEN)
-def test_a_dozen_colors_are_told_apart_by_all_eyes(eyes: str) -> None:
+def test_all_eyes_can_tell_a_dozen_colors_apart(eyes: str) -> None:
     for ground in zip(*colors(12), strict=True):
         apart = {
             pair: np.linalg.norm(oklab(pair[0], SEEN[eyes]) - oklab(pair[1], SEEN[eyes]))

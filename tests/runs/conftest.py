@@ -1,14 +1,15 @@
-"""A small finished run, written by hand: six images, three clusters, one of them empty."""
+"""A small finished run: six images, three clusters, one of them empty."""
 
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from made_run import add_steps, make_run
 from PIL import Image
 
-from spice.runs import Labels, RunFolder, write_labels
+from spice.runs import Labels, Result
+from spice.runs.artifacts import NEIGHBORS, PROBABILITIES, SIMILARITIES
+from spice.runs.records import StepWarning
 
 NAMES = ["cats/a.png", "cats/b.png", "dogs/a.png", 'with "quotes".png', "two\nlines.png", "naïve 中.png"]
 
@@ -37,15 +38,9 @@ def photos(tmp_path: Path) -> list[Path]:
 
 
 @pytest.fixture
-def finished(tmp_path: Path, labels: Labels) -> RunFolder:
-    path = tmp_path / "run"
-    path.mkdir()
-    run = RunFolder.begin(path, source=str(tmp_path / "photos"), settings={"heads": {"clusters": 3}})
-    write_labels(path, labels)
-    np.save(path / "neighbors.npy", np.array([[1, 5, 2], [0, 5, 2], [3, 4, 0], [2, 4, 0], [2, 3, 1], [0, 2, 3]]))
-    np.save(path / "similarities.npy", np.array([[0.9, 0.8, 0.1]] * 6, np.float32))
-    np.save(path / "probabilities.npy", np.array([[0.9, 0.04, 0.06]] * 6, np.float32))
-    pq.write_table(pa.table({"hash": ["a", "b", "c", "d", "e", "b"]}), path / "images.parquet")
-    run.finish("scan", "k1", 1.5, {"problems": 2, "warnings": [{"name": "SomeWarning", "text": "try this"}]})
-    run.finish("labels", "k2", 0.5, {"neighbors": 2, "threshold": 0.95})
-    return run
+def finished(tmp_path: Path, labels: Labels) -> Result:
+    run = make_run(tmp_path / "run", labels, source=str(tmp_path / "photos"), copy_of={5: 1})
+    np.save(run / NEIGHBORS, np.array([[1, 5, 2], [0, 5, 2], [3, 4, 0], [2, 4, 0], [2, 3, 1], [0, 2, 3]]))
+    np.save(run / SIMILARITIES, np.array([[0.9, 0.8, 0.1]] * 6, np.float32))
+    np.save(run / PROBABILITIES, np.array([[0.9, 0.04, 0.06]] * 6, np.float32))
+    return add_steps(run.run, {"scan": run.scan}, warnings={"scan": [StepWarning(name="SomeWarning", text="try this")]})

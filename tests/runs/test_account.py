@@ -1,10 +1,13 @@
-"""The account of a run: counts, figures and warnings, read from its files alone."""
+"""The account of a run: counts, results of the steps and warnings, read from its files alone."""
 
-from spice.runs import RunFolder, account
+from made_run import record_of
+
+from spice.runs import Result, account
+from spice.runs.records import write_record
 
 
-def test_the_account_counts_what_the_labels_say(finished: RunFolder) -> None:
-    found = account(finished.path)
+def test_the_account_counts_what_the_labels_say(finished: Result) -> None:
+    found = account(finished)
     assert (found.images, found.reliable) == (6, 3)
     assert [cluster.images for cluster in found.clusters] == [3, 0, 3]
     assert [cluster.reliable for cluster in found.clusters] == [1, 0, 2]
@@ -12,13 +15,24 @@ def test_the_account_counts_what_the_labels_say(finished: RunFolder) -> None:
     assert found.clusters[0].nearest_other_cluster == 2
 
 
-def test_an_empty_cluster_is_listed_without_made_up_figures(finished: RunFolder) -> None:
-    empty = account(finished.path).clusters[1]
+def test_an_empty_cluster_is_listed_without_made_up_figures(finished: Result) -> None:
+    empty = account(finished).clusters[1]
     assert (empty.images, empty.reliability, empty.probability, empty.nearest_other_cluster) == (0, None, None, None)
 
 
-def test_figures_warnings_and_times_come_from_the_steps(finished: RunFolder) -> None:
-    found = account(finished.path)
-    assert found.figures["scan"] == {"problems": 2}
-    assert [(warned.name, warned.text) for warned in found.warnings] == [("SomeWarning", "try this")]
-    assert found.seconds == {"scan": 1.5, "labels": 0.5}
+def test_results_warnings_and_times_come_from_the_steps(finished: Result) -> None:
+    write_record(finished.folder, record_of("labels", finished.answer, seconds=0.5))
+    found = account(finished.reread())
+    assert found.scan.images == 6
+    assert [(warning.name, warning.text) for warning in found.warnings] == [("SomeWarning", "try this")]
+    assert list(found.seconds) == ["scan", "views", "neighbors", "kmeans", "heads", "labels", "model"]
+    assert (found.seconds["scan"], found.seconds["labels"]) == (1.0, 0.5)
+
+
+def test_a_step_that_is_not_finished_or_not_wanted_is_left_out(finished: Result) -> None:
+    (finished.folder / "labels.json").unlink()
+    found = account(finished.reread(), stopped_before="the labels")
+    assert (found.labels, found.reliable, found.clusters, found.joint) == (None, None, [], None)
+    assert found.heads == finished.heads
+    assert "labels" not in found.seconds
+    assert found.stopped_before == "the labels"

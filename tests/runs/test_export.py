@@ -102,7 +102,7 @@ def test_fiftyone_finds_every_original(labels: Labels, photos: list[Path], tmp_p
 def test_nothing_is_overwritten(labels: Labels, photos: list[Path], tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.csv").touch()
-    with pytest.raises(UserError, match="exists already; nothing is overwritten"):
+    with pytest.raises(UserError, match="exists already and is not overwritten"):
         export(labels, photos, tmp_path / "out", shape="folders")
     with pytest.raises(UserError, match="exists already"):
         export(labels, photos, tmp_path / "out" / "mine", shape="csv")  # the ending is added, then found taken
@@ -110,7 +110,7 @@ def test_nothing_is_overwritten(labels: Labels, photos: list[Path], tmp_path: Pa
 
 def test_missing_originals_are_named(labels: Labels, photos: list[Path], tmp_path: Path) -> None:
     photos[3].unlink()
-    with pytest.raises(UserError, match=r"with \"quotes\".png is no longer there; only --as csv"):
+    with pytest.raises(UserError, match=r"with \"quotes\".png no longer exists; only --as csv"):
         export(labels, photos, tmp_path / "out", shape="folders")
     assert not (tmp_path / "out").exists()
     export(labels, photos, tmp_path / "out.csv", shape="csv")

@@ -1,58 +1,64 @@
-"""A run folder is begun, gone on with, or refused; what is done is known by its key."""
+"""A run folder is created, opened or refused; results live side by side, and one of them is current at any moment."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
-from pydantic import JsonValue
+from made_run import heads_result, labels_result, make_run, record_of
 
 from spice.errors import UserError
-from spice.runs import RunFolder, key_of
-from spice.runs.artifacts import ARTIFACTS, FEATURES, LABELS, NEIGHBORS, VIEWS
+from spice.runs import Labels, Result, ResultEntry, RunFolder, key_of, open_result
+from spice.runs.artifacts import ARTIFACTS, LABELS, LINKED
 from spice.runs.folder import refuse_foreign, sweep
-from spice.runs.manifest import FORMAT
+from spice.runs.manifest import FORMAT, now, versions
+from spice.runs.records import (
+    RESULTS,
+    ClusteringStats,
+    FeaturesResult,
+    JointResult,
+    NeighborsResult,
+    ScanResult,
+    StepResult,
+    StepWarning,
+    ViewsResult,
+    read_record,
+    write_record,
+)
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
-    return RunFolder.begin(tmp_path, source="/photos", settings={"seed": 3})
+    return RunFolder.open_or_create(tmp_path, source="/photos")
+
+
+def publish(run: RunFolder, name: str, *, files: tuple[str, ...] = ("labels.csv",)) -> ResultEntry:
+    """A result `name` with its own heads, on views that all results share."""
+    folders = {"views": "steps/views-1", "heads": f"steps/heads-{name}", "labels": f"results/{name}"}
+    for folder in folders.values():
+        (run.path / folder).mkdir(parents=True, exist_ok=True)
+    for file in files:
+        (run.path / "results" / name / file).write_text(name)
+    entry = ResultEntry(requested={}, settings={"seed": 3}, folders=folders, created=now(), versions=versions())
+    run.publish(name, entry)
+    return entry
 
 
 def test_a_run_is_opened_as_it_was_left(run: RunFolder) -> None:
-    run.finish("views", "abc", 1.25, {"width": 1280})
-    run.update(input="hash")
-    again = RunFolder.open(run.path)
-    assert again.manifest == run.manifest
-    assert again.manifest.settings == {"seed": 3}
-    assert again.manifest.input == "hash"
-    assert again.manifest.steps["views"].figures == {"width": 1280}
-    assert again.manifest.versions["torch"] != "missing"
+    run.update(input="hash", pending={"seed": 3})
+    publish(run, "k3")
+    again = RunFolder.open_or_create(run.path, source="/photos")
+    assert again.manifest == run.manifest == RunFolder.open(run.path).manifest
+    assert (again.manifest.input, again.manifest.pending) == ("hash", {"seed": 3})
+    assert again.manifest.results["k3"].settings == {"seed": 3}
+    assert again.manifest.results["k3"].versions["torch"] != "missing"
 
 
-def test_a_step_is_done_only_with_the_same_settings_and_its_artifacts_in_place(run: RunFolder) -> None:
-    run.finish("views", "abc", 1.0, {})
-    assert run.is_done("views", "abc", [])
-    assert not run.is_done("views", "other settings", [])
-    assert not run.is_done("heads", "abc", [])
-    assert not run.is_done("views", "abc", [FEATURES])
-    (run / FEATURES).touch()
-    assert run.is_done("views", "abc", [FEATURES])
-
-
-def test_unfinished_work_of_other_settings_is_not_picked_up(run: RunFolder) -> None:
-    (run.work("heads", "old") / "checkpoint").touch()
-    (run.work("views", "v") / "kept").touch()
-    assert list(run.work("heads", "new").iterdir()) == []
-    assert not (run.path / "work" / "heads" / "old").exists()
-    assert (run.path / "work" / "views" / "v" / "kept").exists()
-
-
-def test_unfinished_work_is_there_after_a_restart_and_gone_when_the_step_is_done(run: RunFolder) -> None:
-    (run.work("heads", "k") / "checkpoint").touch()
-    again = RunFolder.open(run.path)
-    assert (again.work("heads", "k") / "checkpoint").exists()
-    again.finish("heads", "k", 1.0, {})
-    assert not (run.path / "work" / "heads").exists()
+def test_a_run_whose_images_were_moved_keeps_all_but_its_source(run: RunFolder) -> None:
+    publish(run, "k3")
+    moved = RunFolder.open_or_create(run.path, source="/new/place")
+    assert moved.manifest == run.manifest.model_copy(update={"source": "/new/place"})
+    assert RunFolder.open(run.path).manifest.source == "/new/place"
 
 
 def test_keys_depend_on_values_and_not_on_the_order_of_names() -> None:
@@ -62,26 +68,29 @@ def test_keys_depend_on_values_and_not_on_the_order_of_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("found", "message"),
     [
-        (FORMAT - 1, r"made by an older spice \(run folder format 0, this one reads 1\).*spice cluster --out OTHER"),
-        (FORMAT + 1, r"made by a newer spice \(run folder format 2.*pip install -U spice-cluster"),
+        (1, r"made by an older spice \(run folder format 1; this version reads format 2\).*spice cluster --out OTHER"),
+        (FORMAT + 1, r"made by a newer spice \(run folder format 3.*pip install -U spice-cluster"),
         (None, r"made by an older spice"),
     ],
 )
-def test_a_run_of_another_version_is_refused_in_words(run: RunFolder, found: int | None, words: str) -> None:
+def test_a_run_of_another_version_is_refused_in_words(run: RunFolder, found: int | None, message: str) -> None:
     path = run.path / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": found}))
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=message):
         RunFolder.open(run.path)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"format": 1, "steps": 3}'])
+@pytest.mark.parametrize("content", ["{", "[]", '{"format": 2, "results": 3}'])
 def test_a_damaged_manifest_is_one_line(run: RunFolder, content: str) -> None:
     (run.path / "manifest.json").write_text(content)
     with pytest.raises(UserError) as error:
         RunFolder.open(run.path)
     assert "\n" not in str(error.value)
+    with pytest.raises(UserError):  # and it is not written over
+        RunFolder.open_or_create(run.path, source=None)
+    assert (run.path / "manifest.json").read_text() == content
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
@@ -92,17 +101,29 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
 def test_nothing_of_the_users_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(UserError, match=r"not empty and not a run folder; give another name with --out"):
-        RunFolder.begin(tmp_path, source=None, settings={})
+        RunFolder.open_or_create(tmp_path, source=None)
     with pytest.raises(UserError, match="is a file"):
         refuse_foreign(tmp_path / "thesis.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def test_a_kill_in_the_first_moment_leaves_a_folder_that_can_be_used(tmp_path: Path) -> None:
     (tmp_path / ".lock").touch()
     (tmp_path / ".manifest.json.123.partial").touch()
-    RunFolder.begin(tmp_path, source=None, settings={})
+    (tmp_path / ".pictures.partial").mkdir()
+    RunFolder.open_or_create(tmp_path, source=None)
     sweep(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "manifest.json"]
+
+
+def test_what_a_kill_left_half_written_is_removed_and_all_else_is_kept(finished: Result) -> None:
+    before = sorted(finished.run.rglob("*"))
+    for folder in (finished.run, *(finished.run / place for place in set(finished.entry.folders.values()))):
+        (folder / ".labels.csv.123.partial").touch()
+        (folder / ".pictures.partial").mkdir()
+        (folder / ".pictures.partial" / "image-0.jpg").touch()
+    sweep(finished.run)
+    assert sorted(finished.run.rglob("*")) == before
 
 
 def test_every_artifact_is_documented() -> None:
@@ -112,27 +133,188 @@ def test_every_artifact_is_documented() -> None:
     assert not missing
 
 
-def test_the_same_settings_go_on_and_others_are_refused_with_what_changed(tmp_path: Path) -> None:
-    def go_on(clusters: int, *, redo: bool = False) -> RunFolder:
-        settings: dict[str, JsonValue] = {"seed": 0, "heads": {"clusters": clusters}}
-        return RunFolder.begin_or_go_on(tmp_path, source="/photos", settings=settings, redo=redo)
-
-    go_on(10).finish("views", "key", 1.0, {})
-    assert "views" in go_on(10).manifest.steps
-    with pytest.raises(UserError, match=r"other settings \(heads.clusters was 10, is 12\).*--out.*--redo"):
-        go_on(12)
-    taken_over = go_on(12, redo=True)
-    assert taken_over.manifest.settings["heads"] == {"clusters": 12}
-    assert "views" in taken_over.manifest.steps  # its own key tells whether it still holds
-    assert "views" in go_on(12).manifest.steps
+# Results side by side.
 
 
-def test_a_forgotten_step_is_gone_with_all_it_made(run: RunFolder) -> None:
-    run.finish("views", "k", 1.0, {})
-    run.finish("labels", "k", 1.0, {})
-    (run.path / "features.npy").touch()
-    (run.path / "views").mkdir()
-    (run.path / "views" / "weak.npy").touch()
-    run.forget("views", [FEATURES, VIEWS, NEIGHBORS])
-    assert sorted(path.name for path in run.path.iterdir()) == ["manifest.json"]
-    assert list(RunFolder.open(run.path).manifest.steps) == ["labels"]
+def test_the_top_of_the_folder_leads_to_the_current_result(run: RunFolder) -> None:
+    names = tuple(artifact.name for artifact in LINKED)
+    publish(run, "k3", files=names)
+    publish(run, "k5", files=names)
+    for current in ("k5", "k3"):
+        run.use(current)
+        assert RunFolder.open(run.path).manifest.current == open_result(run.path).name == current
+        assert {(run.path / name).read_text() for name in names} == {current}
+        assert all(not Path(os.readlink(run.path / name)).is_absolute() for name in names)  # noqa: PTH115
+    assert not list(run.path.glob(".*.partial"))
+
+
+def test_publishing_a_result_again_writes_nothing(run: RunFolder) -> None:
+    entry = publish(run, "k3")
+    before = (run.path / "manifest.json").stat().st_mtime_ns
+    run.publish("k3", entry)
+    assert (run.path / "manifest.json").stat().st_mtime_ns == before
+
+
+def test_a_name_that_the_current_result_does_not_have_leads_nowhere(run: RunFolder) -> None:
+    publish(run, "k3", files=("labels.csv", "report.html"))
+    publish(run, "k5")
+    assert not (run.path / "report.html").is_symlink()
+    run.use("k3")
+    assert (run.path / "report.html").read_text() == "k3"
+
+
+def test_an_unknown_result_is_refused_with_those_that_there_are(run: RunFolder) -> None:
+    with pytest.raises(UserError, match=r"has no result 'k9'; its results are: none"):
+        run.use("k9")
+    publish(run, "k3")
+    publish(run, "k5")
+    with pytest.raises(UserError, match=r"has no result 'k9'; its results are: k3, k5"):
+        run.use("k9")
+    assert run.manifest.current == "k5"
+
+
+def test_a_removed_result_takes_only_its_own_steps_along(run: RunFolder) -> None:
+    publish(run, "k3")
+    publish(run, "k5")
+    run.remove("k3")
+    assert sorted(path.name for path in (run.path / "steps").iterdir()) == ["heads-k5", "views-1"]
+    assert sorted(path.name for path in (run.path / "results").iterdir()) == ["k5"]
+    assert list(RunFolder.open(run.path).manifest.results) == ["k5"]
+    with pytest.raises(UserError, match=r"k5 is the current result of .* cannot be removed"):
+        run.remove("k5")
+    with pytest.raises(UserError, match=r"k3 is not a result of"):
+        run.remove("k3")
+
+
+def test_a_run_without_a_result_says_how_to_finish_it(run: RunFolder) -> None:
+    run.link()  # which has nothing to lead to
+    assert not run.has_results
+    with pytest.raises(UserError, match=r"has no labels yet; finish it with: spice resume"):
+        open_result(run.path)
+
+
+def test_the_scan_alone_is_no_work_to_lose(run: RunFolder) -> None:
+    (run.path / "steps" / "scan-1").mkdir(parents=True)
+    assert not run.has_results
+    (run.path / "steps" / "views-1").mkdir()
+    assert run.has_results
+
+
+# Links.
+
+
+def test_a_kill_between_manifest_and_link_is_repaired_by_the_next_link(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(run, "k3")
+    with monkeypatch.context() as killed:
+        killed.setattr(RunFolder, "link", lambda _: None)
+        publish(run, "k5")
+    assert open_result(run.path).name == "k5"  # the manifest decides
+    assert (run.path / "labels.csv").read_text() == "k3"
+    RunFolder.open(run.path).link()
+    assert (run.path / "labels.csv").read_text() == "k5"
+
+
+def test_a_link_is_swapped_in_one_step(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(run, "k3")
+    publish(run, "k5")
+    replace = Path.replace
+    swapped: list[str] = []
+
+    def watched(new: Path, old: Path) -> Path:
+        if new.is_symlink():
+            assert (run.path / "labels.csv").read_text() == "k5"  # up to the swap, the last result is there
+            swapped.append(old.name)
+        return replace(new, old)
+
+    monkeypatch.setattr(Path, "replace", watched)
+    (run.path / ".current.partial").symlink_to("left by a kill")
+    run.use("k3")
+    assert swapped == ["current"]  # all other names lead through this one, so they change together
+    assert (run.path / "labels.csv").read_text() == "k3"
+
+
+def test_a_link_never_takes_the_place_of_a_real_file(run: RunFolder) -> None:
+    (run.path / "labels.csv").write_text("mine")
+    publish(run, "k3")
+    assert (run.path / "labels.csv").read_text() == "mine"
+    assert (run.path / "current" / "labels.csv").read_text() == "k3"
+
+
+def test_a_file_system_without_links_serves_every_result(
+    labels: Labels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError("Operation not supported")
+
+    monkeypatch.setattr(Path, "symlink_to", refused)
+    result = make_run(tmp_path / "run", labels)
+    assert not (tmp_path / "run" / "current").exists()
+    assert open_result(tmp_path / "run").labels.path == labels.path
+    assert result.need(LABELS) == tmp_path / "run" / "results" / "made" / "labels.parquet"
+    assert not list((tmp_path / "run").glob(".*.partial"))
+
+
+# Records of steps.
+
+STATS = ClusteringStats(
+    neighbor_agreement=0.9, prior_neighbor_agreement=0.8, chance_agreement=0.1, confident=0.7, loss=1.5, empty=0
+)
+REPORTED: dict[str, StepResult] = {
+    "scan": ScanResult(images=6, problems=2, copies=1, identity="abc"),
+    "features": FeaturesResult(method="moco", network="resnet18", epochs=2, alignment=[1.5, 0.4], uniformity=[-1, -3]),
+    "views": ViewsResult(encoder="lite0", size=160, width=1280, space="features"),
+    "neighbors": NeighborsResult(neighbors=5),
+    "kmeans": StepResult(),
+    "heads": heads_result([[2.0, 1.9], [1.5, 1.8]], head=1),
+    "joint": JointResult(
+        labeled=4,
+        given=1,
+        names={"cat": 0},
+        moved=2,
+        loss=[1.0],
+        taught=[0.5],
+        before=STATS,
+        after=None,
+        failed_checks=["it fell"],
+        used=False,
+    ),
+    "labels": labels_result(3, head_overlap=[0.1, 0.2, 0.3]),
+    "model": StepResult(),
+    "pictures": StepResult(),
+    "report": StepResult(),
+}
+
+
+def test_every_step_is_tested_below() -> None:
+    assert list(REPORTED) == list(RESULTS)
+
+
+@pytest.mark.parametrize("step", REPORTED)
+def test_what_a_step_reports_is_read_as_it_was_written(step: str, tmp_path: Path) -> None:
+    written = record_of(step, REPORTED[step], seconds=1.25, warnings=[StepWarning(name="SomeWarning", text="try this")])
+    write_record(tmp_path, written)
+    read = read_record(tmp_path, step)
+    assert read is not None
+    assert type(read.result) is RESULTS[step]
+    assert read.model_dump() == written.model_dump(serialize_as_any=True)
+    assert [path.name for path in tmp_path.iterdir()] == [f"{step}.json"]
+
+
+def test_a_step_without_a_record_is_not_finished(finished: Result) -> None:
+    assert read_record(finished.run, "heads") is None
+    assert read_record(finished.run / "nowhere", "heads") is None
+    (finished.run / finished.entry.folders["heads"] / "heads.json").unlink()
+    with pytest.raises(UserError, match=r"the step 'heads' of .* is not finished; finish it with: spice resume"):
+        _ = finished.reread().heads
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"step": "heads"}'])
+def test_a_damaged_record_is_an_error_that_names_the_file(finished: Result, content: str) -> None:
+    path = finished.run / finished.entry.folders["heads"] / "heads.json"
+    path.write_text(content)
+    with pytest.raises(UserError, match="is damaged, or from another version of spice") as error:
+        _ = finished.reread().heads
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)

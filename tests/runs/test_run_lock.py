@@ -19,7 +19,7 @@ with locked(Path(sys.argv[1])):
 """
 
 
-def test_a_second_process_is_refused_and_told_who_holds_the_run(tmp_path: Path) -> None:
+def test_a_second_process_is_refused_with_the_name_of_the_first(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"

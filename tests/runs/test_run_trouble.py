@@ -1,4 +1,4 @@
-"""A full disk, and a folder that may not be written, are told in words."""
+"""A full disk, and a folder that may not be written, are explained in one line."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spice.errors import UserError
-from spice.runs import told_in_words
+from spice.runs import explain_write_errors
 
 # Files may not grow beyond 64 kB: to the program, a disk that fills up in the middle of a write.
 FULL = """
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from safetensors.numpy import save_file
 from spice.errors import UserError
 from spice.files import written_atomically
-from spice.runs import told_in_words
+from spice.runs import explain_write_errors
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
 folder = Path(sys.argv[1])
@@ -33,7 +33,7 @@ def parquet(path): pq.write_table(pa.table({"big": big}), path)
 def text(path): path.write_text(str(big.tolist()))
 
 try:
-    with told_in_words(folder), written_atomically(folder / "big") as temporary:
+    with explain_write_errors(folder), written_atomically(folder / "big") as temporary:
         globals()[sys.argv[2]](temporary)
 except UserError as error:
     print(error)
@@ -51,17 +51,17 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(tmp_path: Path,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_refusal_inside_the_run_folder_is_told_and_names_the_way_out(tmp_path: Path) -> None:
+def test_a_refusal_inside_the_run_folder_names_the_folder_and_the_way_out(tmp_path: Path) -> None:
     read_only = OSError(errno.EROFS, os.strerror(errno.EROFS), str(tmp_path / "run" / "manifest.json"))
-    words = r"cannot write to .*run: Read-only file system; give another folder"
-    with pytest.raises(UserError, match=words), told_in_words(tmp_path / "run"):
+    message = r"cannot write to .*run: Read-only file system; give another folder"
+    with pytest.raises(UserError, match=message), explain_write_errors(tmp_path / "run"):
         raise read_only
-    with pytest.raises(UserError, match=r"Permission denied"), told_in_words(tmp_path / "run"):
+    with pytest.raises(UserError, match=r"Permission denied"), explain_write_errors(tmp_path / "run"):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path))
 
 
 def test_other_errors_pass_as_they_are(tmp_path: Path) -> None:
-    with pytest.raises(PermissionError), told_in_words(tmp_path / "run"):
+    with pytest.raises(PermissionError), explain_write_errors(tmp_path / "run"):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/photos/a.jpg")
-    with pytest.raises(ZeroDivisionError), told_in_words(tmp_path):
+    with pytest.raises(ZeroDivisionError), explain_write_errors(tmp_path):
         raise ZeroDivisionError

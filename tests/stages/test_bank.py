@@ -38,7 +38,7 @@ def test_images_like_the_training_ones_are_rarely_called_unlike_and_others_alway
     assert hold_against(bank, other, torch.zeros(50, dtype=torch.long)).unlike.all()
 
 
-def test_a_large_collection_is_remembered_in_part_and_fewer_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_large_collection_a_part_is_kept_and_fewer_neighbors_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT_BYTES", 250 * 2 * 16)
     features, cluster = blobs(1000)
     bank = remember(features, cluster, clusters=4, neighbors=100, seed=0)

@@ -1,4 +1,4 @@
-"""A run against true labels: scores, what its reliability is worth, and how good every head was.
+"""A run against true labels: its scores, and the accuracy by reliability and of every head.
 
 Shapes: N images, n of them with a true label, H heads.
 """
@@ -12,7 +12,7 @@ from spice.runs import Labels, Result
 from spice.runs.artifacts import HEAD_LABELS, KMEANS
 from spice.runs.scores import Confusion, HeadScores, Kept, Score, Scores
 
-# Points of a curve, and the least share of the images that one stands for: fewer images say nothing.
+# Points of a curve, and the smallest share of the images that a point stands for: fewer would be noise.
 _POINTS, _LEAST = 100, 0.01
 
 
@@ -39,9 +39,9 @@ def evaluate_run(run: Result, truth: Truth) -> Scores:
 
 
 def kept(trust: NDArray[np.float32], right: NDArray[np.bool_]) -> Kept:
-    """Accuracy of the images trusted most, by how many are kept; images of equal trust are kept or left together.
+    """Accuracy of the most trusted images, by how many are kept; images of equal trust are kept or dropped together.
 
-    Which cluster stands for which class is settled by all images, not anew for those that are kept.
+    Clusters are matched to classes on all images, not again on those that are kept.
     """
     order = np.argsort(-trust, kind="stable")
     ordered = trust[order]
@@ -53,32 +53,31 @@ def kept(trust: NDArray[np.float32], right: NDArray[np.bool_]) -> Kept:
 
 
 def _head_scores(run: Result, labels: Labels, truth: Truth) -> HeadScores | None:
-    """Accuracy of every head after every epoch looked at; None for a run that has not kept what they said."""
-    found = _kept_labels(run, labels, truth)
-    if found is None:
+    """Accuracy of every head whenever heads were scored; None where the run has not kept their labels."""
+    known = _kept_labels(run, labels, truth)
+    if known is None:
         return None
-    clusters, classes = found  # (looks, H, m), (m,)
-    return HeadScores(
-        images=len(classes), acc=[_rounded([accuracy(head, classes) for head in look]) for look in clusters]
-    )
+    clusters, classes = known  # (snapshots, H, m), (m,)
+    acc = [_rounded([accuracy(head, classes) for head in snapshot]) for snapshot in clusters]
+    return HeadScores(images=len(classes), acc=acc)
 
 
 def _second_stage(run: Result, labels: Labels, truth: Truth) -> Score | None:
     """The selected head before joint training, where that changed the answer."""
-    heads, found = run.heads, _kept_labels(run, labels, truth)
-    if not run.refined or found is None:
+    heads, known = run.heads, _kept_labels(run, labels, truth)
+    if not run.refined or known is None:
         return None
-    clusters, classes = found
+    clusters, classes = known
     return _score(clusters[heads.epochs.index(heads.selected.epoch), heads.selected.head], classes)
 
 
 def _kept_labels(run: Result, labels: Labels, truth: Truth) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """What every head said of the images that have a true label, and those labels: (looks, H, m), (m,)."""
+    """The clusters that heads gave to images with a true label, and those labels: (snapshots, H, m), (m,)."""
     path = run / HEAD_LABELS
     if not path.exists():
         return None
-    with np.load(path) as held:
-        rows, clusters = held["rows"], held["labels"]
+    with np.load(path) as arrays:
+        rows, clusters = arrays["rows"], arrays["labels"]
     class_of = np.full(len(labels.path), -1)
     class_of[truth.positions] = truth.labels
     known = class_of[rows] >= 0
@@ -88,8 +87,8 @@ def _kept_labels(run: Result, labels: Labels, truth: Truth) -> tuple[NDArray[np.
 def _score(clusters: NDArray[np.integer], truth: NDArray[np.int64]) -> Score:
     if len(truth) == 0:
         return Score(images=0)
-    found = score(clusters, truth)._asdict()
-    return Score(images=len(truth), **{name: round(value, 4) for name, value in found.items()})
+    scores = score(clusters, truth)._asdict()
+    return Score(images=len(truth), **{name: round(value, 4) for name, value in scores.items()})
 
 
 def _rounded(values: ArrayLike) -> list[float]:

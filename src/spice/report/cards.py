@@ -1,22 +1,20 @@
-"""The card of each cluster: its pictures with their words, its verdict, its histogram."""
+"""The card of each cluster: its pictures with captions, its verdict, its histogram."""
 
 import base64
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from spice.report.charts import Bar, histogram
 from spice.report.colors import Color, colors
 from spice.report.content import Content
 from spice.report.verdict import Verdict
-from spice.runs import Cluster, Labels
+from spice.runs import Cluster
 
 _KINDS = {
     "prototypes": ("Nearest to the center", "Center", "the images that the cluster is built around"),
     "typical": ("Typical", "Typical", "from the middle of the cluster"),
     "borderline": ("Borderline", "Borderline", "another cluster is almost as likely"),
-    "doubtful": ("Doubtful", "Doubtful", "the fewest of their neighbors are in this cluster"),
+    "doubtful": ("Doubtful", "Doubtful", "few of their neighbors are in this cluster"),
 }
 
 
@@ -25,9 +23,9 @@ class Picture(NamedTuple):
 
     row: int
     name: str
-    source: str | None  # a data address; None where the run has no picture of it
+    source: str | None  # a data URL; None where the run has no picture of it
     attention: str | None
-    words: str
+    caption: str
 
 
 class Kind(NamedTuple):
@@ -35,7 +33,7 @@ class Kind(NamedTuple):
 
     name: str
     title: str
-    short: str  # where cards are small
+    short: str  # title on a small card
     meaning: str
     pictures: list[Picture]
 
@@ -51,37 +49,31 @@ class Card(NamedTuple):
 
 
 def cards(content: Content) -> list[Card]:
-    """A card per cluster, in the order of their numbers."""
-    found = content.account.clusters
-    return [_card(content, figures, color) for figures, color in zip(found, colors(len(found)), strict=True)]
+    """One card per cluster, in the order of their numbers."""
+    clusters = content.account.clusters
+    return [_card(content, figures, color) for figures, color in zip(clusters, colors(len(clusters)), strict=True)]
 
 
 def _card(content: Content, figures: Cluster, color: Color) -> Card:
     labels, number = content.labels, figures.cluster
     kinds = [
-        Kind(name, *_KINDS[name], [_picture(content.pictures, labels, row) for row in rows.tolist()])
+        Kind(name, *_KINDS[name], [_picture(content, row) for row in rows.tolist()])
         for name, rows in content.chosen[number]._asdict().items()
     ]
-    members = np.flatnonzero(labels.cluster == number)
+    members = labels.cluster == number
     bars = histogram(labels.reliability[members], labels.reliable[members])
     return Card(figures, content.verdicts[number], color, kinds, bars)
 
 
-def _picture(folder: Path, labels: Labels, row: int) -> Picture:
-    words = (
+def _picture(content: Content, row: int) -> Picture:
+    labels, folder = content.labels, content.pictures
+    caption = (
         f"probability {labels.probability[row]:.2f}, reliability {labels.reliability[row]:.2f}, "
         f"next cluster {labels.nearest_other_cluster[row]}"
     )
-    return Picture(
-        row,
-        labels.path[row],
-        _inside(folder / f"image-{row}.jpg"),
-        _inside(folder / f"attention-{row}.jpg"),
-        words,
-    )
+    image, attention = (_data_url(folder / f"{kind}-{row}.jpg") for kind in ("image", "attention"))
+    return Picture(row, labels.path[row], image, attention, caption)
 
 
-def _inside(path: Path) -> str | None:
-    if not path.exists():
-        return None
-    return f"data:image/jpeg;base64,{base64.b64encode(path.read_bytes()).decode()}"
+def _data_url(path: Path) -> str | None:
+    return f"data:image/jpeg;base64,{base64.b64encode(path.read_bytes()).decode()}" if path.exists() else None

@@ -1,4 +1,4 @@
-"""Charts as SVG in the page itself: no script draws them, colors come from the page's style."""
+"""Charts as SVG inside the page: no script draws them, and their colors come from the page's style."""
 
 import math
 from collections.abc import Sequence
@@ -7,11 +7,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from spice.runs.records import HeadsResult
+
 BINS = 20
 WIDTH, HEIGHT = 560.0, 276.0
-# Room for what is written beside the axes, in the larger letters of a phone too.
+# Room for the text beside the axes, also in the larger letters of a phone.
 LEFT, RIGHT, TOP, BOTTOM = 66.0, 34.0, 32.0, 52.0
-_MOST_POINTS = 200
+_MAX_POINTS = 200
 
 
 class Bar(NamedTuple):
@@ -26,44 +28,41 @@ class Bar(NamedTuple):
 
 
 def histogram(reliability: NDArray[np.float32], reliable: NDArray[np.bool_]) -> list[Bar]:
-    """How many images have which reliability; the reliable ones are bars of their own on the right."""
-    edges = np.linspace(0, 1, BINS + 1)
-    # From the right: an image of reliability 1 belongs to the last bin, and none falls between two.
-    place = np.minimum((reliability * BINS).astype(np.int64), BINS - 1)
-    trusted = np.bincount(place[reliable], minlength=BINS)
-    others = np.bincount(place[~reliable], minlength=BINS)
-    top = max(1, int((trusted + others).max()))
-    bars = []
-    for number in range(BINS):
-        said = f"{edges[number]:.2f} to {edges[number + 1]:.2f}"
-        base = 32.0
-        for count, is_reliable in ((int(others[number]), False), (int(trusted[number]), True)):
-            if count:
-                height = 32 * count / top
-                base -= height
-                kind = "reliable" if is_reliable else "not reliable"
-                bars.append(
-                    Bar(number * 5 + 0.4, round(base, 2), 4.2, round(height, 2), f"{said}: {count} {kind}", is_reliable)
-                )
-    return bars
+    """How many images have which reliability; bars of reliable images stand on those of the others."""
+    place = np.minimum((reliability * BINS).astype(np.int64), BINS - 1)  # reliability 1 belongs to the last bin
+    counts = np.stack([np.bincount(place[kind], minlength=BINS) for kind in (~reliable, reliable)])  # (2, BINS)
+    heights = 32 * counts / max(1, counts.sum(axis=0).max())
+    tops = 32 - heights.cumsum(axis=0)
+    return [
+        Bar(
+            x=5 * place + 0.4,
+            y=round(float(tops[kind, place]), 2),
+            width=4.2,
+            height=round(float(heights[kind, place]), 2),
+            title=f"{place / BINS:.2f} to {(place + 1) / BINS:.2f}: {counts[kind, place]} {name}",
+            reliable=bool(kind),
+        )
+        for place in range(BINS)
+        for kind, name in enumerate(("not reliable", "reliable"))
+        if counts[kind, place]
+    ]
 
 
 class Series(NamedTuple):
-    """One line of a chart in its own units. The look is a class of the page's style: plain, selected or other."""
+    """One line of a chart in its own units. The style is a class of the style sheet: plain, selected or other."""
 
     name: str
     x: Sequence[float]
     y: Sequence[float]
-    look: str = "selected"
+    style: str = "selected"
 
 
 class Mark(NamedTuple):
-    """A point that stands out."""
+    """A highlighted point."""
 
     x: float
     y: float
     name: str
-    look: str = "selected"
 
 
 class Line(NamedTuple):
@@ -71,7 +70,7 @@ class Line(NamedTuple):
 
     name: str
     points: str
-    look: str
+    style: str
 
 
 class Tick(NamedTuple):
@@ -86,8 +85,8 @@ class LineChart(NamedTuple):
 
     lines: list[Line]
     marks: list[Mark]
-    across: list[Tick]
-    up: list[Tick]
+    x_ticks: list[Tick]
+    y_ticks: list[Tick]
     x_title: str
     y_title: str
 
@@ -98,25 +97,30 @@ def line_chart(
     x_title: str,
     y_title: str,
     marks: Sequence[Mark] = (),
-    share: bool = False,
-    at: Sequence[int] = (),
-    top: float = math.inf,
+    percent: bool = False,
+    x_ticks: Sequence[int] = (),
+    maximum: float = math.inf,
 ) -> LineChart:
     """Lines over one pair of axes.
 
     Args:
-        share: both axes are written as percentages, and the lower one is whole.
-        at: where the lower axis is marked; round numbers, if it does not say.
-        top: what no value can exceed.
+        percent: both axes show percentages, and the x axis goes from 0 to 100; otherwise x counts epochs or steps.
+        x_ticks: round numbers, if not given.
+        maximum: what no y value can exceed.
     """
     thin = [_thinned(one) for one in series]
-    across = _Axis([0.0, 1.0] if share else [value for one in thin for value in one.x], LEFT, WIDTH - RIGHT)
-    up = _Axis([value for one in thin for value in one.y], HEIGHT - BOTTOM, TOP, room=0.06, top=top)
+    x_axis = _Axis([0.0, 1.0] if percent else [value for one in thin for value in one.x], LEFT, WIDTH - RIGHT)
+    y_axis = _Axis([value for one in thin for value in one.y], HEIGHT - BOTTOM, TOP, room=0.06, maximum=maximum)
+
+    def points(one: Series) -> str:
+        return " ".join(f"{x_axis.place(x)},{y_axis.place(y)}" for x, y in zip(one.x, one.y, strict=True))
+
     return LineChart(
-        [Line(one.name, _points(one, across, up), one.look) for one in thin],
-        [Mark(across.place(mark.x), up.place(mark.y), mark.name, mark.look) for mark in marks],
-        [Tick(across.place(value), str(value)) for value in at] or across.ticks(6, share=share),
-        up.ticks(5, share=share),
+        [Line(one.name, points(one), one.style) for one in thin],
+        [Mark(x_axis.place(mark.x), y_axis.place(mark.y), mark.name) for mark in marks],
+        [Tick(x_axis.place(value), str(value)) for value in x_ticks]
+        or x_axis.ticks(6, percent=percent, smallest_step=0 if percent else 1),
+        y_axis.ticks(5, percent=percent),
         x_title,
         y_title,
     )
@@ -124,71 +128,64 @@ def line_chart(
 
 def curve(values: Sequence[float], *, x_title: str, y_title: str) -> LineChart:
     """One value per epoch or step."""
-    whole = Series("", range(1, len(values) + 1), values)
-    return line_chart([whole], x_title=x_title, y_title=y_title)
+    return line_chart([Series("", range(1, len(values) + 1), values)], x_title=x_title, y_title=y_title)
 
 
 def head_chart(
-    epochs: Sequence[int],
-    values: Sequence[Sequence[float]],
-    *,
-    head: int,
-    epoch: int,
-    y_title: str,
-    top: float = math.inf,
+    heads: HeadsResult, values: Sequence[Sequence[float]], *, y_title: str, maximum: float = math.inf
 ) -> LineChart:
-    """A line per head, (looks, heads); the selected one stands out, and the epoch that it was taken at."""
-    table = np.array(values, dtype=np.float64)  # (looks, heads)
-    order = sorted(range(table.shape[1]), key=lambda number: number == head)  # the selected one over the others
+    """One line per head from values (snapshots, H); the selected head stands out, and the epoch it was selected at."""
+    best, table = heads.selected, np.array(values, dtype=np.float64)
+    order = sorted(range(heads.heads), key=lambda number: number == best.head)  # the selected one over the others
     series = [
-        Series(f"head {number}", epochs, table[:, number].tolist(), "selected" if number == head else "plain")
+        Series(
+            f"head {number}", heads.epochs, table[:, number].tolist(), "selected" if number == best.head else "plain"
+        )
         for number in order
     ]
-    value = float(table[list(epochs).index(epoch), head])
-    mark = Mark(epoch, value, f"head {head}, selected after epoch {epoch}: {value:.4f}")
-    few = epochs[:: -(-len(epochs) // 10)]
-    return line_chart(series, x_title="epoch", y_title=y_title, marks=[mark], at=few, top=top)
+    value = float(table[heads.epochs.index(best.epoch), best.head])
+    mark = Mark(best.epoch, value, f"head {best.head}, selected after epoch {best.epoch}: {value:.4f}")
+    ticks = some_epochs(heads.epochs)
+    return line_chart(series, x_title="epoch", y_title=y_title, marks=[mark], x_ticks=ticks, maximum=maximum)
+
+
+def some_epochs(epochs: Sequence[int]) -> Sequence[int]:
+    """Few enough to be written side by side."""
+    return epochs[:: -(-len(epochs) // 10)]
 
 
 class _Axis:
     """From values to places in the SVG."""
 
     def __init__(
-        self, values: Sequence[float], start: float, end: float, *, room: float = 0.0, top: float = math.inf
+        self, values: Sequence[float], start: float, end: float, *, room: float = 0.0, maximum: float = math.inf
     ) -> None:
         low, high = min(values), max(values)
         spare = room * (high - low) if high > low else max(abs(low) * 0.05, 1e-6)
-        self.low, self.high, self.start, self.end = low - spare, min(high + spare, top), start, end
+        self.low, self.high, self.start, self.end = low - spare, min(high + spare, maximum), start, end
 
     def place(self, value: float) -> float:
         share = (value - self.low) / (self.high - self.low)
         return round(self.start + share * (self.end - self.start), 1)
 
-    def ticks(self, most: int, *, share: bool) -> list[Tick]:
+    def ticks(self, most: int, *, percent: bool, smallest_step: float = 0.0) -> list[Tick]:
         """Round numbers, at most so many."""
-        step = _round_step((self.high - self.low) / most)
-        numbers = range(math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1)
+        step = max(_round_step((self.high - self.low) / most), smallest_step)
         digits = max(0, -math.floor(math.log10(step) + 1e-9))
-        texts = (
-            f"{number * step:.{max(0, digits - 2)}%}" if share else f"{number * step:.{digits}f}" for number in numbers
-        )
-        return [Tick(self.place(number * step), text) for number, text in zip(numbers, texts, strict=True)]
+        form = f".{max(0, digits - 2)}%" if percent else f".{digits}f"
+        numbers = range(math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1)
+        return [Tick(self.place(number * step), format(number * step, form)) for number in numbers]
 
 
 def _round_step(least: float) -> float:
-    """The least of 1, 2 and 5 times a power of ten that is not below `least`."""
+    """The smallest of 1, 2 and 5 times a power of ten that is not below `least`."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
 
 
-def _points(series: Series, across: _Axis, up: _Axis) -> str:
-    return " ".join(f"{across.place(x)},{up.place(y)}" for x, y in zip(series.x, series.y, strict=True))
-
-
 def _thinned(series: Series) -> Series:
-    """Of very many points, the means of stretches, each where its stretch ends."""
-    if len(series.x) <= _MOST_POINTS:
+    """Of very many points, the mean of each stretch, at its end."""
+    if len(series.x) <= _MAX_POINTS:
         return series
-    values = np.array_split(np.array(series.y), _MOST_POINTS)
-    places = np.array_split(np.array(series.x), _MOST_POINTS)
-    return series._replace(x=[float(part[-1]) for part in places], y=[float(part.mean()) for part in values])
+    x, y = (np.array_split(np.array(values), _MAX_POINTS) for values in (series.x, series.y))
+    return series._replace(x=[float(part[-1]) for part in x], y=[float(part.mean()) for part in y])

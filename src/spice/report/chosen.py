@@ -16,7 +16,7 @@ MOST_PER_KIND = 8
 ATTENTION_PICTURES = 120
 MOST_ATTENTION = 3
 
-# From the center outward, where typical images are looked for: past the prototypes, before the edge.
+# Typical images are between these shares of a cluster, from the center outward: past the prototypes, before the edge.
 _TYPICAL_FROM, _TYPICAL_TO = 0.2, 0.8
 
 
@@ -30,11 +30,11 @@ class Chosen(NamedTuple):
 
 
 def choose(labels: Labels, clusters: int) -> list[Chosen]:
-    """What to show of every cluster; where not every kind finds room, the one image that tells what it is about."""
+    """What to show of every cluster; of very many clusters, only the image nearest to the center."""
     per_kind = min(MOST_PER_KIND, CARD_PICTURES // (4 * clusters))
     chosen = [_choose(labels, number, max(1, per_kind)) for number in range(clusters)]
     nothing = np.empty(0, dtype=np.int64)
-    return chosen if per_kind else [Chosen(found.prototypes, nothing, nothing, nothing) for found in chosen]
+    return chosen if per_kind else [Chosen(rows.prototypes, nothing, nothing, nothing) for rows in chosen]
 
 
 def with_attention(chosen: list[Chosen]) -> list[NDArray[np.int64]]:
@@ -47,7 +47,7 @@ def _choose(labels: Labels, cluster: int, per_kind: int) -> Chosen:
     members = np.flatnonzero(labels.cluster == cluster)
     near_first = members[np.argsort(labels.prototype_rank[members], kind="stable")]
     prototypes, rest = near_first[:per_kind], near_first[per_kind:]
-    # The doubtful come before the borderline: an image can be both, and doubt is the graver.
+    # The doubtful come before the borderline: an image can be both, and doubt matters more.
     unreliable = rest[~labels.reliable[rest]]
     doubtful = unreliable[np.argsort(labels.reliability[unreliable], kind="stable")][:per_kind]
     rest = rest[~np.isin(rest, doubtful)]

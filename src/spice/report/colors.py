@@ -1,4 +1,4 @@
-"""A color for every cluster, on light and on dark ground."""
+"""A color for every cluster, on a light and on a dark background."""
 
 from colorsys import hls_to_rgb
 from math import gcd
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 
 class Color(NamedTuple):
-    """`#rrggbb`, on either ground."""
+    """`#rrggbb`, by background."""
 
     light: str
     dark: str
 
 
-# Chosen one after another, each as far as possible (in OKLab) from those before it, to eyes that see all colors and to
-# those that lack red, green or blue cones, on both grounds, and at least 2.4 : 1 against the ground.
+# Chosen one after another, each as far as possible (in OKLab) from those before it, with normal vision and without red,
+# green or blue cones, on both backgrounds, and with a contrast of at least 2.4 : 1 against them.
 _FEW = (
     Color("#ba4e25", "#f9875e"),
     Color("#1132a0", "#527ce0"),
@@ -31,12 +31,12 @@ _FEW = (
 
 
 def colors(clusters: int) -> list[Color]:
-    """One for each cluster. Of more than a dozen, no eye tells all apart: the page can single out each as well."""
+    """One for each cluster. Nobody can tell more than a dozen apart, so the page can also show one cluster alone."""
     return list(_FEW[:clusters]) if clusters <= len(_FEW) else [_around(number, clusters) for number in range(clusters)]
 
 
 def _around(cluster: int, clusters: int) -> Color:
-    """Hues all around the circle; neighbors there differ in lightness, and clusters that follow each other in hue."""
+    """Hues around the whole circle; similar hues differ in lightness, and consecutive clusters in hue."""
     stride = next(step for step in range(max(1, round(0.38 * clusters)), clusters + 1) if gcd(step, clusters) == 1)
     place = cluster * stride % clusters
     hue, lighter = (20 / 360 + place / clusters) % 1, 0.08 * (place % 3)

@@ -4,6 +4,7 @@ Shapes: N images, K clusters, S neighbors.
 """
 
 import csv
+import re
 from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
@@ -16,11 +17,10 @@ from spice.report.chosen import Chosen, choose
 from spice.report.pictures import Sheets, read_sheets
 from spice.report.verdict import Verdict, neighbor_votes, verdicts
 from spice.runs import Account, Labels, Result, account
-from spice.runs.artifacts import IMAGES, KMEANS, MAP, PICTURES, PROBLEMS
-from spice.runs.records import HeadsResult, JointResult
-from spice.runs.scores import Scores
+from spice.runs.artifacts import IMAGES, KMEANS, MAP, PICTURES
+from spice.runs.records import StepWarning
 
-# Rows of tables that may be as long as the collection; the files of the run hold them whole.
+# Rows shown of tables that may be as long as the collection; the files of the run hold them whole.
 LONGEST_TABLE = 200
 
 
@@ -31,52 +31,60 @@ class Table(NamedTuple):
     length: int
 
 
+class Notice(NamedTuple):
+    """One warning."""
+
+    name: str  # `EmptyClusterWarning` as "Empty cluster"
+    text: str
+    advice: str  # what to try; empty where the warning does not say
+
+
 class Content(NamedTuple):
-    """Everything, before it is put into words."""
+    """Everything, before it becomes a page."""
 
     result: Result
     account: Account
     labels: Labels
+    notices: list[Notice]
     chosen: list[Chosen]
     verdicts: list[Verdict]
     points: NDArray[np.float32] | None  # (N, 2)
+    pictures: Path  # a folder, which may be missing
     sheets: Sheets | None
     problems: Table
     copies: Table
 
-    @property
-    def heads(self) -> HeadsResult:
-        return self.result.heads
-
-    @property
-    def joint(self) -> JointResult | None:
-        return self.result.joint
-
-    @property
-    def scores(self) -> Scores | None:
-        return self.result.scores
-
-    @property
-    def pictures(self) -> Path:
-        return self.result / PICTURES
-
 
 def read_content(result: Result) -> Content:
     """The content of a finished result."""
-    found, labels, answer = account(result), result.labels, result.answer
-    votes = neighbor_votes(labels, result.neighbors, answer.clusters, neighbors_counted=answer.neighbors)
+    summary, labels, answer = account(result), result.labels, result.answer
+    votes = neighbor_votes(labels, result.neighbors[:, : answer.neighbors], answer.clusters)
     points = result / MAP
     return Content(
         result=result,
-        account=found,
+        account=summary,
         labels=labels,
+        notices=[notice(warning) for warning in summary.warnings],
         chosen=choose(labels, answer.clusters),
         verdicts=verdicts(labels, votes, np.load(result.need(KMEANS)), answer.head_overlap),
         points=np.load(points) if points.exists() else None,
+        pictures=result / PICTURES,
         sheets=read_sheets(result / PICTURES),
-        problems=_problems(result / PROBLEMS),
+        problems=_problems(result.problems),
         copies=_copies(result.need(IMAGES)),
     )
+
+
+def notice(warning: StepWarning) -> Notice:
+    """A warning as the page shows it."""
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", warning.name.removesuffix("Warning"))
+    # Warnings end with their advice: "...: try fewer clusters", "...; try another encoder".
+    text, *advice = re.split(r"[:;] (?=try )", warning.text, maxsplit=1)
+    return Notice(name.capitalize(), _sentence(text), _sentence("".join(advice)))
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def _problems(path: Path) -> Table:
@@ -90,9 +98,9 @@ def _problems(path: Path) -> Table:
 def _copies(path: Path) -> Table:
     """Each image that has exact copies, with its copies."""
     table = pq.read_table(path, columns=["path", "copy_of"])
-    names, first = table.column("path").to_pylist(), table.column("copy_of").to_pylist()
+    names = table.column("path").to_pylist()
     groups: defaultdict[int, list[str]] = defaultdict(list)
-    for name, original in zip(names, first, strict=True):
+    for name, original in zip(names, table.column("copy_of").to_pylist(), strict=True):
         if original is not None:
             groups[original].append(name)
     rows = [(names[original], *copies) for original, copies in groups.items()]

@@ -1,11 +1,13 @@
-"""How the trained stages went, and how they compare with true labels where `spice evaluate` was run: charts."""
+"""Charts of how the trained stages went, and of how they compare with true labels where `spice evaluate` was run."""
 
 from typing import NamedTuple
 
 from spice.report.charts import LineChart, Mark, Series, curve, head_chart, line_chart
-from spice.report.content import Content
+from spice.runs import Result
 from spice.runs.records import HeadsResult, JointResult
 from spice.runs.scores import HeadScores, Kept, Scores
+
+_SELECTED = (("selected", "selected"), ("plain", "the others"))
 
 
 class Curve(NamedTuple):
@@ -18,7 +20,7 @@ class Curve(NamedTuple):
 
 
 class CheckRow(NamedTuple):
-    """What can be measured of the clustering without labels, before and after joint training."""
+    """A measure of the clustering that needs no labels, before and after joint training."""
 
     name: str
     meaning: str
@@ -27,9 +29,27 @@ class CheckRow(NamedTuple):
     better: bool | None  # None: the same
 
 
-def curves(content: Content) -> list[Curve]:
+def curves(result: Result) -> list[Curve]:
     """The stages that were trained, in their order."""
-    return [*_features(content), _heads(content.heads), *(_joint(content.joint) if content.joint else [])]
+    features, joint = result.features, result.joint
+    drawn = [_heads(result.heads)]
+    if features is not None and features.alignment:
+        alignment = curve(features.alignment, x_title="epoch", y_title="alignment")
+        uniformity = curve(features.uniformity, x_title="epoch", y_title="uniformity")
+        drawn[:0] = [
+            Curve("Feature model: alignment", "of two views of an image: 0 is perfect, 2 is chance", alignment),
+            Curve(
+                "Feature model: uniformity", "of the features: 0 is collapse, about -4 is a whole sphere", uniformity
+            ),
+        ]
+    if joint is not None and joint.loss:
+        loss = curve(joint.loss, x_title="step", y_title="loss")
+        taught = curve(joint.taught, x_title="step", y_title="share")
+        drawn += [
+            Curve("Joint training: loss", "on reliable labels and on its own confident predictions", loss),
+            Curve("Joint training: confident images", "the share whose own prediction was used as a label", taught),
+        ]
+    return drawn
 
 
 def check_rows(joint: JointResult) -> list[CheckRow]:
@@ -56,10 +76,7 @@ def check_rows(joint: JointResult) -> list[CheckRow]:
 
 def score_curves(scores: Scores, heads: HeadsResult) -> list[Curve]:
     """Charts that use true labels."""
-    found = [_kept(scores)]
-    if scores.heads is not None:
-        found.append(_head_scores(heads, scores.heads))
-    return found
+    return [_kept(scores), *([_head_scores(heads, scores.heads)] if scores.heads is not None else [])]
 
 
 def point_at(kept: Kept, share: float) -> tuple[float, float]:
@@ -67,37 +84,11 @@ def point_at(kept: Kept, share: float) -> tuple[float, float]:
     return min(zip(kept.share, kept.acc, strict=True), key=lambda point: abs(point[0] - share))
 
 
-def _features(content: Content) -> list[Curve]:
-    trained = content.result.features
-    if trained is None:
-        return []
-    return [
-        Curve(f"Feature model: {name}", caption, curve(values, x_title="epoch", y_title=name))
-        for name, values, caption in (
-            ("alignment", trained.alignment, "of two views of an image: 0 is perfect, 2 is chance"),
-            ("uniformity", trained.uniformity, "of the features: 0 is collapse, about -4 is a whole sphere"),
-        )
-        if values
-    ]
-
-
 def _heads(heads: HeadsResult) -> Curve:
     best = heads.selected
     why = "its loss is the lowest" if heads.score == heads.loss else "its loss is low and its clusters are compact"
     caption = f"over the whole collection. Head {best.head} was selected at epoch {best.epoch}: {why}"
-    chart = head_chart(heads.epochs, heads.loss, head=best.head, epoch=best.epoch, y_title="loss")
-    return Curve("Loss of every head", caption, chart, (("selected", "selected"), ("plain", "the others")))
-
-
-def _joint(joint: JointResult) -> list[Curve]:
-    if not joint.loss:
-        return []
-    loss = curve(joint.loss, x_title="step", y_title="loss")
-    taught = curve(joint.taught, x_title="step", y_title="share")
-    return [
-        Curve("Joint training: loss", "on reliable labels and on its own confident predictions", loss),
-        Curve("Joint training: confident images", "the share whose own prediction was used as a label", taught),
-    ]
+    return Curve("Loss of every head", caption, head_chart(heads, heads.loss, y_title="loss"), _SELECTED)
 
 
 def _kept(scores: Scores) -> Curve:
@@ -107,19 +98,18 @@ def _kept(scores: Scores) -> Curve:
         Series("kept by probability", probability.share, probability.acc, "other"),
         Series("kept by reliability", reliability.share, reliability.acc),
     ]
-    marks = []
-    if scores.reliable.images:
-        marks.append(Mark(*point_at(reliability, share), f"the {share:.0%} that the run calls reliable"))
-    chart = line_chart(lines, x_title="share of the images kept", y_title="accuracy", marks=marks, share=True, top=1)
-    caption = "if only the most trusted images are kept. The dot is where the run draws the line"
+    marks = [Mark(*point_at(reliability, share), f"the {share:.0%} that the run calls reliable")] if share else []
+    chart = line_chart(
+        lines, x_title="share of the images kept", y_title="accuracy", marks=marks, percent=True, maximum=1
+    )
+    caption = "if only the most trusted images are kept. The dot marks the images that the run calls reliable"
     legend = (("selected", "by reliability"), ("other", "by probability"))
     return Curve("Accuracy against share kept", caption, chart, legend)
 
 
 def _head_scores(heads: HeadsResult, scores: HeadScores) -> Curve:
-    best = heads.selected
-    chart = head_chart(heads.epochs, scores.acc, head=best.head, epoch=best.epoch, y_title="accuracy", top=1)
-    top = max(max(row) for row in scores.acc)
-    taken = scores.acc[heads.epochs.index(best.epoch)][best.head]
-    caption = f"on {scores.images:,} images. The selected head has {taken:.3f} (no labels used), the best {top:.3f}"
-    return Curve("Accuracy of every head", caption, chart, (("selected", "selected"), ("plain", "the others")))
+    selected = scores.acc[heads.epochs.index(heads.selected.epoch)][heads.selected.head]
+    best = max(max(row) for row in scores.acc)
+    caption = f"on {scores.images:,} images. The selected head has {selected:.3f} (no labels used), the best {best:.3f}"
+    chart = head_chart(heads, scores.acc, y_title="accuracy", maximum=1)
+    return Curve("Accuracy of every head", caption, chart, _SELECTED)

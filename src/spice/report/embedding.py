@@ -1,6 +1,6 @@
-"""Images as points on a plane: near points are images with similar features.
+"""Images as points on a plane: images with similar features are close together.
 
-t-SNE of landmarks, then every other image beside the landmark that it resembles most: seconds at any size.
+t-SNE places landmarks, and every other image goes beside the landmark that it resembles most: seconds at any size.
 
 Shapes: N images, D feature width, C components, L landmarks.
 """
@@ -13,7 +13,7 @@ from sklearn.manifold import TSNE
 Floats = NDArray[np.float32]
 
 LANDMARKS = 1500
-# t-SNE needs neighborhoods; fewer images than this are shown as PCA lays them.
+# t-SNE needs neighborhoods; fewer images than this are placed by PCA.
 FEWEST = 30
 _PERPLEXITY, _ITERATIONS = 30.0, 500
 _COMPONENTS = 50
@@ -24,7 +24,7 @@ _NOTHING = 1e-6
 
 def embed(features: Floats) -> Floats:
     """Features (N, D) -> points (N, 2) in 0..1, the same for the same features."""
-    # Images lie in the order of their content hashes, so every so-many-th image is a fair draw.
+    # Images are in the order of their content hashes, so every n-th image is a fair sample.
     landmarks = np.unique(np.linspace(0, len(features) - 1, min(LANDMARKS, len(features))).astype(np.int64))
     components = _principal(features, landmarks)  # (N, C)
     known = components[landmarks]  # (L, C)
@@ -38,7 +38,7 @@ def embed(features: Floats) -> Floats:
 
 def _tsne(components: Floats) -> Floats:
     """(L, C) -> (L, 2)."""
-    # Not its own start from PCA, which divides by the spread of the second component, and with nothing there crashes.
+    # Not its own start from PCA, which divides by the spread of the second component and crashes where that is zero.
     start = _two_wide(components)
     start = start / start.std() * 1e-4 + np.random.default_rng(0).normal(0, 1e-6, start.shape)
     perplexity = min(_PERPLEXITY, (len(components) - 1) / 3)
@@ -51,20 +51,18 @@ def _principal(features: Floats, landmarks: NDArray[np.int64]) -> Floats:
     some = _unit(features[landmarks])
     center = some.mean(axis=0)
     directions = np.linalg.svd(some - center, full_matrices=False)[2][:_COMPONENTS]  # (C, D)
-    parts = [
-        (_unit(features[start : start + _CHUNK]) - center) @ directions.T for start in range(0, len(features), _CHUNK)
-    ]
-    return np.concatenate(parts)
+    starts = range(0, len(features), _CHUNK)
+    return np.concatenate([(_unit(features[start : start + _CHUNK]) - center) @ directions.T for start in starts])
 
 
 def _beside(components: Floats, known: Floats, placed: Floats) -> Floats:
-    """Each image close beside the landmark that it resembles most: (N, 2)."""
+    """Each image beside the landmark that it resembles most: (N, 2)."""
     nearest = np.empty(len(components), dtype=np.int64)
     squares = (known**2).sum(axis=1)  # (L,)
     for start in range(0, len(components), _CHUNK):
         here = components[start : start + _CHUNK]
         nearest[start : start + _CHUNK] = (squares - 2 * here @ known.T).argmin(axis=1)  # (B, L) -> (B,)
-    # As far from it as landmarks are from each other, so that images do not hide one another.
+    # As far from it as landmarks are from each other, so that images do not hide each other.
     distances = np.asarray(KDTree(placed).query(placed, k=2)[0])  # (L, 2): to itself, to the nearest other
     apart = float(np.median(distances[:, 1]))
     jitter = np.random.default_rng(0).normal(0, apart / 2, size=(len(components), 2))
@@ -81,7 +79,7 @@ def _two_wide(components: Floats) -> Floats:
 
 
 def _to_unit_square(points: Floats) -> Floats:
-    """Scaled alike in both directions, so that distances keep their proportions."""
+    """Scaled equally in both directions, so that distances keep their proportions."""
     low = points.min(axis=0)
     extent = max(float((points.max(axis=0) - low).max()), 1e-12)
     centered = (points - low) / extent

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
-from spice.errors import UserError
+from spice.report.charts import some_epochs
 from spice.report.colors import colors
 from spice.report.content import Content, read_content
 from spice.report.curves import point_at
@@ -27,11 +27,10 @@ Floats = NDArray[np.float64]
 SIMULATED = np.array([0.05, 0.10, 0.04, 0.08, 0.45, 0.12, 0.09, 0.07])
 LABEL = 2  # counted from 1, as in the paper
 
-# Told apart by all eyes, and in gray.
-_TAKEN, _TRUE, _OTHERS, _INK = "#1132a0", "#ba4e25", "#b9b4ad", "#2a2825"
+# Distinct with any color vision, and in gray.
+_SELECTED, _TRUE, _OTHERS, _INK = "#1132a0", "#ba4e25", "#b9b4ad", "#2a2825"
 _PER_CLUSTER = 3  # prototypes, as in the paper
 _PICTURE, _TILE, _NAME = 128, 134, 90  # pixels: a picture, the same with a gap, room for a cluster's number
-_BELOW = (0.5, -0.2)  # of the axes: heads may be anywhere inside them
 _STYLE = {
     "font.size": 8,
     "axes.titlesize": 8,
@@ -61,8 +60,6 @@ def write_figures(run: Path, folder: Path) -> list[Path]:
                 written.append(folder / f"{name}.{ending}")
                 # No date inside: the same run gives the same file.
                 figure.savefig(written[-1], dpi=200, metadata={"Date": None} if ending == "svg" else None)
-    if not written:
-        raise UserError(f"{run} has none of the files that figures are made of; finish it with: spice resume {run}")
     return written
 
 
@@ -80,7 +77,7 @@ def gradient_ratio(probs: Floats, label: int) -> Floats:
 
 
 def double_softmax(_: Content) -> Figure:
-    """Appendix A: how far the second softmax slows learning, per cluster."""
+    """Appendix A: how much the second softmax slows learning, per cluster."""
     figure = Figure(figsize=(7.2, 2.0), layout="constrained")
     places = np.arange(1, len(SIMULATED) + 1)
     single = SIMULATED - (places == LABEL)
@@ -90,7 +87,7 @@ def double_softmax(_: Content) -> Figure:
     predicted.bar(places, SIMULATED, color=tints)
     predicted.set(title=f"(a) prediction; pseudo-label c = {LABEL}", ylabel="$p_k$")
     gradients.bar(places - 0.2, single, 0.4, color=_OTHERS, label="single softmax")
-    gradients.bar(places + 0.2, single * ratio, 0.4, color=_TAKEN, label="double softmax")
+    gradients.bar(places + 0.2, single * ratio, 0.4, color=_SELECTED, label="double softmax")
     gradients.set(title="(b) gradient of the loss", ylabel=r"$\partial\mathcal{L}\,/\,\partial a_k$")
     gradients.legend(loc="lower right")
     ratios.bar(places, ratio, color=tints)
@@ -102,64 +99,60 @@ def double_softmax(_: Content) -> Figure:
 
 
 def heads(content: Content) -> Figure:
-    """Head selection: the loss of every head after every epoch; where labels were given to `evaluate`, ACC as well."""
-    scores = content.scores.heads if content.scores else None
+    """Head selection: the loss of every head at every epoch; after `spice evaluate`, ACC as well."""
+    result = content.result
+    scores = result.scores.heads if result.scores else None
     figure = Figure(figsize=(7.2 if scores else 3.5, 2.9), layout="constrained")
-    axes = figure.subplots(1, 2 if scores else 1, squeeze=False)[0]
-    _draw_loss(axes[0], content.heads, panel="(a) " if scores else "")
+    panels = figure.subplots(1, 2 if scores else 1, squeeze=False)[0]
+    _draw_loss(panels[0], result.heads, panel="(a) " if scores else "")
     if scores:
-        _draw_accuracy(axes[1], content.heads, scores)
+        _draw_accuracy(panels[1], result.heads, scores)
+    for axes in panels:
+        axes.set(xlabel="epoch", xticks=some_epochs(result.heads.epochs))
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)  # below: lines may be anywhere inside
     return figure
 
 
-def _draw_loss(axes: Axes, found: HeadsResult, panel: str) -> None:
-    best = found.selected
-    losses = np.array(found.loss)  # (snapshots, H)
-    axes.plot(found.epochs, losses, color=_OTHERS, linewidth=0.8)
-    axes.plot(found.epochs, losses[:, best.head], color=_TAKEN, linewidth=1.4)
-    axes.plot([best.epoch], [best.loss], "o", color=_TAKEN, label=f"selected: head {best.head}, epoch {best.epoch}")
-    axes.set(xlabel="epoch", ylabel="loss over all images", title=f"{panel}{losses.shape[1]} heads, without labels")
-    axes.set_xticks(_some(found.epochs))
-    axes.legend(loc="upper center", bbox_to_anchor=_BELOW, ncols=2)
+def _draw_loss(axes: Axes, result: HeadsResult, panel: str) -> None:
+    best, losses = result.selected, np.array(result.loss)  # (snapshots, H)
+    axes.plot(result.epochs, losses, color=_OTHERS, linewidth=0.8)
+    axes.plot(result.epochs, losses[:, best.head], color=_SELECTED, linewidth=1.4)
+    axes.plot([best.epoch], [best.loss], "o", color=_SELECTED, label=f"selected: head {best.head}, epoch {best.epoch}")
+    axes.set(ylabel="loss over all images", title=f"{panel}{losses.shape[1]} heads, without labels")
 
 
-def _draw_accuracy(axes: Axes, found: HeadsResult, scores: HeadScores) -> None:
-    """As in the paper: what selection takes after each epoch, beside what true labels would."""
-    accuracy, rank = np.array(scores.acc), np.array(found.score)  # (snapshots, H)
-    every = np.arange(len(accuracy))
-    best = found.selected
-    axes.plot(found.epochs, accuracy, color=_OTHERS, linewidth=0.8)
-    taken, top = accuracy[every, rank.argmin(axis=1)], accuracy.max(axis=1)
-    axes.plot(found.epochs, top, "*", color=_TRUE, markersize=7, label="best by true labels")
-    axes.plot(found.epochs, taken, "s", color=_TAKEN, markersize=3.5, label="selected without labels")
-    chosen = accuracy[found.epochs.index(best.epoch), best.head]
-    peak = int(top.argmax())
+def _draw_accuracy(axes: Axes, result: HeadsResult, scores: HeadScores) -> None:
+    """As in the paper: the head selected after each epoch, beside the best by true labels."""
+    accuracy, rank, best = np.array(scores.acc), np.array(result.score), result.selected  # (snapshots, H) each
+    selected, highest = accuracy[np.arange(len(accuracy)), rank.argmin(axis=1)], accuracy.max(axis=1)  # (snapshots,)
+    axes.plot(result.epochs, accuracy, color=_OTHERS, linewidth=0.8)
+    axes.plot(result.epochs, highest, "*", color=_TRUE, markersize=7, label="best by true labels")
+    axes.plot(result.epochs, selected, "s", color=_SELECTED, markersize=3.5, label="selected without labels")
+    final, peak = accuracy[result.epochs.index(best.epoch), best.head], int(highest.argmax())
     for epoch, value, color, name in (
-        (best.epoch, chosen, _TAKEN, "finally selected"),
-        (found.epochs[peak], top[peak], _TRUE, "best of all"),
+        (best.epoch, final, _SELECTED, "finally selected"),
+        (result.epochs[peak], highest[peak], _TRUE, "best of all"),
     ):
-        axes.plot(
-            [epoch], [value], "o", color=color, markersize=11, markerfacecolor="none", label=f"{name}: {value:.3f}"
-        )
-    axes.set(xlabel="epoch", ylabel="ACC", title="(b) the same heads against true labels")
-    axes.set_xticks(_some(found.epochs))
-    axes.legend(loc="upper center", bbox_to_anchor=_BELOW, ncols=2)
+        axes.plot(epoch, value, "o", color=color, markersize=11, markerfacecolor="none", label=f"{name}: {value:.3f}")
+    axes.set(ylabel="ACC", title="(b) the same heads against true labels")
 
 
 def kept(content: Content) -> Figure | None:
-    """Accuracy against the share of images kept by reliability; only where labels were given to `evaluate`."""
-    if content.scores is None:
+    """Accuracy against the share of images kept by reliability; only after `spice evaluate`."""
+    scores = content.result.scores
+    if scores is None:
         return None
-    scores, figure = content.scores, Figure(figsize=(3.5, 2.6), layout="constrained")
+    figure = Figure(figsize=(3.5, 2.6), layout="constrained")
     axes = figure.subplots()
-    axes.plot(*_percent(scores.by_probability.share, scores.by_probability.acc), color=_TRUE, linestyle=(0, (4, 2)),
-              linewidth=1.1, label="kept by probability")  # fmt: skip
-    axes.plot(*_percent(scores.by_reliability.share, scores.by_reliability.acc), color=_TAKEN, linewidth=1.5,
-              label="kept by reliability")  # fmt: skip
+    for points, name, color, line, width in (
+        (scores.by_probability, "probability", _TRUE, (0, (4, 2)), 1.1),
+        (scores.by_reliability, "reliability", _SELECTED, "solid", 1.5),
+    ):
+        share, accuracy = 100 * np.array(points.share), 100 * np.array(points.acc)
+        axes.plot(share, accuracy, color=color, linestyle=line, linewidth=width, label=f"kept by {name}")
     if scores.reliable.images:
-        share, right = point_at(scores.by_reliability, scores.reliable.images / scores.images)
-        threshold = content.result.answer.threshold
-        axes.plot([100 * share], [100 * right], "o", color=_TAKEN, label=rf"reliable ($r > {threshold}$)")
+        point = 100 * np.array(point_at(scores.by_reliability, scores.reliable.images / scores.images))
+        axes.plot(*point, "o", color=_SELECTED, label=rf"reliable ($r > {content.result.answer.threshold}$)")
     axes.set(xlabel="images kept (%)", ylabel="accuracy (%)", xlim=(0, 102))
     axes.legend(loc="lower left")
     return figure
@@ -169,20 +162,19 @@ def samples(content: Content) -> Figure | None:
     """All images on the map beside the reliable ones alone, colored by cluster."""
     if content.points is None:
         return None
-    labels, figure = content.labels, Figure(figsize=(7.2, 3.7), layout="constrained")
-    palette = np.array([color.light for color in colors(len(content.account.clusters))])  # (K,)
-    everything = np.ones(len(labels.path), dtype=np.bool_)
-    scores = (content.scores.spice, content.scores.reliable) if content.scores else (None, None)
-    limits = (-0.03, 1.03)
+    labels, scores, figure = content.labels, content.result.scores, Figure(figsize=(7.2, 3.7), layout="constrained")
+    palette = np.array([color.light for color in colors(len(content.chosen))])  # (K,)
     size = float(np.clip(12_000 / len(labels.path), 0.8, 8))
-    for axes, rows, name, score in zip(
-        figure.subplots(1, 2), (everything, labels.reliable), ("(a) all", "(b) reliable"), scores, strict=True
+    all_axes, reliable_axes = figure.subplots(1, 2)
+    for axes, rows, name, score in (
+        (all_axes, np.full(len(labels.path), True), "(a) all", scores and scores.spice),
+        (reliable_axes, labels.reliable, "(b) reliable", scores and scores.reliable),
     ):
         x, y = content.points[rows].T
         axes.scatter(x, 1 - y, c=palette[labels.cluster[rows]], s=size, linewidths=0, rasterized=True)
-        accuracy = f", ACC {score.acc:.3f}" if score is not None and score.acc is not None else ""
-        axes.set(title=f"{name}: {int(rows.sum()):,} images{accuracy}", xticks=[], yticks=[], xlim=limits, ylim=limits)
-        axes.set_aspect("equal")
+        accuracy = f", ACC {score.acc:.3f}" if score and score.acc is not None else ""
+        axes.set(title=f"{name}: {int(rows.sum()):,} images{accuracy}", xticks=[], yticks=[])
+        axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
         axes.spines[["top", "right"]].set_visible(True)
     if len(palette) <= 20:
         dots = [mpl.lines.Line2D([], [], marker="o", color=tint, linestyle="none", markersize=4) for tint in palette]
@@ -218,23 +210,14 @@ def prototypes(content: Content) -> Figure | None:
 
 def _pixels(path: Path) -> NDArray[np.uint8]:
     with Image.open(path) as picture:
-        # Small originals stay as they are, square by square.
+        # Small originals keep their square pixels.
         how = Image.Resampling.NEAREST if picture.width < _PICTURE else Image.Resampling.LANCZOS
         return np.asarray(picture.convert("RGB").resize((_PICTURE, _PICTURE), how))
 
 
 def _pictures(content: Content, row: int) -> list[Path]:
-    """The picture of an image and that of its attention, as far as there are any."""
+    """The picture of an image and that of its attention, as far as they exist."""
     return [path for kind in ("image", "attention") if (path := content.pictures / f"{kind}-{row}.jpg").exists()]
-
-
-def _some(epochs: list[int]) -> list[int]:
-    """Epochs looked at, few enough to be written side by side."""
-    return epochs[:: -(-len(epochs) // 10)]
-
-
-def _percent(share: list[float], right: list[float]) -> tuple[Floats, Floats]:
-    return 100 * np.array(share), 100 * np.array(right)
 
 
 FIGURES: dict[str, Callable[[Content], Figure | None]] = {

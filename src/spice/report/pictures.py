@@ -1,4 +1,4 @@
-"""Thumbnails of a run, as files of the run folder: one picture per image on a card, sheets of small ones for the rest.
+"""Thumbnails of a run: one picture per image on a card, and sheets of small ones for all images.
 
 The folder `pictures` holds `image-ROW.jpg`, `attention-ROW.jpg`, `sheet-NUMBER.jpg` and `pictures.json`.
 """
@@ -31,16 +31,16 @@ INDEX = "pictures.json"
 _QUALITY, _SHEET_QUALITY = 82, 70
 _AT_ONCE, _SHEETS_AT_ONCE = 64, 4
 
-# Dark blue over red to light yellow: read as low to high with any color vision, and in gray.
+# From dark blue through red to light yellow: reads as low to high with any color vision, and in gray.
 _HEAT = np.array([[20, 11, 53], [101, 21, 110], [188, 55, 84], [243, 120, 25], [252, 220, 120]], dtype=np.float32)
 
 
 class Sheets(BaseModel):
-    """How the small pictures lie on their sheets: row by row, `columns` by `columns` on each."""
+    """Where the small pictures are on their sheets: row by row, `columns` by `columns` on each."""
 
     model_config = ConfigDict(frozen=True)
 
-    side: int  # pixels of the images they were made of
+    side: int  # pixels of the images that they were made from
     tile: int
     columns: int
     count: int
@@ -64,28 +64,28 @@ def write_pictures(
     attention: Iterable[Attention],
     progress: Progress = silent,
 ) -> None:
-    """Make `folder` whole or not at all."""
+    """Write `folder`, whole or not at all."""
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     for row, pixels in _taken(take, on_cards):
         _save(_picture(pixels, CARD_SIDE), partial / f"image-{row}.jpg", _QUALITY)
-    for seen in attention:
-        picture = _picture(take(np.array([seen.row]))[0], CARD_SIDE)
-        _save(overlay(picture, seen.map), partial / f"attention-{seen.row}.jpg", _QUALITY)
+    for row, heat in attention:
+        picture = _picture(take(np.array([row]))[0], CARD_SIDE)
+        _save(overlay(picture, heat), partial / f"attention-{row}.jpg", _QUALITY)
     _write_sheets(partial, take, images, side, progress)
     shutil.rmtree(folder, ignore_errors=True)
     partial.replace(folder)
 
 
 def read_sheets(folder: Path) -> Sheets | None:
-    """How the small pictures lie; None where there are no pictures."""
+    """Where the small pictures are; None where there are no pictures."""
     path = folder / INDEX
     return Sheets.model_validate_json(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def overlay(picture: Image.Image, attention: NDArray[np.float32]) -> Image.Image:
-    """The picture in gray under a map of heat: the warmer, the nearer to the center of its cluster."""
+    """The picture in gray under a heat map: warm places resemble the center of its cluster."""
     small = Image.fromarray((attention * 255).round().astype(np.uint8))
     heat = np.asarray(small.resize(picture.size, Image.Resampling.BICUBIC), dtype=np.float32) / 255 * (len(_HEAT) - 1)
     below = np.clip(heat.astype(np.int64), 0, len(_HEAT) - 2)  # (h, w)
@@ -96,7 +96,7 @@ def overlay(picture: Image.Image, attention: NDArray[np.float32]) -> Image.Image
 
 
 def tile_side(images: int, side: int) -> int:
-    """Pixels on a side of a small picture: as many as the budget allows, none more than the image has."""
+    """Pixels on a side of a small picture: as many as the budget allows, and no more than the image has."""
     fitting = int((SHEET_PIXELS / max(1, images)) ** 0.5)
     return min(side, int(np.clip(fitting, SMALLEST_TILE, LARGEST_TILE)))
 
@@ -122,7 +122,7 @@ def _write_sheets(folder: Path, take: Take, images: int, side: int, progress: Pr
 
 
 def _taken(take: Take, rows: NDArray[np.int64]) -> Iterator[tuple[int, Pixels]]:
-    """Rows with their pixels; several at a time, since images outside the store are decoded side by side."""
+    """Rows with their pixels; several at a time, since images outside the store are decoded in parallel."""
     for start in range(0, len(rows), _AT_ONCE):
         here = rows[start : start + _AT_ONCE]
         yield from zip(here.tolist(), take(here), strict=True)

@@ -1,4 +1,4 @@
-"""Whether a cluster can be trusted, in one word and one reason, from label-free figures alone.
+"""Whether a cluster can be trusted: a grade and a reason, from measures that need no labels.
 
 Shapes: N images, K clusters, S neighbors.
 """
@@ -15,7 +15,7 @@ from spice.runs import Labels
 # The command line draws its bars green from the same share on.
 GOOD_SHARE = 0.5
 WEAK_SHARE = 0.1
-# Half the images of a weak cluster are hardly likelier to be in it than in the next.
+# Half the images of a weak cluster are hardly more likely to be in it than in the next.
 WEAK_MARGIN = 0.1
 # Overlap with other heads' clusters: below the first, more images are in one of the two than in both, and it is not the
 # same cluster any more; from the second on it is.
@@ -37,33 +37,32 @@ class Grade(StrEnum):
 
 
 class Verdict(NamedTuple):
-    """A grade and the figures behind it."""
+    """A grade and the measures behind it."""
 
     grade: Grade
     reason: str
     share: float  # of its images that are reliable
     margin: float  # the median
     confused_with: int | None
-    confusion: float  # share of its images' neighbors that lie in that cluster
+    confusion: float  # share of its images' neighbors that are in that cluster
     kmeans: float  # share of its images that one cluster of k-means holds
     heads: float | None  # mean overlap (Jaccard index) with the nearest cluster of each other good head
 
 
 def verdicts(
-    labels: Labels, votes: Share, kmeans: NDArray[np.int32], agreement: Sequence[float] | None = None
+    labels: Labels, votes: Share, kmeans: NDArray[np.int32], overlap: Sequence[float] | None = None
 ) -> list[Verdict]:
-    """One verdict per cluster, from `neighbor_votes` (K, K) and the agreement of heads with each cluster (K,)."""
-    heads: Sequence[float | None] = agreement or [None] * len(votes)
+    """One verdict per cluster, from `neighbor_votes` (K, K) and the overlap of each cluster with other heads' (K,)."""
+    heads: Sequence[float | None] = overlap or [None] * len(votes)
     return [_verdict(labels, votes[number], kmeans, heads[number], number) for number in range(len(votes))]
 
 
-def neighbor_votes(labels: Labels, neighbors: NDArray[np.int64], clusters: int, *, neighbors_counted: int) -> Share:
-    """Share of the neighbors counted of each cluster's images that lie in each cluster: (K, K)."""
+def neighbor_votes(labels: Labels, neighbors: NDArray[np.int64], clusters: int) -> Share:
+    """Share of the neighbors (N, S) of each cluster's images that are in each cluster: (K, K)."""
     cluster = labels.cluster.astype(np.int64)
     counts = np.zeros(clusters * clusters, dtype=np.int64)
     for start in range(0, len(cluster), _CHUNK):
-        theirs = cluster[neighbors[start : start + _CHUNK, :neighbors_counted]]  # (B, S)
-        pairs = cluster[start : start + _CHUNK, None] * clusters + theirs
+        pairs = cluster[start : start + _CHUNK, None] * clusters + cluster[neighbors[start : start + _CHUNK]]  # (B, S)
         counts += np.bincount(pairs.ravel(), minlength=clusters * clusters)
     table = counts.reshape(clusters, clusters)
     return np.asarray(table / np.maximum(1, table.sum(axis=1, keepdims=True)), dtype=np.float64)
@@ -72,15 +71,24 @@ def neighbor_votes(labels: Labels, neighbors: NDArray[np.int64], clusters: int, 
 def _verdict(labels: Labels, votes: Share, kmeans: NDArray[np.int32], heads: float | None, number: int) -> Verdict:
     members = labels.cluster == number
     if not members.any():
-        return Verdict(Grade.WEAK, "no image fell into it", 0.0, 0.0, None, 0.0, 0.0, None)
+        return Verdict(Grade.WEAK, "it has no images", 0.0, 0.0, None, 0.0, 0.0, None)
     share, margin = float(labels.reliable[members].mean()), float(np.median(labels.margin[members]))
     elsewhere = np.where(np.arange(len(votes)) == number, 0.0, votes)
     other = int(elsewhere.argmax())
     confusion = float(elsewhere[other])
     together = float(np.bincount(kmeans[members]).max() / members.sum())
+    reasons = [f"{share:.0%} of its images are reliable" if share > 0 else "none of its images is reliable"]
+    if margin < WEAK_MARGIN:
+        reasons.append("for half of them, the next cluster is almost as likely")
+    if heads is not None:
+        reasons.append(_overlap(heads))
+    if confusion >= CONFUSED_SHARE:
+        reasons.append(f"{confusion:.0%} of its images' neighbors are in cluster {other}")
+    elif share < GOOD_SHARE:
+        reasons.append("the neighbors of its images are scattered over other clusters")
+    confused_with = other if confusion > 0 else None
     grade = _grade(share, margin, heads)
-    reason = "; ".join([*_trust(share, margin), *_heads(heads), *_confusion(confusion, other, share)])
-    return Verdict(grade, reason, share, margin, other if confusion > 0 else None, confusion, together, heads)
+    return Verdict(grade, "; ".join(reasons), share, margin, confused_with, confusion, together, heads)
 
 
 def _grade(share: float, margin: float, heads: float | None) -> Grade:
@@ -91,24 +99,7 @@ def _grade(share: float, margin: float, heads: float | None) -> Grade:
     return Grade.GOOD
 
 
-def _trust(share: float, margin: float) -> list[str]:
-    words = f"{share:.0%} of its images are reliable" if share > 0 else "none of its images is reliable"
-    return (
-        [words, "half of them are hardly likelier here than in the next cluster"] if margin < WEAK_MARGIN else [words]
-    )
-
-
-def _heads(overlap: float | None) -> list[str]:
-    if overlap is None:
-        return []
-    if overlap >= SAME_CLUSTER:
-        return ["other heads found it too"]
-    return [
-        "other heads found a part of it" if overlap >= ANOTHER_CLUSTER else "other heads divide its images otherwise"
-    ]
-
-
-def _confusion(confusion: float, other: int, share: float) -> list[str]:
-    if confusion >= CONFUSED_SHARE:
-        return [f"{confusion:.0%} of their neighbors lie in cluster {other}"]
-    return ["their neighbors are scattered over other clusters"] if share < GOOD_SHARE else []
+def _overlap(heads: float) -> str:
+    if heads >= SAME_CLUSTER:
+        return "other heads found it too"
+    return "other heads found part of it" if heads >= ANOTHER_CLUSTER else "other heads split its images differently"

@@ -1,4 +1,4 @@
-"""A run in figures: what the command prints and the page opens with."""
+"""A summary of a run: what the command prints and the page starts with."""
 
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Cluster(BaseModel):
-    """One cluster: how large, and how far to trust it."""
+    """One cluster: how large it is, and how far to trust it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -31,12 +31,12 @@ class Cluster(BaseModel):
     reliable: int
     reliability: float | None  # mean of r_i over its images; None for an empty cluster
     probability: float | None
-    # The cluster that most of its images would go to next.
+    # The second choice of most of its images.
     nearest_other_cluster: int | None
 
 
 class Account(BaseModel):
-    """The whole run, as far as it has come."""
+    """The whole run, as far as it is finished."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -46,7 +46,7 @@ class Account(BaseModel):
     images: int
     reliable: int | None  # None: there are no labels yet
     clusters: list[Cluster]
-    # What the steps reported; None where a step was not wanted, or is not finished.
+    # What the steps reported; None where a step is not part of the run, or not finished.
     scan: ScanResult
     features: FeaturesResult | None
     views: ViewsResult | None
@@ -55,7 +55,7 @@ class Account(BaseModel):
     labels: LabelsResult | None
     warnings: list[StepWarning]
     seconds: dict[str, float]
-    stopped_before: str | None  # what was asked for, and the run was told to stop before
+    stopped_before: str | None  # the next thing that the settings ask for, where the run stopped early
 
 
 def account(result: "Result", *, stopped_before: str | None = None) -> Account:

@@ -1,10 +1,10 @@
-"""The groups in the shape other programs read. Originals are linked or copied, never moved and never changed."""
+"""Clusters in the formats of other programs. Original images are linked or copied, never moved or changed."""
 
 import errno
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import quote
@@ -32,7 +32,7 @@ def export(labels: Labels, originals: list[Path], destination: Path, *, shape: S
     if shape in ("csv", "parquet") and destination.suffix != f".{shape}":
         destination = destination.with_name(f"{destination.name}.{shape}")
     if destination.exists() and (destination.is_file() or any(destination.iterdir())):
-        raise UserError(f"{destination} exists already; nothing is overwritten: give a new name")
+        raise UserError(f"{destination} exists already and is not overwritten; give a new name")
     destination.parent.mkdir(parents=True, exist_ok=True)
     if shape in ("csv", "parquet"):
         write_table(destination, labels._asdict())
@@ -46,7 +46,7 @@ Put = Callable[[Path, Path], None]
 
 
 def _folders(labels: Labels, originals: list[Path], destination: Path, put: Put) -> None:
-    """For people: one folder per cluster, its most typical images first by name, the doubtful ones apart."""
+    """For people: one folder per cluster, sorted from the most typical image on, doubtful images apart."""
     digits = len(str(len(originals)))
 
     def place(row: int) -> Path:
@@ -58,12 +58,12 @@ def _folders(labels: Labels, originals: list[Path], destination: Path, put: Put)
 
 
 def _imagefolder(labels: Labels, originals: list[Path], destination: Path, put: Put) -> None:
-    """For training: one folder per cluster, as torchvision's ImageFolder and Hugging Face's imagefolder read them."""
+    """For training: one folder per cluster, as torchvision's ImageFolder and Hugging Face's imagefolder expect."""
     _put_all(originals, lambda row: destination / _cluster_name(labels, row) / originals[row].name, put)
 
 
 def _labelstudio(labels: Labels, originals: list[Path], destination: Path, put: Put) -> None:
-    """Label Studio tasks: the cluster is a prediction to be confirmed, its score is the reliability."""
+    """Label Studio tasks: the cluster is a prediction to confirm, and its score is the reliability."""
     del put  # Label Studio serves the originals from where they are.
     destination.mkdir(parents=True, exist_ok=True)
     root = Path(os.path.commonpath([path.parent for path in originals]))
@@ -77,9 +77,9 @@ def _labelstudio(labels: Labels, originals: list[Path], destination: Path, put: 
         encoding="utf-8",
     )
     (destination / "README.txt").write_text(
-        "Label Studio must be started with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and\n"
+        "Start Label Studio with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and\n"
         f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={root}\n"
-        "Then make a project with config.xml as its labeling interface, and import tasks.json.\n",
+        "Then create a project with config.xml as its labeling interface, and import tasks.json.\n",
         encoding="utf-8",
         errors="surrogateescape",
     )
@@ -134,19 +134,14 @@ _WRITERS: dict[str, Callable[[Labels, list[Path], Path, Put], None]] = {
 def _put_all(originals: list[Path], place: Callable[[int], Path], put: Put) -> None:
     taken: set[Path] = set()
     for row, original in enumerate(originals):
-        target = next(name for name in _names(place(row)) if name not in taken)
+        wanted = target = place(row)
+        number = 1
+        while target in taken:  # two folders may hold images of one name: `a.jpg`, then `a-2.jpg`, `a-3.jpg`, ...
+            number += 1
+            target = wanted.with_name(f"{wanted.stem}-{number}{wanted.suffix}")
         taken.add(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         put(original, target)
-
-
-def _names(wanted: Path) -> Iterator[Path]:
-    """`a.jpg`, then `a-2.jpg`, `a-3.jpg`, ...: two folders may hold images of one name."""
-    yield wanted
-    number = 2
-    while True:
-        yield wanted.with_name(f"{wanted.stem}-{number}{wanted.suffix}")
-        number += 1
 
 
 def _link(original: Path, target: Path) -> None:
@@ -155,8 +150,8 @@ def _link(original: Path, target: Path) -> None:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EROFS, errno.EACCES):
             raise
-        # A memory stick's file system, or Windows without the right to make links.
-        raise UserError(f"links cannot be made in {target.parent} ({error.strerror}): add --copy") from error
+        # The file system of a USB stick, or Windows without the right to create links.
+        raise UserError(f"cannot create links in {target.parent} ({error.strerror}): add --copy") from error
 
 
 def _copy(original: Path, target: Path) -> None:
@@ -175,4 +170,4 @@ def _write_json(path: Path, content: object) -> None:
 def _refuse_missing(originals: list[Path]) -> None:
     missing = next((path for path in originals if not path.exists()), None)
     if missing is not None:
-        raise UserError(f"{missing} is no longer there; only --as csv and --as parquet work without the images")
+        raise UserError(f"{missing} no longer exists; only --as csv and --as parquet work without the images")

@@ -133,8 +133,9 @@ def make(path: Path) -> None:
 
 def sweep(path: Path) -> None:
     """Remove what a kill left half-written. Only for the process that holds the lock."""
-    for partial in path.glob(".*.partial"):
-        _remove(partial)
+    for place in ("", f"{STEPS}/*/", f"{RESULTS}/*/"):
+        for partial in path.glob(f"{place}.*.partial"):
+            _remove(partial)
 
 
 def _swap(path: Path, make: Callable[[Path], None]) -> None:

@@ -1,4 +1,4 @@
-"""The answer of a run: one row per image, as parquet and as csv."""
+"""The labels of a run: one row per image, as parquet and as csv."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -19,27 +19,18 @@ class Labels(NamedTuple):
     cluster: NDArray[np.int32]  # (N,) 0 .. K-1
     probability: NDArray[np.float32]  # (N,) of that cluster
     margin: NDArray[np.float32]  # (N,) probability minus that of the next best cluster
-    reliability: NDArray[np.float32]  # (N,) share of the nearest images that lie in the same cluster: r_i
+    reliability: NDArray[np.float32]  # (N,) r_i: share of the nearest images that are in the same cluster
     reliable: NDArray[np.bool_]  # (N,) r_i > threshold
     nearest_other_cluster: NDArray[np.int32]  # (N,) the next best cluster
-    prototype_rank: NDArray[np.int32]  # (N,) place by nearness to the cluster's center among its images; 0 is nearest
+    prototype_rank: NDArray[np.int32]  # (N,) rank by closeness to the center of its cluster; 0 is closest
 
     def rows(self, chosen: NDArray[np.int64]) -> "Labels":
         """Some rows, in the order given."""
-        return Labels(
-            [self.path[row] for row in chosen],
-            self.cluster[chosen],
-            self.probability[chosen],
-            self.margin[chosen],
-            self.reliability[chosen],
-            self.reliable[chosen],
-            self.nearest_other_cluster[chosen],
-            self.prototype_rank[chosen],
-        )
+        return Labels._make([[self.path[row] for row in chosen], *(column[chosen] for column in self[1:])])
 
 
 def write_labels(folder: Path, labels: Labels) -> None:
-    """Write both files; the parquet file last, since its presence says that both are there."""
+    """Write both files; the parquet file last, since its presence means that both exist."""
     write_table(folder / LABELS_CSV.name, labels._asdict())
     write_table(folder / LABELS.name, labels._asdict())
 
@@ -50,5 +41,5 @@ def read_labels(folder: Path) -> Labels:
     if not path.exists():
         raise UserError(f"{folder} has no labels yet; finish it with: spice resume {folder}")
     table = pq.read_table(path, columns=list(Labels._fields))
-    columns = [table.column(name).to_numpy().copy() for name in Labels._fields[1:]]  # Arrow's own cannot be written to
+    columns = [table.column(name).to_numpy().copy() for name in Labels._fields[1:]]  # Arrow's own are read-only
     return Labels(table.column("path").to_pylist(), *columns)

@@ -32,25 +32,25 @@ class Confusion(_Frozen):
 
 
 class Kept(_Frozen):
-    """Share of all images that are trusted most, and how many of these are right; the last point is all images."""
+    """Accuracy of the most trusted images, by the share of images kept; the last point is all images."""
 
     share: list[float]
     acc: list[float]
 
 
 class HeadScores(_Frozen):
-    """Accuracy of every head after every epoch looked at, on the images whose clusters the run keeps."""
+    """Accuracy of every head whenever heads were scored, on the images whose clusters the run keeps."""
 
     images: int
-    acc: list[list[float]]  # (looks, H)
+    acc: list[list[float]]  # (snapshots, H)
 
 
 class Scores(_Frozen):
-    """How well a run agrees with true labels. Nothing of a run but its page and figures reads this."""
+    """How well a run agrees with true labels. Only its page and figures read this."""
 
     images: int
     without_label: int
-    classes: list[str]  # (C,) those that some image has
+    classes: list[str]  # (C,) that occur
     spice: Score
     reliable: Score
     kmeans: Score

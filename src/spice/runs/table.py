@@ -1,4 +1,4 @@
-"""One table, as csv or parquet by the ending of its name."""
+"""A table as csv or parquet, depending on the file name."""
 
 import csv
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ def write_table(path: Path, columns: Mapping[str, Column]) -> None:
 
 
 def write_csv(file: TextIO, columns: Mapping[str, Column]) -> None:
-    """As text: numbers to six places, true and false as 1 and 0, names quoted where they need it."""
+    """As text: six decimal places, 1 and 0 for true and false, names quoted where necessary."""
     rows = csv.writer(file, lineterminator="\n")
     rows.writerow(columns)
     rows.writerows(zip(*(_texts(column) for column in columns.values()), strict=True))

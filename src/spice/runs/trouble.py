@@ -1,4 +1,4 @@
-"""A disk that is full, an output that may not be written: one clear line instead of a traceback."""
+"""A full disk or a folder that may not be written: one clear line instead of a traceback."""
 
 import errno
 import re
@@ -9,29 +9,29 @@ from pathlib import Path
 from spice.errors import UserError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-# numpy's own words for a write cut short, which carry no error number; pyarrow's and safetensors' carry it as text.
+# numpy's message for a short write has no error number; pyarrow and safetensors have it in their text.
 _FULL_TEXT = re.compile(r"No space left|os error (28|27)\b|requested and \d+ written")
 _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 @contextmanager
 def explain_write_errors(folder: Path) -> Iterator[None]:
-    """Turn the system's refusal to write into `folder` into a UserError; let every other error pass."""
+    """Turn an error in writing to `folder` into a UserError; let every other error pass."""
     try:
         yield
     except OSError as error:
-        words = _words(error, folder)
-        if words is None:
+        message = _message(error, folder)
+        if message is None:
             raise
-        raise UserError(words) from error
+        raise UserError(message) from error
     except Exception as error:
-        # safetensors has an exception of its own.
+        # safetensors raises its own exception.
         if not _FULL_TEXT.search(str(error)):
             raise
         raise UserError(_full(folder)) from error
 
 
-def _words(error: OSError, folder: Path) -> str | None:
+def _message(error: OSError, folder: Path) -> str | None:
     if error.errno in _FULL or _FULL_TEXT.search(str(error)):
         return _full(folder)
     if error.errno in _FORBIDDEN and _inside(error.filename, folder):
@@ -44,8 +44,8 @@ def _full(folder: Path) -> str:
 
 
 def _inside(name: object, folder: Path) -> bool:
-    """Whether the refused file belongs to the run folder, or is a parent that would have to hold it."""
+    """Whether the file is in the run folder, or is a parent of it."""
     if not isinstance(name, str | Path):
         return False
-    refused, home = Path(name).absolute(), folder.absolute()
-    return refused.is_relative_to(home) or home.is_relative_to(refused)
+    file, home = Path(name).absolute(), folder.absolute()
+    return file.is_relative_to(home) or home.is_relative_to(file)

@@ -1,5 +1,6 @@
-"""Why an image is where it is: from the files of a finished run alone."""
+"""Why an image is in its cluster, from the files of a finished run alone."""
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ SHOWN_CLUSTERS = 3
 
 
 class Near(BaseModel):
-    """A neighbor."""
+    """One of the nearest images."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -26,23 +27,20 @@ class Near(BaseModel):
 
 
 class Why(BaseModel):
-    """All that a run knows of one image."""
+    """Everything that a run knows about one image."""
 
     model_config = ConfigDict(frozen=True)
 
     path: str
     cluster: int
-    # The likeliest clusters with their probabilities.
-    probabilities: dict[int, float]
+    probabilities: dict[int, float]  # of the most likely clusters
     reliable: bool
     reliability: float
     threshold: float
-    # How many of the nearest images lie in the same cluster, and in which clusters the others lie.
-    neighbors: int
-    agreeing: int
-    others: dict[int, int]
-    # 0 is the most typical image of the cluster.
-    prototype_rank: int
+    neighbors: int  # how many of the nearest images reliability counts
+    agreeing: int  # of these, how many are in the same cluster
+    others: dict[int, int]  # and how many in each other cluster
+    prototype_rank: int  # 0 is the most typical image of the cluster
     cluster_size: int
     copies: list[str]
     nearest: list[Near]
@@ -57,8 +55,7 @@ def why(folder: Path, image: str) -> Why:
     neighbors, similarities = result.neighbors[row], result.similarities[row]  # (S,), (S,)
     probabilities = np.load(result.need(PROBABILITIES), mmap_mode="r")[row]  # (K,)
     cluster = int(labels.cluster[row])
-    found, counts = np.unique(labels.cluster[neighbors[:counted]], return_counts=True)
-    votes = dict(zip(found.tolist(), counts.tolist(), strict=True))
+    votes = Counter(labels.cluster[neighbors[:counted]].tolist())
     return Why(
         path=labels.path[row],
         cluster=cluster,
@@ -70,7 +67,7 @@ def why(folder: Path, image: str) -> Why:
         threshold=threshold,
         neighbors=counted,
         agreeing=votes.pop(cluster, 0),
-        others=dict(sorted(votes.items(), key=lambda vote: -vote[1])),
+        others=dict(sorted(votes.items(), key=lambda vote: (-vote[1], vote[0]))),
         prototype_rank=int(labels.prototype_rank[row]),
         cluster_size=int((labels.cluster == cluster).sum()),
         copies=_copies(result, row),
@@ -82,7 +79,7 @@ def why(folder: Path, image: str) -> Why:
 
 
 def find_row(labels: Labels, image: str, *, source: str | None) -> int:
-    """The row of an image, by its name in the table, its place on disk, or the end of its path."""
+    """The row of an image, by its path in the table, its path on disk, or the end of its path."""
     for name in (image, _inside(image, source)):
         if name in labels.path:
             return labels.path.index(name)

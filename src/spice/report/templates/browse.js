@@ -1,4 +1,4 @@
-// All images: search by name, filter by cluster and reliability, sort; shown a screenful at a time.
+// All images: search by name, filter by cluster and reliability, sort; shown one page at a time.
 
 const PAGE = 96;
 const lowered = data.path.map((path) => path.toLowerCase());
@@ -9,31 +9,31 @@ const sorts = {
   probability: (a, b) => data.probability[b] - data.probability[a],
   path: (a, b) => (lowered[a] < lowered[b] ? -1 : lowered[a] > lowered[b] ? 1 : 0),
 };
-let found = [], shown = 0;
+let matches = [], shown = 0;
 
 function search() {
   const wanted = byId("search").value.trim().toLowerCase();
   const cluster = byId("in-cluster").value, trust = byId("trust").value, least = byId("least").value * 1000;
   byId("least-value").textContent = `from ${Number(byId("least").value)}`;
-  found = [];
+  matches = [];
   for (let image = 0; image < lowered.length; image++) {
     if (cluster !== "" && data.cluster[image] !== Number(cluster)) continue;
     if (trust !== "" && data.reliable[image] !== Number(trust)) continue;
     if (data.reliability[image] < least || !lowered[image].includes(wanted)) continue;
-    found.push(image);
+    matches.push(image);
   }
-  found.sort(sorts[byId("sort").value]);
-  byId("found").textContent = `${found.length.toLocaleString("en")} ${found.length === 1 ? "image" : "images"}.`;
+  matches.sort(sorts[byId("sort").value]);
+  byId("match-count").textContent = `${matches.length.toLocaleString("en")} ${matches.length === 1 ? "image" : "images"}.`;
   byId("gallery").replaceChildren();
   shown = 0;
   showMore();
 }
 
 function showMore() {
-  const next = found.slice(shown, shown + PAGE);
+  const next = matches.slice(shown, shown + PAGE);
   byId("gallery").append(...next.map(item));
   shown += next.length;
-  byId("more").hidden = shown >= found.length;
+  byId("more").hidden = shown >= matches.length;
 }
 
 function item(image) {

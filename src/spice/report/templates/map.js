@@ -1,10 +1,10 @@
-// The map: every image a point on a canvas; hover, zoom, drag, arrow keys.
+// The map: every image is a point on a canvas; hover, zoom, drag, arrow keys.
 
 function startMap(canvas) {
   const context = canvas.getContext("2d");
   const hint = byId("map-hint");
   const count = data.x.length;
-  const view = { scale: 1, left: 0, top: 0 }; // what part of the unit square is seen
+  const view = { scale: 1, left: 0, top: 0 }; // the visible part of the unit square
   let width = 0, height = 0, active = -1, alone = null, drawing = 0, stale = true;
   const layer = document.createElement("canvas"), points = layer.getContext("2d"); // all points, drawn once
 
@@ -26,7 +26,7 @@ function startMap(canvas) {
   const byCluster = (image) => data.cluster[image];
   const byReliability = (image) => Math.min(9, Math.floor(data.reliability[image] / 100));
 
-  // From orange over gray to blue: apart for every kind of color vision. The style has the same for the scale.
+  // From orange through gray to blue: distinct with any color vision. page.css has the same colors for the scale.
   function trustColor(share) {
     const ends = [[214, 92, 20], [150, 145, 140], [40, 120, 215]];
     const from = share < 0.5 ? 0 : 1, part = share * 2 - from;
@@ -34,18 +34,18 @@ function startMap(canvas) {
   }
 
   // Points are drawn color by color: setting a color costs more than drawing a point.
-  function groups() {
+  function groupByColor() {
     const reliability = byId("map-color").value === "reliability";
     const fade = byId("map-fade").checked;
-    const found = new Map();
+    const groups = new Map();
     for (let image = 0; image < count; image++) {
       const color = reliability ? byReliability(image) : byCluster(image);
       const faint = (fade && !reliability && !data.reliable[image]) || (alone !== null && data.cluster[image] !== alone);
       const key = color * 2 + (faint ? 0 : 1);
-      if (!found.has(key)) found.set(key, []);
-      found.get(key).push(image);
+      if (!groups.has(key)) groups.set(key, []);
+      groups.get(key).push(image);
     }
-    return [...found].sort((a, b) => (a[0] & 1) - (b[0] & 1)).map(([key, images]) => ({
+    return [...groups].sort((a, b) => (a[0] & 1) - (b[0] & 1)).map(([key, images]) => ({
       images,
       alpha: key & 1 ? 0.9 : 0.24,
       color: reliability
@@ -54,8 +54,8 @@ function startMap(canvas) {
     }));
   }
 
-  let painted = groups();
-  const regroup = () => { painted = groups(); redraw(); };
+  let painted = groupByColor();
+  const regroup = () => { painted = groupByColor(); redraw(); };
   const redraw = () => { stale = true; draw(); };
   const radius = () => Math.max(1.1, Math.min(4.5, 90 / Math.sqrt(count))) * Math.min(2.5, Math.sqrt(view.scale));
 
@@ -163,7 +163,7 @@ function startMap(canvas) {
     if (event.key === "+" || event.key === "-") zoom(event.key === "+" ? 1.5 : 1 / 1.5);
     if (event.key === "Escape") activate(-1);
     if (event.key === "Enter" && active >= 0) {
-      event.preventDefault(); // or the same key would press the dialog's first button, which closes it
+      event.preventDefault(); // otherwise the same key would press the dialog's close button
       showDetail(active);
     }
     const to = directions[event.key];

@@ -1,10 +1,10 @@
 "use strict";
-// What all parts of the page share: the data, thumbnails, the theme, the dialog of one image.
+// Shared by all parts of the page: the data, thumbnails, the theme, the dialog of one image.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 
-// Sheets of small pictures are decoded when the first of their pictures is asked for.
+// A sheet of small pictures is decoded when the first of them is needed.
 const sheetUrls = new Map();
 function sheetUrl(number) {
   if (!sheetUrls.has(number)) {
@@ -29,7 +29,7 @@ function thumbnail(image) {
   return element;
 }
 
-// The last sheet is not full: its height is that of its own rows of pictures.
+// The last sheet is not full, so it is less high.
 function sheetRows(sheet) {
   const { columns, count } = data.sheet;
   return Math.min(columns, Math.ceil((count - sheet * columns * columns) / columns));
@@ -45,8 +45,8 @@ function showDetail(image, picture) {
     ["Cluster", data.cluster[image]],
     ["Reliable", `${data.reliable[image] ? "yes" : "no"} (${share(data.reliability[image])})`],
     ["Probability", share(data.probability[image])],
-    ["Margin", `${share(data.margin[image])} before cluster ${data.other[image]}`],
-    ["Nearness", `number ${(data.rank[image] + 1).toLocaleString("en")} from the center`],
+    ["Margin", `${share(data.margin[image])} over cluster ${data.other[image]}`],
+    ["Closeness to center", `number ${(data.rank[image] + 1).toLocaleString("en")} in its cluster`],
   ];
   byId("detail-facts").replaceChildren(...lines.flatMap(([name, value]) => [text("dt", name), text("dd", value)]));
   byId("detail").showModal();
@@ -79,7 +79,7 @@ byId("theme").addEventListener("click", () => {
 
 for (const image of document.querySelectorAll("img[data-from]")) image.src = byId(image.dataset.from).src;
 
-// Very many verdicts are folded, so that the clusters themselves are not far away.
+// A long list of verdicts is folded, so that the clusters themselves are not far down the page.
 if (byId("verdicts").children.length > 30) {
   byId("verdicts").classList.add("folded");
   byId("all-verdicts").hidden = false;

@@ -1,66 +1,78 @@
-"""Run folders for the page: written by the program's own writers, with answers that need no training."""
+"""Runs to look at: pictures, a map, names that could do harm, and results that need no training."""
 
-import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+from made_run import add_steps, heads_result, labels_result, make_run
 from numpy.typing import NDArray
 
+from spice.data.problems import Problem, Reason
 from spice.evaluate import Truth, evaluate_run
 from spice.report.chosen import choose, with_attention
 from spice.report.pictures import Attention, write_pictures
-from spice.runs import Labels, RunFolder, read_labels, write_labels
+from spice.runs import Labels, Result
+from spice.runs.artifacts import HEAD_LABELS, KMEANS, MAP, NEIGHBORS, PICTURES, REFINED_NEIGHBORS, SCORES
+from spice.runs.records import ClusteringStats, FeaturesResult, JointResult, StepWarning
 
 HARMFUL = "<script>alert(1)</script>.jpg"
 SIDE = 48
-ASKED = 20
+NEIGHBORS_COUNTED = 20
+
+BEFORE = ClusteringStats(
+    neighbor_agreement=0.884, prior_neighbor_agreement=0.884, chance_agreement=0.1, confident=0.9, loss=1.5447, empty=1
+)
+AFTER = ClusteringStats(
+    neighbor_agreement=0.966, prior_neighbor_agreement=0.91, chance_agreement=0.1, confident=0.9, loss=1.6, empty=0
+)
+JOINT = JointResult(
+    labeled=150, given=0, names={}, moved=7, loss=[1.0, 0.5, 0.25], taught=[0.1, 0.6, 0.9], before=BEFORE, after=AFTER,
+    failed_checks=[], used=True,
+)  # fmt: skip
 
 
-def make_run(folder: Path, *, images: int, clusters: int) -> Path:
-    folder.mkdir(parents=True)
+def make_pictured_run(folder: Path, *, images: int, clusters: int) -> Result:
     random = np.random.default_rng(0)
     labels = _labels(random, images, clusters)
-    settings = {"encoder": "lite0", "heads": {"clusters": clusters, "heads": 3}, "seed": 0}
-    run = RunFolder.begin(folder, source=f"/photos/{HARMFUL}", settings=json.loads(json.dumps(settings)))
-    write_labels(folder, labels)
-    neighbors = random.integers(0, images, size=(images, ASKED))
-    np.save(folder / "neighbors.npy", neighbors)
-    np.save(folder / "kmeans.npy", labels.cluster[::-1].copy())
-    np.save(folder / "map.npy", _points(random, labels.cluster))
-    _write_scan(folder, labels.path)
+    neighbors = random.integers(0, images, size=(images, NEIGHBORS_COUNTED))
+    points = _points(random, labels.cluster)
     losses = (2 - np.arange(4)[:, None] * 0.1 + random.normal(0, 0.02, size=(4, 3))).tolist()
-    selected = {"epoch": 20, "head": 1, "loss": losses[3][1]}
-    content = {"epochs": [5, 10, 15, 20], "loss": losses, "score": losses, "selected": selected, "good": [0]}
-    (folder / "heads.json").write_text(json.dumps(content))
-    said = np.stack([np.stack([(labels.cluster + shift) % clusters for shift in range(3)])] * 4)  # (looks, H, N)
-    np.savez_compressed(folder / "head_labels.npz", rows=np.arange(images), labels=said.astype(np.uint8))
-    _write_pictures(folder, random, labels, clusters)
-    run.finish("scan", "a", 1.0, {"images": images, "problems": 2, "copies": 1})
-    warned = {"name": "GiantClusterWarning", "text": f"look at {HARMFUL}"}
-    run.finish("heads", "b", 12.5, {"heads": 3, "agreement": 0.9, "warnings": [json.loads(json.dumps(warned))]})
-    beside = {"reliable": images // 2, "agreement": 0.7}
-    agreement = [round(1 - 0.7 * number / clusters, 4) for number in range(clusters)]
-    figures = {"neighbors": ASKED, "threshold": 0.95, "kmeans": beside, "agreement": agreement}
-    run.finish("labels", "c", 0.1, json.loads(json.dumps(figures)))
-    return folder
+    overlap = [round(1 - 0.7 * number / clusters, 4) for number in range(clusters)]
+    heads = heads_result(losses, head=1)
+    answer = labels_result(clusters, neighbors=NEIGHBORS_COUNTED, kmeans_reliable=images // 2, head_overlap=overlap)
+    run = make_run(
+        folder,
+        labels,
+        {"heads": heads, "labels": answer},
+        source=f"/photos/{HARMFUL}",
+        settings={"encoder": "lite0", "heads": {"clusters": clusters, "heads": 3}, "seed": 0},
+        problems=[Problem("broken.jpg", Reason.TRUNCATED), Problem(HARMFUL, Reason.NOT_AN_IMAGE, "<b>bold</b>")],
+        copy_of={1: 0} if images > 1 else {},
+    )
+    np.save(run / NEIGHBORS, neighbors)
+    np.save(run / KMEANS, labels.cluster[::-1].copy())
+    np.save(run / MAP, points)
+    predicted = np.stack([[(labels.cluster + shift) % clusters for shift in range(3)]] * 4)  # (snapshots, H, N)
+    np.savez_compressed(run / HEAD_LABELS, rows=np.arange(images), labels=predicted.astype(np.uint8))
+    _write_pictures(run / PICTURES, random, labels, clusters)
+    warning = StepWarning(name="GiantClusterWarning", text=f"look at {HARMFUL}")
+    return add_steps(folder, {"heads": heads}, warnings={"heads": [warning]})
 
 
-def tell_all(run: Path) -> None:
-    """As if stages 1 and 3 had been trained, and the run been evaluated."""
-    RunFolder.open(run).finish("features", "f", 60.0, {"alignment": [1.5, 0.4], "uniformity": [-0.1, -3.0]})
-    (run / "refined").mkdir()
-    signs = {"agreement": 0.884, "common": 0.884, "confident": 0.9, "loss": 1.5447, "empty": 1}
-    after = {"agreement": 0.966, "common": 0.91, "confident": 0.9, "loss": 1.6, "empty": 0}
-    story = {"loss": [1.0, 0.5, 0.25], "taught": [0.1, 0.6, 0.9], "doubts": [], "before": signs, "after": after}
-    (run / "refined" / "joint.json").write_text(json.dumps(story))
-    (run / "scores.json").write_text(evaluate_run(run, truth_of(run)).model_dump_json())
+def add_all_stages(run: Path, joint: JointResult = JOINT) -> Result:
+    """As if stages 1 and 3 had been trained, and the run had been evaluated."""
+    features = FeaturesResult(
+        method="moco", network="resnet18", epochs=2, alignment=[1.5, 0.4], uniformity=[-0.1, -3.0]
+    )
+    result = add_steps(run, {"features": features, "joint": joint})
+    # The neighbors by the features that the labels come from.
+    np.save(result / REFINED_NEIGHBORS, np.load(result / NEIGHBORS))
+    (result / SCORES).write_text(evaluate_run(result, truth_of(result)).model_dump_json())
+    return result.reread()
 
 
-def truth_of(run: Path, *, classes: tuple[str, ...] = ("<b>cat</b>", "dog")) -> Truth:
+def truth_of(run: Result, *, classes: tuple[str, ...] = ("<b>cat</b>", "dog")) -> Truth:
     """Every image but the first is known; the class is nearly always that of its cluster."""
-    cluster = read_labels(run).cluster[1:]
+    cluster = run.labels.cluster[1:]
     wrong = np.arange(len(cluster)) % 10 == 0
     return Truth(np.arange(1, len(cluster) + 1), ((cluster + wrong) % len(classes)).astype(np.int64), classes)
 
@@ -100,19 +112,12 @@ def _points(random: np.random.Generator, cluster: NDArray[np.int32]) -> NDArray[
     return np.asarray(points.clip(0, 1), dtype=np.float32)
 
 
-def _write_scan(folder: Path, paths: list[str]) -> None:
-    copies = [0 if row == 1 else None for row in range(len(paths))]
-    pq.write_table(pa.table({"path": paths, "copy_of": pa.array(copies, pa.int64())}), folder / "images.parquet")
-    rows = ["path,reason,detail", "broken.jpg,truncated,", f'"{HARMFUL}",not an image,"<b>bold</b>"']
-    (folder / "problems.csv").write_text("\n".join(rows) + "\n")
-
-
 def _write_pictures(folder: Path, random: np.random.Generator, labels: Labels, clusters: int) -> None:
     some = natural(random, 256)
     chosen = choose(labels, clusters)
     ramp = np.linspace(0, 1, 25, dtype=np.float32).reshape(5, 5)
     write_pictures(
-        folder / "pictures",
+        folder,
         lambda rows: some[rows % len(some)],
         images=len(labels.path),
         side=SIDE,
