@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -52,13 +53,6 @@ def test_a_run_is_opened_as_it_was_left(run: RunFolder) -> None:
     assert (again.manifest.input, again.manifest.pending) == ("hash", {"seed": 3})
     assert again.manifest.results["k3"].settings == {"seed": 3}
     assert again.manifest.results["k3"].versions["torch"] != "missing"
-
-
-def test_a_run_whose_images_were_moved_keeps_all_but_its_source(run: RunFolder) -> None:
-    publish(run, "k3")
-    moved = RunFolder.open_or_create(run.path, source="/new/place")
-    assert moved.manifest == run.manifest.model_copy(update={"source": "/new/place"})
-    assert RunFolder.open(run.path).manifest.source == "/new/place"
 
 
 def test_keys_depend_on_values_and_not_on_the_order_of_names() -> None:
@@ -235,11 +229,21 @@ def test_a_link_is_swapped_in_one_step(run: RunFolder, monkeypatch: pytest.Monke
     assert (run.path / "labels.csv").read_text() == "k3"
 
 
-def test_a_link_never_takes_the_place_of_a_real_file(run: RunFolder) -> None:
+def test_a_file_that_a_person_has_changed_is_put_aside(run: RunFolder) -> None:
     (run.path / "labels.csv").write_text("mine")
     publish(run, "k3")
-    assert (run.path / "labels.csv").read_text() == "mine"
-    assert (run.path / "current" / "labels.csv").read_text() == "k3"
+    assert (run.path / "labels.csv").read_text() == "k3"
+    (kept,) = run.path.glob("labels-kept-*.csv")
+    assert kept.read_text() == "mine"
+
+
+def test_a_copy_of_the_run_folder_that_followed_links_shows_no_old_result(run: RunFolder, tmp_path: Path) -> None:
+    publish(run, "k3")
+    copied = RunFolder.open(Path(shutil.copytree(run.path, tmp_path / "copied")))
+    assert not (copied.path / "labels.csv").is_symlink()
+    publish(copied, "k4")
+    assert (copied.path / "labels.csv").read_text() == (copied.path / "current" / "labels.csv").read_text() == "k4"
+    assert not list(copied.path.glob("*kept*"))
 
 
 def test_a_file_system_without_links_serves_every_result(

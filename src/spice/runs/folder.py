@@ -88,20 +88,29 @@ class RunFolder:
         if self.manifest.current is None:
             return
         target = Path(RESULTS) / self.manifest.current
-        names = {artifact.name: (self.path / target / artifact.name).exists() for artifact in LINKED}
+        for artifact in LINKED:
+            self._keep_changed(artifact.name)
         try:
             _swap(self.path / CURRENT, lambda new: new.symlink_to(target))
-            for name, there in names.items():
-                if there:
-                    _swap(self.path / name, lambda new, name=name: new.symlink_to(Path(CURRENT) / name))  # type: ignore[misc]
-                else:
-                    _remove(self.path / name)
+            self._place(lambda name: lambda new: new.symlink_to(Path(CURRENT) / name))
         except (OSError, NotImplementedError):  # a memory stick, or Windows without the right to make links
-            for name, there in names.items():
-                if there:
-                    _swap(self.path / name, lambda new, name=name: _copy(self.path / target / name, new))  # type: ignore[misc]
-                else:
-                    _remove(self.path / name)
+            self._place(lambda name: lambda new: _copy(self.path / target / name, new))
+
+    def _place(self, maker: Callable[[str], Callable[[Path], None]]) -> None:
+        for artifact in LINKED:
+            if (self.path / RESULTS / str(self.manifest.current) / artifact.name).exists():
+                _swap(self.path / artifact.name, maker(artifact.name))
+            else:
+                _remove(self.path / artifact.name)
+
+    def _keep_changed(self, name: str) -> None:
+        """Put a file aside that has taken the place of our link, unless it is a copy of what we wrote."""
+        path = self.path / name
+        if path.is_symlink() or not path.is_file():
+            return
+        content = path.read_bytes()
+        if all(content != ours.read_bytes() for ours in self.path.glob(f"{RESULTS}/*/{name}")):
+            path.rename(path.with_name(f"{path.stem}-kept-{now().replace(':', '')}{path.suffix}"))
 
 
 def key_of(*parts: JsonValue) -> str:
