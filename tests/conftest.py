@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -72,6 +73,30 @@ def set_failed_checks(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], 
         monkeypatch.setattr(joint, "refine", judged)
 
     return set_
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def spice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """The command, run inside this process: importing torch for each call would take longer than all the rest."""
+    from spice.cli import main
+
+    def run(*arguments: str | Path) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["spice", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        code = ended.value.code
+        return Ended(code if isinstance(code, int) else 0, *capsys.readouterr())
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -1,37 +1,8 @@
-"""The command, run inside this process: importing torch for each call would take longer than all the rest."""
+"""A finished run for the commands."""
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-
-from spice.cli import main
-
-
-class Ended(NamedTuple):
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-Spice = Callable[..., Ended]
-
-
-@pytest.fixture
-def spice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Spice:
-    def run(*arguments: str | Path) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["spice", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        code = ended.value.code
-        return Ended(code if isinstance(code, int) else 0, *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ from spice.cli import (
     resume,
     runs,
     settings,
+    verify,
     why,
 )
 from spice.errors import UserError
@@ -42,6 +43,7 @@ app.command("report", epilog=report.EXAMPLES)(report.command)
 app.command("figures", epilog=figures.EXAMPLES)(figures.command)
 app.command("why", epilog=why.EXAMPLES)(why.command)
 app.command("runs", epilog=runs.EXAMPLES)(runs.command)
+app.command("verify", epilog=verify.EXAMPLES)(verify.command)
 app.command("settings", epilog=settings.EXAMPLES)(settings.command)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(bench.app, name="bench")

@@ -9,7 +9,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +41,10 @@ from spice.stages.joint.given import find_given, match_labels
 from spice.stages.joint.refine import estimated_seconds, refuse_untrainable
 
 BY_NAME = {step.name: step for step in STEPS_IN_ORDER}
+
+
+class DamagedFileWarning(SpiceWarning):
+    """A file of the run folder is not what was written; it is made again."""
 
 
 class NoPageWarning(SpiceWarning):
@@ -140,6 +144,7 @@ class Execution:
         self.folder, self.requested, self.inputs, self.encoder = folder, requested, inputs, encoder
         self.run, self.page = run, page
         self.failed: list[StepWarning] = []
+        self.verified: set[str] = set()  # keys of steps whose files were checked, or made here
         self.cpu_seconds = 0.0  # of the steps that were run, and not found finished
         self._plan_for(requested)
 
@@ -188,7 +193,28 @@ class Execution:
             intact = made is not None and made.is_intact(self.work.folders[artifact.step], [artifact.name])
             if not self._first_process_says(intact):
                 self._do(BY_NAME[artifact.step])
+        for before in step.after:
+            maker = MADE_BY.get(before, before)
+            if maker in self.plan.folders and maker != name:
+                self._verify(maker)
         return self._do(step)
+
+    def _verify(self, name: str) -> None:
+        """Before a step is built on another one's files, check that they are what was written; once per process."""
+        key = self.plan.keys[name]
+        record, folder = self.record(name), self.work.folders[name]
+        damaged = [] if record is None or key in self.verified else record.damaged(folder)
+        self.verified.add(key)
+        if not self._first_process_says(bool(damaged)):
+            return
+        warnings.warn(
+            f"{', '.join(str(folder / path) for path in damaged[:3]) or folder} changed after it was written, and is "
+            "made again",
+            DamagedFileWarning,
+            stacklevel=2,
+        )
+        self._do(BY_NAME[name])
+        self._forget_what_was_loaded()
 
     def is_done(self, name: str) -> bool:
         """Whether a step is finished with these settings, and all it made is still there."""
@@ -221,6 +247,9 @@ class Execution:
         )
         self.steps = [name for name in self.plan.folders if self.page or not BY_NAME[name].optional]
         self.result = Result(self.folder.path, self.folder.manifest, self.plan.name, self.entry)
+        self._forget_what_was_loaded()
+
+    def _forget_what_was_loaded(self) -> None:
         self.work = Work(self.settings, self.inputs, self.run, self.result, self.encoder)
 
     def _finish(self) -> None:
@@ -245,6 +274,9 @@ class Execution:
     def _do(self, step: Step) -> Record[StepResult]:
         folder, processes = self.work.folders[step.name], self.run.processes
         folder.mkdir(parents=True, exist_ok=True)
+        if processes.first:
+            _remove_damaged(folder, step.name)
+        processes.barrier()
         started, cpu = time.monotonic(), time.process_time()
         record = None
         if step.on_all or processes.first:
@@ -260,6 +292,7 @@ class Execution:
                 result=result,
             )
             self.cpu_seconds += record.cpu_seconds
+            self.verified.add(record.key)
             if processes.first:
                 write_record(folder, record)
                 shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
@@ -325,6 +358,14 @@ class Execution:
         )
         self.failed.append(StepWarning(name=NoPageWarning.__name__, text=text))
         warnings.warn(text, NoPageWarning, stacklevel=2)
+
+
+def _remove_damaged(folder: Path, step: str) -> None:
+    """A step that is run again must not take damaged files of its own for finished work."""
+    with suppress(UserError):  # a damaged record says nothing about files
+        record = read_record(folder, step)
+        for path in [] if record is None else record.damaged(folder):
+            (folder / path).unlink(missing_ok=True)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ Shapes: H heads, K clusters.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from spice.errors import UserError
 from spice.files import written_atomically
+from spice.runs.artifacts import ARTIFACTS
 
 
 class StepResult(BaseModel):
@@ -166,10 +167,29 @@ class Record(BaseModel, Generic[Found]):
     files: dict[str, FileStamp] = {}  # what the step made, relative to its folder
     result: Found
 
+    def damaged(self, folder: Path) -> list[str]:
+        """The files that the step made and that are not what was written; one that may be deleted may be missing."""
+        lasting = {artifact.name for artifact in ARTIFACTS if artifact.step == self.step and not artifact.deletable}
+        there = {
+            path: folder / path for path in self.files if path.split("/")[0] in lasting or (folder / path).exists()
+        }
+        return [path for path, file in there.items() if not file.is_file() or _stamp(file) != self.files[path]]
+
     def is_intact(self, folder: Path, names: Collection[str]) -> bool:
         """Whether every file that the step made under one of these names is still there, at its size."""
         ours = {path: stamp for path, stamp in self.files.items() if path.split("/")[0] in names}
         return all(_size(folder / path) == stamp.size for path, stamp in ours.items())
+
+
+def damaged_files(run: Path, folders: Mapping[str, str]) -> list[Path]:
+    """The files of a result that are missing, or not what was written. A page that was written again is not checked."""
+    found = []
+    for step, folder in folders.items():
+        record = read_record(run / folder, step)
+        found += (
+            [] if record is None or step == "report" else [run / folder / path for path in record.damaged(run / folder)]
+        )
+    return found
 
 
 def stamp_files(folder: Path, names: Iterable[str]) -> dict[str, FileStamp]:

@@ -1,0 +1,72 @@
+"""Files that change behind the program's back are noticed, and never give other labels in silence."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spice.pipeline import cluster
+from spice.pipeline.execute import DamagedFileWarning
+from spice.presets import standard
+from spice.runs import open_result
+from spice.runs.artifacts import FEATURES, HEAD, LABELS, NEIGHBORS, VIEWS, Artifact
+from spice.settings import RunSettings
+
+
+def settings(clusters: int) -> RunSettings:
+    usual = standard(clusters=clusters, size=64)
+    return usual.model_copy(update={"heads": usual.heads.model_copy(update={"heads": 4, "epochs": 6})})
+
+
+@pytest.fixture(scope="module")
+def finished(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One result, and what a second one of three clusters must be."""
+    folder = tmp_path_factory.mktemp("finished")
+    cluster(shapes, settings(4), folder / "run")
+    cluster(shapes, settings(3), Path(shutil.copytree(folder / "run", folder / "expected", symlinks=True)))
+    return folder
+
+
+def flip_a_byte(path: Path) -> None:
+    """In the middle, where neither size nor header changes."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x40
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("damage", [flip_a_byte, cut])
+@pytest.mark.parametrize(
+    ("artifact", "inside"), [(FEATURES, ""), (VIEWS, "weak.npy"), (VIEWS, "strong.npy"), (NEIGHBORS, "")]
+)
+def test_a_damaged_intermediate_is_made_again(
+    finished: Path, shapes: Path, tmp_path: Path, artifact: Artifact, inside: str, damage: Callable[[Path], None]
+) -> None:
+    run = Path(shutil.copytree(finished / "run", tmp_path / "run", symlinks=True))
+    damage(open_result(run) / artifact / inside)
+    if damage is flip_a_byte:
+        with pytest.warns(DamagedFileWarning, match="changed after it was written"):
+            cluster(shapes, settings(3), run)
+    else:
+        cluster(shapes, settings(3), run)
+    assert (run / "labels.csv").read_bytes() == (finished / "expected" / "labels.csv").read_bytes()
+
+
+def test_verify_names_every_damaged_file(
+    finished: Path, tmp_path: Path, spice: Callable[..., tuple[int, str, str]]
+) -> None:
+    run = Path(shutil.copytree(finished / "run", tmp_path / "run", symlinks=True))
+    assert spice("verify", run)[0] == 0
+    result = open_result(run)
+    shutil.rmtree(result / VIEWS)  # which may be deleted
+    assert spice("verify", run)[0] == 0
+    for path in (result / HEAD, result / LABELS, result.folder / "model" / "head.safetensors"):
+        flip_a_byte(path)
+    code, _, err = spice("verify", run)
+    assert code == 2
+    assert err.count("damaged    ") == 3
+    assert "head.safetensors" in err
