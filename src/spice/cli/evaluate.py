@@ -44,9 +44,11 @@ def command(
 def _write_page(result: "Result") -> None:
     """With the scores on it. They are printed and saved already: a page that cannot be written is no reason to fail."""
     from spice.report import write_report
+    from spice.runs import RunFolder
 
     try:
         write_report(result)
+        RunFolder.open(result.run).link()
     except Exception as error:  # noqa: BLE001 - whatever it is, it must not look as if there were no scores
         print(f"spice: warning: could not write the page ({error}); try: spice report {result.run}", file=sys.stderr)
 

@@ -25,7 +25,7 @@ from spice.pipeline.steps.scan import scan
 from spice.pipeline.steps.views import views
 from spice.pipeline.work import Inputs, Work
 from spice.runs import key_of
-from spice.runs.artifacts import ARTIFACTS, FEATURES, VIEWS, Artifact
+from spice.runs.artifacts import ARTIFACTS, FEATURES, PICTURES, VIEWS, Artifact
 from spice.runs.folder import RESULTS, STEPS
 from spice.runs.records import StepResult
 from spice.settings import RunSettings
@@ -158,6 +158,7 @@ STEPS_IN_ORDER = (
         report,
         after=("model", "pictures"),
         depends=lambda _settings, _inputs: __version__,
+        needs=(PICTURES,),
         in_result=True,
         optional=True,
     ),
