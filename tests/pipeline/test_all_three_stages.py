@@ -69,7 +69,7 @@ def test_a_finished_run_can_be_refined_later_and_keeps_what_is_done(
     run = Path(shutil.copytree(two_stages, tmp_path / "run", symlinks=True))
     before = open_result(run)
     trained = (before / ENCODER).stat().st_mtime_ns
-    monkeypatch.setattr("spice.pipeline.execute.joint_on_cpu", lambda **_: JOINT)
+    monkeypatch.setattr("spice.pipeline.commands.joint_on_cpu", lambda **_: JOINT)
     set_failed_checks([])
     refine(run)
     after = open_result(run)
@@ -83,7 +83,7 @@ def test_a_rejected_refinement_leaves_the_stage_2_result(
 ) -> None:
     run = Path(shutil.copytree(two_stages, tmp_path / "run", symlinks=True))
     before = read_labels(run)
-    monkeypatch.setattr("spice.pipeline.execute.joint_on_cpu", lambda **_: JOINT)
+    monkeypatch.setattr("spice.pipeline.commands.joint_on_cpu", lambda **_: JOINT)
     set_failed_checks(["neighbor agreement fell from 0.90 to 0.50"])
     account = refine(run)
     after = read_labels(run)
@@ -112,7 +112,7 @@ def test_labels_that_the_user_gives_are_learned_and_name_the_clusters(
     labels = read_labels(run)
     largest = int(np.bincount(labels.cluster).argmax())
     chosen = np.flatnonzero(labels.cluster == largest)[:3]
-    monkeypatch.setattr("spice.pipeline.execute.joint_on_cpu", lambda **_: JOINT)
+    monkeypatch.setattr("spice.pipeline.commands.joint_on_cpu", lambda **_: JOINT)
     set_failed_checks([])
     without = refine(run).joint
     assert without is not None
@@ -130,7 +130,7 @@ def test_labels_that_the_clusters_do_not_tell_apart_are_refused_and_change_nothi
     run = Path(shutil.copytree(two_stages, tmp_path / "run", symlinks=True))
     labels = read_labels(run)
     one, other = np.flatnonzero(labels.cluster == np.bincount(labels.cluster).argmax())[:2]
-    monkeypatch.setattr("spice.pipeline.execute.joint_on_cpu", lambda **_: JOINT)
+    monkeypatch.setattr("spice.pipeline.commands.joint_on_cpu", lambda **_: JOINT)
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".holder"}
     with pytest.raises(UserError, match="are both in cluster"):
         refine(run, labels={labels.path[one]: "mine", labels.path[other]: "yours"})
@@ -152,7 +152,7 @@ def test_the_command_line_takes_labels(
     two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_failed_checks: Callable[[list[str]], None]
 ) -> None:
     run = Path(shutil.copytree(two_stages, tmp_path / "run", symlinks=True))
-    monkeypatch.setattr("spice.pipeline.execute.joint_on_cpu", lambda **_: JOINT)
+    monkeypatch.setattr("spice.pipeline.commands.joint_on_cpu", lambda **_: JOINT)
     set_failed_checks([])
     table = tmp_path / "some.csv"
     table.write_text(f"path,label\n{read_labels(run).path[0]},mine\n", encoding="utf-8")

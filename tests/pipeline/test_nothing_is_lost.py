@@ -49,7 +49,7 @@ def finished(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def short_joint_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spice.pipeline.execute.joint_on_cpu", lambda **_: JOINT)
+    monkeypatch.setattr("spice.pipeline.commands.joint_on_cpu", lambda **_: JOINT)
     monkeypatch.setattr("spice.pipeline.execute.estimated_seconds", lambda *_, **__: 1.0)
 
 

@@ -225,9 +225,9 @@ def test_a_run_that_cannot_be_refined_is_left_as_it_was(shapes: Path, tmp_path: 
 
 def test_refining_later_keeps_the_preset(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster(shapes, tiny(), tmp_path / "run")
-    monkeypatch.setattr("spice.pipeline.execute.joint_on_cpu", lambda **_: JOINT)
+    monkeypatch.setattr("spice.pipeline.commands.joint_on_cpu", lambda **_: JOINT)
     refine(tmp_path / "run")
     assert RunSettings.model_validate(open_result(tmp_path / "run").entry.requested) == tiny(JOINT)
-    monkeypatch.setattr("spice.pipeline.execute.joint_on_cpu", lambda **_: JOINT.model_copy(update={"steps": 4}))
+    monkeypatch.setattr("spice.pipeline.commands.joint_on_cpu", lambda **_: JOINT.model_copy(update={"steps": 4}))
     refine(tmp_path / "run")
     assert RunSettings.model_validate(open_result(tmp_path / "run").entry.requested) == tiny(JOINT)

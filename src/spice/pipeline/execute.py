@@ -1,44 +1,28 @@
-"""Carrying out a plan: every step that is not finished yet, and then the result becomes the current one.
+"""Carrying out a plan: every step that is not finished yet, and then the result becomes the current one."""
 
-The same command again, `spice resume`, another number of clusters and `spice refine` are one and the same thing: the
-steps whose folders are not there yet are run beside those that are.
-"""
-
-import os
 import shutil
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import torch
-from pydantic import ValidationError
 
-from spice.data import SourceLike
-from spice.data.recognize import open_source
-from spice.engine.device import choose
-from spice.engine.processes import join_processes
 from spice.engine.run import Run
 from spice.errors import SpiceWarning, UserError
-from spice.models.encoders import SCRATCH, Encoder, load_encoder
+from spice.models.encoders import SCRATCH, Encoder
 from spice.pipeline.plan import MADE_BY, STEPS_IN_ORDER, Plan, Step, plan
-from spice.pipeline.resolve import resolve, working_size
-from spice.pipeline.steps.scan import read_inputs
-from spice.pipeline.work import Inputs, Work, vector_encoder
-from spice.presets import joint_on_cpu
-from spice.progress import Progress, duration, log, silent
-from spice.runs import Account, Result, RunFolder, account, explain_write_errors, locked
-from spice.runs.folder import UNFINISHED, make, refuse_foreign, sweep
+from spice.pipeline.resolve import resolve
+from spice.pipeline.work import Inputs, Work
+from spice.progress import duration, log
+from spice.runs import Account, Result, RunFolder, account
+from spice.runs.folder import UNFINISHED
 from spice.runs.manifest import ResultEntry, now, versions
 from spice.runs.records import Record, StepResult, StepWarning, read_record, stamp_files, write_record
 from spice.settings import RunSettings, Stage
-from spice.settings_file import apply_changes, read_changes
 from spice.stages.encode import probabilities
-from spice.stages.joint.algorithms import find_algorithm
 from spice.stages.joint.given import find_given, match_labels
-from spice.stages.joint.refine import estimated_seconds, refuse_untrainable
+from spice.stages.joint.refine import estimated_seconds
 
 BY_NAME = {step.name: step for step in STEPS_IN_ORDER}
 
@@ -49,83 +33,6 @@ class DamagedFileWarning(SpiceWarning):
 
 class NoPageWarning(SpiceWarning):
     """What the page shows, or the page itself, could not be made."""
-
-
-def cluster(
-    source: SourceLike,
-    settings: RunSettings,
-    out: Path,
-    *,
-    last: Stage = "joint",
-    page: bool = True,
-    redo: bool = False,
-    device: str = "auto",
-    progress: Progress = silent,
-) -> Account:
-    """Group the images of `source`; the result is kept in the run folder `out`, beside earlier ones.
-
-    Args:
-        last: stop after this stage, if the settings ask for more; `resume` goes on from there.
-        page: whether to make the page, and what only the page shows.
-        redo: cluster `source` even if its images are not those that the run folder was made for.
-        device: "auto", "cpu", "cuda", "cuda:1", "mps".
-    """
-    # What the user may have misspelled comes first, before anything is written.
-    vectors = isinstance(source, np.ndarray) and source.ndim == 2
-    if not vectors:
-        open_source(source)
-    _refuse_contradictions(settings, vectors=vectors)
-    place = choose(device)
-    encoder = None
-    if not vectors and settings.encoder != SCRATCH:
-        encoder = load_encoder(settings.encoder, size=settings.size, device=place)
-        if settings.joint is not None:
-            refuse_untrainable(encoder)
-    with explain_write_errors(out), join_processes(place) as processes:
-        run = Run(settings.seed, None, place, processes, progress if processes.first else silent)
-        with _opened(out, run, source) as folder:
-            size = working_size(settings, encoder)
-            inputs = read_inputs(source, out, size=size, run=run, extra=settings.extra)
-            if inputs.vectors is not None:
-                encoder = vector_encoder(inputs.vectors)
-            execution = Execution(folder, settings, inputs, encoder, run, page=page and not vectors)
-            return execution.carry_out(_absolute(source), last, redo=redo)
-
-
-def resume(out: Path, *, device: str = "auto", progress: Progress = silent) -> Account:
-    """Go on with what the last command asked for; a finished run is left as it is."""
-    folder = RunFolder.open(out)
-    return cluster(_source_of(folder), _requested(folder), out, device=device, progress=progress)
-
-
-def refine(
-    out: Path,
-    *,
-    minutes: float | None = None,
-    labels: dict[str, str] | None = None,
-    settings_file: Path | None = None,
-    device: str = "auto",
-    progress: Progress = silent,
-) -> Account:
-    """Add joint training to the current result of the run in `out`.
-
-    Args:
-        labels: by path, of a few images, to be learned from.
-        settings_file: a TOML file with settings to change.
-    """
-    folder = RunFolder.open(out)
-    settings = _requested(folder, current_first=True)
-    if settings_file is not None:
-        settings = apply_changes(settings, read_changes(settings_file), path=settings_file)
-    if settings.joint is None:
-        pretrained, flip = settings.encoder != SCRATCH, settings.views.augment.flip
-        settings = settings.model_copy(update={"joint": joint_on_cpu(pretrained=pretrained, flip=flip)})
-    assert settings.joint is not None
-    if minutes is not None:
-        settings = settings.model_copy(update={"joint": settings.joint.model_copy(update={"minutes": minutes})})
-    if labels is not None:
-        settings = settings.model_copy(update={"given": labels})
-    return cluster(_source_of(folder), settings, out, device=device, progress=progress)
 
 
 class Execution:
@@ -366,57 +273,3 @@ def _remove_damaged(folder: Path, step: str) -> None:
         record = read_record(folder, step)
         for path in [] if record is None else record.damaged(folder):
             (folder / path).unlink(missing_ok=True)
-
-
-@contextmanager
-def _opened(out: Path, run: Run, source: SourceLike) -> Iterator[RunFolder]:
-    """The run folder, which the first process holds and the others read."""
-    first = run.processes.first
-    if first:
-        refuse_foreign(out)
-        make(out)
-    run.processes.barrier()
-    with locked(out) if first else nullcontext():
-        if first:
-            sweep(out)
-            folder = RunFolder.open_or_create(out, source=_absolute(source))
-        run.processes.barrier()
-        yield folder if first else RunFolder.open(out)
-
-
-def _absolute(source: SourceLike) -> str | None:
-    """Where the images are, wherever the program is started from the next time."""
-    return os.path.abspath(source) if isinstance(source, str | os.PathLike) else None  # noqa: PTH100 - keeps globs
-
-
-def _source_of(folder: RunFolder) -> str:
-    if folder.manifest.source is None:
-        raise UserError(
-            f"{folder.path} was made from images in memory; fit them again with run_folder={str(folder.path)!r}"
-        )
-    return folder.manifest.source
-
-
-def _requested(folder: RunFolder, *, current_first: bool = False) -> RunSettings:
-    """What the last command asked for and is not finished, or what the current result was made with."""
-    manifest = folder.manifest
-    current = None if manifest.current is None else manifest.results[manifest.current].requested
-    requested = current or manifest.pending if current_first else manifest.pending or current
-    if requested is None:
-        raise UserError(f"{folder.path} was never started properly; start it again with: spice cluster")
-    try:
-        return RunSettings.model_validate(requested)
-    except ValidationError as error:
-        where = ".".join(str(part) for part in error.errors()[0]["loc"])
-        raise UserError(
-            f"{folder.path} has settings that this version does not know ({where}); start a new run with another --out"
-        ) from None
-
-
-def _refuse_contradictions(settings: RunSettings, *, vectors: bool) -> None:
-    if settings.joint is not None:
-        find_algorithm(settings.joint.algorithm)
-    if settings.given and settings.joint is None:
-        raise UserError("labels are learned by joint training, which was not asked for: add --refine")
-    if vectors and settings.joint is not None:
-        raise UserError("feature vectors alone cannot be refined: there is no encoder to train; give the images")

@@ -1,0 +1,162 @@
+"""What can be asked of a run: cluster, resume, refine. The same command again, another number of clusters and a
+refinement are one and the same thing: the steps that are not finished yet are run beside those that are.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import numpy as np
+from pydantic import ValidationError
+
+from spice.data import SourceLike
+from spice.data.recognize import open_source
+from spice.engine.device import choose
+from spice.engine.processes import join_processes
+from spice.engine.run import Run
+from spice.errors import UserError
+from spice.models.encoders import SCRATCH, load_encoder
+from spice.pipeline.execute import Execution
+from spice.pipeline.resolve import working_size
+from spice.pipeline.steps.scan import read_inputs
+from spice.pipeline.work import vector_encoder
+from spice.presets import joint_on_cpu
+from spice.progress import Progress, silent
+from spice.runs import Account, RunFolder, explain_write_errors, locked
+from spice.runs.folder import make, refuse_foreign, sweep
+from spice.settings import RunSettings, Stage
+from spice.settings_file import apply_changes, read_changes
+from spice.stages.joint.algorithms import find_algorithm
+from spice.stages.joint.refine import refuse_untrainable
+
+
+def cluster(
+    source: SourceLike,
+    settings: RunSettings,
+    out: Path,
+    *,
+    last: Stage = "joint",
+    page: bool = True,
+    redo: bool = False,
+    device: str = "auto",
+    progress: Progress = silent,
+) -> Account:
+    """Group the images of `source`; the result is kept in the run folder `out`, beside earlier ones.
+
+    Args:
+        last: stop after this stage, if the settings ask for more; `resume` goes on from there.
+        page: whether to make the page, and what only the page shows.
+        redo: cluster `source` even if its images are not those that the run folder was made for.
+        device: "auto", "cpu", "cuda", "cuda:1", "mps".
+    """
+    # What the user may have misspelled comes first, before anything is written.
+    vectors = isinstance(source, np.ndarray) and source.ndim == 2
+    if not vectors:
+        open_source(source)
+    _refuse_contradictions(settings, vectors=vectors)
+    place = choose(device)
+    encoder = None
+    if not vectors and settings.encoder != SCRATCH:
+        encoder = load_encoder(settings.encoder, size=settings.size, device=place)
+        if settings.joint is not None:
+            refuse_untrainable(encoder)
+    with explain_write_errors(out), join_processes(place) as processes:
+        run = Run(settings.seed, None, place, processes, progress if processes.first else silent)
+        with _opened(out, run, source) as folder:
+            size = working_size(settings, encoder)
+            inputs = read_inputs(source, out, size=size, run=run, extra=settings.extra)
+            if inputs.vectors is not None:
+                encoder = vector_encoder(inputs.vectors)
+            execution = Execution(folder, settings, inputs, encoder, run, page=page and not vectors)
+            return execution.carry_out(_absolute(source), last, redo=redo)
+
+
+def resume(out: Path, *, device: str = "auto", progress: Progress = silent) -> Account:
+    """Go on with what the last command asked for; a finished run is left as it is."""
+    folder = RunFolder.open(out)
+    return cluster(_source_of(folder), _requested(folder), out, device=device, progress=progress)
+
+
+def refine(
+    out: Path,
+    *,
+    minutes: float | None = None,
+    labels: dict[str, str] | None = None,
+    settings_file: Path | None = None,
+    device: str = "auto",
+    progress: Progress = silent,
+) -> Account:
+    """Add joint training to the current result of the run in `out`.
+
+    Args:
+        labels: by path, of a few images, to be learned from.
+        settings_file: a TOML file with settings to change.
+    """
+    folder = RunFolder.open(out)
+    settings = _requested(folder, current_first=True)
+    if settings_file is not None:
+        settings = apply_changes(settings, read_changes(settings_file), path=settings_file)
+    if settings.joint is None:
+        pretrained, flip = settings.encoder != SCRATCH, settings.views.augment.flip
+        settings = settings.model_copy(update={"joint": joint_on_cpu(pretrained=pretrained, flip=flip)})
+    assert settings.joint is not None
+    if minutes is not None:
+        settings = settings.model_copy(update={"joint": settings.joint.model_copy(update={"minutes": minutes})})
+    if labels is not None:
+        settings = settings.model_copy(update={"given": labels})
+    return cluster(_source_of(folder), settings, out, device=device, progress=progress)
+
+
+@contextmanager
+def _opened(out: Path, run: Run, source: SourceLike) -> Iterator[RunFolder]:
+    """The run folder, which the first process holds and the others read."""
+    first = run.processes.first
+    if first:
+        refuse_foreign(out)
+        make(out)
+    run.processes.barrier()
+    with locked(out) if first else nullcontext():
+        if first:
+            sweep(out)
+            folder = RunFolder.open_or_create(out, source=_absolute(source))
+        run.processes.barrier()
+        yield folder if first else RunFolder.open(out)
+
+
+def _absolute(source: SourceLike) -> str | None:
+    """Where the images are, wherever the program is started from the next time."""
+    return os.path.abspath(source) if isinstance(source, str | os.PathLike) else None  # noqa: PTH100 - keeps globs
+
+
+def _source_of(folder: RunFolder) -> str:
+    if folder.manifest.source is None:
+        raise UserError(
+            f"{folder.path} was made from images in memory; fit them again with run_folder={str(folder.path)!r}"
+        )
+    return folder.manifest.source
+
+
+def _requested(folder: RunFolder, *, current_first: bool = False) -> RunSettings:
+    """What the last command asked for and is not finished, or what the current result was made with."""
+    manifest = folder.manifest
+    current = None if manifest.current is None else manifest.results[manifest.current].requested
+    requested = current or manifest.pending if current_first else manifest.pending or current
+    if requested is None:
+        raise UserError(f"{folder.path} was never started properly; start it again with: spice cluster")
+    try:
+        return RunSettings.model_validate(requested)
+    except ValidationError as error:
+        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise UserError(
+            f"{folder.path} has settings that this version does not know ({where}); start a new run with another --out"
+        ) from None
+
+
+def _refuse_contradictions(settings: RunSettings, *, vectors: bool) -> None:
+    if settings.joint is not None:
+        find_algorithm(settings.joint.algorithm)
+    if settings.given and settings.joint is None:
+        raise UserError("labels are learned by joint training, which was not asked for: add --refine")
+    if vectors and settings.joint is not None:
+        raise UserError("feature vectors alone cannot be refined: there is no encoder to train; give the images")
