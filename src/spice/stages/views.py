@@ -31,7 +31,6 @@ from spice.models.encoders import Encoder
 from spice.settings import ViewSettings
 
 Kind = Literal["plain", "weak", "strong"]
-Space = Literal["images", "features"]
 FEATURES, FOLDER = "features.npy", "views"
 
 # Images encoded at once. Results depend on it: the random views of an image depend on its place in its batch.
@@ -46,19 +45,18 @@ class Views:
     plain: NDArray[np.floating]  # (N, D)
     weak: NDArray[np.floating]  # (V, N, D)
     strong: NDArray[np.floating]  # (V, N, D)
-    space: Space = "images"  # whether views were made from images or from features
     bank: NDArray[np.floating] | None = None  # (N, D) by which images are compared; None: the plain features
 
     def __len__(self) -> int:
         return len(self.plain)
 
-    def count(self, kind: Kind) -> int:
-        """How many views of this kind each image has."""
-        return 1 if kind == "plain" else len(self.weak if kind == "weak" else self.strong)
+    def all(self, kind: Kind) -> NDArray[np.floating]:
+        """All views of a kind, (V, N, D); there is one plain view."""
+        return {"plain": self.plain[None], "weak": self.weak, "strong": self.strong}[kind]
 
     def take(self, kind: Kind, view: int, positions: Tensor | slice) -> Tensor:
         """Features (B, D) of one view, in float32."""
-        return _rows(self.plain if kind == "plain" else (self.weak if kind == "weak" else self.strong)[view], positions)
+        return _rows(self.all(kind)[view], positions)
 
     def compared(self, positions: Tensor | slice) -> Tensor:
         """Features (B, D) by which images are compared, in float32."""
@@ -81,15 +79,14 @@ def encode_views(images: Images, encoder: Encoder, settings: ViewSettings, run: 
         return encoder.encode(recipes[kind](pixels.take(positions), generator))
 
     about = f"{identity} {encoder.name} {encoder.size}"
-    files = _Files(settings, (len(images), encoder.features), run, about=about)
-    return files.fill(encode, space="images")
+    return _Files(settings, (len(images), encoder.features), run, about=about).fill(encode)
 
 
 def perturb_features(features: NDArray[np.floating], settings: ViewSettings, run: Run, *, identity: str = "") -> Views:
     """Views of features (N, D) without images, made with noise in units of the data's own spread.
 
     A weak view adds a little noise; a strong one adds more and replaces some features by their mean. Such views are
-    weaker than those of images: `Views.space` tells them apart.
+    weaker than those of images.
     """
     drawn = torch.randperm(len(features), generator=run.generator("views", "spread"))[:20_000].sort().values
     some = _rows(features, drawn)
@@ -106,14 +103,12 @@ def perturb_features(features: NDArray[np.floating], settings: ViewSettings, run
         dropped = torch.rand(plain.shape, generator=generator) < settings.strong_dropout
         return torch.where(dropped, mean, noisy)
 
-    files = _Files(settings, features.shape, run, about=f"{identity} given features")
-    return files.fill(perturb, space="features")
+    return _Files(settings, features.shape, run, about=f"{identity} given features").fill(perturb)
 
 
-def open_views(folder: Path, *, space: Space = "images") -> Views:
+def open_views(folder: Path) -> Views:
     """The views that `encode_views` or `perturb_features` wrote to `folder`."""
-    plain, weak, strong = (np.load(path, mmap_mode="r") for path in _paths(folder).values())
-    return Views(plain, weak, strong, space)
+    return Views(*(np.load(path, mmap_mode="r") for path in _paths(folder).values()))
 
 
 MakeRows = Callable[[Kind, Tensor, torch.Generator], Tensor]
@@ -134,7 +129,7 @@ class _Files:
         key = json.dumps([about, settings.model_dump(), run.seed, shape, BATCH])
         self.key = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
-    def fill(self, make_rows: MakeRows, *, space: Space) -> Views:
+    def fill(self, make_rows: MakeRows) -> Views:
         processes = self.run.processes
         if processes.first:
             self._reserve()
@@ -145,14 +140,12 @@ class _Files:
                 self._fill(kind, make_rows, done=done)
                 processes.barrier()
                 if processes.first:
-                    marks = np.load(self._marks(kind))
-                    assert marks.all(), f"{kind}: {marks.sum()} of {len(marks)} batches"
                     self._partial(kind).replace(path)
                     self._marks(kind).unlink()
                 processes.barrier()
             done += self.images * self.views[kind]
             self._report(done)
-        return open_views(self.folder, space=space)
+        return open_views(self.folder)
 
     def _reserve(self) -> None:
         """Keep the files of an earlier run if they have the same identity; reserve space for the others."""
