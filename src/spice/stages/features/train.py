@@ -72,8 +72,12 @@ def train_features(images: Images, settings: FeatureSettings, run: Run) -> Featu
     pretext.train()
     for step, first, second in prefetch(view_pairs(images, settings, schedule, run, start=start)):
         outcome = pretext(first, second, step=step)
-        loss = check_finite(outcome.loss, step, settings)
-
+        loss = outcome.loss.item()
+        if not math.isfinite(loss):  # before it spoils the weights
+            raise UserError(
+                f"the loss of stage 1 became {loss} at step {step}: lower the learning rate "
+                f"(now {settings.learning_rate:g}) or add warmup, and start again in a new folder"
+            )
         rate = settings.learning_rate * warm_cosine(step, schedule.steps, warmup=schedule.warmup)
         set_learning_rate_(optimizer, rate)
         optimizer.zero_grad(set_to_none=True)
@@ -175,17 +179,6 @@ def view_pairs(
                 for view in range(2)
             )
             yield step, first, second
-
-
-def check_finite(loss: Tensor, step: int, settings: FeatureSettings) -> float:
-    """The loss as a number; raises if it is not finite, before it spoils the weights."""
-    value = loss.item()
-    if not math.isfinite(value):
-        raise UserError(
-            f"the loss of stage 1 became {value} at step {step}: lower the learning rate "
-            f"(now {settings.learning_rate:g}) or add warmup, and start again in a new folder"
-        )
-    return value
 
 
 class State(NamedTuple):

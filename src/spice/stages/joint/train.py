@@ -21,7 +21,7 @@ from spice.engine.schedules import set_learning_rate_, seven_sixteenths_cosine
 from spice.errors import UserError
 from spice.settings import AugmentSettings, JointSettings, Normalization
 from spice.stages.joint.algorithms import Batch, find_algorithm
-from spice.stages.joint.draws import Draws, Labeled, check_labels
+from spice.stages.joint.draws import Draws, Labeled
 
 
 class View(Protocol):
@@ -82,7 +82,6 @@ def train_jointly(learner: Learner, images: Images, labeled: Labeled, settings: 
     The network is trained in place: from stages 1 and 2 as in the paper, or untrained as in the authors' code. The
     labels in `labeled` stay fixed. With a folder in `run`, a run that was stopped resumes bit for bit.
     """
-    check_labels(labeled, images=len(images), clusters=learner.clusters)
     training = _Training(learner, images, labeled, settings, run)
     identity = settings.model_dump(mode="json") | {"images": len(images), "labels": len(labeled.image)}
     checkpoints = run.checkpoints(identity)
