@@ -140,8 +140,9 @@ class _Files:
                 self._fill(kind, make_rows, done=done)
                 processes.barrier()
                 if processes.first:
-                    self._partial(kind).replace(path)
-                    self._marks(kind).unlink()
+                    partial, marks = self._unfinished(kind)
+                    partial.replace(path)
+                    marks.unlink()
                 processes.barrier()
             done += self.images * self.views[kind]
             self._report(done)
@@ -155,11 +156,12 @@ class _Files:
             (self.folder / FEATURES).unlink(missing_ok=True)
             views.mkdir(parents=True)
         for kind, path in _paths(self.folder).items():
-            if path.exists() or self._partial(kind).exists():
+            partial, marks = self._unfinished(kind)
+            if path.exists() or partial.exists():
                 continue
-            with written_atomically(self._marks(kind)) as temporary, temporary.open("wb") as file:
+            with written_atomically(marks) as temporary, temporary.open("wb") as file:
                 np.save(file, np.zeros(self.views[kind] * self.batches, dtype=np.uint8))
-            with written_atomically(self._partial(kind)) as temporary:
+            with written_atomically(partial) as temporary:
                 shape = (self.images, self.width) if kind == "plain" else (self.views[kind], self.images, self.width)
                 np.lib.format.open_memmap(temporary, mode="w+", dtype=self.dtypes[kind], shape=shape).flush()
                 _claim_space(temporary)
@@ -168,9 +170,8 @@ class _Files:
 
     def _fill(self, kind: Kind, make_rows: MakeRows, *, done: int) -> None:
         """Compute this process's missing batches, of which there are `batches` per view."""
-        table = np.lib.format.open_memmap(self._partial(kind), mode="r+")
+        table, marks = (np.lib.format.open_memmap(path, mode="r+") for path in self._unfinished(kind))
         by_view = table.reshape(-1, self.images, self.width)  # (V, N, D)
-        marks = np.lib.format.open_memmap(self._marks(kind), mode="r+")
         written: list[int] = []
         saved_at = time.monotonic()
 
@@ -203,11 +204,9 @@ class _Files:
         if self.run.processes.first:
             self.run.progress("views", done, self.images * sum(self.views.values()))
 
-    def _partial(self, kind: Kind) -> Path:
-        return self.folder / FOLDER / f"{kind}.partial"
-
-    def _marks(self, kind: Kind) -> Path:
-        return self.folder / FOLDER / f"{kind}.marks"
+    def _unfinished(self, kind: Kind) -> tuple[Path, Path]:
+        """The file of a kind before it is complete, and the marks of its finished batches."""
+        return self.folder / FOLDER / f"{kind}.partial", self.folder / FOLDER / f"{kind}.marks"
 
 
 def _rows(table: NDArray[np.floating], positions: Tensor | slice) -> Tensor:
@@ -217,8 +216,8 @@ def _rows(table: NDArray[np.floating], positions: Tensor | slice) -> Tensor:
 
 
 def _paths(folder: Path) -> dict[Kind, Path]:
-    views = folder / FOLDER
-    return {"plain": folder / FEATURES, "weak": views / "weak.npy", "strong": views / "strong.npy"}
+    weak, strong = folder / FOLDER / "weak.npy", folder / FOLDER / "strong.npy"
+    return {"plain": folder / FEATURES, "weak": weak, "strong": strong}
 
 
 def _claim_space(path: Path) -> None:

@@ -172,12 +172,9 @@ def view_pairs(
                 continue
             pixels = images.take(batch.images).to(run.device)
             recipe = early if step < early_steps else late
-            first, second = (
-                recipe(pixels, run.generator("features", "view", view, step), rows=rows, of=schedule.batch).contiguous(
-                    memory_format=torch.channels_last
-                )
-                for view in range(2)
-            )
+            randoms = (run.generator("features", "view", view, step) for view in range(2))
+            views = (recipe(pixels, random, rows=rows, of=schedule.batch) for random in randoms)
+            first, second = (view.contiguous(memory_format=torch.channels_last) for view in views)
             yield step, first, second
 
 

@@ -98,7 +98,9 @@ def train_jointly(learner: Learner, images: Images, labeled: Labeled, settings: 
         run.progress("joint training", step + 1, steps, history[-1]._asdict())
         if run.processes.first and (checkpoints.due() or step + 1 == steps):
             checkpoints.save(step + 1, training.state(steps, history))
-    return Joint(training.averaged(), history)
+    for old, new in zip(training.average.buffers(), training.network.buffers(), strict=True):
+        old.copy_(new)  # the averaged weights go with the newest batch-norm statistics
+    return Joint(training.average.eval(), history)
 
 
 class _Training:
@@ -160,12 +162,6 @@ class _Training:
             random,
             self.run.processes,
         )
-
-    def averaged(self) -> nn.Module:
-        """The moving average of the weights with the newest batch-norm statistics, ready to predict."""
-        for old, new in zip(self.average.buffers(), self.network.buffers(), strict=True):
-            old.copy_(new)
-        return self.average.eval()
 
     def steps_within(self, minutes: float) -> int:
         """How many steps fit, from the pace of a few that are then undone."""
