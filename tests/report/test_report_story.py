@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from made_runs import tell_all, truth_of
 from numpy.typing import NDArray
-from spice.report.course import point_at, signs
-from spice.runs.outcomes import JointOutcome, Kept
 
 from spice.errors import UserError
 from spice.evaluate import evaluate_run
 from spice.report import write_report
 from spice.report.charts import HEIGHT, LEFT, RIGHT, WIDTH, Series, curve, head_chart, line_chart
 from spice.report.colors import colors
+from spice.report.course import point_at, signs
 from spice.report.notices import notices
 from spice.runs.account import Warned
+from spice.runs.outcomes import JointOutcome, Kept
 
 Floats = NDArray[np.float64]
 
