@@ -36,8 +36,8 @@ from spice.models.encoders import load_encoder
 from spice.presets import standard_heads
 from spice.progress import Logged
 from spice.settings import HeadSettings, ViewSettings
+from spice.stages.heads.algorithm_1 import TrainedHeads
 from spice.stages.heads.train import train_heads
-from spice.stages.heads.trained import TrainedHeads
 from spice.stages.views import Views, encode_views, open_views
 
 # name: file, member to read, size in pixels

@@ -4,8 +4,7 @@ import torch
 from torch import nn
 
 from spice import core
-from spice.core.fast_prototypes import fast_prototype_labels, fast_prototypes
-from spice.core.nearest_sizes import nearest_labels, nearest_table
+from spice.core.fast_prototypes import fast_prototype_labels, fast_prototypes, nearest_labels, nearest_table
 
 
 def test_no_function_of_the_core_makes_a_tensor_on_the_default_device() -> None:

@@ -63,28 +63,18 @@ def test_ratios_are_refused_in_words_where_positions_or_labels_are_none() -> Non
     for bad in (3, -1):
         with pytest.raises(ValueError, match=r"neighbors must lie in 0..2, got"):
             consistency_ratio(labels, torch.tensor([[1], [bad], [0]]))
-    with pytest.raises(ValueError, match=r"there are no neighbors, got shape \(3, 0\)"):
-        consistency_ratio(labels, neighbors[:, :0])
-    with pytest.raises(ValueError, match=r"there are no labels, got shape \(0,\)"):
-        consistency_ratio(labels[:0], neighbors[:0])
     with pytest.raises(ValueError, match=r"labels must lie in 0..\d+, got -1..2"):
         consistency_ratio(torch.tensor([0, IGNORE, 2]), neighbors)
     with pytest.raises(ValueError, match=r"labels must be whole numbers, got torch.float32"):
         consistency_ratio(labels.float(), neighbors)
 
 
-def test_thresholds_and_ratios_that_are_none_are_refused_in_words() -> None:
+def test_thresholds_out_of_range_are_refused_in_words() -> None:
     for bad in (1.5, -0.1, math.nan):
         with pytest.raises(ValueError, match=rf"the threshold must lie in 0..1, got {bad}"):
             reliable(torch.tensor([0.5]), threshold=bad)
         with pytest.raises(ValueError, match=rf"the threshold must lie in 0..1, got {bad}"):
             consistency_labels(torch.tensor([[1.0, 0.0]]), threshold=bad)
-        with pytest.raises(ValueError, match=r"ratios must lie in 0..1, at least one of them"):
-            reliable(torch.tensor([0.5, bad]))
-    with pytest.raises(ValueError, match="no ratio is above 1"):
-        reliable(torch.tensor([0.5]), threshold=1.0)
-    with pytest.raises(ValueError, match="at least one of them"):
-        reliable(torch.tensor([]))
     assert reliable(torch.tensor([0.0, 0.5]), threshold=0.0).tolist() == [False, True]
 
 
@@ -153,8 +143,3 @@ def test_under_the_authors_rule_one_cluster_without_a_reliable_image_empties_the
     assert not authors_reliable(ratio[:6], probs[:6], threshold=0.99, generator=torch.Generator()).any()
     # The paper's rule keeps the two others.
     assert reliable(ratio, threshold=0.95)[:6].all()
-
-
-def test_the_authors_rule_refuses_what_does_not_belong_together() -> None:
-    with pytest.raises(ValueError, match=r"ratios \(N,\) and probabilities \(N, K\) do not match: \(3,\) and \(2, 2\)"):
-        authors_reliable(torch.ones(3), sure([0, 1], [1.0, 1.0], 2), threshold=0.9, generator=torch.Generator())

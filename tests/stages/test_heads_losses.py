@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from spice.core import IGNORE, prototype_labels
-from spice.core.nearest_sizes import nearest_labels
+from spice.core.fast_prototypes import nearest_labels
 from spice.settings import HeadSettings
 from spice.stages.heads.losses import label_pairs, label_table
 

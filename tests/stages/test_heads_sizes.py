@@ -11,10 +11,9 @@ from test_heads_training import groups, labels_of, quick, same  # type: ignore[i
 from torch import Tensor
 
 from spice.engine.run import Run
-from spice.stages.heads import sizes
-from spice.stages.heads.sizes import NeighborAgreement, neighbor_agreement, prefer_even_sizes
-from spice.stages.heads.train import train_heads
-from spice.stages.heads.trained import TrainedHeads
+from spice.stages.heads import train
+from spice.stages.heads.algorithm_1 import TrainedHeads
+from spice.stages.heads.train import NeighborAgreement, neighbor_agreement, prefer_even_sizes, train_heads
 
 
 def test_uneven_groups_are_found_without_given_sizes_and_even_groups_by_the_papers_rule() -> None:
@@ -43,7 +42,7 @@ def test_even_sizes_are_preferred_where_neighbors_agree_or_fewer_clusters_are_em
         with_even: float, without: float, *, even: TrainedHeads, by_nearest: TrainedHeads, selected: float = 1.0
     ) -> bool:
         given = iter((NeighborAgreement(0.9, with_even), NeighborAgreement(selected, without)))
-        monkeypatch.setattr(sizes, "neighbor_agreement", lambda *_: next(given))
+        monkeypatch.setattr(train, "neighbor_agreement", lambda *_: next(given))
         return prefer_even_sizes(even, by_nearest, views, quick())
 
     assert prefers_even(0.8, 0.83, even=trained, by_nearest=trained)  # odds of 4 and 4.9: little is lost

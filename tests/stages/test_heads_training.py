@@ -19,11 +19,11 @@ from spice.errors import SpiceWarning, UserError
 from spice.models.heads import Heads
 from spice.randomness import generator, seeded
 from spice.settings import HeadSettings
-from spice.stages.heads import train as heads
+from spice.stages.heads import algorithm_1
+from spice.stages.heads.algorithm_1 import TrainedHeads
 from spice.stages.heads.diagnostics import SharedPrototypeWarning
 from spice.stages.heads.inputs import batch_size, principal_components
 from spice.stages.heads.train import train_heads
-from spice.stages.heads.trained import TrainedHeads
 from spice.stages.views import Views
 
 
@@ -173,7 +173,7 @@ def test_a_checkpoint_of_another_version_of_the_program_is_refused(
 
     views = groups([20, 20, 20])
     train_heads(views, quick(epochs=1), Run(folder=tmp_path))
-    monkeypatch.setattr(heads, "Heads", Later)
+    monkeypatch.setattr(algorithm_1, "Heads", Later)
     with pytest.raises(UserError, match=r"parameters was \['hidden', 'out_weight', 'out_bias'\], is .*'scale'"):
         train_heads(views, quick(epochs=1), Run(folder=tmp_path))
 
@@ -181,7 +181,7 @@ def test_a_checkpoint_of_another_version_of_the_program_is_refused(
 def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     views = groups([20, 20, 20])
     train_heads(views, quick(epochs=1), Run(folder=tmp_path))
-    monkeypatch.setattr(heads, "STATE_FORMAT", 3)
+    monkeypatch.setattr(algorithm_1, "STATE_FORMAT", 3)
     with pytest.raises(UserError, match="format was 2, is 3"):
         train_heads(views, quick(epochs=1), Run(folder=tmp_path))
 

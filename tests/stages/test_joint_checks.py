@@ -9,10 +9,8 @@ from torch import Tensor
 
 from spice.stages.joint.checks import (
     ClusteringStats,
-    RefinementRejectedWarning,
     clustering_stats,
     failed_checks,
-    warn_rejected,
 )
 
 GOOD = ClusteringStats(
@@ -29,7 +27,7 @@ def two_groups(*, sure: float) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def stats(features: Tensor, probs: Tensor, neighbors: Tensor) -> ClusteringStats:
-    return clustering_stats(features, probs, neighbors, prior_neighbors=neighbors)
+    return clustering_stats(features, probs, neighbors, prior_neighbors=neighbors, learned=torch.arange(2))
 
 
 def test_a_perfect_clustering_has_perfect_stats() -> None:
@@ -94,7 +92,7 @@ def test_each_failed_check_is_named(change: dict[str, float], words: str) -> Non
 def test_prior_neighbor_agreement_counts_the_neighbors_before() -> None:
     features, probs, neighbors = two_groups(sure=1.0)
     strangers = (neighbors + 3) % 6  # those of the other group
-    found = clustering_stats(features, probs, strangers, prior_neighbors=neighbors)
+    found = clustering_stats(features, probs, strangers, prior_neighbors=neighbors, learned=torch.arange(2))
     assert (found.neighbor_agreement, found.prior_neighbor_agreement) == (0.0, 1.0)
 
 
@@ -139,10 +137,3 @@ def test_lower_confidence_fails_where_neighbors_agree_because_a_few_clusters_hol
         )
         == 2
     )
-
-
-def test_the_warning_gives_the_reasons() -> None:
-    reasons = failed_checks(GOOD._replace(neighbor_agreement=0.91), GOOD._replace(neighbor_agreement=0.85))
-    words = "joint training was rejected; keeping the stage-2 result: neighbor agreement fell from 0.91 to 0.85"
-    with pytest.warns(RefinementRejectedWarning, match=f"^{words}$"):
-        warn_rejected(reasons)

@@ -12,7 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
 from spice.core import IGNORE, double_softmax_cross_entropy, negative_entropy, prototype_labels
-from spice.core.nearest_sizes import nearest_labels
+from spice.core.fast_prototypes import nearest_labels
 from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.models.heads import Heads

@@ -18,7 +18,7 @@ def three_groups(*, bank: bool = False) -> tuple[Views, Tensor]:
     noise = 0.2 * torch.randn(90, 5, generator=torch.Generator().manual_seed(0))
     plain = (4 * torch.eye(5)[kind] + noise).numpy()
     weak = np.zeros((1, 90, 5), dtype=np.float32)
-    return Views(plain, weak, weak, "images", plain - plain.mean(axis=0) if bank else None), kind
+    return Views(plain, weak, weak, plain - plain.mean(axis=0) if bank else None), kind
 
 
 def as_centers(places: Tensor) -> Tensor:

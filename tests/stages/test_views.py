@@ -51,7 +51,6 @@ def encoder() -> Encoder:
 def test_every_row_is_the_encoders_output_for_its_view(encoder: Encoder, tmp_path: Path) -> None:
     images = Noise()
     views = encode_views(images, encoder, SETTINGS, Run(seed=5, folder=tmp_path))
-    assert views.space == "images"
     assert views.plain.shape == (70, 1280)
     assert views.weak.shape == (2, 70, 1280)
     assert views.strong.shape == (1, 70, 1280)
@@ -172,7 +171,6 @@ def test_views_of_features_are_noise_as_wide_as_the_datas_own(tmp_path: Path) ->
     features = (np.random.default_rng(0).normal(size=(3000, 4)) * [1, 10, 0, 3] + 5).astype(np.float32)
     settings = ViewSettings(weak=1, strong=1, weak_noise=0.1, strong_noise=0.5, strong_dropout=0.25)
     views = perturb_features(features, settings, Run(folder=tmp_path))
-    assert views.space == "features"
     np.testing.assert_array_equal(views.plain, features)
     np.testing.assert_allclose((views.weak[0] - features).std(axis=0), [0.1, 1.0, 0.0, 0.3], rtol=0.1)
     dropped = np.isclose(views.strong[0], features.mean(axis=0), atol=1e-4)

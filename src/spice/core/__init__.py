@@ -1,7 +1,6 @@
 """The paper's equations: pure functions, tensors in, tensors out. They need torch and nothing else."""
 
 from spice.core.fast_prototypes import prototype_table
-from spice.core.labels import IGNORE, consistency_labels
 from spice.core.losses import (
     cross_entropy,
     double_softmax_cross_entropy,
@@ -12,8 +11,8 @@ from spice.core.losses import (
     temperature_cross_entropy,
 )
 from spice.core.momentum import ema_update_, enqueue_
-from spice.core.prototypes import PseudoLabels, prototype_labels, prototypes
-from spice.core.reliability import authors_reliable, consistency_ratio, reliable
+from spice.core.prototypes import IGNORE, PseudoLabels, prototype_labels, prototypes
+from spice.core.reliability import authors_reliable, consistency_labels, consistency_ratio, reliable
 
 __all__ = [
     "IGNORE",

@@ -1,51 +1,113 @@
-"""The labels of `prototypes` for all heads at once, computed several times faster: what training uses (paper III-B).
+"""The E-step as training computes it: for all heads at once, several times faster than `prototypes` (paper III-B).
 
 - Sets of images are marks, 1.0 or 0.0: a product with marks replaces gathering (H, K, T, D) features.
 - The largest values of a row come from a partition, not from a sort.
 - Labels can be a table, so that losses gather nothing and their gradients scatter nothing back.
 
-Shapes: M images in a batch, D feature width, K clusters, H heads, T = M // K images labeled per cluster. Shapes
-(..., K, M) also lie in memory like this, clusters before images; `probs` says why.
+`prototype_table` and `fast_prototype_labels` give the labels of `prototype_labels`: M // K images for every cluster,
+which suits groups of about equal size. `nearest_table` and `nearest_labels` suit unequal ones (not in the paper): a
+prototype is the mean of the images that are most likely in its cluster, and every image takes the label of the nearest
+prototype. Each cluster's M // 4K nearest images (at least one) get its label once more, so that no cluster starves.
+
+Shapes: M images in a batch, D feature width, K clusters, H heads, T images labeled per cluster. Shapes (..., K, M) also
+lie in memory like this, clusters before images; `probs` says why.
 """
 
 import torch
 from torch import Tensor
 
-from spice.core.checks import check_batch, check_enough_images, check_per_cluster
-from spice.core.labels import IGNORE
-from spice.core.probs import one_hot_argmax
-from spice.core.prototypes import PseudoLabels, cosine, prototype_size, rescaled
+from spice.core.checks import check_batch
+from spice.core.probs import one_hot_argmax, one_hot_labels
+from spice.core.prototypes import IGNORE, PseudoLabels, cosine, prototype_size, rescaled
 
 
-def fast_prototypes(features: Tensor, probs: Tensor, *, per_cluster: int) -> Tensor:
-    """What `prototypes` returns: (K, D) or (H, K, D)."""
-    check_batch(features, probs)
-    check_per_cluster(per_cluster, len(features))
-    confident = mark_largest(probs.mT.contiguous(), per_cluster)  # (..., K, M)
-    return mean_of_marked(confident, features, count=per_cluster)
+def prototype_table(features: Tensor, probs: Tensor, *, center_ratio: float = 1.0, overlap: bool = True) -> Tensor:
+    """The labels of `prototype_labels` as a table for the losses: 1 where an image has a label, (M, K) or (H, M, K)."""
+    similarity, claimed = _even_claims(features, probs, center_ratio)
+    return (claimed if overlap else _nearest_claims(similarity, claimed)).mT
 
 
 def fast_prototype_labels(
     features: Tensor, probs: Tensor, *, center_ratio: float = 1.0, overlap: bool = True
 ) -> PseudoLabels:
     """What `prototype_labels` returns. Needs some 20 bytes of memory for each of the H * K * M similarities."""
-    similarity = _similarity(features, probs, center_ratio)  # (..., K, M)
-    claimed = _claimed(similarity)
-    image = marked_images(similarity, claimed)  # (..., K, T)
-    cluster = torch.arange(image.shape[-2], device=probs.device).unsqueeze(dim=1).expand_as(image).contiguous()
+    similarity, claimed = _even_claims(features, probs, center_ratio)
+    image, cluster = _pairs(similarity, claimed)  # (..., K, T)
     if not overlap:
         cluster = cluster.where(_nearest_claims(similarity, claimed).gather(-1, image) == 1, IGNORE)
     return PseudoLabels(image.flatten(start_dim=-2), cluster.flatten(start_dim=-2))
 
 
-def prototype_table(features: Tensor, probs: Tensor, *, center_ratio: float = 1.0, overlap: bool = True) -> Tensor:
-    """The labels of `prototype_labels` as a table for the losses: 1 where an image has a label, (M, K) or (H, M, K)."""
-    similarity = _similarity(features, probs, center_ratio)  # (..., K, M)
-    claimed = _claimed(similarity)
-    return (claimed if overlap else _nearest_claims(similarity, claimed)).mT
+def nearest_table(features: Tensor, probs: Tensor) -> Tensor:
+    """How often an image has each label by the nearest prototype, (M, K) or (H, M, K)."""
+    similarity, central = _nearest_prototypes(features, probs)
+    return (central + one_hot_argmax(similarity)).mT
 
 
-def mark_largest(values: Tensor, count: int) -> Tensor:
+def nearest_labels(features: Tensor, probs: Tensor) -> PseudoLabels:
+    """One pair for each of the M images, then K * T more, cluster by cluster and nearest first: (P,) or (H, P)."""
+    similarity, central = _nearest_prototypes(features, probs)
+    image, cluster = _pairs(similarity, central)  # (..., K, T)
+    every = torch.arange(similarity.shape[-1], device=probs.device).expand(*similarity.shape[:-2], -1)  # (..., M)
+    nearest = one_hot_labels(one_hot_argmax(similarity))  # (..., M)
+    return PseudoLabels(
+        torch.cat([every, image.flatten(start_dim=-2)], dim=-1),
+        torch.cat([nearest, cluster.flatten(start_dim=-2)], dim=-1),
+    )
+
+
+def fast_prototypes(features: Tensor, probs: Tensor, *, per_cluster: int) -> Tensor:
+    """What `prototypes` returns: (K, D) or (H, K, D)."""
+    check_batch(features, probs, per_cluster=per_cluster)
+    return _mean_of_marked(_mark_largest(probs.mT.contiguous(), per_cluster), features, count=per_cluster)
+
+
+def _even_claims(features: Tensor, probs: Tensor, center_ratio: float) -> tuple[Tensor, Tensor]:
+    """Cosine of every image and every prototype, and marks of the M // K nearest: (..., K, M) each."""
+    check_batch(features, probs)
+    images, clusters = probs.shape[-2:]
+    features, count = rescaled(features), prototype_size(images, clusters, center_ratio)
+    confident = _mark_largest(probs.mT.contiguous(), count)
+    similarity = cosine(_mean_of_marked(confident, features, count=count), features)
+    return similarity, _mark_largest(similarity, images // clusters)
+
+
+def _nearest_claims(similarity: Tensor, claimed: Tensor) -> Tensor:
+    """Of several clusters that claim an image, mark only the nearest: (..., K, M) -> (..., K, M)."""
+    return one_hot_argmax(similarity.where(claimed == 1, -torch.inf)) * claimed
+
+
+def _nearest_prototypes(features: Tensor, probs: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine of every image and every prototype, and marks of the M // 4K nearest: (..., K, M) each."""
+    check_batch(features, probs)
+    features = rescaled(features)
+    by_cluster = probs.mT  # (..., K, M)
+    members = one_hot_argmax(by_cluster)
+    count = members.sum(dim=-1, keepdim=True)  # (..., K, 1)
+    if not count.all():  # a cluster that is the most likely one of no image: take its most confident image
+        surest = torch.zeros_like(members).scatter_(-1, by_cluster.argmax(dim=-1, keepdim=True), 1.0)
+        members = torch.where(count == 0, surest, members)
+    similarity = cosine(_mean_of_marked(members, features, count=count.clamp(min=1)), features)
+    clusters, images = similarity.shape[-2:]
+    return similarity, _mark_largest(similarity, max(1, images // (4 * clusters)))
+
+
+def _pairs(similarity: Tensor, marks: Tensor) -> PseudoLabels:
+    """The marked images of each cluster, nearest first; as many for every cluster: (..., K, M) -> (..., K, T)."""
+    position = marks.bool().nonzero()[:, -1].view(*marks.shape[:-1], -1)
+    order = similarity.gather(-1, position).argsort(dim=-1, descending=True, stable=True)
+    image = position.gather(-1, order)
+    cluster = torch.arange(image.shape[-2], device=image.device).unsqueeze(dim=1).expand_as(image).contiguous()
+    return PseudoLabels(image, cluster)
+
+
+def _mean_of_marked(marks: Tensor, features: Tensor, *, count: Tensor | int) -> Tensor:
+    """Mean feature of each cluster's `count` marked images: (..., K, M) and (M, D) -> (..., K, D)."""
+    dtype = torch.promote_types(marks.dtype, features.dtype)  # sums overflow in float16
+    return (marks.to(dtype) @ features.to(dtype) / count).to(features.dtype)
+
+
+def _mark_largest(values: Tensor, count: int) -> Tensor:
     """Mark the `count` largest values of each row, of equal ones the first: (..., M) -> (..., M)."""
     # topk alone leaves open which of several equal values it takes, and a stable sort costs five times as much.
     smallest = _smallest_of_largest(values, count)
@@ -56,41 +118,6 @@ def mark_largest(values: Tensor, count: int) -> Tensor:
         last = level.cumsum(dim=-1, dtype=torch.int32) > level.sum(dim=-1, keepdim=True) - surplus
         taken.masked_fill_(level & last, 0.0)
     return taken
-
-
-def mean_of_marked(marks: Tensor, features: Tensor, *, count: Tensor | int) -> Tensor:
-    """Mean feature of each cluster's `count` marked images: (..., K, M) and (M, D) -> (..., K, D)."""
-    dtype = torch.promote_types(marks.dtype, features.dtype)  # sums overflow in float16
-    return (marks.to(dtype) @ features.to(dtype) / count).to(features.dtype)
-
-
-def marked_images(similarity: Tensor, marks: Tensor) -> Tensor:
-    """Positions of the marked images of each row, nearest first; as many in every row: (..., K, M) -> (..., K, T)."""
-    position = marks.bool().nonzero()[:, -1].view(*marks.shape[:-1], -1)
-    order = similarity.gather(-1, position).argsort(dim=-1, descending=True, stable=True)
-    return position.gather(-1, order)
-
-
-def _similarity(features: Tensor, probs: Tensor, center_ratio: float) -> Tensor:
-    """Cosine of every image's features and every cluster's prototype: (..., K, M)."""
-    check_batch(features, probs)
-    check_enough_images(probs)
-    images, clusters = probs.shape[-2:]
-    count = prototype_size(images, clusters, center_ratio)
-    features = rescaled(features)
-    confident = mark_largest(probs.mT.contiguous(), count)
-    return cosine(mean_of_marked(confident, features, count=count), features)
-
-
-def _claimed(similarity: Tensor) -> Tensor:
-    """Mark the M // K images nearest to each prototype."""
-    clusters, images = similarity.shape[-2:]
-    return mark_largest(similarity, images // clusters)
-
-
-def _nearest_claims(similarity: Tensor, claimed: Tensor) -> Tensor:
-    """Of several clusters that claim an image, mark only the nearest: (..., K, M) -> (..., K, M)."""
-    return one_hot_argmax(similarity.where(claimed == 1, -torch.inf)) * claimed
 
 
 def _smallest_of_largest(values: Tensor, count: int) -> Tensor:

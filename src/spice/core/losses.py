@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spice.core.checks import check_integers, check_probs, check_temperature, shape
-from spice.core.labels import IGNORE
+from spice.core.checks import check_integers, check_probs
 from spice.core.probs import cluster_probs
+from spice.core.prototypes import IGNORE
 
 
 def info_nce(query: Tensor, key: Tensor, queue: Tensor, *, temperature: float = 0.2) -> Tensor:
@@ -23,13 +23,10 @@ def info_nce(query: Tensor, key: Tensor, queue: Tensor, *, temperature: float = 
         queue: (Q, D) z-, keys of earlier batches.
         temperature: t.
     """
-    check_temperature(temperature)
-    if query.ndim != 2 or query.shape != key.shape or len(query) == 0:
-        raise ValueError(f"query and key must be the same (B, D), got {shape(query)} and {shape(key)}")
-    if queue.ndim != 2 or len(queue) == 0:
-        raise ValueError(f"the queue is empty: it must hold at least one key, got shape {shape(queue)}")
-    if queue.shape[1] != query.shape[1]:
-        raise ValueError(f"the queue's width {queue.shape[1]} does not match the query's {query.shape[1]}")
+    if query.shape != key.shape or len(queue) == 0:
+        raise ValueError(
+            f"need keys of shape {tuple(query.shape)} and a queue, got {tuple(key.shape)} and {len(queue)}"
+        )
     positive = (query * key).sum(dim=1, keepdim=True)  # (B, 1)
     negative = query @ queue.T  # (B, Q)
     logits = torch.cat([positive, negative], dim=1) / temperature
@@ -47,7 +44,6 @@ def double_softmax_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 def temperature_cross_entropy(logits: Tensor, labels: Tensor, *, temperature: float) -> Tensor:
     """Cross-entropy of softmax(logits / temperature), TCE in the ablation (best there: 0.2)."""
-    check_temperature(temperature)
     return cross_entropy(logits / temperature, labels)
 
 
@@ -57,7 +53,9 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     Where one head's labels are all IGNORE and another's are not, its loss is 0.
     """
     if labels.ndim == logits.ndim:
-        each, kept = _table_cross_entropies(logits, labels), labels.sum(dim=(-2, -1))
+        by_cluster = logits.transpose(-2, -1)  # (..., K, M): the layout of `cluster_probs`, which says why
+        each = -(by_cluster.log_softmax(dim=-2) * labels.transpose(-2, -1)).sum(dim=-2)  # (..., M)
+        kept = labels.sum(dim=(-2, -1))
     else:
         each = _cross_entropies(logits, labels)
         kept = (labels.long() != IGNORE).sum(dim=-1)  # long: as uint8, -1 is 255
@@ -94,7 +92,7 @@ def joint_loss(labeled_logits: Tensor, labels: Tensor, unlabeled_logits: Tensor,
         unlabeled_logits: (U, K) of strong views of any images.
         consistency: (U,) from `consistency_labels` of the same images' weak views.
     """
-    check_integers("labels", labels, lowest=0, count=labeled_logits.shape[-1])
+    check_integers("labels", labels, lowest=0, below=labeled_logits.shape[-1])
     reliable_term = _cross_entropies(labeled_logits, labels).mean()
     return reliable_term + _cross_entropies(unlabeled_logits, consistency).mean()
 
@@ -107,7 +105,7 @@ def double_softmax_ratio(logits: Tensor, label: int) -> Tensor:
     one-hot term; its derivative, the sum over j, is right and is what this is.
     """
     if logits.ndim != 1 or len(logits) < 2 or not 0 <= label < len(logits):
-        raise ValueError(f"logits must be (K,), K > 1, and the label in 0..K-1, got {shape(logits)} and {label}")
+        raise ValueError(f"logits must be (K,), K > 1, and the label in 0..K-1, got {tuple(logits.shape)} and {label}")
     first = logits.softmax(dim=0)
     second = first.softmax(dim=0)
     ratio = second - (first * second).sum() + first[label]
@@ -119,23 +117,10 @@ def double_softmax_ratio(logits: Tensor, label: int) -> Tensor:
 
 def _cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
     """Each image's cross-entropy, 0 where its label is IGNORE: (..., M, K) and (..., M) -> (..., M)."""
-    if logits.ndim not in (2, 3) or logits.shape[:-1] != labels.shape:
-        raise ValueError(f"logits (M, K) or (H, M, K) need labels (M,) or (H, M), got {shape(logits)}, {shape(labels)}")
-    clusters = logits.shape[-1]
-    check_integers("labels", labels, lowest=IGNORE, count=clusters)
+    check_integers("labels", labels, lowest=IGNORE, below=logits.shape[-1])
     # Clusters before images: the layout of `cluster_probs`, which says why.
     by_cluster = logits.reshape(-1, *logits.shape[-2:]).transpose(1, 2)  # (H, K, M)
     each = F.cross_entropy(
         by_cluster, labels.reshape(-1, labels.shape[-1]).long(), ignore_index=IGNORE, reduction="none"
     )
     return each.view(labels.shape)
-
-
-def _table_cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
-    """Each image's cross-entropies, added up over its labels: (..., M, K) and (..., M, K) -> (..., M)."""
-    if logits.ndim not in (2, 3) or logits.shape != labels.shape:
-        raise ValueError(f"a table of labels must have the logits' shape, got {shape(logits)} and {shape(labels)}")
-    if not float(labels.amin()) >= 0:  # written so that NaN fails too
-        raise ValueError("a table of labels must hold counts, got a negative number or NaN")
-    by_cluster = logits.transpose(-2, -1)  # (..., K, M): the layout of `cluster_probs`, which says why
-    return -(by_cluster.log_softmax(dim=-2) * labels.transpose(-2, -1)).sum(dim=-2)

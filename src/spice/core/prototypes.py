@@ -12,8 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spice.core.checks import check_batch, check_enough_images, check_per_cluster
-from spice.core.labels import IGNORE
+from spice.core.checks import check_batch
+
+IGNORE = -1  # the label of an image that losses skip
 
 
 class PseudoLabels(NamedTuple):
@@ -29,8 +30,7 @@ class PseudoLabels(NamedTuple):
 
 def prototypes(features: Tensor, probs: Tensor, *, per_cluster: int) -> Tensor:
     """gamma_k, the mean of F_k = {f_i | i in argtopk(P[:, k], per_cluster)}: (K, D) or (H, K, D)."""
-    check_batch(features, probs)
-    check_per_cluster(per_cluster, len(features))
+    check_batch(features, probs, per_cluster=per_cluster)
     confident = argtopk(probs.mT, per_cluster)  # (..., K, T)
     return features[confident].mean(dim=-2)  # (..., K, T, D) -> (..., K, D)
 
@@ -50,7 +50,6 @@ def prototype_labels(
             that claim it, and its other labels become IGNORE.
     """
     check_batch(features, probs)
-    check_enough_images(probs)
     images, clusters = probs.shape[-2:]
     features = rescaled(features)
     centers = prototypes(features, probs, per_cluster=prototype_size(images, clusters, center_ratio))  # (..., K, D)

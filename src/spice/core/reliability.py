@@ -1,12 +1,13 @@
-"""Reliable pseudo-labels: those that an image's neighbors share (paper III-C).
+"""Labels for the third stage: those that an image's neighbors share, and those of sure predictions (paper III-C).
 
-Shapes: N images, S neighbors of each (the paper's N_s).
+Shapes: N images, S neighbors of each (the paper's N_s), B images in a batch, K clusters.
 """
 
 import torch
 from torch import Tensor
 
-from spice.core.checks import check_integers, check_probs, check_threshold, shape
+from spice.core.checks import check_integers, check_probs, check_threshold
+from spice.core.prototypes import IGNORE
 
 
 def consistency_ratio(labels: Tensor, neighbors: Tensor) -> Tensor:
@@ -16,9 +17,10 @@ def consistency_ratio(labels: Tensor, neighbors: Tensor) -> Tensor:
     and threshold 0.95, no image of a cluster of fewer than 97 can be reliable.
     """
     if labels.ndim != 1 or neighbors.ndim != 2 or len(labels) != len(neighbors):
-        raise ValueError(f"labels (N,) and neighbors (N, S) do not match: {shape(labels)} and {shape(neighbors)}")
-    check_integers("labels", labels, lowest=0, count=torch.iinfo(torch.int64).max)
-    check_integers("neighbors", neighbors, lowest=0, count=len(labels))
+        shapes = f"{tuple(labels.shape)} and {tuple(neighbors.shape)}"
+        raise ValueError(f"labels (N,) and neighbors (N, S) do not match: {shapes}")
+    check_integers("labels", labels, lowest=0, below=torch.iinfo(torch.int64).max)
+    check_integers("neighbors", neighbors, lowest=0, below=len(labels))
     agreeing = (labels[neighbors.long()] == labels.unsqueeze(dim=1)).sum(dim=1)
     return agreeing / neighbors.shape[1]  # a division, not mean(): 19 of 20 must be 0.95 to the bit on every device
 
@@ -26,10 +28,6 @@ def consistency_ratio(labels: Tensor, neighbors: Tensor) -> Tensor:
 def reliable(ratio: Tensor, *, threshold: float = 0.95) -> Tensor:
     """Whether r_i > threshold, strictly: (N,) -> (N,) of bool. For the authors' code it is `authors_reliable`."""
     check_threshold(threshold)
-    if threshold == 1:
-        raise ValueError("no ratio is above 1: the threshold must be below it")
-    if ratio.numel() == 0 or not ((ratio >= 0) & (ratio <= 1)).all():
-        raise ValueError("ratios must lie in 0..1, at least one of them")
     return ratio > threshold
 
 
@@ -44,8 +42,6 @@ def authors_reliable(
     check_threshold(threshold)
     check_threshold(confidence)
     check_probs(probs)
-    if probs.ndim != 2 or ratio.shape != probs.shape[:1]:
-        raise ValueError(f"ratios (N,) and probabilities (N, K) do not match: {shape(ratio)} and {shape(probs)}")
     surest, labels = probs.max(dim=1)
     kept = (ratio >= threshold) & (surest > confidence)
     smallest = int(labels[kept].bincount(minlength=probs.shape[1]).min())
@@ -54,3 +50,11 @@ def authors_reliable(
         order = torch.randperm(len(members), generator=generator)
         kept[members[order[smallest:].to(members.device)]] = False
     return kept
+
+
+def consistency_labels(probs: Tensor, *, threshold: float = 0.95) -> Tensor:
+    """y^u = argmax(p_j) where max(p_j) >= threshold, IGNORE elsewhere: (..., B, K) -> (..., B)."""
+    check_probs(probs)
+    check_threshold(threshold)
+    confident = probs.amax(dim=-1) >= threshold
+    return torch.where(confident, probs.argmax(dim=-1), IGNORE)

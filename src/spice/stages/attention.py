@@ -4,7 +4,6 @@ Shapes: B images, D feature width, K clusters, h x w places of the feature map.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,13 +21,6 @@ from spice.settings import AugmentSettings
 _BATCH = 16
 
 
-class ImageAttention(NamedTuple):
-    """One image's attention to its cluster."""
-
-    image: int
-    attention: Tensor  # (h, w) in 0..1
-
-
 def attention(maps: Tensor, centers: Tensor) -> Tensor:
     """Cosine of each image's center (B, D) with its feature map (B, D, h, w), scaled to 0..1 per image: (B, h, w)."""
     cosine = F.cosine_similarity(maps, centers[:, :, None, None], dim=1)  # (B, h, w)
@@ -39,8 +31,8 @@ def attention(maps: Tensor, centers: Tensor) -> Tensor:
 
 def attention_of(
     rows: NDArray[np.int64], *, images: Images, encoder: Encoder, features: Tensor, probs: Tensor
-) -> Iterator[ImageAttention]:
-    """Attention of the images at `rows` to their clusters; nothing if the encoder has no matching feature map."""
+) -> Iterator[tuple[int, Tensor]]:
+    """Each of `rows` and its attention (h, w) to its cluster; nothing if the encoder has no matching feature map."""
     centers = fast_prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1]))  # (K, D)
     cluster = probs.argmax(dim=1)  # (N,)
     plain, pixels = Plain(AugmentSettings(), encoder.size, encoder.normalization), InColor(images, encoder.channels)
@@ -51,4 +43,4 @@ def attention_of(
             return
         if maps.shape[1] != centers.shape[1]:  # the encoder does more than average its map
             return
-        yield from map(ImageAttention, part.tolist(), attention(maps, centers[cluster[part]]))
+        yield from zip(part.tolist(), attention(maps, centers[cluster[part]]), strict=True)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from spice.models.given_features import NoEncoder
 from spice.models.heads import Head
 from spice.models.weights import save_network
 from spice.progress import Progress, silent
+from spice.settings import Settings
 from spice.stages.bank import Bank, hold_against
 from spice.stages.encode import encode_plain, probabilities
 from spice.version import __version__
@@ -32,10 +33,8 @@ FORMAT = 1
 ABOUT, HEAD, BANK, ENCODER = "model.json", "head.safetensors", "bank.safetensors", "encoder.safetensors"
 
 
-class About(BaseModel):
+class About(Settings):
     """`model.json`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: int = FORMAT
     spice: str = __version__
@@ -156,14 +155,13 @@ def _load_encoder(about: About, folder: Path) -> Encoder:
 
 
 def _read_about(folder: Path) -> About:
-    path = folder / ABOUT
     try:
-        return About.model_validate_json(path.read_bytes())
+        return About.model_validate_json((folder / ABOUT).read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"there is no model in {folder} (it has no {ABOUT})") from None
     except ValidationError as error:
         what = ".".join(str(part) for part in error.errors()[0]["loc"])
-        raise UserError(f"{path} is not a model that spice {__version__} can read (at {what!r})") from None
+        raise UserError(f"{folder / ABOUT} is not a model that spice {__version__} can read (at {what!r})") from None
 
 
 def _contiguous(module: nn.Module) -> dict[str, Tensor]:

@@ -31,7 +31,6 @@ from spice.models.encoders import Encoder
 from spice.settings import ViewSettings
 
 Kind = Literal["plain", "weak", "strong"]
-Space = Literal["images", "features"]
 FEATURES, FOLDER = "features.npy", "views"
 
 # Images encoded at once. Results depend on it: the random views of an image depend on its place in its batch.
@@ -46,19 +45,18 @@ class Views:
     plain: NDArray[np.floating]  # (N, D)
     weak: NDArray[np.floating]  # (V, N, D)
     strong: NDArray[np.floating]  # (V, N, D)
-    space: Space = "images"  # whether views were made from images or from features
     bank: NDArray[np.floating] | None = None  # (N, D) by which images are compared; None: the plain features
 
     def __len__(self) -> int:
         return len(self.plain)
 
-    def count(self, kind: Kind) -> int:
-        """How many views of this kind each image has."""
-        return 1 if kind == "plain" else len(self.weak if kind == "weak" else self.strong)
+    def all(self, kind: Kind) -> NDArray[np.floating]:
+        """All views of a kind, (V, N, D); there is one plain view."""
+        return {"plain": self.plain[None], "weak": self.weak, "strong": self.strong}[kind]
 
     def take(self, kind: Kind, view: int, positions: Tensor | slice) -> Tensor:
         """Features (B, D) of one view, in float32."""
-        return _rows(self.plain if kind == "plain" else (self.weak if kind == "weak" else self.strong)[view], positions)
+        return _rows(self.all(kind)[view], positions)
 
     def compared(self, positions: Tensor | slice) -> Tensor:
         """Features (B, D) by which images are compared, in float32."""
@@ -81,15 +79,14 @@ def encode_views(images: Images, encoder: Encoder, settings: ViewSettings, run: 
         return encoder.encode(recipes[kind](pixels.take(positions), generator))
 
     about = f"{identity} {encoder.name} {encoder.size}"
-    files = _Files(settings, (len(images), encoder.features), run, about=about)
-    return files.fill(encode, space="images")
+    return _Files(settings, (len(images), encoder.features), run, about=about).fill(encode)
 
 
 def perturb_features(features: NDArray[np.floating], settings: ViewSettings, run: Run, *, identity: str = "") -> Views:
     """Views of features (N, D) without images, made with noise in units of the data's own spread.
 
     A weak view adds a little noise; a strong one adds more and replaces some features by their mean. Such views are
-    weaker than those of images: `Views.space` tells them apart.
+    weaker than those of images.
     """
     drawn = torch.randperm(len(features), generator=run.generator("views", "spread"))[:20_000].sort().values
     some = _rows(features, drawn)
@@ -106,14 +103,12 @@ def perturb_features(features: NDArray[np.floating], settings: ViewSettings, run
         dropped = torch.rand(plain.shape, generator=generator) < settings.strong_dropout
         return torch.where(dropped, mean, noisy)
 
-    files = _Files(settings, features.shape, run, about=f"{identity} given features")
-    return files.fill(perturb, space="features")
+    return _Files(settings, features.shape, run, about=f"{identity} given features").fill(perturb)
 
 
-def open_views(folder: Path, *, space: Space = "images") -> Views:
+def open_views(folder: Path) -> Views:
     """The views that `encode_views` or `perturb_features` wrote to `folder`."""
-    plain, weak, strong = (np.load(path, mmap_mode="r") for path in _paths(folder).values())
-    return Views(plain, weak, strong, space)
+    return Views(*(np.load(path, mmap_mode="r") for path in _paths(folder).values()))
 
 
 MakeRows = Callable[[Kind, Tensor, torch.Generator], Tensor]
@@ -134,7 +129,7 @@ class _Files:
         key = json.dumps([about, settings.model_dump(), run.seed, shape, BATCH])
         self.key = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
-    def fill(self, make_rows: MakeRows, *, space: Space) -> Views:
+    def fill(self, make_rows: MakeRows) -> Views:
         processes = self.run.processes
         if processes.first:
             self._reserve()
@@ -145,14 +140,13 @@ class _Files:
                 self._fill(kind, make_rows, done=done)
                 processes.barrier()
                 if processes.first:
-                    marks = np.load(self._marks(kind))
-                    assert marks.all(), f"{kind}: {marks.sum()} of {len(marks)} batches"
-                    self._partial(kind).replace(path)
-                    self._marks(kind).unlink()
+                    partial, marks = self._unfinished(kind)
+                    partial.replace(path)
+                    marks.unlink()
                 processes.barrier()
             done += self.images * self.views[kind]
             self._report(done)
-        return open_views(self.folder, space=space)
+        return open_views(self.folder)
 
     def _reserve(self) -> None:
         """Keep the files of an earlier run if they have the same identity; reserve space for the others."""
@@ -162,11 +156,12 @@ class _Files:
             (self.folder / FEATURES).unlink(missing_ok=True)
             views.mkdir(parents=True)
         for kind, path in _paths(self.folder).items():
-            if path.exists() or self._partial(kind).exists():
+            partial, marks = self._unfinished(kind)
+            if path.exists() or partial.exists():
                 continue
-            with written_atomically(self._marks(kind)) as temporary, temporary.open("wb") as file:
+            with written_atomically(marks) as temporary, temporary.open("wb") as file:
                 np.save(file, np.zeros(self.views[kind] * self.batches, dtype=np.uint8))
-            with written_atomically(self._partial(kind)) as temporary:
+            with written_atomically(partial) as temporary:
                 shape = (self.images, self.width) if kind == "plain" else (self.views[kind], self.images, self.width)
                 np.lib.format.open_memmap(temporary, mode="w+", dtype=self.dtypes[kind], shape=shape).flush()
                 _claim_space(temporary)
@@ -175,9 +170,8 @@ class _Files:
 
     def _fill(self, kind: Kind, make_rows: MakeRows, *, done: int) -> None:
         """Compute this process's missing batches, of which there are `batches` per view."""
-        table = np.lib.format.open_memmap(self._partial(kind), mode="r+")
+        table, marks = (np.lib.format.open_memmap(path, mode="r+") for path in self._unfinished(kind))
         by_view = table.reshape(-1, self.images, self.width)  # (V, N, D)
-        marks = np.lib.format.open_memmap(self._marks(kind), mode="r+")
         written: list[int] = []
         saved_at = time.monotonic()
 
@@ -210,11 +204,9 @@ class _Files:
         if self.run.processes.first:
             self.run.progress("views", done, self.images * sum(self.views.values()))
 
-    def _partial(self, kind: Kind) -> Path:
-        return self.folder / FOLDER / f"{kind}.partial"
-
-    def _marks(self, kind: Kind) -> Path:
-        return self.folder / FOLDER / f"{kind}.marks"
+    def _unfinished(self, kind: Kind) -> tuple[Path, Path]:
+        """The file of a kind before it is complete, and the marks of its finished batches."""
+        return self.folder / FOLDER / f"{kind}.partial", self.folder / FOLDER / f"{kind}.marks"
 
 
 def _rows(table: NDArray[np.floating], positions: Tensor | slice) -> Tensor:
@@ -224,8 +216,8 @@ def _rows(table: NDArray[np.floating], positions: Tensor | slice) -> Tensor:
 
 
 def _paths(folder: Path) -> dict[Kind, Path]:
-    views = folder / FOLDER
-    return {"plain": folder / FEATURES, "weak": views / "weak.npy", "strong": views / "strong.npy"}
+    weak, strong = folder / FOLDER / "weak.npy", folder / FOLDER / "strong.npy"
+    return {"plain": folder / FEATURES, "weak": weak, "strong": strong}
 
 
 def _claim_space(path: Path) -> None:

@@ -7,9 +7,9 @@ from spice.files import written_atomically
 from spice.pipeline.work import Work, save_weights
 from spice.runs.artifacts import HEAD, HEAD_LABELS
 from spice.runs.records import HeadsResult, SelectedHead
+from spice.stages.heads.algorithm_1 import TrainedHeads
 from spice.stages.heads.select import good_heads
 from spice.stages.heads.train import train_heads
-from spice.stages.heads.trained import TrainedHeads
 from spice.stages.views import open_views
 
 

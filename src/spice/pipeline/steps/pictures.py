@@ -28,7 +28,7 @@ def pictures(work: Work, run: Run) -> StepResult:
         images=len(found.path),
         side=work.images.size,
         on_cards=np.concatenate([rows for kinds in chosen for rows in kinds]),
-        attention=(Attention(one.image, one.attention.numpy()) for one in seen),
+        attention=(Attention(row, places.numpy()) for row, places in seen),
         progress=run.progress,
     )
     return StepResult()

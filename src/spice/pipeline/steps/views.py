@@ -1,5 +1,7 @@
 """Features of plain, weak and strong views by the frozen encoder (III-A, III-B): encoded once, read by every head."""
 
+from typing import Literal
+
 from spice.engine.run import Run
 from spice.pipeline.work import Work
 from spice.runs.records import ViewsResult
@@ -14,5 +16,6 @@ def views(work: Work, run: Run) -> ViewsResult:
         found = perturb_features(work.vectors.numpy(), settings, here)
     else:
         found = encode_views(work.images, work.encoder, settings, here)
-    encoder = work.encoder
-    return ViewsResult(encoder=encoder.name, size=encoder.size, width=found.plain.shape[1], space=found.space)
+    encoder, width = work.encoder, found.plain.shape[1]
+    space: Literal["images", "features"] = "images" if work.vectors is None else "features"
+    return ViewsResult(encoder=encoder.name, size=encoder.size, width=width, space=space)

@@ -24,9 +24,8 @@ class BYOL(Pretext):
         width, out = network.features, settings.projection
         self.network = network
         self.projection = Projection(width, width, out, norm=True, unit=False)
-        self.target_network, self.target_projection = copy.deepcopy(network), copy.deepcopy(self.projection)
-        for parameter in (*self.target_network.parameters(), *self.target_projection.parameters()):
-            parameter.requires_grad_(False)
+        self.target_network = copy.deepcopy(network).requires_grad_(False)
+        self.target_projection = copy.deepcopy(self.projection).requires_grad_(False)
         self.predictor = Projection(out, width, out, norm=True)
         self.base_momentum = default_momentum(steps, most=0.996) if settings.momentum is None else settings.momentum
         self.steps = steps

@@ -34,9 +34,8 @@ class MoCo(Pretext):
         super().__init__()
         self.network = network
         self.projection = Projection(network.features, network.features, settings.projection)
-        self.key_network, self.key_projection = copy.deepcopy(network), copy.deepcopy(self.projection)
-        for parameter in (*self.key_network.parameters(), *self.key_projection.parameters()):
-            parameter.requires_grad_(False)
+        self.key_network = copy.deepcopy(network).requires_grad_(False)
+        self.key_projection = copy.deepcopy(self.projection).requires_grad_(False)
         # Filled at random, so that the first batches have negatives.
         shape = queue_length(images, settings), settings.projection
         keys = torch.randn(shape, generator=run.generator("features", "queue"))

@@ -72,8 +72,12 @@ def train_features(images: Images, settings: FeatureSettings, run: Run) -> Featu
     pretext.train()
     for step, first, second in prefetch(view_pairs(images, settings, schedule, run, start=start)):
         outcome = pretext(first, second, step=step)
-        loss = check_finite(outcome.loss, step, settings)
-
+        loss = outcome.loss.item()
+        if not math.isfinite(loss):  # before it spoils the weights
+            raise UserError(
+                f"the loss of stage 1 became {loss} at step {step}: lower the learning rate "
+                f"(now {settings.learning_rate:g}) or add warmup, and start again in a new folder"
+            )
         rate = settings.learning_rate * warm_cosine(step, schedule.steps, warmup=schedule.warmup)
         set_learning_rate_(optimizer, rate)
         optimizer.zero_grad(set_to_none=True)
@@ -168,24 +172,10 @@ def view_pairs(
                 continue
             pixels = images.take(batch.images).to(run.device)
             recipe = early if step < early_steps else late
-            first, second = (
-                recipe(pixels, run.generator("features", "view", view, step), rows=rows, of=schedule.batch).contiguous(
-                    memory_format=torch.channels_last
-                )
-                for view in range(2)
-            )
+            randoms = (run.generator("features", "view", view, step) for view in range(2))
+            views = (recipe(pixels, random, rows=rows, of=schedule.batch) for random in randoms)
+            first, second = (view.contiguous(memory_format=torch.channels_last) for view in views)
             yield step, first, second
-
-
-def check_finite(loss: Tensor, step: int, settings: FeatureSettings) -> float:
-    """The loss as a number; raises if it is not finite, before it spoils the weights."""
-    value = loss.item()
-    if not math.isfinite(value):
-        raise UserError(
-            f"the loss of stage 1 became {value} at step {step}: lower the learning rate "
-            f"(now {settings.learning_rate:g}) or add warmup, and start again in a new folder"
-        )
-    return value
 
 
 class State(NamedTuple):

@@ -65,33 +65,33 @@ def diagnose(heads: Heads, selected: Heads, views: Views, settings: HeadSettings
     )
 
 
-def warn_about(found: HeadDiagnostics, settings: HeadSettings) -> None:
+def warn_about(diagnostics: HeadDiagnostics, settings: HeadSettings) -> None:
     """Warn about bad clusters, and say what to try."""
-    if found.shared:
-        pairs = ", ".join(f"{first} and {second}" for first, second in found.shared[:5])
-        more = f" and {len(found.shared) - 5} more pairs" if len(found.shared) > 5 else ""
+    if diagnostics.shared:
+        pairs = ", ".join(f"{first} and {second}" for first, second in diagnostics.shared[:5])
+        more = f" and {len(diagnostics.shared) - 5} more pairs" if len(diagnostics.shared) > 5 else ""
         _warn(
             SharedPrototypeWarning,
             f"clusters {pairs}{more} are based on the same images: there may be fewer than {settings.clusters} groups; "
             "try fewer clusters, another seed, or another encoder",
         )
-    if found.empty:
-        numbers = ", ".join(map(str, found.empty[:10])) + (", ..." if len(found.empty) > 10 else "")
+    if diagnostics.empty:
+        numbers = ", ".join(map(str, diagnostics.empty[:10])) + (", ..." if len(diagnostics.empty) > 10 else "")
         _warn(
             EmptyClusterWarning,
-            f"{len(found.empty)} of {settings.clusters} clusters have no images ({numbers}): "
+            f"{len(diagnostics.empty)} of {settings.clusters} clusters have no images ({numbers}): "
             "try fewer clusters or another seed",
         )
-    if found.largest > GIANT and settings.clusters > 2:
+    if diagnostics.largest > GIANT and settings.clusters > 2:
         _warn(
             GiantClusterWarning,
-            f"one cluster holds {found.largest:.0%} of the images: the features may not separate them; "
+            f"one cluster holds {diagnostics.largest:.0%} of the images: the features may not separate them; "
             "try another encoder or more clusters",
         )
-    if found.head_agreement < UNSTABLE:
+    if diagnostics.head_agreement < UNSTABLE:
         _warn(
             UnstableHeadsWarning,
-            f"the heads disagree (mean adjusted Rand index {found.head_agreement:.2f}): "
+            f"the heads disagree (mean adjusted Rand index {diagnostics.head_agreement:.2f}): "
             "another seed may give other groups; try another number of clusters or another encoder",
         )
 

@@ -65,7 +65,6 @@ class Components(NamedTuple):
             self._table(views.plain),
             np.stack([self._table(view) for view in views.weak]),
             np.stack([self._table(view) for view in views.strong]),
-            views.space,
             self._table(views.plain, one_length=True),
         )
 

@@ -13,8 +13,7 @@ from spice.core import (
     prototype_table,
     temperature_cross_entropy,
 )
-from spice.core.fast_prototypes import fast_prototype_labels
-from spice.core.nearest_sizes import nearest_labels, nearest_table
+from spice.core.fast_prototypes import fast_prototype_labels, nearest_labels, nearest_table
 from spice.core.probs import cluster_probs
 from spice.settings import HeadSettings
 

@@ -108,8 +108,8 @@ def compactness(bank: Tensor, members: Tensor) -> Tensor:
     """The share of the features' (N, D) variance that lies between the clusters (H, K, N) of every head: (H,).
 
     This is what k-means maximizes. The loss only measures how sure a head is of its own labels, and a head that has
-    given up a cluster is surer than others. Compactness tells such a head apart, and also one that splits a large
-    group and joins two small ones.
+    given up a cluster is surer than others. Compactness exposes such a head, and also one that splits a large group
+    and joins two small ones.
     """
     centered = bank - bank.mean(dim=0)
     sums = (members.flatten(end_dim=1) @ centered).view(*members.shape[:2], -1)  # (H, K, D)

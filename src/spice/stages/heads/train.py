@@ -1,34 +1,32 @@
-"""The second stage: clustering heads that learn from prototype pseudo-labels (paper III-B, Algorithm 1).
+"""The second stage: clustering heads on cached views, and the best of them (paper III-B).
 
-Read it top to bottom: `train_heads` and `_algorithm_1` are all of it. The feature model does not appear: it no longer
-learns, and its features of all views are in files (see `views`).
+`train_heads` is the whole stage; the paper's Algorithm 1 is in `algorithm_1`. Beyond the paper, clusters may be of even
+size or not (`sizes="found"`): even sizes are the paper's rule and help heads to recover from a poor start, but where
+groups are of unequal size, they cut through the large groups and separate neighbors. So heads are trained with both
+rules, and neighbors in feature space decide.
 
-Shapes: N images, M of them in a batch, n in a sub-batch, D feature width, K clusters, H heads, P processes.
+Shapes: n images in the sample by which heads are compared, D feature width, S neighbors, H heads.
 """
 
-from collections.abc import Iterator
+from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
-from spice.core import PseudoLabels
-from spice.core.probs import cluster_probs
-from spice.data.batches import Batch, batches
-from spice.engine.checkpoints import Checkpoints
+from spice.core import consistency_ratio
 from spice.engine.run import Run
-from spice.models.heads import Heads
-from spice.randomness import seeded
-from spice.settings import HeadSettings
-from spice.stages.heads.diagnostics import diagnose, warn_about
-from spice.stages.heads.inputs import Components, batch_size, epochs_for, principal_components
-from spice.stages.heads.losses import head_losses, label_pairs, label_table
-from spice.stages.heads.select import BestHead, HeadSnapshot, better_head, sample_for_comparison, take_snapshot
-from spice.stages.heads.sizes import train_both_sizes
-from spice.stages.heads.starts import kmeans_starts
-from spice.stages.heads.trained import TrainedHeads
-from spice.stages.views import Kind, Views
+from spice.neighbors import nearest
+from spice.settings import HeadSettings, ReliabilitySettings
+from spice.stages.heads.algorithm_1 import TrainedHeads, algorithm_1
+from spice.stages.heads.diagnostics import warn_about
+from spice.stages.heads.inputs import batch_size, epochs_for, principal_components
+from spice.stages.reliability import reliability_neighbors
+from spice.stages.views import Views
 
-STATE_FORMAT = 2  # of checkpoints
+# Even sizes are rejected where the odds that a neighbor shares an image's cluster are this many times better without.
+BETTER_ODDS = 1.25
+# Each training is judged by the second best neighbor agreement of this many top heads, so that no single head decides:
+# it may be lucky, or have given up a cluster. The selected head must not be worse either.
+TOP_HEADS = 5
 
 
 def train_heads(views: Views, settings: HeadSettings, run: Run) -> TrainedHeads:
@@ -43,174 +41,49 @@ def train_heads(views: Views, settings: HeadSettings, run: Run) -> TrainedHeads:
     if settings.components is not None:
         components = principal_components(views.plain, settings.components, seed=run.seed)
         views = components.project(views)
-
-    def train(settings: HeadSettings, run: Run) -> TrainedHeads:
-        training = _Training(views, settings, run)
-        _algorithm_1(training)
-        return training.result(components)
-
-    trained = train_both_sizes(train, views, settings, run) if settings.sizes == "found" else train(settings, run)
+    trained = (_train_both_sizes if settings.sizes == "found" else algorithm_1)(views, settings, run)
     warn_about(trained.diagnostics, settings)
+    if components is not None:
+        trained = trained._replace(head=components.on_features(trained.head), components=components)
     return trained
 
 
-def _algorithm_1(training: "_Training") -> None:
-    settings, run, heads, optimizer = training.settings, training.run, training.heads, training.optimizer
-    checkpoints = run.checkpoints(training.identity)
-    steps = settings.epochs * training.steps_per_epoch
-    for step, batch in training.batches(first=training.restore_(checkpoints)):
-        # E-step: every head labels the whole batch by its current predictions.
-        with torch.no_grad():
-            images = run.processes.gather(batch.images)  # (M,)
-            labels = training.label(batch, images, step)
-        # M-step: every head learns its own labels, from the strong views.
-        for logits, targets in training.learn_from(batch, images, labels, step):
-            losses = head_losses(logits, targets, settings)  # (H,)
-            optimizer.zero_grad(set_to_none=True)
-            losses.sum().backward()  # type: ignore[no-untyped-call]  # a sum: no head's step depends on H
-            run.processes.average_gradients_(heads.parameters())
-            optimizer.step()
+def _train_both_sizes(views: Views, settings: HeadSettings, run: Run) -> TrainedHeads:
+    """Train with the nearest-prototype rule and with even sizes, and return the better result."""
 
-        done = step + 1
-        if done % training.steps_per_epoch == 0:
-            training.end_epoch_(done // training.steps_per_epoch)
-        if run.processes.first:
-            run.progress("heads", done, steps, {"loss": float(losses.detach().min())})
-            if checkpoints.due() or done == steps:
-                checkpoints.save(done, training.state())
+    def part(number: int, name: str) -> Run:
+        return run.part(number, 2).at(run.folder and run.folder / name)
+
+    by_nearest = algorithm_1(views, settings.model_copy(update={"sizes": "nearest"}), part(0, "nearest"))
+    # Even sizes correct a poor start, and the best of many different starts wins: so each of these heads starts from a
+    # single run of k-means.
+    even = algorithm_1(views, settings.model_copy(update={"sizes": "even", "start_runs": 1}), part(1, "even"))
+    return even if prefer_even_sizes(even, by_nearest, views, settings) else by_nearest
 
 
-class _Training:
-    """The heads, the record of their training, and how a batch reaches them."""
+def prefer_even_sizes(even: TrainedHeads, by_nearest: TrainedHeads, views: Views, settings: HeadSettings) -> bool:
+    """Whether clusters of even size are the better result: fewer are empty, or neighbors agree about as much."""
+    if len(by_nearest.diagnostics.empty) > len(even.diagnostics.empty):
+        return True
+    bank = views.compared(by_nearest.sample)  # (n, D)
+    neighbors = nearest(bank, reliability_neighbors(len(bank), settings.clusters, ReliabilitySettings())).index
+    with_even = neighbor_agreement(even, neighbors, settings)
+    without = neighbor_agreement(by_nearest, neighbors, settings)
+    # odds(without) <= BETTER_ODDS * odds(with_even), without dividing by zero where all neighbors agree
+    close = without.second * (1 - with_even.second) <= BETTER_ODDS * with_even.second * (1 - without.second)
+    return close or without.selected < with_even.selected
 
-    def __init__(self, views: Views, settings: HeadSettings, run: Run) -> None:
-        self.views, self.settings, self.run = views, settings, run
-        self.batch = batch_size(len(views), settings, run.processes)
-        self.steps_per_epoch = len(views) // self.batch
-        with seeded(run.seed, "heads", "weights"):
-            self.heads = Heads(settings.heads, views.plain.shape[1], settings.clusters, hidden=settings.hidden)
-        self.heads.to(run.device)
-        run.processes.broadcast_(self.heads)
-        self.optimizer = torch.optim.Adam(self.heads.parameters(), lr=settings.learning_rate, fused=True)
-        self.start = kmeans_starts(views, settings, run) if settings.start == "kmeans" else None
-        self.snapshots: list[HeadSnapshot] = []
-        self.best: BestHead | None = None
 
-    @property
-    def identity(self) -> dict[str, object]:
-        """What a checkpoint must agree with, besides the seed."""
-        return self.settings.model_dump() | {
-            "images": len(self.views),
-            "processes": self.run.processes.count,
-            # Another version of the program may have other parameters.
-            "parameters": [name for name, _ in self.heads.named_parameters()],
-            "format": STATE_FORMAT,
-        }
+class NeighborAgreement(NamedTuple):
+    """Mean share of an image's neighbors in its own cluster: of the selected head, and the second best of top heads."""
 
-    def batches(self, *, first: int) -> Iterator[tuple[int, Batch]]:
-        """Step number and this process's part of the batch, from step `first` on."""
-        processes = self.run.processes
-        for epoch in range(first // self.steps_per_epoch, self.settings.epochs):
-            for part in batches(
-                len(self.views),
-                self.batch,
-                seed=self.run.seed,
-                stage="heads",
-                epoch=epoch,
-                rank=processes.rank,
-                processes=processes.count,
-            ):
-                step = epoch * self.steps_per_epoch + part.number
-                if step >= first:
-                    yield step, part
+    selected: float
+    second: float
 
-    def label(self, batch: Batch, images: Tensor, step: int) -> Tensor | PseudoLabels:
-        """Every head's pseudo-labels of the whole batch: a table (H, M, K), or pairs where there are sub-batches."""
-        bank = self.views.compared(images).to(self.run.device)  # (M, D)
-        if self.start is not None and step < self.settings.start_steps:
-            probs = self.start.probs(bank)  # (H, M, K)
-        else:
-            features = self._features(self.settings.label_view, batch.images, step, "label")
-            probs = self.run.processes.gather(cluster_probs(self.heads(features)).movedim(1, 0)).movedim(0, 1)
-        if self.settings.sub_batch is None:
-            return label_table(bank, probs, self.settings)
-        return label_pairs(bank, probs, self.settings)
 
-    def learn_from(
-        self, batch: Batch, images: Tensor, labels: Tensor | PseudoLabels, step: int
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Logits (H, n, K) and labels (H, n, K) or (H, n), once for every step of the optimizer."""
-        for repeat in range(self.settings.repeats):
-            if isinstance(labels, PseudoLabels):
-                yield from self._sub_batches(images, labels, step, repeat)
-            else:
-                features = self._features(self.settings.train_view, batch.images, step, f"train {repeat}")
-                yield self._logits(features), labels
-
-    def _sub_batches(
-        self, images: Tensor, labels: PseudoLabels, step: int, repeat: int
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """The labeled images in random order, split as in the authors' code; an incomplete sub-batch is dropped."""
-        processes, count = self.run.processes, labels.image.shape[1]
-        size = min(self.settings.sub_batch or count, count)
-        size -= size % processes.count
-        order = torch.randperm(count, generator=self.run.generator("heads", "sub-batches", step, repeat))
-        for start in range(0, count - size + 1, size):
-            pairs = order[start : start + size].to(self.run.device)
-            own = labels.image[:, pairs[processes.rank :: processes.count]].cpu()  # (H, n / P)
-            features = self._features(self.settings.train_view, images[own.flatten()], step, f"train {repeat}")
-            yield self._logits(features.view(*own.shape, -1)), labels.cluster[:, pairs]
-
-    def _features(self, kind: Kind, images: Tensor, step: int, purpose: str) -> Tensor:
-        """Features (n, D) of a view drawn at random for this step."""
-        drawn = self.run.generator("heads", "view", purpose, step)
-        view = int(torch.randint(self.views.count(kind), (), generator=drawn))
-        return self.views.take(kind, view, images).to(self.run.device)
-
-    def _logits(self, features: Tensor) -> Tensor:
-        """Logits of the images of all processes, with their gradient: (n / P, D) or (H, n / P, D) -> (H, n, K)."""
-        own = self.heads(features).movedim(1, 0)
-        return self.run.processes.gather_with_gradient(own).movedim(0, 1)
-
-    def end_epoch_(self, epoch: int) -> None:
-        """Score every head over all images, and keep the best so far."""
-        if epoch % self.settings.select_every == 0 or epoch == self.settings.epochs:
-            self.snapshots.append(take_snapshot(self.heads, self.views, self.settings, epoch=epoch))
-            self.best = better_head(self.best, self.heads, self.snapshots[-1], self.settings)
-
-    def result(self, components: Components | None) -> TrainedHeads:
-        """The selected head, on the encoder's features, and the record of the training."""
-        assert self.best is not None
-        selected = self.heads.part(slice(0, 1))
-        selected.load_state_dict(self.best.parameters)
-        head = selected.head(0).cpu()
-        return TrainedHeads(
-            head=head if components is None else components.on_features(head),
-            best=self.best,
-            snapshots=tuple(self.snapshots),
-            sample=sample_for_comparison(len(self.views), self.settings),
-            diagnostics=diagnose(self.heads, selected, self.views, self.settings),
-            heads=self.heads,
-            components=components,
-            even_sizes=self.settings.sizes == "even",
-        )
-
-    def state(self) -> dict[str, object]:
-        """Everything that the rest of the training depends on."""
-        return {
-            "heads": self.heads.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "snapshots": [tuple(snapshot) for snapshot in self.snapshots],
-            "best": None if self.best is None else tuple(self.best),
-        }
-
-    def restore_(self, checkpoints: Checkpoints) -> int:
-        """Load the last checkpoint, if there is one, and return the number of finished steps."""
-        saved = checkpoints.load()
-        if saved is None:
-            return 0
-        self.heads.load_state_dict(saved.state["heads"])
-        self.optimizer.load_state_dict(saved.state["optimizer"])
-        self.snapshots = [HeadSnapshot(*snapshot) for snapshot in saved.state["snapshots"]]
-        self.best = None if saved.state["best"] is None else BestHead(*saved.state["best"])
-        return saved.step
+def neighbor_agreement(trained: TrainedHeads, neighbors: Tensor, settings: HeadSettings) -> NeighborAgreement:
+    """Neighbor agreement of the top heads in the snapshot of the selected one; neighbors (n, S)."""
+    snapshot = next(one for one in trained.snapshots if one.epoch == trained.best.epoch)
+    top = snapshot.score(settings).argsort(stable=True)[:TOP_HEADS]  # the selected one first
+    agreement = [consistency_ratio(labels.long(), neighbors).mean().item() for labels in snapshot.labels[top]]
+    return NeighborAgreement(agreement[0], sorted(agreement, reverse=True)[:2][-1])

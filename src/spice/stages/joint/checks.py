@@ -5,10 +5,8 @@ Stage 3 must not make the result worse unnoticed: where a check fails, the resul
 Shapes: N images, D feature width, K clusters, S neighbors.
 """
 
-import warnings
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from spice.core import consistency_ratio, double_softmax_cross_entropy, prototype_table
@@ -38,29 +36,25 @@ class ClusteringStats(NamedTuple):
 
 
 def clustering_stats(
-    features: Tensor, probs: Tensor, neighbors: Tensor, *, prior_neighbors: Tensor, learned: Tensor | None = None
+    features: Tensor, probs: Tensor, neighbors: Tensor, *, prior_neighbors: Tensor, learned: Tensor
 ) -> ClusteringStats:
     """Statistics of predictions (N, K) on plain images with features (N, D) and neighbors (N, S) in them.
 
     Args:
         prior_neighbors: neighbors (N, S) in the features before joint training.
-        learned: the clusters of the labels that joint training learns; None: all clusters. A cluster without labels
-            dissolves, and a warning has named it already.
+        learned: the clusters of the labels that joint training learns. A cluster without labels dissolves, and a
+            warning has named it already.
     """
-    clusters = probs.shape[1]
     confidence, labels = probs.max(dim=1)
-    expected = torch.ones(clusters, dtype=torch.bool)
-    if learned is not None:
-        expected = learned.bincount(minlength=clusters) > 0
+    expected, sizes = (clusters.bincount(minlength=probs.shape[1]) for clusters in (learned, labels))  # (K,)
     logits = probs.clamp(min=1e-30).log()  # as good as the head's: softmax(log p) = p
-    sizes = labels.bincount(minlength=clusters)  # (K,)
     return ClusteringStats(
         neighbor_agreement=consistency_ratio(labels, neighbors).mean().item(),
         prior_neighbor_agreement=consistency_ratio(labels, prior_neighbors).mean().item(),
         chance_agreement=(sizes / len(labels)).square().sum().item(),
         confident=(confidence >= CONFIDENT).float().mean().item(),
         loss=double_softmax_cross_entropy(logits, prototype_table(features, probs)).item(),
-        empty=int((expected & (sizes == 0)).sum()),
+        empty=int(((expected > 0) & (sizes == 0)).sum()),
     )
 
 
@@ -87,15 +81,6 @@ def failed_checks(before: ClusteringStats, after: ClusteringStats) -> list[str]:
     if after.loss > before.loss + LOSS_SLACK and not confirmed:
         failed.append(f"the head's loss over all images rose from {before.loss:.2f} to {after.loss:.2f}")
     return failed
-
-
-def warn_rejected(failed: list[str]) -> None:
-    """Warn that the result of stage 2 is kept, and why."""
-    warnings.warn(
-        f"joint training was rejected; keeping the stage-2 result: {'; '.join(failed)}",
-        RefinementRejectedWarning,
-        stacklevel=3,
-    )
 
 
 def _beyond_chance(agreement: float, stats: ClusteringStats) -> float:

@@ -32,6 +32,10 @@ class Draws:
     """Draws the images of a step: a function of (seed, step), so that a resumed run sees the same ones."""
 
     def __init__(self, images: int, labeled: Labeled, settings: JointSettings, run: Run) -> None:
+        if len(labeled.image) == 0:
+            raise UserError("no image has a reliable label, so joint training cannot start: lower the threshold")
+        if len(labeled.image) != len(labeled.cluster):
+            raise ValueError(f"{len(labeled.image)} images do not match {len(labeled.cluster)} labels")
         self.images, self.labeled, self.settings, self.run = images, labeled, settings, run
         self.mine = slice(run.processes.rank, None, run.processes.count)
         for size in (settings.labeled, settings.unlabeled):
@@ -67,15 +71,3 @@ def draw_weights(clusters: Tensor, *, largest_share: float) -> Tensor:
     present = counts[counts > 0].double()
     cap = largest_share * present.median()
     return ((counts.clamp(max=cap) / counts)[clusters] / counts.clamp(max=cap).sum()).double()
-
-
-def check_labels(labeled: Labeled, *, images: int, clusters: int) -> None:
-    """Refuse labels that nothing can be learned from, or that are not of these images and clusters."""
-    if len(labeled.image) == 0:
-        raise UserError("no image has a reliable label, so joint training cannot start: lower the threshold")
-    if len(labeled.image) != len(labeled.cluster):
-        raise ValueError(f"{len(labeled.image)} images do not match {len(labeled.cluster)} labels")
-    if not 0 <= int(labeled.cluster.min()) <= int(labeled.cluster.max()) < clusters:
-        raise ValueError(f"labels must lie in 0..{clusters - 1}, got {labeled.cluster.min()}..{labeled.cluster.max()}")
-    if not 0 <= int(labeled.image.min()) <= int(labeled.image.max()) < images:
-        raise ValueError(f"positions must lie in 0..{images - 1}, got up to {labeled.image.max()}")

@@ -21,7 +21,7 @@ from spice.engine.schedules import set_learning_rate_, seven_sixteenths_cosine
 from spice.errors import UserError
 from spice.settings import AugmentSettings, JointSettings, Normalization
 from spice.stages.joint.algorithms import Batch, find_algorithm
-from spice.stages.joint.draws import Draws, Labeled, check_labels
+from spice.stages.joint.draws import Draws, Labeled
 
 
 class View(Protocol):
@@ -82,7 +82,6 @@ def train_jointly(learner: Learner, images: Images, labeled: Labeled, settings: 
     The network is trained in place: from stages 1 and 2 as in the paper, or untrained as in the authors' code. The
     labels in `labeled` stay fixed. With a folder in `run`, a run that was stopped resumes bit for bit.
     """
-    check_labels(labeled, images=len(images), clusters=learner.clusters)
     training = _Training(learner, images, labeled, settings, run)
     identity = settings.model_dump(mode="json") | {"images": len(images), "labels": len(labeled.image)}
     checkpoints = run.checkpoints(identity)
@@ -99,7 +98,9 @@ def train_jointly(learner: Learner, images: Images, labeled: Labeled, settings: 
         run.progress("joint training", step + 1, steps, history[-1]._asdict())
         if run.processes.first and (checkpoints.due() or step + 1 == steps):
             checkpoints.save(step + 1, training.state(steps, history))
-    return Joint(training.averaged(), history)
+    for old, new in zip(training.average.buffers(), training.network.buffers(), strict=True):
+        old.copy_(new)  # the averaged weights go with the newest batch-norm statistics
+    return Joint(training.average.eval(), history)
 
 
 class _Training:
@@ -161,12 +162,6 @@ class _Training:
             random,
             self.run.processes,
         )
-
-    def averaged(self) -> nn.Module:
-        """The moving average of the weights with the newest batch-norm statistics, ready to predict."""
-        for old, new in zip(self.average.buffers(), self.network.buffers(), strict=True):
-            old.copy_(new)
-        return self.average.eval()
 
     def steps_within(self, minutes: float) -> int:
         """How many steps fit, from the pace of a few that are then undone."""

@@ -3,7 +3,7 @@
 import torch
 from test_prototypes import cosine, mean_of, most, random_batch, toy  # type: ignore[import-not-found]  # beside this one
 
-from spice.core.nearest_sizes import nearest_labels, nearest_table
+from spice.core.fast_prototypes import nearest_labels, nearest_table
 
 
 def test_labels_by_the_nearest_prototype_are_those_of_plain_loops() -> None:

@@ -1,0 +1,192 @@
+"""Algorithm 1: clustering heads learn from prototype pseudo-labels, by expectation and maximization (paper III-B).
+
+Read it top to bottom: `algorithm_1` is all of it. The feature model does not appear: it no longer learns, and its
+features of all views are in files (see `views`).
+
+Shapes: N images, M of them in a batch, n in a sub-batch, D feature width, K clusters, H heads, P processes.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from spice.core import PseudoLabels
+from spice.core.probs import cluster_probs
+from spice.data.batches import Batch, batches
+from spice.engine.checkpoints import Checkpoints
+from spice.engine.run import Run
+from spice.models.heads import Head, Heads
+from spice.randomness import seeded
+from spice.settings import HeadSettings
+from spice.stages.heads.diagnostics import HeadDiagnostics, diagnose
+from spice.stages.heads.inputs import Components, batch_size
+from spice.stages.heads.losses import head_losses, label_pairs, label_table
+from spice.stages.heads.select import BestHead, HeadSnapshot, better_head, sample_for_comparison, take_snapshot
+from spice.stages.heads.starts import kmeans_starts
+from spice.stages.views import Kind, Views
+
+STATE_FORMAT = 2  # of checkpoints
+
+
+class TrainedHeads(NamedTuple):
+    """The selected head, and all that training recorded."""
+
+    head: Head  # the selected one, on the encoder's features
+    best: BestHead
+    snapshots: tuple[HeadSnapshot, ...]
+    sample: slice  # the images whose labels the snapshots keep
+    diagnostics: HeadDiagnostics
+    heads: Heads  # all of them after the last epoch, on their inputs
+    even_sizes: bool  # whether clusters were held to even sizes
+    components: Components | None = None  # which map features to the heads' inputs; None: inputs are the features
+
+
+def algorithm_1(views: Views, settings: HeadSettings, run: Run) -> TrainedHeads:
+    """Train the heads for `settings.epochs` epochs and select the best; a stopped run resumes bit for bit."""
+    training = _Training(views, settings, run)
+    heads, optimizer = training.heads, training.optimizer
+    # Another version of the program may have other parameters.
+    parameters = [name for name, _ in heads.named_parameters()]
+    size = {"images": len(views), "processes": run.processes.count}
+    checkpoints = run.checkpoints(settings.model_dump() | size | {"parameters": parameters, "format": STATE_FORMAT})
+    steps = settings.epochs * training.steps_per_epoch
+    for step, batch in training.batches(first=training.restore_(checkpoints)):
+        # E-step: every head labels the whole batch by its current predictions.
+        with torch.no_grad():
+            images = run.processes.gather(batch.images)  # (M,)
+            labels = training.label(batch, images, step)
+        # M-step: every head learns its own labels, from the strong views.
+        for logits, targets in training.learn_from(batch, images, labels, step):
+            losses = head_losses(logits, targets, settings)  # (H,)
+            optimizer.zero_grad(set_to_none=True)
+            losses.sum().backward()  # type: ignore[no-untyped-call]  # a sum: no head's step depends on H
+            run.processes.average_gradients_(heads.parameters())
+            optimizer.step()
+
+        done = step + 1
+        if done % training.steps_per_epoch == 0:
+            training.end_epoch_(done // training.steps_per_epoch)
+        if run.processes.first:
+            run.progress("heads", done, steps, {"loss": float(losses.detach().min())})
+            if checkpoints.due() or done == steps:
+                checkpoints.save(done, training.state())
+    return training.result()
+
+
+class _Training:
+    """The heads, the record of their training, and how a batch reaches them."""
+
+    def __init__(self, views: Views, settings: HeadSettings, run: Run) -> None:
+        self.views, self.settings, self.run = views, settings, run
+        self.batch = batch_size(len(views), settings, run.processes)
+        self.steps_per_epoch = len(views) // self.batch
+        with seeded(run.seed, "heads", "weights"):
+            self.heads = Heads(settings.heads, views.plain.shape[1], settings.clusters, hidden=settings.hidden)
+        self.heads.to(run.device)
+        run.processes.broadcast_(self.heads)
+        self.optimizer = torch.optim.Adam(self.heads.parameters(), lr=settings.learning_rate, fused=True)
+        self.start = kmeans_starts(views, settings, run) if settings.start == "kmeans" else None
+        self.snapshots: list[HeadSnapshot] = []
+        self.best: BestHead | None = None
+
+    def batches(self, *, first: int) -> Iterator[tuple[int, Batch]]:
+        """Step number and this process's part of the batch, from step `first` on."""
+        rank, count = self.run.processes.rank, self.run.processes.count
+        epoch_batches = partial(
+            batches, len(self.views), self.batch, seed=self.run.seed, stage="heads", rank=rank, processes=count
+        )
+        for epoch in range(first // self.steps_per_epoch, self.settings.epochs):
+            for batch in epoch_batches(epoch=epoch):
+                step = epoch * self.steps_per_epoch + batch.number
+                if step >= first:
+                    yield step, batch
+
+    def label(self, batch: Batch, images: Tensor, step: int) -> Tensor | PseudoLabels:
+        """Every head's pseudo-labels of the whole batch: a table (H, M, K), or pairs where there are sub-batches."""
+        bank = self.views.compared(images).to(self.run.device)  # (M, D)
+        if self.start is not None and step < self.settings.start_steps:
+            probs = self.start.probs(bank)  # (H, M, K)
+        else:
+            features = self._features(self.settings.label_view, batch.images, step, "label")
+            probs = self.run.processes.gather(cluster_probs(self.heads(features)).movedim(1, 0)).movedim(0, 1)
+        return (label_table if self.settings.sub_batch is None else label_pairs)(bank, probs, self.settings)
+
+    def learn_from(
+        self, batch: Batch, images: Tensor, labels: Tensor | PseudoLabels, step: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Logits (H, n, K) and labels (H, n, K) or (H, n), once for every step of the optimizer."""
+        for repeat in range(self.settings.repeats):
+            if isinstance(labels, PseudoLabels):
+                yield from self._sub_batches(images, labels, step, repeat)
+            else:
+                features = self._features(self.settings.train_view, batch.images, step, f"train {repeat}")
+                yield self._logits(features), labels
+
+    def _sub_batches(
+        self, images: Tensor, labels: PseudoLabels, step: int, repeat: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """The labeled images in random order, split as in the authors' code; an incomplete sub-batch is dropped."""
+        processes, count = self.run.processes, labels.image.shape[1]
+        size = min(self.settings.sub_batch or count, count)
+        size -= size % processes.count
+        order = torch.randperm(count, generator=self.run.generator("heads", "sub-batches", step, repeat))
+        for start in range(0, count - size + 1, size):
+            pairs = order[start : start + size].to(self.run.device)
+            own = labels.image[:, pairs[processes.rank :: processes.count]].cpu()  # (H, n / P)
+            features = self._features(self.settings.train_view, images[own.flatten()], step, f"train {repeat}")
+            yield self._logits(features.view(*own.shape, -1)), labels.cluster[:, pairs]
+
+    def _features(self, kind: Kind, images: Tensor, step: int, purpose: str) -> Tensor:
+        """Features (n, D) of a view drawn at random for this step."""
+        drawn = self.run.generator("heads", "view", purpose, step)
+        view = int(torch.randint(len(self.views.all(kind)), (), generator=drawn))
+        return self.views.take(kind, view, images).to(self.run.device)
+
+    def _logits(self, features: Tensor) -> Tensor:
+        """Logits of the images of all processes, with their gradient: (n / P, D) or (H, n / P, D) -> (H, n, K)."""
+        own = self.heads(features).movedim(1, 0)
+        return self.run.processes.gather_with_gradient(own).movedim(0, 1)
+
+    def end_epoch_(self, epoch: int) -> None:
+        """Score every head over all images, and keep the best so far."""
+        if epoch % self.settings.select_every == 0 or epoch == self.settings.epochs:
+            self.snapshots.append(take_snapshot(self.heads, self.views, self.settings, epoch=epoch))
+            self.best = better_head(self.best, self.heads, self.snapshots[-1], self.settings)
+
+    def result(self) -> TrainedHeads:
+        """The selected head and the record of the training."""
+        assert self.best is not None
+        selected = self.heads.part(slice(0, 1))
+        selected.load_state_dict(self.best.parameters)
+        return TrainedHeads(
+            head=selected.head(0).cpu(),
+            best=self.best,
+            snapshots=tuple(self.snapshots),
+            sample=sample_for_comparison(len(self.views), self.settings),
+            diagnostics=diagnose(self.heads, selected, self.views, self.settings),
+            heads=self.heads,
+            even_sizes=self.settings.sizes == "even",
+        )
+
+    def state(self) -> dict[str, object]:
+        """Everything that the rest of the training depends on."""
+        return {
+            "heads": self.heads.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "snapshots": [tuple(snapshot) for snapshot in self.snapshots],
+            "best": None if self.best is None else tuple(self.best),
+        }
+
+    def restore_(self, checkpoints: Checkpoints) -> int:
+        """Load the last checkpoint, if there is one, and return the number of finished steps."""
+        saved = checkpoints.load()
+        if saved is None:
+            return 0
+        self.heads.load_state_dict(saved.state["heads"])
+        self.optimizer.load_state_dict(saved.state["optimizer"])
+        self.snapshots = [HeadSnapshot(*snapshot) for snapshot in saved.state["snapshots"]]
+        self.best = None if saved.state["best"] is None else BestHead(*saved.state["best"])
+        return saved.step
