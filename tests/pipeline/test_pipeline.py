@@ -93,7 +93,7 @@ def test_the_account_tells_what_was_done(finished: tuple[Path, Account], shapes:
     assert (account.scan.images, account.scan.problems, account.scan.copies) == (96, 0, 0)
     assert account.views is not None
     assert account.views.width == 1280
-    steps = {"scan", "views", "neighbors", "kmeans", "heads", "labels", "model", "pictures", "report"}
+    steps = {"scan", "views", "neighbors", "kmeans", "heads", "labels", "model", "map", "pictures", "report"}
     assert set(account.seconds) == steps
     assert account.labels is not None
     assert 0 < account.labels.kmeans_agreement <= 1
@@ -105,7 +105,7 @@ def test_every_promised_file_is_there_and_no_work_is_left(finished: tuple[Path, 
         "manifest.json", "store", "steps", "results", "current", "labels.csv", "labels.parquet", "model", "report.html",
     }  # fmt: skip
     assert {path.name.partition("-")[0] for path in (run / "steps").iterdir()} == {
-        "scan", "views", "neighbors", "kmeans", "heads",
+        "scan", "views", "neighbors", "kmeans", "heads", "map",
     }  # fmt: skip
     assert not list(run.rglob(UNFINISHED))
 

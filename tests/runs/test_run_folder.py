@@ -286,6 +286,7 @@ REPORTED: dict[str, StepResult] = {
     ),
     "labels": labels_result(3, head_overlap=[0.1, 0.2, 0.3]),
     "model": StepResult(),
+    "map": StepResult(),
     "pictures": StepResult(),
     "report": StepResult(),
 }

@@ -17,6 +17,7 @@ from spice.pipeline.steps.heads import heads
 from spice.pipeline.steps.joint import joint
 from spice.pipeline.steps.kmeans import kmeans
 from spice.pipeline.steps.labels import labels
+from spice.pipeline.steps.map import map_images
 from spice.pipeline.steps.model import model
 from spice.pipeline.steps.neighbors import neighbors, neighbors_kept
 from spice.pipeline.steps.pictures import pictures
@@ -80,7 +81,8 @@ def plan(settings: RunSettings, inputs: Inputs, encoder: Encoder | None) -> Plan
     if encoder is not None and inputs.vectors is None:
         keys["encoder"] = key_of(encoder.name, encoder.fingerprint())
     for step in STEPS_IN_ORDER:
-        keys[step.name] = key_of(step.name, step.depends(settings, inputs), *(keys[name] for name in step.after))
+        depends = key_of(step.name, step.depends(settings, inputs), *(keys[name] for name in step.after))
+        keys[step.name] = depends if step.wanted(settings) else ""
         if step.name == "features" and settings.encoder == SCRATCH:
             keys["encoder"] = keys["features"]
     refined = "-refined" if settings.joint is not None else ""
@@ -151,12 +153,13 @@ STEPS_IN_ORDER = (
         in_result=True,
     ),
     Step("model", model, after=("labels",), depends=lambda settings, _: settings.seed, in_result=True),
+    Step("map", map_images, after=("views", "joint"), optional=True),
     Step("pictures", pictures, after=("labels",), in_result=True, optional=True),
     # A page of another version is written anew: that takes a moment.
     Step(
         "report",
         report,
-        after=("model", "pictures"),
+        after=("model", "map", "pictures"),
         depends=lambda _settings, _inputs: __version__,
         needs=(PICTURES,),
         in_result=True,

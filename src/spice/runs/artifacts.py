@@ -45,7 +45,7 @@ PROBABILITIES = Artifact("probabilities.npy", "labels", "(N, K) float32: the hea
 LABELS = Artifact("labels.parquet", "labels", "the answer: one row per image, see below")
 LABELS_CSV = Artifact("labels.csv", "labels", "the same table as text")
 MODEL = Artifact("model", "model", "what `spice predict` and `spice.load` need: safetensors + json, no pickle")
-MAP = Artifact("map.npy", "pictures", "(N, 2) float32: every image as a point on a plane, similar images close by")
+MAP = Artifact("map.npy", "map", "(N, 2) float32: every image as a point on a plane, similar images close by")
 PICTURES = Artifact("pictures", "pictures", "thumbnails and attention overlays, for the report", deletable=True)
 REPORT = Artifact("report.html", "report", "the page to look at: one file, opens anywhere, offline", rewritten=True)
 SCORES = Artifact("scores.json", "evaluate", "scores against true labels; only `spice evaluate` writes it")

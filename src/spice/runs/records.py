@@ -128,6 +128,7 @@ RESULTS: dict[str, type[StepResult]] = {
     "joint": JointResult,
     "labels": LabelsResult,
     "model": StepResult,
+    "map": StepResult,
     "pictures": StepResult,
     "report": StepResult,
 }

@@ -1,14 +1,13 @@
-"""What the report shows of images: points on a plane, thumbnails, attention overlays."""
+"""What the report shows of images: thumbnails, attention overlays."""
 
 import numpy as np
 import torch
 
 from spice.engine.run import Run
-from spice.pipeline.work import Work, save_array
+from spice.pipeline.work import Work
 from spice.report.chosen import choose, with_attention
-from spice.report.embedding import embed
 from spice.report.pictures import Attention, write_pictures
-from spice.runs.artifacts import MAP, PICTURES, PROBABILITIES
+from spice.runs.artifacts import PICTURES, PROBABILITIES
 from spice.runs.labels import read_labels
 from spice.runs.records import StepResult
 from spice.stages.attention import attention_of
@@ -17,7 +16,6 @@ from spice.stages.attention import attention_of
 def pictures(work: Work, run: Run) -> StepResult:
     """Draw them."""
     found, source = read_labels(work.folders["labels"]), work.answer
-    save_array(work / MAP, embed(source.features.numpy()))
     chosen = choose(found, work.settings.heads.clusters)
     rows = np.concatenate(with_attention(chosen))
     probs = torch.from_numpy(np.load(work / PROBABILITIES))

@@ -1,0 +1,13 @@
+"""Every image as a point on a plane, for the page: shared by all numbers of clusters on the same features."""
+
+from spice.engine.run import Run
+from spice.pipeline.work import Work, save_array
+from spice.report.embedding import embed
+from spice.runs.artifacts import MAP
+from spice.runs.records import StepResult
+
+
+def map_images(work: Work, run: Run) -> StepResult:  # noqa: ARG001
+    """Embed the features that the labels come from."""
+    save_array(work / MAP, embed(work.answer.features.numpy()))
+    return StepResult()
