@@ -17,7 +17,7 @@ from spice.data.batches import batches
 from spice.data.images import Images
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.device import placed
-from spice.engine.prefetch import prefetch
+from spice.engine.parallel import prefetch
 from spice.engine.processes import ALONE, Processes
 from spice.engine.run import Run
 from spice.engine.schedules import set_learning_rate_, warm_cosine
