@@ -17,7 +17,7 @@ class OnnxEncoder:
 
     module = None
 
-    def __init__(self, path: Path, *, size: int | None = None, normalization: Normalization | None = None) -> None:
+    def __init__(self, path: Path, size: int | None = None, normalization: Normalization | None = None) -> None:
         self.name, self._path = f"onnx:{path}", path
         self._session = _open(path)
         self._batch, self.channels, self.size = _input_shape(path, self._session, size)

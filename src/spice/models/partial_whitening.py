@@ -4,7 +4,6 @@ A small network that contrastive learning has trained for half an hour leaves mo
 directions, and cosines see little of the others. The layer centers the features and brings the variances of their
 directions closer together; amount 1 is full whitening. It is computed from features, not learned.
 
-Not to be confused with `whitened_patches`, a network whose first layer whitens pixels.
 Shapes: N images, D feature width.
 """
 

@@ -23,9 +23,8 @@ from spice.engine.run import Run
 from spice.engine.schedules import set_learning_rate_, warm_cosine
 from spice.errors import UserError
 from spice.models.backbone import Backbone
-from spice.models.resnet import stem_for
+from spice.models.networks import WhitenedPatchesNet, stem_for
 from spice.models.weights import NetworkCard
-from spice.models.whitened_patches import WhitenedPatchesNet
 from spice.randomness import seeded
 from spice.settings import IMAGENET, IMAGENET_GRAY, FeatureSettings
 from spice.stages.features.byol import BYOL
