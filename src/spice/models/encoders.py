@@ -4,7 +4,6 @@ A new encoder takes one file: a class with the members of `Encoder`, and `regist
 which `load_encoder("prefix:REST")` returns `loader("REST", options)`. See tests/models/test_a_new_encoder.py.
 """
 
-import hashlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from spice.errors import UserError
-from spice.models.backbone import Backbone, Pretrained, check_shape, evaluating
+from spice.models.backbone import Backbone, Pretrained, check_shape, evaluating, weights_hash
 from spice.models.efficientnet import load_lite0
 from spice.models.frozen import Session, frozen_session
 from spice.models.given_features import GivenFeatures
@@ -151,11 +150,7 @@ class TorchEncoder:
             return self.module.feature_map(images.to(self.device))
 
     def fingerprint(self) -> str:
-        digest = hashlib.blake2b(digest_size=16)
-        for name, value in sorted(self.module.state_dict().items()):
-            digest.update(name.encode())
-            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-        return digest.hexdigest()
+        return weights_hash(self.module)
 
     def _current_session(self) -> Session | None:
         """The exported network; exported again if its weights have changed."""
