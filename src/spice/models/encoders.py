@@ -32,19 +32,11 @@ SCRATCH = "scratch"
 class Encoder(Protocol):
     """The interface that the stages use."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def size(self) -> int:
-        """Pixels on a side."""
-
-    @property
-    def channels(self) -> int: ...
-    @property
-    def normalization(self) -> Normalization: ...
-    @property
-    def features(self) -> int:
-        """Width of the feature vector."""
+    name: str
+    size: int  # pixels on a side
+    channels: int
+    normalization: Normalization
+    features: int  # width of the feature vector
 
     @property
     def module(self) -> Backbone | None:

@@ -54,13 +54,17 @@ class Session:
 
     def run(self, images: Tensor, output: str) -> Tensor:
         """One named output for float32 images."""
-        ready = images.detach().to(device="cpu", dtype=torch.float32).contiguous()
+        ready = images.detach().to(device="cpu", dtype=torch.float32)
+        at_once = AT_ONCE
+        if isinstance(self.input.shape[0], int):  # made for a fixed number of images: the last part is padded
+            at_once = self.input.shape[0]
+            ready = torch.cat([ready, ready.new_zeros(-len(ready) % at_once, *ready.shape[1:])])
         session = self._session(torch.get_num_threads())
-        at_once = len(ready) if isinstance(self.input.shape[0], int) else AT_ONCE  # a file may have a fixed batch
         parts: list[NDArray[np.float32]] = [
-            session.run([output], {self.input.name: part.numpy()})[0] for part in torch.split(ready, at_once)
+            session.run([output], {self.input.name: part.numpy()})[0]
+            for part in torch.split(ready.contiguous(), at_once)
         ]
-        return torch.from_numpy(np.concatenate(parts))
+        return torch.from_numpy(np.concatenate(parts)[: len(images)])
 
     def _session(self, threads: int) -> onnxruntime.InferenceSession:
         with self._lock:
