@@ -60,14 +60,15 @@ _POSITIONS = "interpolate_pos_encoding"
 class ClassToken(Backbone):
     """ViTs: the feature is the class token after the last norm; the places are the patches."""
 
-    def __init__(self, model: nn.Module, size: int) -> None:
+    model: Any
+
+    def __init__(self, model: Any, size: int) -> None:
         super().__init__()
         self.model = model
-        config: Any = model.config
-        self.features: int = config.hidden_size
-        self.grid = size // config.patch_size
+        self.features = model.config.hidden_size
+        self.grid = size // model.config.patch_size
         # Positions learned at another size are interpolated; DINOv2 always does so and has no such option.
-        interpolate = config.image_size != size and "dinov" not in config.model_type
+        interpolate = model.config.image_size != size and "dinov" not in model.config.model_type
         self.options = {_POSITIONS: True} if interpolate else {}
 
     def tokens(self, images: Tensor) -> Tensor:
@@ -82,7 +83,7 @@ class ClassToken(Backbone):
         return patches_as_map(self.tokens(images), self.grid, self.grid)
 
     def chain(self) -> list[nn.Module]:
-        model: Any = self.model
+        model = self.model
         if hasattr(model, "rope_embeddings"):  # DINOv3: every layer also takes positions
             return [self]
         return [_embed(model.embeddings, self.options), *_layers(model), _class_token(model.layernorm)]
@@ -113,22 +114,20 @@ class ClassToken(Backbone):
 class Projected(ClassToken):
     """CLIP: the feature is the class token in the space shared with text; so are the places."""
 
-    def __init__(self, model: nn.Module, size: int) -> None:
+    def __init__(self, model: Any, size: int) -> None:
         super().__init__(model, size)
-        config: Any = model.config
-        self.features = config.projection_dim
+        self.features = model.config.projection_dim
 
     def tokens(self, images: Tensor) -> Tensor:
-        model: Any = self.model
-        tokens = model.vision_model(pixel_values=images, **self.options).last_hidden_state
-        projected: Tensor = model.visual_projection(model.vision_model.post_layernorm(tokens))
+        vision = self.model.vision_model
+        tokens = vision(pixel_values=images, **self.options).last_hidden_state
+        projected: Tensor = self.model.visual_projection(vision.post_layernorm(tokens))
         return projected
 
     def chain(self) -> list[nn.Module]:
-        model: Any = self.model
-        vision = model.vision_model
+        vision = self.model.vision_model
         embed = nn.Sequential(_embed(vision.embeddings, self.options), vision.pre_layrnorm)
-        return [embed, *_layers(model), _class_token(vision.post_layernorm, model.visual_projection)]
+        return [embed, *_layers(self.model), _class_token(vision.post_layernorm, self.model.visual_projection)]
 
 
 class AttentionPooled(ClassToken):
@@ -139,9 +138,8 @@ class AttentionPooled(ClassToken):
         return pooled
 
     def chain(self) -> list[nn.Module]:
-        model: Any = self.model
         # Older versions of transformers have one more module around the same parts.
-        model = getattr(model, "vision_model", model)
+        model = getattr(self.model, "vision_model", self.model)
         last = nn.Sequential(model.post_layernorm, model.head)
         return [_embed(model.embeddings, self.options), *_layers(model), last]
 
@@ -149,11 +147,12 @@ class AttentionPooled(ClassToken):
 class Convolutional(Backbone):
     """ConvNeXt and ResNet: the feature is the model's own pooling of its last map."""
 
-    def __init__(self, model: nn.Module, size: int) -> None:  # noqa: ARG002  (one signature for all kinds)
+    model: Any
+
+    def __init__(self, model: Any, size: int) -> None:  # noqa: ARG002  (one signature for all kinds)
         super().__init__()
         self.model = model
-        config: Any = model.config
-        self.features: int = config.hidden_sizes[-1]
+        self.features = model.config.hidden_sizes[-1]
 
     def forward(self, images: Tensor) -> Tensor:
         pooled: Tensor = self.model(pixel_values=images).pooler_output
@@ -164,7 +163,7 @@ class Convolutional(Backbone):
         return maps
 
     def chain(self) -> list[nn.Module]:
-        model: Any = self.model
+        model = self.model
         if not hasattr(model, "embeddings"):  # ResNet
             return [model.embedder, *model.encoder.stages, model.pooler, nn.Flatten()]
         return [model.embeddings, *model.encoder.stages, Pool(), model.layernorm]
@@ -197,16 +196,15 @@ def _layer_output(layer: nn.Module, tokens: Tensor) -> Tensor:
     return out[0] if isinstance(out, tuple) else out
 
 
-def _layers(model: nn.Module) -> list[nn.Module]:
+def _layers(model: Any) -> list[nn.Module]:
     """The transformer's layers: the list with as many modules as the configuration has layers."""
-    config: Any = model.config
-    lists = [part for part in model.modules() if isinstance(part, nn.ModuleList)]
-    layers = next(part for part in lists if len(part) == config.num_hidden_layers)
+    lists = (part for part in model.modules() if isinstance(part, nn.ModuleList))
+    layers = next(part for part in lists if len(part) == model.config.num_hidden_layers)
     return [_Apply(layer, _layer_output) for layer in layers]
 
 
 # By type: the class of transformers that holds the vision part alone, and how its features are read.
-_KINDS: dict[str, tuple[str, Callable[[nn.Module, int], Backbone]]] = {
+_KINDS: dict[str, tuple[str, Callable[[Any, int], Backbone]]] = {
     "dinov2": ("Dinov2Model", ClassToken),
     "dinov2_with_registers": ("Dinov2WithRegistersModel", ClassToken),
     "dinov3_vit": ("DINOv3ViTModel", ClassToken),

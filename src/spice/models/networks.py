@@ -1,6 +1,6 @@
 """Networks by name, untrained: ResNets (paper III-A, IV), wide ResNets (III-C), and a small one for CPUs.
 
-Shapes: B images, C channels, S pixels on a side, D feature width.
+Shapes: B or N images, C channels, S pixels on a side, D feature width.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ SLOPE = 0.1
 
 # Pixels on a side of a whitened patch, and components kept per channel: the smooth ones. The rest is mostly noise.
 PATCH, COMPONENTS = 3, 4
-# Directions with less than this share of the largest variance are noise and are not amplified.
-FLOOR = 5e-4
+# Directions with less than this share of the largest variance are noise and are not amplified further.
+PATCH_FLOOR, WHITENING_FLOOR = 5e-4, 1e-5
 
 
 def network(name: str, *, stem: Stem | None = None, width: int | None = None, channels: int = 3) -> Backbone:
@@ -191,7 +191,7 @@ class WhitenedPatchesNet(Backbone):
         patches = F.unfold(images, PATCH).transpose(1, 2).flatten(0, 1).double()  # (B * places, n = 9 C)
         variances, directions = torch.linalg.eigh(patches.T.cov())  # (n,), (n, n) in columns
         largest = variances[-1].clamp(min=1e-6)  # images of one color have none
-        scale = (variances.clamp(min=0.0) + FLOOR * largest).rsqrt()
+        scale = (variances.clamp(min=0.0) + PATCH_FLOOR * largest).rsqrt()
         kept = (directions * scale).T[-(len(self.whitening.weight) // 2) :]  # eigh sorts by variance, ascending
         filters = kept.reshape(-1, images.shape[1], PATCH, PATCH)
         self.whitening.weight.copy_(torch.cat([filters, -filters]))
@@ -217,6 +217,48 @@ class PooledBlock(nn.Module):
     def forward(self, maps: Tensor) -> Tensor:
         half = F.relu(self.norm1(F.max_pool2d(self.conv1(maps), 2)))
         return F.relu(self.norm2(self.conv2(half)))
+
+
+class PartialWhitening(Backbone):
+    """A trained network, then a linear layer that partially whitens its features (for paper III-A).
+
+    A small network that contrastive learning has trained for half an hour leaves most of its features' variance in a
+    few directions, and cosines see little of the others. The layer centers the features and brings the variances of
+    their directions closer together; amount 1 is full whitening. It is the identity until `fit_` computes it.
+    """
+
+    def __init__(self, network: Backbone) -> None:
+        super().__init__()
+        self.network = network
+        self.features = network.features
+        self.linear = nn.Linear(network.features, network.features)
+        nn.init.eye_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+        self.exportable = network.exportable  # type: ignore[method-assign]
+
+    @torch.no_grad()
+    def fit_(self, features: Tensor, amount: float) -> None:
+        """Compute the layer from the network's features (N, D): variances v become v^(1 - amount) max(v)^amount.
+
+        Amount 1 makes all variances equal; amount 0.5 replaces their ratios by square roots.
+        """
+        rows = features.double()
+        variances, directions = torch.linalg.eigh(rows.T.cov())  # (D,) ascending, (D, D) in columns
+        largest = variances[-1].clamp(min=1e-12)  # constant features have none
+        scale = (variances / largest).clamp(min=WHITENING_FLOOR) ** (-amount / 2)
+        weight = (directions * scale) @ directions.T  # ZCA, the symmetric solution: it rotates nothing
+        self.linear.weight.copy_(weight)
+        self.linear.bias.copy_(-weight @ rows.mean(dim=0))
+
+    def feature_map(self, images: Tensor) -> Tensor:
+        return F.conv2d(self.network.feature_map(images), self.linear.weight[:, :, None, None], self.linear.bias)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features: Tensor = self.linear(self.network(images))
+        return features
+
+    def chain(self) -> list[nn.Module]:
+        return [*self.network.chain(), self.linear]
 
 
 NETWORKS: dict[str, Callable[..., Backbone]] = {

@@ -12,8 +12,7 @@ from torch import Tensor
 from spice.errors import UserError
 from spice.files import written_atomically
 from spice.models.backbone import Backbone
-from spice.models.networks import Stem, network
-from spice.models.partial_whitening import PartialWhitening
+from spice.models.networks import PartialWhitening, Stem, network
 from spice.settings import IMAGENET, Normalization, Settings
 
 HEADER = "spice.network"
