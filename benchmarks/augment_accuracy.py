@@ -15,8 +15,8 @@ from torch import Tensor
 
 from pillow_recipes import hue
 from spice.augment import color, geometry
-from spice.augment.contrastive import BLUR, JITTER, TURN
 from spice.augment.draws import between
+from spice.augment.recipes import BLUR, JITTER, TURN
 
 SIZE = 96
 COUNT = 300

@@ -15,8 +15,8 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 from torch import Tensor
 
 from spice.augment import Contrastive, Plain, Recipe, Strong, Weak, color, geometry
-from spice.augment.contrastive import BLUR, JITTER, TURN
 from spice.augment.operations import OPERATIONS
+from spice.augment.recipes import BLUR, JITTER, TURN
 from spice.settings import IMAGENET, AugmentSettings
 
 COLUMNS = 8

@@ -25,7 +25,7 @@ from spice.data import ingest
 from spice.models.backbone import Backbone
 from spice.models.encoders import TorchEncoder, load_encoder
 from spice.models.huggingface import ClassToken
-from spice.models.resnet import resnet
+from spice.models.networks import ResNet
 from spice.settings import IMAGENET
 from spice.stages.encode import encode_plain
 
@@ -73,7 +73,7 @@ def lite0() -> TorchEncoder:
 
 def resnet18() -> TorchEncoder:
     torch.manual_seed(0)
-    return TorchEncoder("resnet18", resnet(18), IMAGENET, size=160)
+    return TorchEncoder("resnet18", ResNet(18), IMAGENET, size=160)
 
 
 def small_dinov2() -> TorchEncoder:

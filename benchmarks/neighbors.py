@@ -19,8 +19,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from spice.neighbors import nearest, recall
-from spice.neighbors.directions import unit_rows
+from spice.neighbors import nearest, recall, unit_rows
 from spice.neighbors.exact import exact_nearest
 
 COUNT = 100

@@ -10,7 +10,7 @@ COUNT = 20_000
 
 
 def numbers(columns: int = draws.CROP_COLUMNS) -> draws.Uniform:
-    return draws.uniform(COUNT, columns, torch.Generator().manual_seed(0))
+    return draws.Uniform(COUNT, columns, torch.Generator().manual_seed(0))
 
 
 def test_integers_are_uniform_with_both_ends() -> None:
@@ -62,17 +62,17 @@ def test_a_strip_that_no_box_fits_gives_its_center() -> None:
 
 
 def test_an_image_draws_the_same_in_any_share_of_the_batch() -> None:
-    whole = draws.uniform(10, 3, torch.Generator().manual_seed(3)).columns(3)
+    whole = draws.Uniform(10, 3, torch.Generator().manual_seed(3)).columns(3)
     rows = torch.tensor([1, 3, 5, 7, 9])
-    share = draws.uniform(5, 3, torch.Generator().manual_seed(3), rows=rows, of=10).columns(3)
+    share = draws.Uniform(5, 3, torch.Generator().manual_seed(3), rows=rows, of=10).columns(3)
     assert np.array_equal(share, whole[rows.numpy()])
 
 
 def test_rows_without_the_size_of_the_batch_are_refused() -> None:
     with pytest.raises(ValueError, match=r"2 images need 2 rows and the size of the whole batch, got 3, None"):
-        draws.uniform(2, 3, torch.Generator(), rows=torch.tensor([1, 2, 3]))
+        draws.Uniform(2, 3, torch.Generator(), rows=torch.tensor([1, 2, 3]))
 
 
 def test_more_numbers_than_drawn_are_refused() -> None:
     with pytest.raises(ValueError, match=r"cannot take 4 numbers of 3"):
-        draws.uniform(2, 3, torch.Generator()).columns(4)
+        draws.Uniform(2, 3, torch.Generator()).columns(4)

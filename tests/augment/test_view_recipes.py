@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from spice.augment import Contrastive, Plain, Recipe, Strong, Weak, base, recipes
+from spice.augment import Contrastive, Plain, Recipe, Strong, Weak, recipes
 from spice.settings import IMAGENET, AugmentSettings, Normalization
 
 RECIPES: tuple[type[Recipe], ...] = (Plain, Weak, Strong, Contrastive)
@@ -89,7 +89,7 @@ def test_portions_for_the_cache_do_not_change_views(
     drawn: Tensor, recipe: type[Recipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = built(recipe)(drawn, seeded())
-    monkeypatch.setattr(base, "CACHED_FLOATS", 3 * 32 * 32 * 3)
+    monkeypatch.setattr(recipes, "CACHED_FLOATS", 3 * 32 * 32 * 3)
     torch.testing.assert_close(built(recipe)(drawn, seeded()), whole, rtol=0, atol=1e-5)
 
 

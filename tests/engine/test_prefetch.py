@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from spice.augment import Contrastive
-from spice.engine.prefetch import prefetch
+from spice.engine.parallel import prefetch
 from spice.randomness import generator
 from spice.settings import IMAGENET, AugmentSettings
 

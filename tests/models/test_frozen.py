@@ -17,8 +17,7 @@ from spice.models import frozen
 from spice.models.backbone import Backbone
 from spice.models.encoders import TorchEncoder
 from spice.models.frozen import ExportWarning, cache_folder, frozen_session
-from spice.models.networks import network
-from spice.models.resnet import resnet
+from spice.models.networks import ResNet, network
 from spice.settings import Normalization
 
 GRAY = Normalization(mean=(0.5,), std=(0.5,))
@@ -26,7 +25,7 @@ GRAY = Normalization(mean=(0.5,), std=(0.5,))
 
 def small(seed: int = 0) -> TorchEncoder:
     torch.manual_seed(seed)
-    return TorchEncoder("small", resnet(10, stem="plain", width=4, channels=1), GRAY, size=16)
+    return TorchEncoder("small", ResNet(10, stem="plain", width=4, channels=1), GRAY, size=16)
 
 
 def images(count: int = 5) -> Tensor:

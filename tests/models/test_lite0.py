@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 
-from spice.models.efficientnet import ConvNorm, lite0_weights
+from spice.models.efficientnet import ConvNorm, published_lite0
 from spice.models.encoders import load_encoder
 from spice.settings import Normalization
 
@@ -55,9 +55,9 @@ def test_padding_is_tensorflows(side: int, kernel: int, expected: tuple[int, int
 def test_lite0_names_photos_of_classes_it_was_trained_on(shared_data: Path) -> None:
     encoder = load_encoder("lite0")
     pixels, labels = photos(shared_data / "imagenette.tar")
-    weights = lite0_weights()
+    weights = published_lite0()
     classifier = nn.Linear(1280, 1000)
-    classifier.load_state_dict({"weight": weights["classifier.weight"], "bias": weights["classifier.bias"]})
+    classifier.load_state_dict({"weight": weights["_fc.weight"], "bias": weights["_fc.bias"]})
     features = torch.cat([encoder.encode(normalized(part, encoder.normalization)) for part in torch.split(pixels, 50)])
     top1 = (classifier(features).argmax(dim=1) == labels).float().mean().item()
     assert top1 > 0.55

@@ -7,9 +7,7 @@ import torch
 from torch import nn
 
 from spice.models.backbone import Backbone
-from spice.models.networks import NETWORKS, network
-from spice.models.resnet import STEMS, Stem, resnet, stem_for
-from spice.models.wideresnet import PreActivatedBlock, wide_resnet
+from spice.models.networks import NETWORKS, STEMS, PreActivatedBlock, ResNet, Stem, WideResNet, network, stem_for
 from spice.stages.features.pretext import Projection
 
 
@@ -42,7 +40,7 @@ def test_networks_have_the_published_number_of_parameters(
     [("imagenet", 224, 7), ("pool", 96, 7), ("pool", 64, 5), ("plain", 32, 4), ("plain", 28, 4)],
 )
 def test_each_stem_gives_the_map_the_authors_have_at_its_size(stem: Stem, size: int, side: int) -> None:
-    small = resnet(10, stem=stem, width=8)
+    small = ResNet(10, stem=stem, width=8)
     assert small.feature_map(torch.zeros(1, 3, size, size)).shape == (1, 64, side, side)
     assert stem_for(size) == stem
 
@@ -70,12 +68,12 @@ def test_a_fresh_network_keeps_the_signal_and_its_gradient_alive(name: str) -> N
 
 
 def test_width_scales_the_features() -> None:
-    assert [resnet(18, width=width).features for width in (16, 32, 64)] == [128, 256, 512]
+    assert [ResNet(18, width=width).features for width in (16, 32, 64)] == [128, 256, 512]
     assert [network(name).features for name in ("wrn-28-2", "wrn-28-8", "wrn-37-2")] == [128, 512, 256]
 
 
 def test_the_wide_resnets_shortcut_starts_before_the_activation_except_in_the_first_block() -> None:
-    for number, block in enumerate(wide_resnet(10, 1).eval().blocks):
+    for number, block in enumerate(WideResNet(10, 1).eval().blocks):
         assert isinstance(block, PreActivatedBlock)
         nn.init.zeros_(block.conv2.weight)  # leaves the shortcut alone
         maps = -torch.ones(1, block.conv1.in_channels, 4, 4)
@@ -87,11 +85,11 @@ def test_the_wide_resnets_shortcut_starts_before_the_activation_except_in_the_fi
     ("wrong", "words"),
     [
         (lambda: network("resnet50"), r"no network 'resnet50'; choose one of resnet10"),
-        (lambda: resnet(50), r"no ResNet of depth 50; choose one of 10, 18, 34"),
-        (lambda: resnet(18, stem=cast(Stem, "big")), r"no stem 'big'; choose one of imagenet, pool, plain"),
+        (lambda: ResNet(50), r"no ResNet of depth 50; choose one of 10, 18, 34"),
+        (lambda: ResNet(18, stem=cast(Stem, "big")), r"no stem 'big'; choose one of imagenet, pool, plain"),
         (lambda: network("wrn-28-2", stem="pool"), r"wrn-28-2 has a fixed stem"),
         (lambda: network("lite0", width=32), r"lite0 has a fixed width"),
-        (lambda: wide_resnet(29, 2), r"3 groups has depth 4 \+ 6 n, got 29"),
+        (lambda: WideResNet(29, 2), r"3 groups has depth 4 \+ 6 n, got 29"),
     ],
 )
 def test_what_does_not_exist_is_refused_in_words(wrong, words: str) -> None:  # type: ignore[no-untyped-def]

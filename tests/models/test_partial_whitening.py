@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from spice.models.networks import network
-from spice.models.partial_whitening import FLOOR, PartialWhitening
+from spice.models.networks import WHITENING_FLOOR, PartialWhitening, network
 from spice.models.parts import cut
 from spice.models.weights import NetworkCard, load_network, save_network
 from spice.settings import IMAGENET
@@ -60,7 +59,7 @@ def test_directions_stay_the_same(model: PartialWhitening, features: Tensor) -> 
 def test_noise_is_not_amplified(model: PartialWhitening, features: Tensor) -> None:
     features[:, 0] = 3.0  # no variance at all in a direction
     model.fit_(features, 1.0)
-    assert torch.linalg.eigvalsh(model.linear.weight).max() <= FLOOR**-0.5 * 1.001
+    assert torch.linalg.eigvalsh(model.linear.weight).max() <= WHITENING_FLOOR**-0.5 * 1.001
 
 
 def test_constant_features_do_not_divide_by_zero(model: PartialWhitening) -> None:

@@ -70,7 +70,7 @@ def test_learning_changes_the_tail_of_the_network_and_no_statistics() -> None:
 
 
 def test_a_tail_sees_each_image_alone_while_it_learns() -> None:
-    tail = Tail([nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Flatten()]).train()
+    tail = Tail(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Flatten()).train()
     batch = images(4)
     torch.testing.assert_close(tail(batch)[:1], tail(batch[:1]))
 

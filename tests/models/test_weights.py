@@ -9,8 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from spice.errors import UserError
 from spice.models.encoders import load_encoder
-from spice.models.networks import network
-from spice.models.resnet import resnet
+from spice.models.networks import ResNet, network
 from spice.models.weights import NetworkCard, load_network, save_network
 from spice.settings import IMAGENET, Normalization
 
@@ -35,7 +34,7 @@ def file(tmp_path: Path) -> Path:
 
 def published(path: Path) -> Path:
     """ImageNet weights as torchvision has them: classifier on top, no counters of batches in old files."""
-    weights = {name: value for name, value in resnet(18).state_dict().items() if "num_batches" not in name}
+    weights = {name: value for name, value in ResNet(18).state_dict().items() if "num_batches" not in name}
     save_file(weights | {"fc.weight": torch.zeros(1000, 512), "fc.bias": torch.zeros(1000)}, path)
     return path
 

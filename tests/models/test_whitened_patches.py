@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spice.models.whitened_patches import COMPONENTS, WhitenedPatchesNet
+from spice.models.networks import COMPONENTS, WhitenedPatchesNet
 
 
 @pytest.fixture

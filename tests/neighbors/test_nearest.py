@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spice.neighbors import Neighbors, approximate, exact, nearest, recall, search
-from spice.neighbors.directions import unit_rows
+from spice.neighbors import Neighbors, approximate, exact, nearest, recall, search, unit_rows
 
 
 def all_pairs(features: Tensor, count: int) -> Neighbors:

@@ -4,14 +4,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from spice.models.resnet import resnet
+from spice.models.networks import ResNet
 from spice.settings import FeatureSettings
 from spice.stages.features.byol import BYOL
 
 
 def task(momentum: float | None = 0.9) -> BYOL:
     torch.manual_seed(0)
-    return BYOL(resnet(10, stem="plain", width=4), FeatureSettings(projection=6, momentum=momentum), steps=10).train()
+    return BYOL(ResNet(10, stem="plain", width=4), FeatureSettings(projection=6, momentum=momentum), steps=10).train()
 
 
 def test_the_loss_is_two_minus_two_cosines_over_both_directions() -> None:

@@ -13,9 +13,8 @@ from spice.engine.checkpoints import Checkpoints
 from spice.engine.run import Run
 from spice.errors import UserError
 from spice.models.encoders import load_encoder
-from spice.models.partial_whitening import PartialWhitening
+from spice.models.networks import PartialWhitening, WhitenedPatchesNet
 from spice.models.weights import save_network
-from spice.models.whitened_patches import WhitenedPatchesNet
 from spice.settings import AugmentSettings, FeatureSettings
 from spice.stages.features.train import FeatureModel, build, plan, train_features, view_pairs
 

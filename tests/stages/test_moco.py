@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spice.engine.run import Run
-from spice.models.resnet import resnet
+from spice.models.networks import ResNet
 from spice.settings import FeatureSettings
 from spice.stages.features.moco import MoCo, ShortQueueWarning, queue_length
 from spice.stages.features.pretext import default_momentum
@@ -131,7 +131,7 @@ def test_new_keys_are_not_negatives_in_their_own_step() -> None:
 
 def test_the_queue_starts_full_of_random_unit_vectors_that_depend_on_the_seed_alone() -> None:
     queues = [
-        MoCo(resnet(10, stem="plain", width=4), SETTINGS, Run(seed=seed), images=100, steps=10).queue
+        MoCo(ResNet(10, stem="plain", width=4), SETTINGS, Run(seed=seed), images=100, steps=10).queue
         for seed in (0, 0, 1)
     ]
     torch.testing.assert_close(queues[0].norm(dim=1), torch.ones(16))

@@ -294,8 +294,8 @@ def test_features_without_an_image_are_refused() -> None:
 def test_a_frozen_front_changes_the_speed_and_no_step() -> None:
     """Against the whole network in torch, with its first layers in eval mode and out of the optimizer's reach."""
     _, found = small_start(trained=0.5)
-    images, whole = Kinds(3, 20), Tail(Chained().chain())
-    whole.layers[0].requires_grad_(False)
+    images, whole = Kinds(3, 20), Tail(*Chained().chain())
+    whole[0].requires_grad_(False)
     torch.manual_seed(0)
     Chained()  # the same random numbers as above before the head is drawn
     learner = Learner.on_images(ClusteringNetwork(whole, Head(8, 3)), 3, AUGMENT, size=SIZE, normalization=IMAGENET)

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from spice.models.resnet import resnet
+from spice.models.networks import ResNet
 from spice.settings import FeatureSettings
 from spice.stages.features.simclr import SimCLR, nt_xent
 
@@ -40,6 +40,6 @@ def test_shares_of_two_processes_average_to_the_whole() -> None:
 
 def test_both_views_are_treated_alike() -> None:
     torch.manual_seed(0)
-    task = SimCLR(resnet(10, stem="plain", width=4), FeatureSettings(projection=6))
+    task = SimCLR(ResNet(10, stem="plain", width=4), FeatureSettings(projection=6))
     first, second = torch.randn(4, 3, 8, 8), torch.randn(4, 3, 8, 8)
     torch.testing.assert_close(task(first, second, step=0).loss, task(second, first, step=0).loss)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from spice.models.backbone import Backbone
-from spice.models.partial_whitening import PartialWhitening
+from spice.models.networks import PartialWhitening
 from spice.stages.features.health import alignment, uniformity
 from spice.stages.features.whitening import AMOUNTS, choose_amount
 

@@ -21,8 +21,15 @@ Booleans = NDArray[np.bool_]
 class Uniform:
     """Uniform numbers in [0, 1), a row per image, handed out column by column."""
 
-    def __init__(self, numbers: Tensor) -> None:
-        self._numbers: Floats = numbers.numpy()  # (B, columns)
+    def __init__(
+        self, count: int, columns: int, generator: torch.Generator, *, rows: Tensor | None = None, of: int | None = None
+    ) -> None:
+        """For `count` images, which are `rows` of a batch of `of` images (by default, the batch itself)."""
+        if rows is None:
+            rows, of = torch.arange(count), count
+        if of is None or len(rows) != count:
+            raise ValueError(f"{count} images need {count} rows and the size of the whole batch, got {len(rows)}, {of}")
+        self._numbers: Floats = torch.rand(of, columns, generator=generator)[rows].numpy()  # (B, columns)
         self._used = 0
 
     def column(self) -> Floats:
@@ -35,17 +42,6 @@ class Uniform:
         if self._used > self._numbers.shape[1]:
             raise ValueError(f"cannot take {self._used} numbers of {self._numbers.shape[1]}")
         return self._numbers[:, start : self._used]
-
-
-def uniform(
-    count: int, columns: int, generator: torch.Generator, *, rows: Tensor | None = None, of: int | None = None
-) -> Uniform:
-    """Numbers for `count` images, which are `rows` of a batch of `of` images (by default, the batch itself)."""
-    if rows is None:
-        return Uniform(torch.rand(count, columns, generator=generator))
-    if of is None or len(rows) != count:
-        raise ValueError(f"{count} images need {count} rows and the size of the whole batch, got {len(rows)}, {of}")
-    return Uniform(torch.rand(of, columns, generator=generator)[rows])
 
 
 def between(low: float, high: float, uniforms: Floats) -> Floats:

@@ -6,7 +6,7 @@ which is faster for large images on a CPU. `recipes.Strong` chooses.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from PIL import Image, ImageEnhance, ImageOps
@@ -14,7 +14,6 @@ from PIL.Image import Image as Picture
 from torch import Tensor
 
 from spice.augment import tone
-from spice.augment.draws import Integers
 from spice.augment.geometry import affine, shifted
 
 
@@ -38,80 +37,49 @@ def rotate(images: Tensor, degrees: Tensor) -> Tensor:
     return affine(images, torch.stack([cos, sin, x - x * cos - y * sin, -sin, cos, y + x * sin - y * cos], dim=1))
 
 
-def shear_x(images: Tensor, amount: Tensor) -> Tensor:
-    """Each row moved left by `amount` times its distance from the top."""
-    one, zero = torch.ones_like(amount), torch.zeros_like(amount)
-    return affine(images, torch.stack([one, amount, zero, zero, one, zero], dim=1))
+def shear(images: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Each row moved left by `x` times its distance from the top, each column up by `y` times that from the left."""
+    one, zero = torch.ones_like(x), torch.zeros_like(x)
+    return affine(images, torch.stack([one, x, zero, y, one, zero], dim=1))
 
 
-def shear_y(images: Tensor, amount: Tensor) -> Tensor:
-    """Each column moved up by `amount` times its distance from the left."""
-    one, zero = torch.ones_like(amount), torch.zeros_like(amount)
-    return affine(images, torch.stack([one, zero, zero, amount, one, zero], dim=1))
+def translate(images: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Moved left and up by shares of the width and the height, in whole pixels."""
+    moves = torch.stack([y * images.shape[2], x * images.shape[3]], dim=1)
+    return shifted(images, -(moves + 0.5).floor().long().cpu().numpy())
 
 
-def translate_x(images: Tensor, share: Tensor) -> Tensor:
-    """Moved left by a share of the width."""
-    return shifted(images, _whole(torch.stack([torch.zeros_like(share), share * images.shape[3]], dim=1)))
+def _mapped(picture: Picture, *coefficients: float) -> Picture:
+    return picture.transform(picture.size, Image.Transform.AFFINE, coefficients)
 
 
-def translate_y(images: Tensor, share: Tensor) -> Tensor:
-    """Moved up by a share of the height."""
-    return shifted(images, _whole(torch.stack([share * images.shape[2], torch.zeros_like(share)], dim=1)))
-
-
-def _whole(moves: Tensor) -> Integers:
-    """Moves up and left as whole pixels down and right."""
-    whole: Integers = -(moves + 0.5).floor().long().cpu().numpy()
-    return whole
-
-
-def _mapped(picture: Picture, *, b: float = 0.0, c: float = 0.0, d: float = 0.0, f: float = 0.0) -> Picture:
-    return picture.transform(picture.size, Image.Transform.AFFINE, (1.0, b, c, d, 1.0, f))
-
-
-def _enhanced(
-    enhancer: Callable[
-        [Picture], ImageEnhance.Color | ImageEnhance.Contrast | ImageEnhance.Brightness | ImageEnhance.Sharpness
-    ],
-) -> Callable[[Picture, float], Picture]:
+def _enhanced(enhancer: Callable[[Picture], Any]) -> Callable[[Picture, float], Picture]:
     return lambda picture, factor: enhancer(picture).enhance(factor)
 
 
+# fmt: off
 OPERATIONS = (
     Operation("identity", lambda images, _: images, lambda picture, _: picture),
-    Operation(
-        "autocontrast",
-        lambda images, _: tone.autocontrast(images),
-        lambda picture, _: ImageOps.autocontrast(picture),
-        tone=True,
-    ),
-    Operation(
-        "equalize", lambda images, _: tone.equalize(images), lambda picture, _: ImageOps.equalize(picture), tone=True
-    ),
+    Operation("autocontrast", lambda images, _: tone.autocontrast(images),
+              lambda picture, _: ImageOps.autocontrast(picture), tone=True),
+    Operation("equalize", lambda images, _: tone.equalize(images),
+              lambda picture, _: ImageOps.equalize(picture), tone=True),
     Operation("rotate", rotate, lambda picture, degrees: picture.rotate(degrees), -30.0, 30.0),
-    Operation(
-        "solarize",
-        tone.solarize,
-        lambda picture, threshold: ImageOps.solarize(picture, math.ceil(threshold)),
-        0.0,
-        256.0,
-        tone=True,
-    ),
+    Operation("solarize", tone.solarize,
+              lambda picture, threshold: ImageOps.solarize(picture, math.ceil(threshold)), 0.0, 256.0, tone=True),
     Operation("color", tone.color, _enhanced(ImageEnhance.Color), 0.05, 0.95, tone=True),
     Operation("contrast", tone.contrast, _enhanced(ImageEnhance.Contrast), 0.05, 0.95, tone=True),
     Operation("brightness", tone.brightness, _enhanced(ImageEnhance.Brightness), 0.05, 0.95, tone=True),
     Operation("sharpness", tone.sharpness, _enhanced(ImageEnhance.Sharpness), 0.05, 0.95),
-    Operation("shear x", shear_x, lambda picture, amount: _mapped(picture, b=amount), -0.1, 0.1),
-    Operation("shear y", shear_y, lambda picture, amount: _mapped(picture, d=amount), -0.1, 0.1),
-    Operation("translate x", translate_x, lambda picture, share: _mapped(picture, c=share * picture.width), -0.1, 0.1),
-    Operation("translate y", translate_y, lambda picture, share: _mapped(picture, f=share * picture.height), -0.1, 0.1),
-    Operation(  # the fraction is dropped: 4 to 8 bits
-        "posterize",
-        tone.posterize,
-        lambda picture, bits: ImageOps.posterize(picture, min(int(bits), 8)),
-        4.0,
-        9.0,
-        tone=True,
-    ),
+    Operation("shear x", lambda images, amount: shear(images, amount, 0 * amount),
+              lambda picture, amount: _mapped(picture, 1, amount, 0, 0, 1, 0), -0.1, 0.1),
+    Operation("shear y", lambda images, amount: shear(images, 0 * amount, amount),
+              lambda picture, amount: _mapped(picture, 1, 0, 0, amount, 1, 0), -0.1, 0.1),
+    Operation("translate x", lambda images, share: translate(images, share, 0 * share),
+              lambda picture, share: _mapped(picture, 1, 0, share * picture.width, 0, 1, 0), -0.1, 0.1),
+    Operation("translate y", lambda images, share: translate(images, 0 * share, share),
+              lambda picture, share: _mapped(picture, 1, 0, 0, 0, 1, share * picture.height), -0.1, 0.1),
+    Operation("posterize", tone.posterize,  # the fraction is dropped: 4 to 8 bits
+              lambda picture, bits: ImageOps.posterize(picture, min(int(bits), 8)), 4.0, 9.0, tone=True),
 )
+# fmt: on

@@ -19,8 +19,6 @@ from torch import Tensor
 from spice.errors import SpiceWarning, UserError
 from spice.files import written_atomically
 
-Json = bool | int | float | str | None | list["Json"] | dict[str, "Json"]
-
 
 class DamagedCheckpointWarning(SpiceWarning):
     """A checkpoint could not be read; an older one was used."""
@@ -47,7 +45,7 @@ class Checkpoints:
     ) -> None:
         self.folder = folder
         # Through JSON once, so that a tuple here equals the list that comes back.
-        self.identity: dict[str, Json] = json.loads(json.dumps(dict(identity or {})))
+        self.identity: dict[str, object] = json.loads(json.dumps(dict(identity or {})))
         self.every_seconds = every_seconds
         self._saved_at = time.monotonic()
         self._cost = 0.0
@@ -83,17 +81,21 @@ class Checkpoints:
         for path in self._files():
             try:
                 header, state = _read(path)
-            except _DamagedError as error:
+            except (SafetensorError, OSError, ValueError) as error:
                 unreadable.append(f"{path} ({error})")
                 continue
-            self._check_identity(path, header["identity"])
+            if header["identity"] != self.identity:
+                raise UserError(
+                    f"the checkpoint {path} was made with other settings ({self._changes(header['identity'])}): "
+                    f"use those again, or delete {path.parent} to start over"
+                )
             if unreadable:
                 warnings.warn(
                     f"damaged checkpoint {', '.join(unreadable)}: resuming from step {header['step']} instead",
                     DamagedCheckpointWarning,
                     stacklevel=2,
                 )
-            return Saved(int(str(header["step"])), state)
+            return Saved(header["step"], state)
         if unreadable:
             raise UserError(f"no checkpoint can be read: {', '.join(unreadable)}; delete {self.folder} to start over")
         return None
@@ -102,40 +104,24 @@ class Checkpoints:
         """Newest first."""
         return sorted(self.folder.glob("step-*.safetensors"), reverse=True) if self.folder is not None else []
 
-    def _check_identity(self, path: Path, saved: Json) -> None:
-        if saved == self.identity:
-            return
-        assert isinstance(saved, dict)
-        names = sorted(
-            name
-            for name in {*saved, *self.identity}
-            if (name in saved, saved.get(name)) != (name in self.identity, self.identity.get(name))
-        )
-        changes = ", ".join(f"{name} was {saved.get(name)!r}, is {self.identity.get(name)!r}" for name in names)
-        raise UserError(
-            f"the checkpoint {path} was made with other settings ({changes}): "
-            f"use those again, or delete {path.parent} to start over"
+    def _changes(self, saved: dict[str, object]) -> str:
+        missing = object()  # an absent setting differs from one that is None
+        return ", ".join(
+            f"{name} was {saved.get(name)!r}, is {self.identity.get(name)!r}"
+            for name in sorted({*saved, *self.identity})
+            if saved.get(name, missing) != self.identity.get(name, missing)
         )
 
 
-class _DamagedError(Exception):
-    """The file is not as it was written."""
-
-
-def _read(path: Path) -> tuple[dict[str, Json], dict[str, Any]]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            # A copy: the file stays mapped otherwise, and could change under the run.
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise _DamagedError(str(error)) from error
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata() or {}
+        # A copy: the file stays mapped otherwise, and could change under the run.
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     if "spice" not in metadata or metadata.get("checksum") != _checksum(metadata["spice"], tensors):
-        raise _DamagedError("its checksum does not match")
+        raise ValueError("its checksum does not match")
     header = json.loads(metadata["spice"])
-    state = _unflatten(header.pop("state"), tensors)
-    assert isinstance(state, dict)
-    return header, state
+    return header, _unflatten(header["state"], tensors)
 
 
 def _checksum(header: str, tensors: Mapping[str, Tensor]) -> str:
@@ -146,7 +132,7 @@ def _checksum(header: str, tensors: Mapping[str, Tensor]) -> str:
     return f"{checksum:08x}"
 
 
-def _flatten(state: object, tensors: dict[str, Tensor]) -> Json:
+def _flatten(state: object, tensors: dict[str, Tensor]) -> object:
     """The state as JSON, in which each tensor is replaced by its name in `tensors`."""
     if isinstance(state, Tensor):
         name = str(len(tensors))
@@ -165,17 +151,14 @@ def _flatten(state: object, tensors: dict[str, Tensor]) -> Json:
     raise TypeError(f"a checkpoint cannot hold a {type(state).__name__}")
 
 
-def _unflatten(state: Json, tensors: Mapping[str, Tensor]) -> object:
-    if isinstance(state, list):
-        return [_unflatten(value, tensors) for value in state]
-    if not isinstance(state, dict):
-        return state
+def _unflatten(state: Any, tensors: Mapping[str, Tensor]) -> Any:
     match state:
-        case {"tensor": str(name), "channels_last": channels_last}:
-            tensor = tensors[name]
-            return tensor.contiguous(memory_format=torch.channels_last) if channels_last else tensor
-        case {"items": list(items)}:
-            return {key: _unflatten(value, tensors) for key, value in items}  # type: ignore[misc,str-unpack]
-        case {"tuple": list(values)}:
+        case {"tensor": name, "channels_last": channels_last}:
+            return tensors[name].contiguous(memory_format=torch.channels_last) if channels_last else tensors[name]
+        case {"items": items}:
+            return {key: _unflatten(value, tensors) for key, value in items}
+        case {"tuple": values}:
             return tuple(_unflatten(value, tensors) for value in values)
-    raise AssertionError(f"not a flattened state: {state}")
+        case list():
+            return [_unflatten(value, tensors) for value in state]
+    return state

@@ -1,7 +1,6 @@
-"""The same function on several inputs at once, each on its own core.
+"""Threads that work beside the calling one: torch, NumPy, Pillow and ONNX Runtime release Python's lock at work.
 
-One network spread over all cores waits for the slowest core after every layer, and whatever happens between two
-networks (reading pixels, making views) leaves all cores but one idle.
+Results must not depend on when they are computed. With a single torch thread, all work is done on demand.
 """
 
 from collections import deque
@@ -20,10 +19,10 @@ MAX_WORKERS = 4
 
 
 def parallel_map(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """`function(item)` for every item, in order, several at a time. A result must not depend on when it is computed.
+    """`function(item)` for every item, in order, several at a time, by workers that share torch's threads.
 
-    torch, NumPy, Pillow and ONNX Runtime release Python's lock while they work. The workers share torch's threads
-    among them. With a single worker, results are computed on demand, on all threads.
+    One network spread over all cores waits for the slowest core after every layer, and whatever happens between two
+    networks (reading pixels, making views) leaves all cores but one idle.
     """
     threads = torch.get_num_threads()
     workers = worker_count(threads)
@@ -31,7 +30,7 @@ def parallel_map(function: Callable[[Item], Result], items: Iterable[Item]) -> I
         yield from map(function, items)
         return
     with ThreadPoolExecutor(workers, thread_name_prefix="parallel_map") as pool:
-        _share_threads(pool, workers, threads)
+        _share_threads(pool, workers, threads // workers, threads)
         pending: deque[Future[Result]] = deque()
         for item in items:
             pending.append(pool.submit(function, item))
@@ -41,28 +40,39 @@ def parallel_map(function: Callable[[Item], Result], items: Iterable[Item]) -> I
             yield pending.popleft().result()
 
 
+def prefetch(items: Iterable[Item]) -> Iterator[Item]:
+    """The items (pixels, views), in order, each prepared in the background while the one before it is in use."""
+    threads = torch.get_num_threads()
+    if threads == 1:
+        yield from items
+        return
+    iterator, end = iter(items), object()
+    with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as pool:
+        _share_threads(pool, 1, 1, threads)
+        upcoming = pool.submit(next, iterator, end)
+        while (item := upcoming.result()) is not end:
+            upcoming = pool.submit(next, iterator, end)
+            yield item  # type: ignore[misc]  # not the end
+
+
 def worker_count(threads: int) -> int:
     """The largest number of workers that divides the threads: 4 for 8 threads, 3 for 6, 1 for 7."""
     return next(workers for workers in range(MAX_WORKERS, 0, -1) if threads % workers == 0)
 
 
-def set_threads(threads: int) -> None:
-    """Set how many threads torch uses in the calling thread, where each thread has its own number.
+def _share_threads(pool: ThreadPoolExecutor, workers: int, each: int, threads: int) -> None:
+    """Start the workers with `each` torch threads; the calling thread keeps `threads`.
 
-    The first call of `get_num_threads` fixes that number and would undo an earlier setting. A new thread inherits the
-    number that was set last, in whichever thread: after starting workers, set the caller's own number again.
+    In torch each thread has its own number. The first call of `get_num_threads` fixes it and would undo an earlier
+    setting. A new thread inherits the number that was set last, so the caller's is set again in the end.
     """
-    torch.get_num_threads()
-    torch.set_num_threads(threads)
-
-
-def _share_threads(pool: ThreadPoolExecutor, workers: int, threads: int) -> None:
     all_started = Barrier(workers)
 
     def start() -> None:
-        set_threads(threads // workers)
+        torch.get_num_threads()
+        torch.set_num_threads(each)
         all_started.wait()  # otherwise one worker might start twice and another never
 
     for started in [pool.submit(start) for _ in range(workers)]:
         started.result()
-    set_threads(threads)
+    torch.set_num_threads(threads)

@@ -7,13 +7,15 @@ import datetime
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
 from spice.errors import UserError
+
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Processes:
 
     rank: int = 0
     count: int = 1
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    device: torch.device = CPU
 
     @property
     def first(self) -> bool:
@@ -43,9 +45,7 @@ class Processes:
 
         So `gather(batch[rank::count])` is `batch`, as `data.batches` distributes it. The result has no gradient.
         """
-        if self.count == 1:
-            return tensor.detach()
-        return torch.stack(self._gathered(tensor), dim=1).flatten(0, 1)
+        return self.gather_with_gradient(tensor.detach())
 
     def gather_with_gradient(self, tensor: Tensor) -> Tensor:
         """As `gather`, but each process receives the gradients that all processes have for its rows.
@@ -55,10 +55,12 @@ class Processes:
         """
         if self.count == 1:
             return tensor
-        parts = self._gathered(tensor)
+        parts = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for _ in range(self.count)]
+        dist.all_gather(parts, tensor.detach().contiguous())
         parts[self.rank] = tensor  # the only rows that lead back to this process's network
         gathered = torch.stack(parts, dim=1).flatten(0, 1)
-        gathered.register_hook(_sum_over_processes)  # type: ignore[no-untyped-call]
+        if gathered.requires_grad:
+            gathered.register_hook(_sum_over_processes)  # type: ignore[no-untyped-call]
         return gathered
 
     def average_gradients_(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -69,10 +71,8 @@ class Processes:
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         dist.all_reduce(flat)
         flat /= self.count
-        start = 0
-        for gradient in gradients:
-            gradient.copy_(flat[start : start + gradient.numel()].view(gradient.shape))
-            start += gradient.numel()
+        for gradient, mean in zip(gradients, torch.split(flat, [one.numel() for one in gradients]), strict=True):
+            gradient.copy_(mean.view(gradient.shape))
 
     def broadcast_(self, module: nn.Module) -> None:
         """Copy the first process's parameters and buffers to all."""
@@ -92,12 +92,6 @@ class Processes:
         if self.count > 1:
             dist.barrier()
 
-    def _gathered(self, tensor: Tensor) -> list[Tensor]:
-        """The same rows of each process."""
-        parts = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for _ in range(self.count)]
-        dist.all_gather(parts, tensor.detach().contiguous())
-        return parts
-
 
 def _sum_over_processes(gradient: Tensor) -> Tensor:
     total = gradient.clone(memory_format=torch.contiguous_format)
@@ -109,7 +103,7 @@ ALONE = Processes()
 
 
 @contextmanager
-def join_processes(device: torch.device = ALONE.device) -> Iterator[Processes]:
+def join_processes(device: torch.device = CPU) -> Iterator[Processes]:
     """Connect the processes that torchrun started; `ALONE` if it did not start this one."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:

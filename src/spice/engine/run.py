@@ -1,7 +1,7 @@
 """Run: where and how a stage runs, in one object."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -11,7 +11,7 @@ from spice.engine.processes import ALONE, Processes
 from spice.progress import Progress, part_of, silent
 from spice.randomness import generator
 
-CPU = torch.device("cpu")
+CPU = ALONE.device
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Run:
     seed: int = 0
     # For checkpoints and files. None: nothing is saved, and the task cannot be resumed.
     folder: Path | None = None
-    device: torch.device = field(default=CPU)
+    device: torch.device = CPU
     processes: Processes = ALONE
     progress: Progress = silent
 

@@ -3,10 +3,12 @@
 Shapes: B images, C channels, S pixels on a side, D feature width, h x w places of the last feature map.
 """
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from spice.settings import Normalization
@@ -66,6 +68,20 @@ def check_shape(images: Tensor, name: str, channels: int, size: int) -> None:
     if tuple(images.shape[1:]) != (channels, size, size):
         expected = f"(B, {channels}, {size}, {size})"
         raise ValueError(f"{name} takes images of shape {expected}, not {tuple(images.shape)}")
+
+
+def example_images(*, size: int, channels: int) -> Tensor:
+    """Two noisy images with values in [-1, 1], to compare two forms of a network: (2, C, S, S)."""
+    return torch.rand(2, channels, size, size, generator=torch.Generator().manual_seed(0)) * 2 - 1
+
+
+def weights_hash(module: nn.Module) -> str:
+    """A hash of the parameters and buffers with their names."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, value in sorted(module.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def patches_as_map(tokens: Tensor, height: int, width: int) -> Tensor:

@@ -4,7 +4,6 @@ A new encoder takes one file: a class with the members of `Encoder`, and `regist
 which `load_encoder("prefix:REST")` returns `loader("REST", options)`. See tests/models/test_a_new_encoder.py.
 """
 
-import hashlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,8 +14,8 @@ import torch
 from torch import Tensor
 
 from spice.errors import UserError
-from spice.models.backbone import Backbone, Pretrained, check_shape, evaluating
-from spice.models.efficientnet import LITE0_NORMALIZATION, pretrained_lite0
+from spice.models.backbone import Backbone, Pretrained, check_shape, evaluating, weights_hash
+from spice.models.efficientnet import load_lite0
 from spice.models.frozen import Session, frozen_session
 from spice.models.given_features import GivenFeatures
 from spice.models.huggingface import load_huggingface
@@ -29,26 +28,15 @@ from spice.settings import Normalization
 # The name of a feature model trained on the user's own images.
 SCRATCH = "scratch"
 
-# The network was made for 224 px; at 160 it is twice as fast.
-LITE0_SIZE = 160
-
 
 class Encoder(Protocol):
     """The interface that the stages use."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def size(self) -> int:
-        """Pixels on a side."""
-
-    @property
-    def channels(self) -> int: ...
-    @property
-    def normalization(self) -> Normalization: ...
-    @property
-    def features(self) -> int:
-        """Width of the feature vector."""
+    name: str
+    size: int  # pixels on a side
+    channels: int
+    normalization: Normalization
+    features: int  # width of the feature vector
 
     @property
     def module(self) -> Backbone | None:
@@ -97,12 +85,11 @@ def load_encoder(
     options = Options(size, normalization, device)
     prefix, _, rest = name.partition(":")
     if name == "lite0":
-        lite0 = Pretrained(pretrained_lite0(), LITE0_SIZE, LITE0_NORMALIZATION)
-        return _torch_encoder(name, lite0, options)
+        return _torch_encoder(name, load_lite0(), options)
     if prefix in _LOADERS and rest:
         return _LOADERS[prefix](rest, options)
     if name.endswith(".safetensors"):
-        return _torch_encoder(name, _saved(Path(name), None), options)
+        return _load_saved(name, options)
     raise UserError(
         f"there is no encoder {name!r}; choose lite0, hf:NAME, timm:NAME, onnx:FILE, features:FILE, "
         "FILE.safetensors, or a network with its weights, such as resnet18:FILE.safetensors"
@@ -155,11 +142,7 @@ class TorchEncoder:
             return self.module.feature_map(images.to(self.device))
 
     def fingerprint(self) -> str:
-        digest = hashlib.blake2b(digest_size=16)
-        for name, value in sorted(self.module.state_dict().items()):
-            digest.update(name.encode())
-            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-        return digest.hexdigest()
+        return weights_hash(self.module)
 
     def _current_session(self) -> Session | None:
         """The exported network; exported again if its weights have changed."""
@@ -180,23 +163,16 @@ def _torch_encoder(name: str, pretrained: Pretrained, options: Options) -> Torch
     return TorchEncoder(name, pretrained.network, normalization, size=size, device=options.device)
 
 
-def _saved(path: Path, network: str | None) -> Pretrained:
-    trained, card = load_network(path.expanduser(), name=network)
-    return Pretrained(trained, card.size, card.normalization)
-
-
-def _load_saved(network: str, rest: str, options: Options) -> Encoder:
-    return _torch_encoder(f"{network}:{rest}", _saved(Path(rest), network), options)
-
-
-def _load_onnx(rest: str, options: Options) -> Encoder:
-    return OnnxEncoder(Path(rest).expanduser(), size=options.size, normalization=options.normalization)
+def _load_saved(path: str, options: Options, *, network: str | None = None) -> Encoder:
+    trained, card = load_network(Path(path).expanduser(), name=network)
+    name = path if network is None else f"{network}:{path}"
+    return _torch_encoder(name, Pretrained(trained, card.size, card.normalization), options)
 
 
 _LOADERS: dict[str, Loader] = {
     "hf": lambda rest, options: _torch_encoder(f"hf:{rest}", load_huggingface(rest, size=options.size), options),
     "timm": lambda rest, options: _torch_encoder(f"timm:{rest}", load_timm(rest, size=options.size), options),
-    "onnx": _load_onnx,
+    "onnx": lambda rest, options: OnnxEncoder(Path(rest).expanduser(), options.size, options.normalization),
     "features": lambda rest, _: GivenFeatures(Path(rest).expanduser()),
-    **{network: partial(_load_saved, network) for network in NETWORKS},
+    **{network: partial(_load_saved, network=network) for network in NETWORKS},
 }

@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
@@ -25,7 +26,7 @@ from torch import Tensor, nn
 
 from spice.errors import SpiceWarning
 from spice.files import written_atomically
-from spice.models.backbone import Backbone
+from spice.models.backbone import Backbone, example_images, weights_hash
 from spice.version import __version__
 
 TOLERANCE = 1e-4  # of the largest feature: how much the exported network may differ from torch
@@ -38,10 +39,6 @@ log = logging.getLogger("spice")
 
 class ExportWarning(SpiceWarning):
     """The network could not be exported faithfully and runs in torch, more slowly."""
-
-
-class ExportError(Exception):
-    """The exported network is not the network."""
 
 
 class Session:
@@ -57,13 +54,17 @@ class Session:
 
     def run(self, images: Tensor, output: str) -> Tensor:
         """One named output for float32 images."""
-        ready = images.detach().to(device="cpu", dtype=torch.float32).contiguous()
+        ready = images.detach().to(device="cpu", dtype=torch.float32)
+        at_once = AT_ONCE
+        if isinstance(self.input.shape[0], int):  # made for a fixed number of images: the last part is padded
+            at_once = self.input.shape[0]
+            ready = torch.cat([ready, ready.new_zeros(-len(ready) % at_once, *ready.shape[1:])])
         session = self._session(torch.get_num_threads())
-        at_once = len(ready) if isinstance(self.input.shape[0], int) else AT_ONCE  # a file may have a fixed batch
         parts: list[NDArray[np.float32]] = [
-            session.run([output], {self.input.name: part.numpy()})[0] for part in torch.split(ready, at_once)
+            session.run([output], {self.input.name: part.numpy()})[0]
+            for part in torch.split(ready.contiguous(), at_once)
         ]
-        return torch.from_numpy(np.concatenate(parts))
+        return torch.from_numpy(np.concatenate(parts)[: len(images)])
 
     def _session(self, threads: int) -> onnxruntime.InferenceSession:
         with self._lock:
@@ -78,9 +79,14 @@ class Session:
 
 def frozen_session(network: Backbone, *, size: int, channels: int) -> Session | None:
     """The network on ONNX Runtime, from the cache if it was exported before; None if it cannot be exported."""
-    path = cache_folder() / f"{_fingerprint(network, size=size, channels=channels)}.onnx"
+    versions = (__version__, torch.__version__, onnxruntime.__version__)  # of all that takes part in exporting
+    identity = repr((versions, size, channels, repr(network), weights_hash(network)))
+    path = cache_folder() / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.onnx"
+    if path.exists():
+        with suppress(Exception):  # a damaged file, for which the runtime has no class of errors, is exported again
+            return Session(path)
     try:
-        return _opened(path) or _exported(network, path, size=size, channels=channels)
+        return _exported(network, path, size=size, channels=channels)
     # Whatever goes wrong in the exporter or the runtime, torch can still run the network.
     except Exception as error:  # noqa: BLE001
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -96,7 +102,7 @@ def cache_folder() -> Path:
 
 def export(network: Backbone, path: Path, *, size: int, channels: int) -> None:
     """Write the network's pooled features as an ONNX file; raises if they differ from torch's."""
-    example = torch.rand(2, channels, size, size, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    example = example_images(size=size, channels=channels)
     with network.exportable(example):
         trace(network, example, path, output="features")
     _simplify(path)
@@ -105,10 +111,10 @@ def export(network: Backbone, path: Path, *, size: int, channels: int) -> None:
         expected: Tensor = network(images)
     exported = Session(path).run(images, "features")
     if exported.shape != expected.shape:
-        raise ExportError(f"its features have shape {tuple(exported.shape)} instead of {tuple(expected.shape)}")
+        raise ValueError(f"its features have shape {tuple(exported.shape)} instead of {tuple(expected.shape)}")
     difference = (exported - expected).abs().max().item() / max(1.0, expected.abs().max().item())
     if not difference <= TOLERANCE:  # written so that NaN is refused
-        raise ExportError(f"its features differ from torch's by {difference:.1e}, more than {TOLERANCE:.0e}")
+        raise ValueError(f"its features differ from torch's by {difference:.1e}, more than {TOLERANCE:.0e}")
 
 
 @torch.no_grad()
@@ -128,16 +134,6 @@ def trace(module: nn.Module, images: Tensor, path: Path, *, output: str) -> None
             dynamic_axes={"images": {0: "batch"}, output: {0: "batch"}},
             dynamo=False,
         )
-
-
-def _opened(path: Path) -> Session | None:
-    if not path.exists():
-        return None
-    try:
-        return Session(path)
-    except Exception as error:  # noqa: BLE001  (the runtime's errors have no common class; the network is exported again)
-        log.debug("%s is damaged: %s", path, error)
-        return None
 
 
 def _exported(network: Backbone, path: Path, *, size: int, channels: int) -> Session:
@@ -169,34 +165,14 @@ def _simplify(path: Path) -> None:
 
 
 def _merge_padding_(graph: onnx.GraphProto) -> None:
-    constants = {tensor.name: tensor for tensor in graph.initializer}
-    readers: dict[str, list[onnx.NodeProto]] = {}
-    for node in graph.node:
-        for name in node.input:
-            readers.setdefault(name, []).append(node)
-    for node in list(graph.node):
-        if node.op_type != "Pad" or len(node.input) < 2 or node.input[1] not in constants or any(node.input[2:]):
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    for node in [node for node in graph.node if node.op_type == "Pad"]:
+        readers = [reader for reader in graph.node if node.output[0] in reader.input]
+        amounts = constants.get(node.input[1])  # before and after: batch, channel, row, column
+        if amounts is None or len(amounts) != 8 or amounts[[0, 1, 4, 5]].any() or any(node.input[2:]):
             continue  # only zeros around the image, of known width
-        followers = readers.get(node.output[0], [])
-        amounts = numpy_helper.to_array(constants[node.input[1]])  # before and after: batch, channel, row, column
-        if len(followers) != 1 or followers[0].op_type != "Conv" or len(amounts) != 8 or amounts[[0, 1, 4, 5]].any():
-            continue
-        attributes = {attribute.name: attribute for attribute in followers[0].attribute}
-        pads = attributes["pads"].ints if "pads" in attributes else [0, 0, 0, 0]
-        total = [old + int(new) for old, new in zip(pads, amounts[[2, 3, 6, 7]], strict=True)]
-        attributes["pads"] = onnx.helper.make_attribute("pads", total)
-        del followers[0].attribute[:]
-        followers[0].attribute.extend(attributes.values())
-        followers[0].input[0] = node.input[0]
-        graph.node.remove(node)
-
-
-def _fingerprint(network: Backbone, *, size: int, channels: int) -> str:
-    """A hash of the weights, the architecture as printed, the input, and the versions that take part in exporting."""
-    digest = hashlib.sha256()
-    versions = (__version__, torch.__version__, onnxruntime.__version__)
-    digest.update(repr((versions, size, channels, repr(network))).encode())
-    for name, value in sorted(network.state_dict().items()):
-        digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
-        digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()[:32]
+        if [reader.op_type for reader in readers] == ["Conv"]:
+            pads = next(attribute.ints for attribute in readers[0].attribute if attribute.name == "pads")
+            pads[:] = [old + int(new) for old, new in zip(pads, amounts[[2, 3, 6, 7]], strict=True)]
+            readers[0].input[0] = node.input[0]
+            graph.node.remove(node)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pyarrow import parquet
 from torch import Tensor
 
 from spice.errors import UserError
@@ -44,10 +45,9 @@ class GivenFeatures:
         return self.vectors[[row[path] for path in paths]]
 
     def encode(self, images: Tensor) -> Tensor:  # noqa: ARG002
-        raise UserError(f"{self.name} holds vectors and no model, so new or changed images cannot be encoded")
+        raise UserError(f"{self.name} holds vectors and no model, so images cannot be encoded")
 
-    def feature_map(self, images: Tensor) -> Tensor:  # noqa: ARG002
-        raise UserError(f"{self.name} holds vectors and no model, so there is no feature map")
+    feature_map = encode
 
     def fingerprint(self) -> str:
         return hashlib.blake2b(self.vectors.numpy().tobytes(), digest_size=16).hexdigest()
@@ -75,19 +75,18 @@ class NoEncoder:
 
 
 def _read(path: Path) -> tuple[Tensor, list[str] | None]:
+    """The vectors, and the paths of their images if the file has them."""
     if not path.is_file():
         raise UserError(f"there is no file {path} to read features from")
-    if path.suffix not in (".npy", ".npz", ".parquet"):
-        raise UserError(f"{path} must end in one of .npy, .npz, .parquet to be read as features")
     try:
         vectors, paths = _read_table(path)
     except (ValueError, KeyError, OSError, EOFError) as error:
         raise UserError(f"features cannot be read from {path}: {' '.join(str(error).split())[:200]}") from error
     if paths is not None and len(paths) != len(vectors):
         raise UserError(f"{path} has {len(vectors):,} vectors but {len(paths):,} paths")
-    twice = next((name for name, times in Counter(paths).items() if times > 1), None)
-    if twice is not None:
-        raise UserError(f"{path} names {twice} more than once")
+    for name, times in Counter(paths).most_common(1):
+        if times > 1:
+            raise UserError(f"{path} names {name} more than once")
     if vectors.ndim != 2 or not len(vectors) or vectors.dtype.kind not in "fiu":
         raise UserError(
             f"{path} holds {vectors.dtype} of shape {vectors.shape}; expected numbers of shape (images, features)"
@@ -104,8 +103,8 @@ def _read_table(path: Path) -> tuple[NDArray[np.generic], list[str] | None]:
         return np.load(path, allow_pickle=False), None
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as file:
-            return file["features"], [str(name) for name in file["paths"]] if "paths" in file else None
-    from pyarrow import parquet
-
-    table = parquet.read_table(path, columns=["path", "features"])
-    return np.stack(table["features"].to_numpy()), table["path"].to_pylist()
+            return file["features"], file["paths"].astype(str).tolist() if "paths" in file else None
+    if path.suffix == ".parquet":
+        table = parquet.read_table(path, columns=["path", "features"])
+        return np.stack(table["features"].to_numpy()), table["path"].to_pylist()
+    raise UserError(f"{path} must end in one of .npy, .npz, .parquet to be read as features")

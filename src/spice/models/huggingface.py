@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,19 +24,22 @@ class NormalizationWarning(SpiceWarning):
 
 def load_huggingface(name: str, *, size: int | None = None) -> Pretrained:
     """The vision model called `name` on the hub, or in the folder `name`, for images of `size` pixels."""
-    transformers = _transformers()
+    try:
+        import transformers
+    except ImportError as error:
+        raise UserError("hf: encoders need transformers; pip install 'spice-cluster[hf]'") from error
+    transformers.utils.logging.disable_progress_bar()
     if name.startswith("~"):  # the shell does not expand it after "hf:"
         name = str(Path(name).expanduser())
     config = _fetch(transformers.AutoConfig.from_pretrained, name)
-    kind = _KINDS.get(config.model_type)
-    if kind is None:
-        raise UserError(
-            f"hf:{name} is of type {config.model_type!r}, which is not supported; choose from {', '.join(_KINDS)}"
-        )
-    options = {"add_pooling_layer": False} if kind.has_optional_pooler else {}
-    model_class = getattr(transformers, kind.model)
+    kind = config.model_type
+    if kind not in _KINDS:
+        raise UserError(f"hf:{name} is of type {kind!r}, which is not supported; choose from {', '.join(_KINDS)}")
+    model_class, wrap = _KINDS[kind]
+    # A pooler that classifiers train and most files lack.
+    options = {"add_pooling_layer": False} if kind in ("vit", "deit") else {}
     model, report = _fetch(
-        model_class.from_pretrained,
+        getattr(transformers, model_class).from_pretrained,
         name,
         use_safetensors=True,
         output_loading_info=True,
@@ -48,7 +51,7 @@ def load_huggingface(name: str, *, size: int | None = None) -> Pretrained:
         raise UserError(f"hf:{name} lacks {len(missing)} of its weights, among them {missing[0]}")
     wanted = _preprocessing(name)
     chosen = size or _size(wanted) or int(getattr(model.config, "image_size", 224))
-    return Pretrained(kind.wrap(model, chosen), chosen, _normalization(name, wanted, model.config.num_channels))
+    return Pretrained(wrap(model, chosen), chosen, _normalization(name, wanted, model.config.num_channels))
 
 
 _POSITIONS = "interpolate_pos_encoding"
@@ -57,14 +60,15 @@ _POSITIONS = "interpolate_pos_encoding"
 class ClassToken(Backbone):
     """ViTs: the feature is the class token after the last norm; the places are the patches."""
 
-    def __init__(self, model: nn.Module, size: int) -> None:
+    model: Any
+
+    def __init__(self, model: Any, size: int) -> None:
         super().__init__()
         self.model = model
-        config: Any = model.config
-        self.features: int = config.hidden_size
-        self.grid = size // config.patch_size
+        self.features = model.config.hidden_size
+        self.grid = size // model.config.patch_size
         # Positions learned at another size are interpolated; DINOv2 always does so and has no such option.
-        interpolate = config.image_size != size and "dinov" not in config.model_type
+        interpolate = model.config.image_size != size and "dinov" not in model.config.model_type
         self.options = {_POSITIONS: True} if interpolate else {}
 
     def tokens(self, images: Tensor) -> Tensor:
@@ -79,7 +83,7 @@ class ClassToken(Backbone):
         return patches_as_map(self.tokens(images), self.grid, self.grid)
 
     def chain(self) -> list[nn.Module]:
-        model: Any = self.model
+        model = self.model
         if hasattr(model, "rope_embeddings"):  # DINOv3: every layer also takes positions
             return [self]
         return [_embed(model.embeddings, self.options), *_layers(model), _class_token(model.layernorm)]
@@ -91,17 +95,17 @@ class ClassToken(Backbone):
         if embeddings is None:
             yield
             return
-        recorded: list[Tensor] = []
+        positions: list[Tensor] = []
         interpolate: Callable[..., Tensor] = getattr(embeddings, _POSITIONS)
 
-        def record(*arguments: Any) -> Tensor:
-            recorded.append(interpolate(*arguments))
-            return recorded[-1]
+        def once(*arguments: Any) -> Tensor:
+            if not positions:
+                positions.append(interpolate(*arguments))
+            return positions[0]
 
+        setattr(embeddings, _POSITIONS, once)
         try:
-            setattr(embeddings, _POSITIONS, record)
             self(images)
-            setattr(embeddings, _POSITIONS, lambda *_: recorded[0])
             yield
         finally:
             delattr(embeddings, _POSITIONS)  # restores the class's own method
@@ -110,22 +114,20 @@ class ClassToken(Backbone):
 class Projected(ClassToken):
     """CLIP: the feature is the class token in the space shared with text; so are the places."""
 
-    def __init__(self, model: nn.Module, size: int) -> None:
+    def __init__(self, model: Any, size: int) -> None:
         super().__init__(model, size)
-        config: Any = model.config
-        self.features = config.projection_dim
+        self.features = model.config.projection_dim
 
     def tokens(self, images: Tensor) -> Tensor:
-        model: Any = self.model
-        tokens = model.vision_model(pixel_values=images, **self.options).last_hidden_state
-        projected: Tensor = model.visual_projection(model.vision_model.post_layernorm(tokens))
+        vision = self.model.vision_model
+        tokens = vision(pixel_values=images, **self.options).last_hidden_state
+        projected: Tensor = self.model.visual_projection(vision.post_layernorm(tokens))
         return projected
 
     def chain(self) -> list[nn.Module]:
-        model: Any = self.model
-        vision = model.vision_model
+        vision = self.model.vision_model
         embed = nn.Sequential(_embed(vision.embeddings, self.options), vision.pre_layrnorm)
-        return [embed, *_layers(model), _class_token(vision.post_layernorm, model.visual_projection)]
+        return [embed, *_layers(self.model), _class_token(vision.post_layernorm, self.model.visual_projection)]
 
 
 class AttentionPooled(ClassToken):
@@ -136,9 +138,8 @@ class AttentionPooled(ClassToken):
         return pooled
 
     def chain(self) -> list[nn.Module]:
-        model: Any = self.model
         # Older versions of transformers have one more module around the same parts.
-        model = getattr(model, "vision_model", model)
+        model = getattr(self.model, "vision_model", self.model)
         last = nn.Sequential(model.post_layernorm, model.head)
         return [_embed(model.embeddings, self.options), *_layers(model), last]
 
@@ -146,11 +147,12 @@ class AttentionPooled(ClassToken):
 class Convolutional(Backbone):
     """ConvNeXt and ResNet: the feature is the model's own pooling of its last map."""
 
-    def __init__(self, model: nn.Module, size: int) -> None:  # noqa: ARG002  (one signature for all kinds)
+    model: Any
+
+    def __init__(self, model: Any, size: int) -> None:  # noqa: ARG002  (one signature for all kinds)
         super().__init__()
         self.model = model
-        config: Any = model.config
-        self.features: int = config.hidden_sizes[-1]
+        self.features = model.config.hidden_sizes[-1]
 
     def forward(self, images: Tensor) -> Tensor:
         pooled: Tensor = self.model(pixel_values=images).pooler_output
@@ -161,7 +163,7 @@ class Convolutional(Backbone):
         return maps
 
     def chain(self) -> list[nn.Module]:
-        model: Any = self.model
+        model = self.model
         if not hasattr(model, "embeddings"):  # ResNet
             return [model.embedder, *model.encoder.stages, model.pooler, nn.Flatten()]
         return [model.embeddings, *model.encoder.stages, Pool(), model.layernorm]
@@ -194,64 +196,44 @@ def _layer_output(layer: nn.Module, tokens: Tensor) -> Tensor:
     return out[0] if isinstance(out, tuple) else out
 
 
-def _layers(model: nn.Module) -> list[nn.Module]:
+def _layers(model: Any) -> list[nn.Module]:
     """The transformer's layers: the list with as many modules as the configuration has layers."""
-    config: Any = model.config
-    lists = [part for part in model.modules() if isinstance(part, nn.ModuleList)]
-    return [
-        _Apply(layer, _layer_output) for layer in next(part for part in lists if len(part) == config.num_hidden_layers)
-    ]
+    lists = (part for part in model.modules() if isinstance(part, nn.ModuleList))
+    layers = next(part for part in lists if len(part) == model.config.num_hidden_layers)
+    return [_Apply(layer, _layer_output) for layer in layers]
 
 
-class _Kind(NamedTuple):
-    model: str  # the class of transformers that holds the vision part alone
-    wrap: Callable[[nn.Module, int], Backbone]
-    has_optional_pooler: bool = False  # a pooler that classifiers train and most files lack
-
-
-_KINDS = {
-    "dinov2": _Kind("Dinov2Model", ClassToken),
-    "dinov2_with_registers": _Kind("Dinov2WithRegistersModel", ClassToken),
-    "dinov3_vit": _Kind("DINOv3ViTModel", ClassToken),
-    "vit": _Kind("ViTModel", ClassToken, has_optional_pooler=True),
-    "deit": _Kind("DeiTModel", ClassToken, has_optional_pooler=True),
-    "vit_msn": _Kind("ViTMSNModel", ClassToken),
-    "clip": _Kind("CLIPVisionModelWithProjection", Projected),
-    "clip_vision_model": _Kind("CLIPVisionModelWithProjection", Projected),
-    "siglip": _Kind("SiglipVisionModel", AttentionPooled),
-    "siglip_vision_model": _Kind("SiglipVisionModel", AttentionPooled),
-    "convnext": _Kind("ConvNextModel", Convolutional),
-    "convnextv2": _Kind("ConvNextV2Model", Convolutional),
-    "resnet": _Kind("ResNetModel", Convolutional),
+# By type: the class of transformers that holds the vision part alone, and how its features are read.
+_KINDS: dict[str, tuple[str, Callable[[Any, int], Backbone]]] = {
+    "dinov2": ("Dinov2Model", ClassToken),
+    "dinov2_with_registers": ("Dinov2WithRegistersModel", ClassToken),
+    "dinov3_vit": ("DINOv3ViTModel", ClassToken),
+    "vit": ("ViTModel", ClassToken),
+    "deit": ("DeiTModel", ClassToken),
+    "vit_msn": ("ViTMSNModel", ClassToken),
+    "clip": ("CLIPVisionModelWithProjection", Projected),
+    "clip_vision_model": ("CLIPVisionModelWithProjection", Projected),
+    "siglip": ("SiglipVisionModel", AttentionPooled),
+    "siglip_vision_model": ("SiglipVisionModel", AttentionPooled),
+    "convnext": ("ConvNextModel", Convolutional),
+    "convnextv2": ("ConvNextV2Model", Convolutional),
+    "resnet": ("ResNetModel", Convolutional),
 }
-
-
-def _transformers() -> Any:
-    try:
-        import transformers
-    except ImportError as error:
-        raise UserError("hf: encoders need transformers; pip install 'spice-cluster[hf]'") from error
-    transformers.utils.logging.disable_progress_bar()
-    return transformers
 
 
 def _fetch(read: Callable[..., Any], name: str, **options: Any) -> Any:
     """Read from a folder; else from the hub, or from its local copy if the hub is out of reach."""
-    if Path(name).is_dir():
-        attempts = [True]
-    elif name.startswith(("/", ".", "~")) or name.count("/") > 1:
+    is_folder = Path(name).is_dir()
+    if not is_folder and (name.startswith(("/", ".")) or name.count("/") > 1):
         raise UserError(f"there is no folder {name} to load a model from")
-    else:
-        attempts = [False, True]
     failure: Exception | None = None
-    for local in attempts:
+    for local in [True] if is_folder else [False, True]:
         try:
             return read(name, local_files_only=local, trust_remote_code=False, **options)
         except (OSError, ValueError, RuntimeError) as error:
             failure = failure or error
-    reason = " ".join(str(failure).split())[:200]
-    advice = "" if attempts == [True] else "; offline, give the folder of a downloaded model"
-    raise UserError(f"hf:{name} cannot be loaded: {reason}{advice}") from failure
+    advice = "" if is_folder else "; offline, give the folder of a downloaded model"
+    raise UserError(f"hf:{name} cannot be loaded: {' '.join(str(failure).split())[:200]}{advice}") from failure
 
 
 def _preprocessing(name: str) -> dict[str, Any]:

@@ -17,10 +17,10 @@ class OnnxEncoder:
 
     module = None
 
-    def __init__(self, path: Path, *, size: int | None = None, normalization: Normalization | None = None) -> None:
+    def __init__(self, path: Path, size: int | None = None, normalization: Normalization | None = None) -> None:
         self.name, self._path = f"onnx:{path}", path
         self._session = _open(path)
-        self._batch, self.channels, self.size = _input_shape(path, self._session, size)
+        self.channels, self.size = _channels_and_size(path, self._session, size)
         usual = IMAGENET if self.channels == 3 else Normalization(mean=(0.5,), std=(0.5,))
         self.normalization = normalization or usual
         shapes = {output.name: len(output.shape or ()) for output in self._session.outputs}
@@ -49,12 +49,7 @@ class OnnxEncoder:
 
     def _run(self, images: Tensor, output: str) -> Tensor:
         check_shape(images, self.name, self.channels, self.size)
-        if self._batch is None:
-            return self._session.run(images, output)
-        # The file was exported for a fixed number of images: the last part is padded with blank ones.
-        padded = torch.cat([images, images.new_zeros(-len(images) % self._batch, *images.shape[1:])])
-        parts = [self._session.run(part, output) for part in torch.split(padded, self._batch)]
-        return torch.cat(parts)[: len(images)]
+        return self._session.run(images, output)
 
 
 def _open(path: Path) -> Session:
@@ -70,14 +65,13 @@ def _open(path: Path) -> Session:
     return session
 
 
-def _input_shape(path: Path, session: Session, size: int | None) -> tuple[int | None, int, int]:
+def _channels_and_size(path: Path, session: Session, size: int | None) -> tuple[int, int]:
     shape = list(session.input.shape)
     if len(shape) != 4 or shape[1] not in (1, 3):
         raise UserError(f"{path} takes input of shape {shape}; it must be (images, 1 or 3 channels, height, width)")
-    batch, channels, height, width = (value if isinstance(value, int) else None for value in shape)
+    height, width = (value if isinstance(value, int) else None for value in shape[2:])
     if height != width:
         raise UserError(f"{path} takes images of {height} x {width} pixels; they must be square")
     if height is not None and size not in (None, height):
         raise UserError(f"{path} takes images of {height} px only, not {size} px")
-    assert channels is not None
-    return batch, channels, height or size or 224
+    return shape[1], height or size or 224

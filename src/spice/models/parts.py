@@ -4,14 +4,13 @@ The front runs on ONNX Runtime and needs no backward pass; most of a pretrained 
 """
 
 import logging
-import math
 from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from spice.models.backbone import Backbone, evaluating
+from spice.models.backbone import Backbone, evaluating, example_images
 
 log = logging.getLogger("spice")
 
@@ -30,20 +29,11 @@ class Front(Backbone):
         return out
 
 
-class Tail(nn.Module):
-    """The last layers. Batch norms keep their statistics, which match the output of the frozen front.
+class Tail(nn.Sequential):
+    """The last layers: maps -> (B, D). Batch norms keep their statistics, which match the output of the frozen front.
 
     So an image's features depend on that image alone even in training, and a batch may be small.
     """
-
-    def __init__(self, layers: list[nn.Module]) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(*layers)
-
-    def forward(self, maps: Tensor) -> Tensor:
-        """-> (B, D)."""
-        features: Tensor = self.layers(maps)
-        return features
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
@@ -66,24 +56,23 @@ def cut(network: Backbone, *, share: float, size: int, channels: int) -> Parts:
     A network that cannot be split is trained as a whole.
     """
     layers = network.chain()
-    learned = [place for place, layer in enumerate(layers) if any(True for _ in layer.parameters())]
+    learned = [place for place, layer in enumerate(layers) if list(layer.parameters())]
     count = max(1, round(share * len(learned)))
-    if share == 1 or count == len(learned) or not _is_whole(network, layers, size=size, channels=channels):
+    if share == 1 or count == len(learned):
+        return Parts(None, network)
+    if not _is_whole(network, layers, size=size, channels=channels):
+        log.warning("%s cannot be split, so all of it is trained", type(network).__name__)
         return Parts(None, network)
     start = learned[-count]
-    return Parts(Front(network, layers[:start]).eval().requires_grad_(False), Tail(layers[start:]))
+    return Parts(Front(network, layers[:start]).eval().requires_grad_(False), Tail(*layers[start:]))
 
 
 @torch.no_grad()
 def _is_whole(network: Backbone, layers: list[nn.Module], *, size: int, channels: int) -> bool:
     """Whether the layers in sequence equal the network: libraries may change theirs."""
-    images = torch.rand(2, channels, size, size, generator=torch.Generator().manual_seed(0)) * 2 - 1
-    images = images.to(next(network.parameters()).device)
+    images = example_images(size=size, channels=channels).to(next(network.parameters()).device)
     with evaluating(network):
         expected: Tensor = network(images)
-        found: Tensor = nn.Sequential(*layers)(images)
+        chained: Tensor = nn.Sequential(*layers)(images)
     scale = max(1.0, expected.abs().max().item())
-    same = found.shape == expected.shape and math.isfinite(scale) and torch.allclose(found, expected, atol=1e-4 * scale)
-    if not same:
-        log.warning("%s cannot be split, so all of it is trained", type(network).__name__)
-    return same
+    return chained.shape == expected.shape and torch.allclose(chained, expected, atol=1e-4 * scale)

@@ -1,5 +1,6 @@
 """Models of `timm` as feature models: an extra, because timm needs torchvision (paper III-A)."""
 
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -11,13 +12,22 @@ from spice.settings import Normalization
 
 def load_timm(name: str, *, size: int | None = None, pretrained: bool = True) -> Pretrained:
     """The model called `name` in timm, with its own pooling and without its classifier."""
-    timm = _timm()
     try:
-        model = _create(timm, name, size, pretrained)
+        import timm
+    # A torchvision that does not match torch fails with a RuntimeError as it is imported.
+    except (ImportError, RuntimeError) as error:
+        raise UserError(
+            f"timm: encoders need timm and a matching torchvision: pip install 'spice-cluster[timm]' ({error})"
+        ) from error
+    create = partial(timm.create_model, name, pretrained=pretrained, num_classes=0)
+    try:
+        try:  # transformers need their image size, convolutional networks have no such argument
+            model = create(img_size=size) if size is not None else create()
+        except TypeError:
+            model = create()
     # timm and the hub raise errors of many kinds for an unknown name or an unreachable file.
     except Exception as error:
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(f"timm:{name} cannot be loaded: {reason}") from error
+        raise UserError(f"timm:{name} cannot be loaded: {' '.join(str(error).split())[:200]}") from error
     wanted = timm.data.resolve_model_data_config(model)
     normalization = Normalization(mean=tuple(wanted["mean"]), std=tuple(wanted["std"]))
     return Pretrained(TimmBackbone(model), size or int(wanted["input_size"][-1]), normalization)
@@ -42,23 +52,3 @@ class TimmBackbone(Backbone):
         if maps.ndim == 3:  # class and register tokens, then one per patch
             return patches_as_map(maps, *self.model.patch_embed.grid_size)
         return maps if maps.shape[1] == self.places else maps.permute(0, 3, 1, 2)  # Swin keeps channels last
-
-
-def _timm() -> Any:
-    try:
-        import timm
-    # A torchvision that does not match torch fails with a RuntimeError as it is imported.
-    except (ImportError, RuntimeError) as error:
-        raise UserError(
-            f"timm: encoders need timm and a matching torchvision: pip install 'spice-cluster[timm]' ({error})"
-        ) from error
-    return timm
-
-
-def _create(timm: Any, name: str, size: int | None, pretrained: bool) -> Any:
-    if size is not None:
-        try:  # transformers need their image size, convolutional networks have no such argument
-            return timm.create_model(name, pretrained=pretrained, num_classes=0, img_size=size)
-        except TypeError:
-            pass
-    return timm.create_model(name, pretrained=pretrained, num_classes=0)

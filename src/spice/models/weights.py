@@ -12,9 +12,7 @@ from torch import Tensor
 from spice.errors import UserError
 from spice.files import written_atomically
 from spice.models.backbone import Backbone
-from spice.models.networks import network
-from spice.models.partial_whitening import PartialWhitening
-from spice.models.resnet import Stem
+from spice.models.networks import PartialWhitening, Stem, network
 from spice.settings import IMAGENET, Normalization, Settings
 
 HEADER = "spice.network"
@@ -56,56 +54,43 @@ def load_network(path: Path, *, name: str | None = None) -> tuple[Backbone, Netw
 
     Or, given its `name`, a ResNet from ImageNet weights in torchvision's layout.
     """
-    weights, header = _read(path)
-    card = _card(path, header) if HEADER in header else _card_of_published(path, weights, name)
-    if name is not None and card.network != name:
-        raise UserError(f"{path} holds {card.network}, not {name}; use {card.network}:{path}")
-    built = card.build()
-    _load_strictly(path, built, weights, card)
-    return built.eval(), card
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     if not path.is_file():
         raise UserError(f"there is no file {path} to load a network from")
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+            header = (file.metadata() or {}).get(HEADER)
+            # A published classifier is not part of the features.
+            weights = {key: file.get_tensor(key) for key in file.keys() if not key.startswith("fc.")}  # noqa: SIM118
+        card = _card_of_published(path, weights, name) if header is None else NetworkCard.model_validate_json(header)
     except SafetensorError as error:
         raise UserError(
             f"{path} is not a safetensors file ({error}); convert the weights, since pickled ones are never opened"
         ) from error
-
-
-def _card(path: Path, header: dict[str, str]) -> NetworkCard:
-    try:
-        return NetworkCard.model_validate_json(header[HEADER])
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(
             f"the header of {path} cannot be read ({'.'.join(map(str, first['loc']))}: {first['msg']}); "
             "was it written by another version?"
         ) from error
+    if name is not None and card.network != name:
+        raise UserError(f"{path} holds {card.network}, not {name}; use {card.network}:{path}")
+    built = card.build()
+    for key, value in built.state_dict().items():
+        if key.endswith("num_batches_tracked"):  # older published files lack these counters
+            weights.setdefault(key, torch.zeros_like(value))
+    try:
+        built.load_state_dict(weights)
+    except RuntimeError as error:
+        raise UserError(f"{path} does not fit {card.network}: {' '.join(str(error).split())[:200]}") from error
+    return built.eval(), card
 
 
 def _card_of_published(path: Path, weights: dict[str, Tensor], name: str | None) -> NetworkCard:
     """The card inferred from shapes: a 7x7 stem is ImageNet's. A 3x3 stem does not show whether a pool follows."""
     stem = weights.get("conv1.weight")
-    if name is None or stem is None or stem.ndim != 4 or stem.shape[1] != 3 or stem.shape[2] != 7:
+    if name is None or stem is None or stem.shape[1:] != (3, 7, 7):
         raise UserError(
             f"{path} does not say which network it holds; files written by spice do, and resnet18:FILE or "
             "resnet34:FILE take ImageNet weights in torchvision's layout"
         )
     return NetworkCard(network=name, stem="imagenet", width=stem.shape[0], size=224, normalization=IMAGENET)
-
-
-def _load_strictly(path: Path, built: Backbone, weights: dict[str, Tensor], card: NetworkCard) -> None:
-    # The classifier is not part of the features; older published files lack the counters of batches.
-    kept = {name: value for name, value in weights.items() if not name.startswith("fc.")}
-    for name, value in built.state_dict().items():
-        if name.endswith("num_batches_tracked"):
-            kept.setdefault(name, torch.zeros_like(value))
-    try:
-        built.load_state_dict(kept, strict=True)
-    except RuntimeError as error:
-        raise UserError(f"{path} does not fit {card.network}: {' '.join(str(error).split())[:200]}") from error

@@ -1,7 +1,7 @@
 """Settings before anything is computed: what the user leaves open is decided here, once, and then stored and hashed."""
 
 from spice.models.encoders import SCRATCH, Encoder
-from spice.models.resnet import stem_for
+from spice.models.networks import stem_for
 from spice.pipeline.work import Inputs
 from spice.presets import features_on_cpu
 from spice.settings import FeatureSettings, RunSettings

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spice.neighbors.directions import unit_rows
+from spice.neighbors import unit_rows
 
 Features = NDArray[np.floating]
 Labels = NDArray[np.int64]

@@ -17,15 +17,14 @@ from spice.data.batches import batches
 from spice.data.images import Images
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.device import placed
-from spice.engine.prefetch import prefetch
+from spice.engine.parallel import prefetch
 from spice.engine.processes import ALONE, Processes
 from spice.engine.run import Run
 from spice.engine.schedules import set_learning_rate_, warm_cosine
 from spice.errors import UserError
 from spice.models.backbone import Backbone
-from spice.models.resnet import stem_for
+from spice.models.networks import WhitenedPatchesNet, stem_for
 from spice.models.weights import NetworkCard
-from spice.models.whitened_patches import WhitenedPatchesNet
 from spice.randomness import seeded
 from spice.settings import IMAGENET, IMAGENET_GRAY, FeatureSettings
 from spice.stages.features.byol import BYOL

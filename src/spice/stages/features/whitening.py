@@ -15,7 +15,7 @@ from spice.data.images import Images
 from spice.engine.device import placed
 from spice.engine.run import Run
 from spice.models.backbone import Backbone, evaluating
-from spice.models.partial_whitening import PartialWhitening
+from spice.models.networks import PartialWhitening
 from spice.settings import FeatureSettings, Normalization
 from spice.stages.features.health import alignment, uniformity
 
