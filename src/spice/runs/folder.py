@@ -136,8 +136,9 @@ def make(path: Path) -> None:
 
 def sweep(path: Path) -> None:
     """Remove what a kill left half-written. Only for the process that holds the lock."""
-    for partial in path.glob(".*.partial"):
-        _remove(partial)
+    for folder, pattern in ((path, ".*.partial"), (path / STEPS, "**/.*.partial"), (path / RESULTS, "**/.*.partial")):
+        for partial in list(folder.glob(pattern)):
+            _remove(partial)
 
 
 def _swap(path: Path, make: Callable[[Path], None]) -> None:
