@@ -122,9 +122,8 @@ def make_views(data: Path, place: Path, encoder: str, pixels: int | None) -> Non
 
 def opened(folder: Path, name: str) -> Collection:
     place = folder / name
-    return Collection(
-        place, *json.loads((place / "encoder.json").read_text()), np.load(place / "truth.npy").astype(np.int64)
-    )
+    encoder, size = json.loads((place / "encoder.json").read_text())
+    return Collection(place, encoder, size, np.load(place / "truth.npy").astype(np.int64))
 
 
 def head_labels(trained: TrainedHeads, views: Views) -> list[Labels]:

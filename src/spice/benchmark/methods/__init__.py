@@ -14,8 +14,7 @@ from spice.benchmark.methods.autoencoders import fit as fit_autoencoder
 from spice.benchmark.methods.pixels import bare, nmf
 from spice.benchmark.rivals import RIVALS
 from spice.benchmark.rivals.rival import Labels, Rival, unit
-from spice.benchmark.semi import ALGORITHMS
-from spice.benchmark.semi import methods as semi
+from spice.benchmark import semi
 from spice.benchmark.workbench import Workbench
 from spice.data.images import Images
 from spice.engine.run import Run
@@ -99,7 +98,7 @@ METHODS: dict[str, Method] = {
     ),
 }
 
-LABELED: dict[str, LabeledFit] = {name: partial(semi.fit, name) for name in ALGORITHMS}
+LABELED: dict[str, LabeledFit] = {name: partial(semi.fit, name) for name in semi.ALGORITHMS}
 
 
 def uses(name: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import torch
 from spice.benchmark.methods.self_labeling import self_label
 from spice.benchmark.rivals import scan
 from spice.benchmark.rivals.rival import Labels
-from spice.benchmark.semi.methods import predict
+from spice.benchmark.semi import predict
 from spice.benchmark.workbench import Workbench
 from spice.engine.device import placed
 from spice.errors import UserError
