@@ -3,10 +3,10 @@
 python benchmarks/kill_and_resume.py --runs 10 --kills 3                   # all three stages, from scratch
 python benchmarks/kill_and_resume.py --runs 10 --kills 3 --encoder lite0   # the second stage on a trained encoder
 
-Every kill has a step of the run for its aim, each step in turn, and a moment in it that is drawn at random; after the
-last kill the run goes on to its end. Checkpoints are written after every step of training instead of every minute, so
-that kills fall before, into and after their writing. Compared are all files of the run, but the manifest and the page,
-which tell times, and the store, which is in order of reading.
+Every kill aims at one step of the run, each step in turn, at a random moment of it; after the last kill the run is
+resumed to its end. Checkpoints are written after every step of training instead of every minute, so that kills fall
+before, into and after their writing. All files of the run are compared, except the manifest and the page, which hold
+times, and the store, which is in order of reading; of the steps' records, all but the times.
 """
 
 import argparse
@@ -28,12 +28,14 @@ from sklearn.datasets import load_digits
 
 from spice.engine.checkpoints import Checkpoints
 from spice.pipeline import cluster
+from spice.pipeline.execute import BY_NAME
 from spice.presets import standard
 from spice.settings import FeatureSettings, JointSettings, RunSettings
 
 DIGITS = 160
-# A store of images is in order of reading; the others tell times, or who held the lock.
-NOT_COMPARED = ("store", "manifest.json", "report.html", ".lock")
+# A store of images is in order of reading; the others hold times, or who held the lock.
+NOT_COMPARED = {"store", "manifest.json", "report.html", ".lock", ".holder"}
+TIMES = ("seconds", "cpu_seconds", "finished")
 
 
 def settings(encoder: str) -> RunSettings:
@@ -56,7 +58,7 @@ def write_digits(folder: Path) -> None:
 
 
 def start(images: Path, out: Path, encoder: str) -> int:
-    """The run, or the rest of it, in a process of its own. Forked: torch is imported already."""
+    """Run, or resume, in a process of its own. Forked: torch is imported already."""
     child = os.fork()
     if child == 0:
         try:
@@ -76,13 +78,12 @@ def finish(images: Path, out: Path, encoder: str) -> None:
 
 def steps(out: Path) -> dict[str, float]:
     """The finished steps in order, and how long each took."""
-    manifest = out / "manifest.json"
-    found = json.loads(manifest.read_text())["steps"] if manifest.exists() else {}
-    return {name: step["seconds"] for name, step in found.items()}
+    found = {name: next(out.glob(f"*/*/{name}.json"), None) for name in BY_NAME}
+    return {name: json.loads(record.read_text())["seconds"] for name, record in found.items() if record is not None}
 
 
 def kill(images: Path, out: Path, encoder: str, *, after: set[str], delay: float) -> str:
-    """Start, wait for the steps before the one aimed at, and a random moment more; which step the kill fell into."""
+    """Start, wait until the steps `after` are finished and `delay` seconds more, kill; returns where the kill fell."""
     child = start(images, out, encoder)
     while not after <= set(steps(out)) and os.waitpid(child, os.WNOHANG) == (0, 0):
         time.sleep(0.001)
@@ -96,9 +97,22 @@ def kill(images: Path, out: Path, encoder: str, *, after: set[str], delay: float
 
 
 def digest(run: Path) -> dict[str, str]:
-    files = (path for path in sorted(run.rglob("*")) if path.is_file())
-    compared = (path for path in files if not set(path.relative_to(run).parts) & set(NOT_COMPARED))
-    return {str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest() for path in compared}
+    """A hash of every file that is compared; links at the top lead to files that are compared where they are."""
+    files = {path.relative_to(run): path for path in run.rglob("*") if path.is_file() and not path.is_symlink()}
+    return {
+        str(name): hashlib.sha256(content(path, record=len(name.parts) == 3 and name.stem in BY_NAME)).hexdigest()
+        for name, path in files.items()
+        if not NOT_COMPARED & set(name.parts)
+    }
+
+
+def content(path: Path, *, record: bool) -> bytes:
+    """A file's bytes; of a step's record, without times and without the stamps of files that are not compared."""
+    if not record or path.suffix != ".json":
+        return path.read_bytes()
+    kept = {key: value for key, value in json.loads(path.read_text()).items() if key not in TIMES}
+    kept["files"] = {name: stamp for name, stamp in kept["files"].items() if name not in NOT_COMPARED}
+    return json.dumps(kept).encode()
 
 
 def main() -> None:
@@ -126,7 +140,10 @@ def main() -> None:
                 hit[where] += 1
                 print(f"run {number}: aimed at {aim}, killed {where}", flush=True)
             finish(images, out, chosen.encoder)
-            same += digest(out) == expected and (out / "report.html").exists()
+            found = digest(out)
+            for name in sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name)):
+                print(f"run {number}: {name} differs", flush=True)
+            same += found == expected and (out / "report.html").exists()
     landed = hit.total() - hit["none: it had ended"]
     print(f"{same} of {chosen.runs} runs ended the same to the last bit; {landed} of {hit.total()} kills landed")
     sys.exit(0 if same == chosen.runs and landed else 1)

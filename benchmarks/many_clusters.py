@@ -1,8 +1,8 @@
-"""Many clusters of few images through stages 2 and 3: 200 clusters of 20 generated images, unless told otherwise.
+"""Many clusters of few images through all stages: by default 200 clusters of 20 generated images.
 
     OMP_NUM_THREADS=1 python benchmarks/many_clusters.py [--clusters 200] [--each 20] [--seeds 0 1 2]
 
-True kinds are read for the scores alone. Seconds are processor seconds.
+True classes are read for the scores alone. Seconds are processor seconds.
 """
 
 import argparse
@@ -15,37 +15,31 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from joint import Result, labels_for, scores_of, third_stage
-from spice.engine.run import Run
+from joint import scores_of
+from spice.data import Collection
 from spice.errors import SpiceWarning
 from spice.models.backbone import Backbone
-from spice.models.encoders import TorchEncoder
+from spice.models.encoders import TorchEncoder, register_encoder
+from spice.pipeline import cluster
 from spice.presets import standard_heads
-from spice.settings import IMAGENET, AugmentSettings, JointSettings, ViewSettings
-from spice.stages.encode import probabilities
-from spice.stages.heads.train import train_heads
-from spice.stages.views import encode_views
+from spice.runs import open_result
+from spice.runs.artifacts import PROBABILITIES
+from spice.settings import IMAGENET, AugmentSettings, JointSettings, RunSettings, ViewSettings
+from spice.stages.reliability import labels_to_learn
+
+SIZE = 12
 
 
-class Made:
-    """Images of so many kinds, each a pattern of nine colors, and noise."""
-
-    channels, size = 3, 12
-
-    def __init__(self, kinds: int, each: int) -> None:
-        noise = torch.Generator().manual_seed(0)
-        patterns = F.interpolate(torch.rand(kinds, 3, 3, 3, generator=noise), size=self.size, mode="bilinear")
-        self.kind = torch.arange(kinds).repeat_interleave(each)
-        pixels = patterns[self.kind] + 0.15 * torch.randn(kinds * each, 3, self.size, self.size, generator=noise)
-        self.pixels = (pixels.clamp(0, 1) * 255).byte()
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def take(self, positions: Tensor) -> Tensor:
-        return self.pixels[positions]
+def generated(classes: int, each: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Images, each a pattern of nine colors that its class has, and noise; and their classes."""
+    noise = torch.Generator().manual_seed(0)
+    patterns = F.interpolate(torch.rand(classes, 3, 3, 3, generator=noise), size=SIZE, mode="bilinear")
+    truth = torch.arange(classes).repeat_interleave(each)
+    pixels = patterns[truth] + 0.15 * torch.randn(classes * each, 3, SIZE, SIZE, generator=noise)
+    return (pixels.clamp(0, 1) * 255).byte().permute(0, 2, 3, 1).numpy(), truth.numpy()
 
 
 class Patches(Backbone):
@@ -63,33 +57,36 @@ class Patches(Backbone):
         return patches.flatten(start_dim=1)
 
 
-def measure(clusters: int, each: int, seeds: list[int]) -> None:
-    images = Made(clusters, each)
-    encoder = TorchEncoder("patches", Patches(), IMAGENET, size=images.size)
+register_encoder("patches", lambda name, _: TorchEncoder(f"patches:{name}", Patches(), IMAGENET, size=SIZE))
+
+
+def measure(clusters: int, each: int, seed: int, out: Path) -> dict[str, object]:
+    images, truth = generated(clusters, each)
     augment = AugmentSettings(flip=False, color=False, rotation=False, shift=1, operations=2)
-    truth = images.kind.numpy()
-    heads = standard_heads(clusters).model_copy(update={"heads": 4})
-    joint = JointSettings(steps=400, labeled=64, unlabeled=128, ema=None, augment=augment)
-    for seed in seeds:
-        started = time.process_time()
-        with tempfile.TemporaryDirectory() as folder:
-            views = encode_views(images, encoder, ViewSettings(augment=augment), Run(seed=seed, folder=Path(folder)))
-            head = train_heads(views, heads, Run(seed=seed)).head
-            features = torch.from_numpy(np.array(views.plain, dtype=np.float32))
-        second = Result(features, probabilities(head, features))
-        found = third_stage(images, encoder, head, second, settings=joint, seed=seed)
-        kept = labels_for(second, seed)
-        line = {
-            "seed": seed,
-            "images": len(images),
-            "clusters with labels": len(set(kept.cluster.tolist())),
-            "labels": len(kept.image),
-            "stage 2": scores_of(second, truth),
-            "stage 3": scores_of(Result(found.features, found.probs), truth),
-            "failed checks": found.failed_checks,
-            "seconds": time.process_time() - started,
-        }
-        print(json.dumps(line), flush=True)
+    second = RunSettings(
+        encoder="patches:random",
+        views=ViewSettings(augment=augment),
+        heads=standard_heads(clusters).model_copy(update={"heads": 4}),
+        seed=seed,
+    )
+    joint = JointSettings(steps=400, labeled=64, unlabeled=128, ema=None, augment=augment, checks=False)
+    line: dict[str, object] = {"seed": seed, "images": len(images)}
+    started = time.process_time()
+    for name, settings in {"stage 2": second, "stage 3": second.model_copy(update={"joint": joint})}.items():
+        cluster(images, settings, out, page=False)
+        result = open_result(out)
+        order = Collection.load(result.run / result.entry.folders["scan"]).numbers
+        line[name] = scores_of(result, truth[order])
+        if name == "stage 2":
+            probs, neighbors = torch.from_numpy(np.load(result.need(PROBABILITIES))), torch.tensor(result.neighbors)
+            learned = labels_to_learn(probs, neighbors, settings.reliability, seed=seed)
+    assert result.joint is not None
+    return line | {
+        "clusters with labels": len(learned.cluster.unique()),  # type: ignore[no-untyped-call]
+        "labels": result.joint.labeled,
+        "failed checks": result.joint.failed_checks,
+        "seconds": time.process_time() - started,
+    }
 
 
 def main() -> None:
@@ -100,7 +97,10 @@ def main() -> None:
     arguments = parser.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SpiceWarning)
-        measure(arguments.clusters, arguments.each, arguments.seeds)
+        for seed in arguments.seeds:
+            with tempfile.TemporaryDirectory() as folder:
+                out = Path(folder) / "run"
+                print(json.dumps(measure(arguments.clusters, arguments.each, seed, out)), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,37 +13,34 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from joint import Result, Truth, judged, second_stage
 from spice.errors import SpiceWarning
 from spice.evaluate import from_folders, matched_labels
 from spice.models.heads import Head
-from spice.runs import read_labels
+from spice.runs import Result, open_result
+from spice.runs.artifacts import FEATURES, HEAD, NEIGHBORS
+from spice.settings import ReliabilitySettings
 from spice.stages.encode import probabilities
+from spice.stages.reliability import judge
+from stage2 import opened
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
-def row(place: Path, seed: int) -> str:
-    result, truth = second_result(place, seed)
-    trust = judged(result)
-    right = matched_labels(result.probs.argmax(dim=1).numpy(), truth) == truth
+def row(name: str, result: Result, truth: NDArray[np.int64]) -> str:
+    """Of the head of stage 2, also where the result is refined."""
+    head = Head.of(load_file(result.need(HEAD)))
+    labels = probabilities(head, torch.from_numpy(np.load(result.need(FEATURES)))).argmax(dim=1)
+    neighbors = torch.from_numpy(np.load(result.need(NEIGHBORS)))
+    trust = judge(labels, neighbors, ReliabilitySettings(), clusters=head.clusters)
+    right = matched_labels(labels.numpy(), truth) == truth
     order = trust.ratio.argsort(descending=True, stable=True).numpy()
     kept = trust.reliable.numpy()
     figures = [right[order[: round(share * len(order))]].mean() for share in SHARES]
     figures += [kept.mean(), right[kept].mean()]
-    return f"| {place.name} | {len(truth):,} | " + " | ".join(f"{value:.3f}" for value in figures) + " |"
-
-
-def second_result(place: Path, seed: int) -> tuple[Result, Truth]:
-    """Of a folder of views, or of a run folder whose images lie in folders named by their class."""
-    if (place / "truth.npy").exists():
-        truth: Truth = np.load(place / "truth.npy").astype(np.int64)
-        return second_stage(place, int(truth.max()) + 1, seed)[1], truth
-    features = torch.from_numpy(np.load(place / "features.npy"))
-    head = Head.of(load_file(place / "head.safetensors"))
-    return Result(features, probabilities(head, features)), from_folders(read_labels(place).path).labels
+    return f"| {name} | {len(truth):,} | " + " | ".join(f"{value:.3f}" for value in figures) + " |"
 
 
 def main() -> None:
@@ -55,10 +52,14 @@ def main() -> None:
     arguments = parser.parse_args()
     columns = ["collection", "images", *(f"best {share:.0%}" for share in SHARES), "r > 0.95: share", "right"]
     print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|", flush=True)
-    for place in [*(arguments.folder / name for name in arguments.collections), *arguments.runs]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SpiceWarning)
-            print(row(place, arguments.seed), flush=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SpiceWarning)
+        for collection in (opened(arguments.folder, name) for name in arguments.collections):
+            result = collection.result(collection.settings(seed=arguments.seed))
+            print(row(collection.name, result, collection.truth), flush=True)
+        for run in arguments.runs:
+            result = open_result(run)
+            print(row(run.name, result, from_folders(result.labels.path).labels), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The second stage on real collections: against its rivals, and its ablations. Prints tables of docs/results.md.
 
     python benchmarks/stage2.py views    --data ../shared/data --folder /tmp/stage2      (encode once, about 15 minutes)
+    python benchmarks/stage2.py views    --folder /tmp/own --collections cifar10-test --encoder trained.safetensors
     python benchmarks/stage2.py compare  --folder /tmp/stage2 [--collections imagenette fruits] [--rivals all]
     python benchmarks/stage2.py ablation --folder /tmp/stage2
     python benchmarks/stage2.py choices  --folder /tmp/stage2
@@ -18,8 +19,10 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,18 +30,22 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from spice.benchmark.rivals import RIVALS, fit
-from spice.data import ingest
+from spice.data import Collection as Listing
+from spice.data import ImageStore, ingest
 from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.evaluate import score
 from spice.evaluate.truth import from_folders
 from spice.models.encoders import load_encoder
-from spice.presets import standard_heads
+from spice.pipeline.execute import Execution
+from spice.pipeline.work import Inputs
+from spice.presets import standard, standard_heads
 from spice.progress import Logged
-from spice.settings import HeadSettings, ViewSettings
+from spice.runs import Result, RunFolder, open_result
+from spice.settings import HeadSettings, JointSettings, RunSettings
 from spice.stages.heads.algorithm_1 import TrainedHeads
 from spice.stages.heads.train import train_heads
-from spice.stages.views import Views, encode_views, open_views
+from spice.stages.views import Views, open_views
 
 # name: file, member to read, size in pixels
 COLLECTIONS = {
@@ -48,44 +55,75 @@ COLLECTIONS = {
     "fashion-test": ("fashion_mnist.npz", "x_test", 96),
 }
 SEEDS = range(5)
-SPICE = "SPICE-Self, standard"
+SPICE = "SPICE-s, standard"
 Labels = NDArray[np.int32]
 
 
-class Collection(NamedTuple):
-    """Cached views and, for the final score, true labels."""
+@dataclass(frozen=True)
+class Collection:
+    """A collection decoded by `views` and, for the final score, its true labels. Its results share one run folder."""
 
-    name: str
-    views: Views
+    place: Path
+    encoder: str
+    size: int
     truth: NDArray[np.int64]
+
+    @property
+    def name(self) -> str:
+        return self.place.name
 
     @property
     def clusters(self) -> int:
         return int(self.truth.max()) + 1
 
+    @cached_property
+    def views(self) -> Views:
+        execution = self.execution(self.settings())
+        execution.ensure("views")
+        return open_views(execution.work.folders["views"])
 
-def make_views(data: Path, folder: Path, names: Iterable[str], *, pixels: int | None = None) -> None:
-    for name in names:
-        file, member, usual = COLLECTIONS[name]
-        size = pixels or usual
-        place = folder / name
-        with tempfile.TemporaryDirectory() as unpacked:
-            if file.endswith(".npz"):
-                arrays = np.load(data / file)
-                store = ingest(arrays[member], size=size, folder=place / "images")
-                truth = arrays[member.replace("x", "y")][store.collection.numbers]
-            else:
-                with tarfile.open(data / file) as archive:
-                    archive.extractall(unpacked, filter="data")
-                store = ingest(str(Path(unpacked) / member), size=size, folder=place / "images")
-                truth = from_folders(store.collection.paths).labels
-            encoder = load_encoder("lite0", size=size)
-            encode_views(store, encoder, ViewSettings(), Run(folder=place, progress=Logged()))
-        np.save(place / "truth.npy", truth)
+    def settings(self, *, seed: int = 0, flip: bool = True, joint: JointSettings | None = None) -> RunSettings:
+        """Those of `spice cluster`, with the same views for all seeds."""
+        usual = standard(clusters=self.clusters, encoder=self.encoder, size=self.size, flip=flip, seed=seed)
+        return usual.model_copy(update={"joint": joint, "features_seed": 0})
+
+    def execution(self, settings: RunSettings) -> Execution:
+        store = ImageStore(self.place / "images", Listing.load(self.place / "images"), self.size)
+        (self.place / "run").mkdir(exist_ok=True)
+        folder = RunFolder.open_or_create(self.place / "run", source=None)
+        encoder = load_encoder(self.encoder, size=self.size)
+        run = Run(settings.seed, progress=Logged(every_seconds=30.0))
+        return Execution(folder, settings, Inputs(store.collection, store), encoder, run, page=False)
+
+    def result(self, settings: RunSettings) -> Result:
+        """The finished result with these settings; steps that are finished are not run again."""
+        self.execution(settings).carry_out(None, "joint", redo=False)
+        return open_result(self.place / "run")
+
+
+def make_views(data: Path, place: Path, encoder: str, pixels: int | None) -> None:
+    """Decode a collection, read its true labels, and encode its views."""
+    file, member, usual = COLLECTIONS[place.name]
+    size = load_encoder(encoder, size=pixels or (usual if encoder == "lite0" else None)).size
+    with tempfile.TemporaryDirectory() as unpacked:
+        if file.endswith(".npz"):
+            arrays = np.load(data / file)
+            store = ingest(arrays[member], size=size, folder=place / "images")
+            truth = arrays[member.replace("x", "y")][store.collection.numbers]
+        else:
+            with tarfile.open(data / file) as archive:
+                archive.extractall(unpacked, filter="data")
+            store = ingest(str(Path(unpacked) / member), size=size, folder=place / "images")
+            truth = from_folders(store.collection.paths).labels
+    np.save(place / "truth.npy", truth)
+    (place / "encoder.json").write_text(json.dumps([encoder, size]))
+    _ = opened(place.parent, place.name).views
 
 
 def opened(folder: Path, name: str) -> Collection:
-    return Collection(name, open_views(folder / name), np.load(folder / name / "truth.npy"))
+    place = folder / name
+    encoder, size = json.loads((place / "encoder.json").read_text())
+    return Collection(place, encoder, size, np.load(place / "truth.npy").astype(np.int64))
 
 
 def head_labels(trained: TrainedHeads, views: Views) -> list[Labels]:
@@ -106,12 +144,12 @@ def trained_quietly(views: Views, settings: HeadSettings, seed: int) -> TrainedH
 
 def measure(collection: Collection, settings: HeadSettings, seeds: Iterable[int] = SEEDS) -> dict[str, float]:
     """ACC over seeds, and what is seen without labels: loss, distinct share, agreement of heads, stability of seeds."""
-    found, selected, everyone, seconds = [], [], [], []
+    runs, selected, everyone, seconds = [], [], [], []
     for seed in seeds:
         started = time.process_time()
         trained = trained_quietly(collection.views, settings, seed)
         seconds.append(time.process_time() - started)
-        found.append(trained)
+        runs.append(trained)
         labels = head_labels(trained, collection.views)
         selected.append(labels[0])
         everyone.append(np.mean([score(each, collection.truth).acc for each in labels[1:]]))
@@ -122,9 +160,9 @@ def measure(collection: Collection, settings: HeadSettings, seeds: Iterable[int]
         "sd": accuracy.std(),
         "worst": accuracy.min(),
         "heads": float(np.mean(everyone)),
-        "loss": float(np.mean([trained.best.loss for trained in found])),
-        "distinct": float(np.mean([trained.diagnostics.distinct for trained in found])),
-        "agreement": float(np.mean([trained.diagnostics.head_agreement for trained in found])),
+        "loss": float(np.mean([trained.best.loss for trained in runs])),
+        "distinct": float(np.mean([trained.diagnostics.distinct for trained in runs])),
+        "agreement": float(np.mean([trained.diagnostics.head_agreement for trained in runs])),
         "stability": float(np.mean(stability)) if stability else float("nan"),
         "s": float(np.mean(seconds)),
     }
@@ -139,16 +177,18 @@ def header(*columns: str) -> None:
 
 
 def compare(folder: Path, names: Iterable[str], rivals: list[str]) -> None:
-    """Every method on the same plain features; SPICE also uses the views. Scores are kept, so a stopped run goes on."""
+    """Every method on the same plain features; SPICE also uses the views. Scores are kept, so a stopped run resumes."""
     for name in names:
         collection = opened(folder, name)
         header(f"{name} ({len(collection.views):,})", "ACC", "sd", "worst", "best", "NMI", "ARI", "s", "seeds")
         for method in [*rivals, SPICE]:
-            found = [scored(method, collection, seed, folder / name / "scores") for seed in seeds_of(method)]
-            columns = np.array(found)  # (seeds, 4)
+            seeds = seeds_of(method)
+            columns = np.array(
+                [scored(method, collection, seed, folder / name / "scores") for seed in seeds]
+            )  # (seeds, 4)
             accuracy, (nmi, ari, seconds) = columns[:, 0], columns[:, 1:].mean(axis=0)
             figures = [accuracy.mean(), accuracy.std(), accuracy.min(), accuracy.max(), nmi, ari, seconds]
-            row(method, figures, f"{len(found)}")
+            row(method, figures, f"{len(columns)}")
 
 
 def seeds_of(method: str) -> Iterable[int]:
@@ -234,13 +274,15 @@ def main() -> None:
     arguments.add_argument("--data", type=Path, default=Path("../shared/data"))
     arguments.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "stage2")
     arguments.add_argument("--collections", nargs="+", default=list(COLLECTIONS), choices=list(COLLECTIONS))
+    arguments.add_argument("--encoder", default="lite0", help="views: the encoder")
     arguments.add_argument("--size", type=int, help="views: pixels, instead of each collection's own number")
     arguments.add_argument("--rivals", nargs="*", default=["k-means"], choices=[*RIVALS, "all"])
     given = arguments.parse_args()
     rivals = list(RIVALS) if given.rivals == ["all"] else given.rivals
     print(f"torch {torch.__version__}, {torch.get_num_threads()} thread(s), seeds {list(SEEDS)}")
     if given.what == "views":
-        make_views(given.data, given.folder, given.collections, pixels=given.size)
+        for name in given.collections:
+            make_views(given.data, given.folder / name, given.encoder, given.size)
     elif given.what == "compare":
         compare(given.folder, given.collections, rivals)
     elif given.what == "ablation":

@@ -3,7 +3,7 @@
     python benchmarks/stage2.py views --data ../shared/data --folder /tmp/stage2        (encode once)
     OMP_NUM_THREADS=1 python benchmarks/stage2_robustness.py --folder /tmp/stage2 [--seeds 2] [--only "cifar K4"]
 
-Every seed draws other images and, where a case names a number of classes, other classes; k-means and SPICE-Self see the
+Every seed draws other images and, where a case names a number of classes, other classes; k-means and SPICE-s see the
 same. Labels are read for the final score alone. Prints the robustness table of docs/results.md.
 """
 
@@ -83,18 +83,17 @@ def sizes(case: Case, classes: int) -> NDArray[np.int64]:
     if case.uneven == "tiny":
         return np.array([10] * (classes // 3) + [case.images // classes] * (classes - classes // 3))
     weights = np.geomspace(case.uneven, 1, classes)
-    found: NDArray[np.int64] = np.maximum(2, np.round(case.images * weights / weights.sum())).astype(np.int64)
-    return found
+    return np.maximum(2, np.round(case.images * weights / weights.sum())).astype(np.int64)  # type: ignore[no-any-return]
 
 
 def measure(name: str, seed: int, folder: Path) -> tuple[float, float, float, int]:
-    """ACC of k-means and of SPICE-Self, processor seconds of the latter, images."""
+    """ACC of k-means and of SPICE-s, processor seconds of the latter, images."""
     views, truth = drawn(name, seed, folder)
     clusters = int(truth.max()) + 1
     started = time.process_time()
-    found = head_labels(trained_quietly(views, standard_heads(clusters), seed), views)[0]
+    labels = head_labels(trained_quietly(views, standard_heads(clusters), seed), views)[0]
     seconds = time.process_time() - started
-    return score(kmeans(views.plain, clusters, seed=seed), truth).acc, score(found, truth).acc, seconds, len(truth)
+    return score(kmeans(views.plain, clusters, seed=seed), truth).acc, score(labels, truth).acc, seconds, len(truth)
 
 
 def main() -> None:
@@ -103,7 +102,7 @@ def main() -> None:
     arguments.add_argument("--seeds", type=int, default=2)
     arguments.add_argument("--only", nargs="+", default=list(CASES), choices=list(CASES))
     given = arguments.parse_args()
-    header("case", "k-means", "SPICE-Self", "gain", "worst gain", "s", "images")
+    header("case", "k-means", "SPICE-s", "gain", "worst gain", "s", "images")
     gains = []
     for name in given.only:
         rows = np.array([measure(name, seed, given.folder) for seed in range(given.seeds)])

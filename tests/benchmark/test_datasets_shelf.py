@@ -17,8 +17,9 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from spice.benchmark.datasets import CATALOG, Card, Counts, Dataset, Part, Remote, default_root, located
-from spice.benchmark.datasets.shelf import READERS, get, load, read
-from spice.benchmark.datasets.unpack import is_archive, unpack
+from spice.benchmark.datasets.download import is_archive, unpack
+from spice.benchmark.datasets.readers import READERS
+from spice.benchmark.datasets.shelf import get, load, read
 from spice.data import ingest
 from spice.errors import UserError
 

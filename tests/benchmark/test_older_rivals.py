@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 
 from spice.benchmark.choice import AutoencoderSettings, SelfLabelingSettings
+from spice.benchmark.methods import bare_pixels
 from spice.benchmark.methods.autoencoders import (
     Autoencoder,
     DenoisingAutoencoder,
@@ -21,9 +22,8 @@ from spice.benchmark.methods.autoencoders import (
     squared_error,
     targets,
 )
-from spice.benchmark.methods.pixels import bare, nmf
-from spice.benchmark.methods.self_labeling import balanced_cross_entropy, self_label
-from spice.benchmark.rivals.rival import Labels
+from spice.benchmark.methods.scan import balanced_cross_entropy, self_label
+from spice.benchmark.rivals.classic import Labels, nmf
 from spice.engine.run import Run
 from spice.evaluate import accuracy
 from spice.settings import AugmentSettings, Normalization
@@ -67,16 +67,16 @@ def test_codes_tell_apart_what_pixels_tell_apart(method: Callable[..., Labels]) 
 
 def test_nonnegative_parts_tell_them_apart_too() -> None:
     images = Blocks()
-    assert accuracy(nmf(bare(images, 8), 4, seed=0), images.classes) > 0.95
+    assert accuracy(nmf(bare_pixels(images, 8), 4, seed=0), images.classes) > 0.95
 
 
 def test_bare_pixels_are_shrunk_and_never_zero() -> None:
     images = Blocks(4)
     images.pixels[0] = 0
-    assert bare(images, 8).shape == (4, 64)
-    assert bare(images, 4).shape == (4, 16)
-    assert bare(images, 8).min() > 0
-    assert bare(images, 8).max() <= 1
+    assert bare_pixels(images, 8).shape == (4, 64)
+    assert bare_pixels(images, 4).shape == (4, 16)
+    assert bare_pixels(images, 8).min() > 0
+    assert bare_pixels(images, 8).max() <= 1
 
 
 def test_the_divergence_is_that_of_two_gaussians() -> None:

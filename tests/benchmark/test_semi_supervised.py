@@ -6,13 +6,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from spice.benchmark.semi import ALGORITHMS
-from spice.benchmark.semi.mean_teacher import MeanTeacher
-from spice.benchmark.semi.mixmatch import MixMatch, sharpened
-from spice.benchmark.semi.pi_model import PiModel, sigmoid_ramp
-from spice.benchmark.semi.pseudo_labeling import PseudoLabeling
-from spice.benchmark.semi.supervised import Supervised
-from spice.benchmark.semi.uda import UDA
+from spice.benchmark.semi import (
+    ALGORITHMS,
+    UDA,
+    MeanTeacher,
+    MixMatch,
+    PiModel,
+    PseudoLabeling,
+    Supervised,
+    sharpened,
+    sigmoid_ramp,
+)
 from spice.data.images import InMemory
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.run import Run

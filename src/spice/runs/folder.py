@@ -142,8 +142,8 @@ def make(path: Path) -> None:
 
 def sweep(path: Path) -> None:
     """Remove what a kill left half-written. Only for the process that holds the lock."""
-    for place in ("", f"{STEPS}/*/", f"{RESULTS}/*/"):
-        for partial in path.glob(f"{place}.*.partial"):
+    for folder, pattern in ((path, ".*.partial"), (path / STEPS, "**/.*.partial"), (path / RESULTS, "**/.*.partial")):
+        for partial in list(folder.glob(pattern)):
             _remove(partial)
 
 

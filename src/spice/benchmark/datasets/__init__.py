@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from spice.benchmark.datasets import shelf
-from spice.benchmark.datasets.catalog import CATALOG, Card, Counts, Remote, card_of
-from spice.benchmark.datasets.dataset import Dataset, Images, Part
+from spice.benchmark.datasets.catalog import CATALOG, Card, Counts, Dataset, Images, Part, Remote, card_of
 from spice.benchmark.datasets.shelf import default_root, located
 from spice.progress import Progress, silent
 

@@ -1,15 +1,26 @@
-"""What is published of each data set: where it lies, how large it is, in which layouts it comes (`catalog.toml`)."""
+"""What a data set is, and what is published of each: where it lies, its size, its layouts (`catalog.toml`).
+
+`Images` is all that a stage is given, and holds no label. True labels come out of `Part.truth()` as `evaluate.Truth`, a
+type that nothing below `benchmark` may import; until then they are not even read.
+"""
 
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import sklearn.datasets
+from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from spice.errors import UserError
+from spice.evaluate import Truth
+
+Images = NDArray[np.uint8] | list[Path]  # (N, H, W) or (N, H, W, 3), or N files: what `spice.data.ingest` takes
+Labels = NDArray[np.int64]
 
 
 class Remote(NamedTuple):
@@ -69,3 +80,57 @@ def card_of(name: str) -> Card:
     if name not in CATALOG:
         raise UserError(f"there is no data set {name}: choose one of {', '.join(CATALOG)}")
     return CATALOG[name]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Images, and where to find their true labels once everything is done."""
+
+    images: Images
+    classes: tuple[str, ...]
+    read_labels: Callable[[], Labels]  # (N,) in the order of `images`; not called before `truth`
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def truth(self) -> Truth:
+        """Open the door. For `evaluate`, and for the supervised references of the paper's tables."""
+        try:
+            labels = self.read_labels().astype(np.int64)
+        except OSError as error:
+            raise UserError(f"the true labels cannot be read: {error}") from error
+        if labels.shape != (len(self),):
+            raise UserError(f"{len(self):,} images have {labels.shape[0]:,} labels: get the data set again")
+        if len(labels) and not 0 <= labels.min() <= labels.max() < len(self.classes):
+            raise UserError(
+                f"labels run from {labels.min()} to {labels.max()}, but there are {len(self.classes)} classes: "
+                "get the data set again"
+            )
+        return Truth(np.arange(len(labels)), labels, self.classes)
+
+    def merged(self, other: "Part") -> "Part":
+        """Both parts as one, these images first."""
+        if isinstance(self.images, list) and isinstance(other.images, list):
+            images: Images = self.images + other.images
+        else:
+            images = np.concatenate([np.asarray(self.images), np.asarray(other.images)])
+        return Part(images, self.classes, lambda: np.concatenate([self.read_labels(), other.read_labels()]))
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A data set as it lies on this machine."""
+
+    name: str
+    train: Part
+    test: Part | None = None
+    unlabeled: Images | None = None
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.train.classes
+
+    @property
+    def counts(self) -> Counts:
+        test = 0 if self.test is None else len(self.test)
+        return Counts(len(self.train), test, 0 if self.unlabeled is None else len(self.unlabeled))

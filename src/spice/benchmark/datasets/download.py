@@ -1,13 +1,17 @@
-"""Fetching a published file: goes on where it stopped, and takes its name only once its checksum is found right."""
+"""Getting a published file: downloads resume, names are given to checked files alone, archives stay in their folder."""
 
 import hashlib
 import http.client
+import lzma
 import os
 import shutil
+import tarfile
 import time
+import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -21,8 +25,9 @@ WAITS = (1.0, 4.0)  # seconds before each new try; one that brought anything sta
 
 _PIECE = 1 << 18
 _TIMEOUT = 30.0
-_TRY_AGAIN = {408, 429, 500, 502, 503, 504}
+_TRY_AGAIN = {408, 416, 429, 500, 502, 503, 504}
 _BY_HAND = "download it by hand and give it with --from"
+_DAMAGE = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, RuntimeError)
 
 
 class _PassingError(Exception):
@@ -31,29 +36,38 @@ class _PassingError(Exception):
 
 def download(remote: Remote, folder: Path, *, progress: Progress = silent, waits: Sequence[float] = WAITS) -> Path:
     """The published file in `folder`, checked; a UserError says what is wrong and what to do."""
-    target = folder / remote.name
+    target, partial = folder / remote.name, folder / f"{remote.name}.partial"
     if target.exists():  # it got this name after its checksum was found right
         return target
-    partial = folder / f"{remote.name}.partial"
-    with _write_errors(partial):
+    try:
         folder.mkdir(parents=True, exist_ok=True)
         with partial.open("ab", buffering=0) as file:
             _transfer(remote, file, folder, progress, waits)
             os.fsync(file.fileno())
         _check(remote, partial)
         partial.replace(target)
+    except OSError as error:
+        raise UserError(
+            f"{partial} cannot be written: {error.strerror or error}; make room, or choose another folder with --to "
+            "(what has arrived is kept)"
+        ) from error
     return target
 
 
 def _transfer(remote: Remote, file: IO[bytes], folder: Path, progress: Progress, waits: Sequence[float]) -> None:
-    """Ask until everything has arrived, or nothing more comes."""
+    """Send requests until everything has arrived, or nothing more comes."""
     if file.tell() > remote.bytes:
         _start_over(file)
-    _need_room(remote.bytes - file.tell(), folder)
+    missing, free = remote.bytes - file.tell(), shutil.disk_usage(folder).free
+    if free < missing:
+        raise UserError(
+            f"{missing / 1e6:,.0f} MB are still to come, but {folder} has room for {free / 1e6:,.0f} MB: make room, or "
+            "choose another folder with --to"
+        )
     failures = 0
     while (before := file.tell()) < remote.bytes:
         try:
-            _go_on(remote, file, progress)
+            _request_rest(remote, file, progress)
         except _PassingError as error:
             failures = 1 if file.tell() > before else failures + 1
             if failures > len(waits):
@@ -61,18 +75,32 @@ def _transfer(remote: Remote, file: IO[bytes], folder: Path, progress: Progress,
             time.sleep(waits[failures - 1])
 
 
-def _go_on(remote: Remote, file: IO[bytes], progress: Progress) -> None:
+def _request_rest(remote: Remote, file: IO[bytes], progress: Progress) -> None:
     """One request, for what is still missing."""
     have = file.tell()
     headers = {"User-Agent": f"spice-cluster/{__version__}"} | ({"Range": f"bytes={have}-"} if have else {})
-    with _answer(Request(remote.url, headers=headers), remote, file) as response:
+    try:
+        with _network():
+            response = urlopen(Request(remote.url, headers=headers), timeout=_TIMEOUT)
+    except HTTPError as error:
+        if error.code not in _TRY_AGAIN:
+            raise UserError(f"{remote.url} answers {error.code} {error.reason}: {_BY_HAND}") from error
+        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            _start_over(file)  # what is here cannot be a beginning of what is there
+        raise _PassingError(f"the server answers {error.code} {error.reason}") from error
+    with response:
         # A server without Range sends everything again.
         if not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
             _start_over(file)
-        _same_size(remote, response, file.tell())
+        total = file.tell() + int(response.headers.get("Content-Length", remote.bytes - file.tell()))
+        if total != remote.bytes:  # another file: better known before gigabytes than after
+            raise UserError(f"{remote.url} now has {total:,} bytes, but {remote.bytes:,} are published: {_BY_HAND}")
         progress(f"{remote.name} (kB)", file.tell() // 1000, remote.bytes // 1000)
         while piece := _read(response):
-            _write(file, piece)
+            # Unbuffered, so that nothing is left to write when a full disk ends it.
+            view = memoryview(piece)
+            while view:
+                view = view[file.write(view) :]
             progress(f"{remote.name} (kB)", file.tell() // 1000, remote.bytes // 1000)
             if file.tell() > remote.bytes:
                 raise UserError(f"{remote.url} sends more than the published {remote.bytes:,} bytes: {_BY_HAND}")
@@ -85,47 +113,21 @@ def _start_over(file: IO[bytes]) -> None:
     file.truncate()
 
 
-@contextmanager
-def _answer(request: Request, remote: Remote, file: IO[bytes]) -> Iterator[http.client.HTTPResponse]:
-    try:
-        response = urlopen(request, timeout=_TIMEOUT)
-    except HTTPError as error:
-        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            _start_over(file)  # what is here cannot be a beginning of what is there
-        elif error.code not in _TRY_AGAIN:
-            raise UserError(f"{remote.url} answers {error.code} {error.reason}: {_BY_HAND}") from error
-        raise _PassingError(f"the server answers {error.code} {error.reason}") from error
-    except (OSError, http.client.HTTPException) as error:
-        raise _passing(error) from error
-    with response:
-        yield response
-
-
-def _same_size(remote: Remote, response: http.client.HTTPResponse, have: int) -> None:
-    """A file of another size is another file: better known before gigabytes than after."""
-    length = response.headers.get("Content-Length")
-    if length is not None and int(length) + have != remote.bytes:
-        raise UserError(
-            f"{remote.url} now has {int(length) + have:,} bytes, but {remote.bytes:,} are published: {_BY_HAND}"
-        )
-
-
 def _read(response: http.client.HTTPResponse) -> bytes:
-    try:
+    with _network():
         return response.read(_PIECE)
+
+
+@contextmanager
+def _network() -> Iterator[None]:
+    """Tell errors of the network, which may pass, from those of the disk; a server's answer is left as it is."""
+    try:
+        yield
+    except HTTPError:
+        raise
     except (OSError, http.client.HTTPException) as error:
-        raise _passing(error) from error
-
-
-def _passing(error: Exception) -> _PassingError:
-    return _PassingError(str(error.reason if isinstance(error, URLError) else error) or type(error).__name__)
-
-
-def _write(file: IO[bytes], piece: bytes) -> None:
-    """Unbuffered, so that nothing is left to write when a full disk ends it."""
-    view = memoryview(piece)
-    while view:
-        view = view[file.write(view) :]
+        reason = error.reason if isinstance(error, URLError) else error
+        raise _PassingError(str(reason) or type(error).__name__) from error
 
 
 def _check(remote: Remote, partial: Path) -> None:
@@ -139,27 +141,6 @@ def _check(remote: Remote, partial: Path) -> None:
         )
 
 
-def _need_room(missing: int, folder: Path) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < missing:
-        raise UserError(
-            f"{missing / 1e6:,.0f} MB are still to come, but {folder} has room for {free / 1e6:,.0f} MB: make room, or "
-            "choose another folder with --to"
-        )
-
-
-@contextmanager
-def _write_errors(partial: Path) -> Iterator[None]:
-    """Report a full disk or a read-only folder to the user; what has arrived is kept."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"{partial} cannot be written: {error.strerror or error}; make room, or choose another folder with --to "
-            "(what has arrived is kept)"
-        ) from error
-
-
 def _given_up(remote: Remote, have: int, error: _PassingError) -> str:
     if have == 0:
         return f"{remote.url} cannot be reached ({error}): check the network, or {_BY_HAND}"
@@ -167,3 +148,55 @@ def _given_up(remote: Remote, have: int, error: _PassingError) -> str:
         f"{remote.url} stopped after {have / 1e6:,.1f} of {remote.bytes / 1e6:,.1f} MB ({error}): give the same "
         "command again to go on from there"
     )
+
+
+def is_archive(path: Path) -> bool:
+    """Whether the content of the file, not its name, is a tar or zip archive of files (an .npz is one of arrays)."""
+    if tarfile.is_tarfile(path):
+        return True
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return not all(name.endswith(".npy") for name in archive.namelist())
+    except zipfile.BadZipFile:
+        return False
+
+
+def unpack(path: Path, folder: Path, *, progress: Progress = silent) -> None:
+    """Write every regular file of the archive under `folder`; links and devices are left out. Raises OSError too."""
+    task, total = f"unpacking {path.name} (kB)", path.stat().st_size // 1000
+    try:
+        for name, content, position in _tar(path) if tarfile.is_tarfile(path) else _zip(path):
+            target = folder / _inside(name, path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("wb") as file:
+                shutil.copyfileobj(content, file, 1 << 20)
+            progress(task, min(position // 1000, max(total - 1, 0)), total)
+    except _DAMAGE as error:
+        raise UserError(f"{path} cannot be unpacked ({error}): is it complete?") from error
+    progress(task, total, total)
+
+
+def _inside(name: str, archive: Path) -> PurePosixPath:
+    """The name, if it stays below the folder on every system."""
+    inside = PurePosixPath(name)
+    if inside.is_absolute() or ".." in inside.parts or not inside.parts or set(name) & set("\\:\0"):
+        raise UserError(f"{archive} is refused: it holds {name!r}, which could be written outside of its folder")
+    return inside
+
+
+def _tar(path: Path) -> Iterator[tuple[str, IO[bytes], int]]:
+    """Name, content and place of every regular file, first to last."""
+    with path.open("rb") as raw, tarfile.open(fileobj=raw, mode="r:*") as archive:
+        for member in archive:
+            content = archive.extractfile(member) if member.isreg() else None
+            if content is not None:
+                yield member.name, content, raw.tell()
+            archive.members.clear()  # type: ignore[attr-defined]  # tarfile would keep a kilobyte per member
+
+
+def _zip(path: Path) -> Iterator[tuple[str, IO[bytes], int]]:
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            if not info.is_dir():
+                with archive.open(info) as content:
+                    yield info.filename, content, info.header_offset

@@ -9,41 +9,22 @@ from pathlib import Path
 
 import numpy as np
 from filelock import FileLock, Timeout
+from platformdirs import user_data_dir
 
-from spice.benchmark.datasets import binary, folders, mnist
-from spice.benchmark.datasets.catalog import Card
-from spice.benchmark.datasets.dataset import Dataset, Reader
-from spice.benchmark.datasets.download import WAITS, download
-from spice.benchmark.datasets.unpack import is_archive, unpack
+from spice.benchmark.datasets.catalog import Card, Dataset
+from spice.benchmark.datasets.download import WAITS, download, is_archive, unpack
+from spice.benchmark.datasets.readers import READERS
 from spice.errors import UserError
 from spice.files import written_atomically
 from spice.progress import Progress, silent
-
-READERS: dict[str, Reader] = {
-    "STL-10 binary": binary.read_stl10,
-    "CIFAR-10 binary": binary.read_cifar10_binary,
-    "CIFAR-10 python": binary.read_cifar10_python,
-    "CIFAR-100 binary": binary.read_cifar100_binary,
-    "CIFAR-100 python": binary.read_cifar100_python,
-    "idx": mnist.read_idx,
-    "npz": mnist.read_npz,
-    "digits": mnist.read_digits,
-    "split folders": folders.read_split,
-    "class folders": folders.read_flat,
-    "ImageNet": folders.read_imagenet,
-    "Tiny-ImageNet": folders.read_tiny_imagenet,
-}
 
 
 def default_root() -> Path:
     """$SPICE_DATA, or the place where the platform keeps data."""
     if chosen := os.environ.get("SPICE_DATA"):
         return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "spice" / "data"
-    if sys.platform == "darwin":
-        return Path("~/Library/Application Support/spice/data").expanduser()
-    return Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "spice"
+    root = Path(user_data_dir("spice", appauthor=False))
+    return root if sys.platform.startswith("linux") else root / "data"
 
 
 def located(card: Card, root: Path) -> Path | None:
@@ -67,18 +48,13 @@ def read(card: Card, folder: Path) -> Dataset:
         dataset = next((dataset for name in card.layouts if (dataset := READERS[name](folder, card)) is not None), None)
     except OSError as error:
         raise UserError(f"{card.title} cannot be read from {folder}: {error}") from error
-    if dataset is not None:
-        return dataset
-    raise UserError(f"{folder} does not hold {card.title} in any layout known here: see docs/datasets.md")
+    if dataset is None:
+        raise UserError(f"{folder} does not hold {card.title} in any layout known here: see docs/datasets.md")
+    return dataset
 
 
 def get(
-    card: Card,
-    *,
-    source: Path | None = None,
-    root: Path,
-    progress: Progress = silent,
-    waits: Sequence[float] = WAITS,
+    card: Card, *, source: Path | None = None, root: Path, progress: Progress = silent, waits: Sequence[float] = WAITS
 ) -> Dataset:
     """Have the data set here: downloaded, or from a local `source`.
 

@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from spice.augment import geometry
+from spice.benchmark import semi
 from spice.benchmark.choice import AutoencoderSettings
 from spice.benchmark.methods import scan, spice
 from spice.benchmark.methods.autoencoders import Autoencoder, DenoisingAutoencoder, VariationalAutoencoder, fit_dec
 from spice.benchmark.methods.autoencoders import fit as fit_autoencoder
-from spice.benchmark.methods.pixels import bare, nmf
 from spice.benchmark.rivals import RIVALS
-from spice.benchmark.rivals.rival import Labels, Rival, unit
-from spice.benchmark.semi import ALGORITHMS
-from spice.benchmark.semi import methods as semi
+from spice.benchmark.rivals.classic import Labels, Rival, nmf, unit
 from spice.benchmark.workbench import Workbench
 from spice.data.images import Images
 from spice.engine.run import Run
@@ -37,9 +37,21 @@ def on_pixels(rival: Rival) -> Fit:
     """The rival on bare pixels: no features are learned."""
 
     def fit(bench: Workbench) -> Labels:
-        return rival(bare(bench.learn, bench.choice.bare_pixels), bench.clusters, seed=bench.run.seed)
+        return rival(bare_pixels(bench.learn, bench.choice.bare_pixels), bench.clusters, seed=bench.run.seed)
 
     return fit
+
+
+def bare_pixels(images: Images, side: int) -> NDArray[np.float32]:
+    """Pixels in (0, 1], shrunk to `side` where they are larger: (N, C * S * S)."""
+    rows = []
+    for part in torch.arange(len(images)).split(512):  # type: ignore[no-untyped-call]
+        pixels = images.take(part)
+        if pixels.shape[2] > side:
+            pixels = geometry.fitted(pixels, side)
+        rows.append((pixels.float() + 1.0) / 256.0)  # not zero: a black image has no direction
+    flat: NDArray[np.float32] = torch.cat(rows).flatten(start_dim=1).numpy()
+    return flat
 
 
 def on_features(rival: Rival) -> Fit:
@@ -99,7 +111,7 @@ METHODS: dict[str, Method] = {
     ),
 }
 
-LABELED: dict[str, LabeledFit] = {name: partial(semi.fit, name) for name in ALGORITHMS}
+LABELED: dict[str, LabeledFit] = {name: partial(semi.fit, name) for name in semi.ALGORITHMS}
 
 
 def uses(name: str) -> tuple[str, ...]:
@@ -107,6 +119,3 @@ def uses(name: str) -> tuple[str, ...]:
     if name in LABELED:
         return LABELS
     return METHODS[name].uses if name in METHODS else THIRD  # Table VI's rows are SPICE before and after
-
-
-__all__ = ["LABELED", "METHODS", "Fit", "LabeledFit", "Labels", "Method", "uses"]

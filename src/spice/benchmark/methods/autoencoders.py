@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from spice.augment import Plain
 from spice.benchmark.choice import AutoencoderSettings
-from spice.benchmark.rivals.classic import kmeans_labels
-from spice.benchmark.rivals.rival import Labels
+from spice.benchmark.rivals.classic import Labels, kmeans_labels
 from spice.data.batches import Batch, batches
 from spice.data.images import Images
 from spice.engine.run import Run

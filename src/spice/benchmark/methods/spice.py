@@ -6,8 +6,8 @@ Shapes: A images to predict, K clusters.
 import copy
 
 from spice.benchmark.methods.joint_heads import train_joint_heads
-from spice.benchmark.rivals.rival import Labels
-from spice.benchmark.semi.methods import predict
+from spice.benchmark.rivals.classic import Labels
+from spice.benchmark.semi import predict
 from spice.benchmark.workbench import Workbench
 from spice.errors import UserError
 from spice.settings import HeadSettings

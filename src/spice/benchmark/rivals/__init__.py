@@ -1,7 +1,7 @@
 """The methods that SPICE's second stage is measured against, all on the same frozen features."""
 
 from spice.benchmark.rivals import classic, scan, temi
-from spice.benchmark.rivals.rival import Features, Labels, Rival
+from spice.benchmark.rivals.classic import Features, Labels, Rival
 
 RIVALS: dict[str, Rival] = {
     "k-means": classic.kmeans,

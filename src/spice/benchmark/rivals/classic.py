@@ -4,25 +4,43 @@ Shapes: N images, D feature width, K clusters, S neighbors.
 """
 
 import warnings
+from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.cluster import AgglomerativeClustering, KMeans, SpectralClustering
-from sklearn.decomposition import PCA
+from sklearn.decomposition import NMF, PCA
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
-from spice.benchmark.rivals.rival import Features, Labels, unit
 from spice.neighbors import nearest
+from spice.neighbors import unit_rows
 from spice.randomness import generator
+
+Features = NDArray[np.floating]
+Labels = NDArray[np.int64]
 
 SPECTRAL_NEIGHBORS = 10  # as scikit-learn's own graph has
 COMPONENTS = 64  # of the Gaussian mixture: full covariances need few dimensions
 # Ward: all pairs of this many images are held at once (0.8 GB); beyond, only neighbors are merged.
 ALL_PAIRS, WARD_NEIGHBORS = 10_000, 20
 SPHERICAL_STARTS, SPHERICAL_STEPS = 10, 300
+
+
+class Rival(Protocol):
+    """A clustering method with its published or usual settings; the same seed gives the same labels."""
+
+    def __call__(self, features: Features, clusters: int, *, seed: int) -> Labels: ...
+
+
+def unit(features: Features) -> NDArray[np.float32]:
+    """Rows of length one, (N, D): every rival clusters directions, as SPICE's prototypes do."""
+    rows: NDArray[np.float32] = unit_rows(torch.as_tensor(np.asarray(features))).numpy()
+    return rows
 
 
 def kmeans(features: Features, clusters: int, *, seed: int) -> Labels:
@@ -33,6 +51,14 @@ def kmeans(features: Features, clusters: int, *, seed: int) -> Labels:
 def kmeans_labels(points: Features, clusters: int, *, seed: int) -> Labels:
     """k-means on points (N, D) as they are: the best of ten starts."""
     return np.asarray(KMeans(clusters, n_init=10, random_state=seed).fit_predict(points), dtype=np.int64)
+
+
+def nmf(features: Features, clusters: int, *, seed: int) -> Labels:
+    """k-means on the K weights by which nonnegative parts add up to an image (Cai et al., 2009, without its graph)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        weights = NMF(clusters, init="nndsvda", random_state=seed, max_iter=200).fit_transform(features)  # (N, K)
+    return kmeans_labels(weights, clusters, seed=seed)
 
 
 def mixture(features: Features, clusters: int, *, seed: int) -> Labels:

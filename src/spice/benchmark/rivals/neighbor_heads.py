@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spice.benchmark.rivals.rival import Features, Labels, unit
+from spice.benchmark.rivals.classic import Features, Labels, unit
 from spice.data.batches import batches
 from spice.neighbors import nearest
 from spice.randomness import generator

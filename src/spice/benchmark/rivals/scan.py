@@ -8,9 +8,9 @@ Shapes: N images, K clusters, H heads, B pairs in a batch.
 
 from torch import Tensor
 
+from spice.benchmark.rivals.classic import Features, Labels
 from spice.benchmark.rivals.neighbor_heads import LinearHeads, NeighborHead, Pairs, labels_of
 from spice.benchmark.rivals.neighbor_heads import train as train_heads
-from spice.benchmark.rivals.rival import Features, Labels
 from spice.randomness import generator
 
 NEIGHBORS = 20

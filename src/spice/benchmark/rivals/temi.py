@@ -11,8 +11,8 @@ import copy
 import torch
 from torch import Tensor
 
+from spice.benchmark.rivals.classic import Features, Labels
 from spice.benchmark.rivals.neighbor_heads import LinearHeads, Pairs, labels_of, train
-from spice.benchmark.rivals.rival import Features, Labels
 from spice.core import ema_update_
 from spice.randomness import generator
 

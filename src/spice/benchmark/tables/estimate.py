@@ -20,7 +20,7 @@ from spice.benchmark.choice import Choice
 from spice.benchmark.datasets import card_of
 from spice.benchmark.methods.autoencoders import Autoencoder
 from spice.benchmark.methods.autoencoders import fit as fit_autoencoder
-from spice.benchmark.methods.self_labeling import self_label
+from spice.benchmark.methods.scan import self_label
 from spice.benchmark.semi import ALGORITHMS
 from spice.benchmark.tables.catalog import SizeName, Table
 from spice.benchmark.tables.sizes import SEEDS, choices

@@ -1,0 +1,220 @@
+"""Table V: the semi-supervised algorithms, each a loss for the training loop of stage 3, with n true labels given.
+
+Weights and thresholds are those with which FixMatch's authors ran the older algorithms, unless a class says otherwise.
+
+Shapes: L labeled and U other images in a step, K classes, A images to predict.
+"""
+
+import copy
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from spice.augment import Plain
+from spice.benchmark.workbench import Workbench
+from spice.core import IGNORE, consistency_labels
+from spice.data.images import InColor
+from spice.engine.device import placed
+from spice.randomness import seeded
+from spice.settings import AugmentSettings
+from spice.stages.features.train import card_of
+from spice.stages.joint.algorithms import Algorithm, Batch, register
+from spice.stages.joint.draws import Labeled
+from spice.stages.joint.train import ClusteringNetwork, Learner, train_jointly
+
+Labels = NDArray[np.int64]
+CHUNK = 256
+
+# As the table calls them: the names that they are registered under. FixMatch is the algorithm of stage 3 itself.
+ALGORITHMS = {
+    "Pi-model": "pi-model",
+    "Pseudo-Labeling": "pseudo-labeling",
+    "Mean Teacher": "mean-teacher",
+    "MixMatch": "mixmatch",
+    "UDA": "uda",
+    "supervised": "supervised",
+    "FixMatch": "fixmatch",
+}
+
+
+def fit(name: str, bench: Workbench, labeled: Labeled) -> Labels:
+    """Labels (A,) by the algorithm called `name`, given the true labels of some images: classes, not clusters."""
+    chosen, algorithm = bench.choice.semi, ALGORITHMS[name]
+    steps = chosen.supervised_steps if name == "supervised" else chosen.training.steps
+    settings = chosen.training.model_copy(update={"algorithm": algorithm, "steps": steps})
+    card = card_of(bench.learn, bench.choice.features)
+    with seeded(bench.run.seed, "semi", "weights"):
+        # A backbone and one linear layer, as in the semi-supervised literature.
+        if chosen.start == "features" and bench.encoder.module is not None:
+            backbone = copy.deepcopy(bench.encoder.module).requires_grad_()
+        else:
+            backbone = card.build()
+        network = placed(ClusteringNetwork(backbone, nn.Linear(backbone.features, bench.clusters)), bench.run.device)
+    learner = Learner.on_images(
+        network, bench.clusters, settings.augment, size=card.size, normalization=card.normalization
+    )
+    run = bench.place(algorithm, chosen.model_dump_json(), bench.encoder.fingerprint())
+    return predict(train_jointly(learner, bench.all_images, labeled, settings, run).network, bench)
+
+
+@torch.no_grad()
+def predict(network: nn.Module, bench: Workbench) -> Labels:
+    """The class of every image that is scored, (A,)."""
+    card = card_of(bench.learn, bench.choice.features)
+    plain, images = Plain(AugmentSettings(), card.size, card.normalization), InColor(bench.scored, card.channels)
+    parts = [
+        network(plain(images.take(positions).to(bench.run.device))).argmax(dim=1).cpu()
+        for positions in torch.arange(len(images)).split(CHUNK)  # type: ignore[no-untyped-call]
+    ]
+    labels: Labels = torch.cat(parts).numpy()
+    return labels
+
+
+@register("supervised")
+class Supervised(Algorithm):
+    """Cross-entropy of the given labels, and nothing else; with all labels, the last row of Table III."""
+
+    views = ()
+
+    def loss(self, batch: Batch) -> Tensor:
+        (logits,) = batch.logits(batch.labeled)
+        return F.cross_entropy(logits, batch.labels)
+
+
+def sigmoid_ramp(batch: Batch, *, until: float = 0.4) -> float:
+    """w(t) = exp(-5 (1 - t)^2), t rising from 0 to 1 over the first 0.4 of training, while the network knows little."""
+    return math.exp(-5.0 * (1.0 - min(1.0, batch.step / batch.steps / until)) ** 2)
+
+
+@register("pi-model")
+class PiModel(Algorithm):
+    """Two random views of an image should get the same prediction (Laine and Aila, 2017).
+
+    Loss: cross-entropy of the labeled + w(t) * mean squared difference of the probabilities of the two views.
+    """
+
+    views = ("weak", "weak")
+    weight = 10.0
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The second view is the target of the first."""
+        labeled, first, second = batch.logits(batch.labeled, *batch.others, detach=2)
+        difference = F.mse_loss(first.softmax(dim=1), second.softmax(dim=1))
+        return F.cross_entropy(labeled, batch.labels) + sigmoid_ramp(batch) * self.weight * difference
+
+
+@register("mean-teacher")
+class MeanTeacher(Algorithm):
+    """The network should predict what its own moving average predicts (Tarvainen and Valpola, 2017).
+
+    Loss: cross-entropy of the labeled + w(t) * mean squared difference to the average's probabilities for another view.
+    """
+
+    views = ("weak", "weak")
+    weight = 50.0
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The average's prediction for the second view is the target of the first."""
+        first, second = batch.others
+        labeled, others = batch.logits(batch.labeled, first)
+        with torch.no_grad():  # in training mode, so that batch norm uses the batch, as in the network
+            target = batch.average(second).softmax(dim=1)  # (U, K)
+        difference = F.mse_loss(others.softmax(dim=1), target)
+        return F.cross_entropy(labeled, batch.labels) + sigmoid_ramp(batch) * self.weight * difference
+
+
+@register("pseudo-labeling")
+class PseudoLabeling(Algorithm):
+    """A confident prediction is the label of its own image (Lee, 2013, who has no threshold).
+
+    Loss: cross-entropy of the labeled + w(t) * cross-entropy of the others with their own most probable class, where
+    its probability is at least 0.95, over all U.
+    """
+
+    views = ("weak",)
+    threshold = 0.95
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The same view gives the label and learns it."""
+        labeled, others = batch.logits(batch.labeled, *batch.others)
+        confident = consistency_labels(others.detach().softmax(dim=1), threshold=self.threshold)  # (U,)
+        batch.taught = (confident != IGNORE).float().mean().item()
+        own = F.cross_entropy(others, confident, ignore_index=IGNORE, reduction="sum") / len(others)
+        return F.cross_entropy(labeled, batch.labels) + sigmoid_ramp(batch) * own
+
+
+@register("uda")
+class UDA(Algorithm):
+    """A strong view should get the sharpened prediction for a weak one, where that is confident (Xie et al., 2020).
+
+    Loss: cross-entropy of the labeled + cross-entropy of the strong view's prediction with softmax(weak / 0.4), where
+    the weak view's largest probability exceeds 0.8, over all U. Temperature and threshold as published for CIFAR-10;
+    the schedule that holds back easy labels is left out.
+    """
+
+    views = ("weak", "strong")
+    temperature = 0.4
+    threshold = 0.8
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The weak view teaches the strong one."""
+        labeled, weak, strong = batch.logits(batch.labeled, *batch.others, detach=1)
+        confident = weak.softmax(dim=1).amax(dim=1) > self.threshold  # (U,)
+        batch.taught = confident.float().mean().item()
+        target = (weak / self.temperature).softmax(dim=1)  # (U, K)
+        each = F.cross_entropy(strong, target, reduction="none")  # (U,)
+        return F.cross_entropy(labeled, batch.labels) + (each * confident).mean()
+
+
+@register("mixmatch")
+class MixMatch(Algorithm):
+    """Guessed labels, sharpened, and every image mixed with a random other one (Berthelot et al., 2019).
+
+    The guess for an image is the mean probability over two weak views, raised to the power 1 / 0.5. Then every view,
+    labeled or not, is mixed with a random other one: l x + (1 - l) x', l = max(b, 1 - b), b from Beta(0.75, 0.75), and
+    so are the labels. All values as published for CIFAR-10.
+    Loss: cross-entropy of the mixed labeled + w(t) * mean squared difference of the mixed others.
+    """
+
+    views = ("weak", "weak")
+    temperature = 0.5
+    alpha = 0.75
+    weight = 75.0
+    ramp_steps = 16_000  # until w(t) = weight; if it rises sooner, an untrained network gives every image one class
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Each image is mixed with another one, by a random share."""
+        with torch.no_grad():
+            guess = torch.stack([batch.network(view).softmax(dim=1) for view in batch.others]).mean(dim=0)  # (U, K)
+            guess = sharpened(guess, self.temperature)
+        images = torch.cat([batch.labeled, *batch.others])  # (L + 2 U, C, S, S)
+        labels = torch.cat([F.one_hot(batch.labels, self.clusters).to(guess.dtype), guess, guess])  # (L + 2 U, K)
+        order = torch.randperm(len(images), generator=batch.random).to(images.device)
+        share = self._shares(len(images), batch.random).to(images.device)
+        target = _mixed(labels, order, share.view(-1, 1))
+        (logits,) = batch.logits(_mixed(images, order, share.view(-1, 1, 1, 1)))
+        known = len(batch.labels)
+        difference = F.mse_loss(logits[known:].softmax(dim=1), target[known:])
+        weight = self.weight * min(1.0, batch.step / self.ramp_steps)
+        return F.cross_entropy(logits[:known], target[:known]) + weight * difference
+
+    def _shares(self, count: int, random: torch.Generator) -> Tensor:
+        """max(b, 1 - b), b from Beta(alpha, alpha) as a ratio of two gamma variates, (count,)."""
+        concentration = torch.full((2, count), self.alpha)
+        drawn = torch._standard_gamma(concentration, generator=random).clamp(min=1e-30)
+        share = drawn[0] / drawn.sum(dim=0)
+        return torch.maximum(share, 1.0 - share)
+
+
+def sharpened(probs: Tensor, temperature: float) -> Tensor:
+    """p_k^(1 / t) / sum_j p_j^(1 / t): (U, K) -> (U, K)."""
+    powers = probs ** (1.0 / temperature)
+    return powers / powers.sum(dim=1, keepdim=True)
+
+
+def _mixed(values: Tensor, order: Tensor, share: Tensor) -> Tensor:
+    return share * values + (1.0 - share) * values[order]
