@@ -298,7 +298,7 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from spice.data import ingest
-sys.modules["spice.data.ingest"]._SECONDS_BETWEEN_PARTS = 0.05
+sys.modules["spice.data.writer"]._SECONDS_BETWEEN_PARTS = 0.05
 ingest(sys.argv[1], size=64, folder=Path(sys.argv[2]), workers=1, progress=lambda *_: time.sleep(0.01))
 """
 

@@ -1,14 +1,15 @@
 """From what a source holds (bytes, a PIL image, an array) to pixels at the working size, or the reason why not.
 
 The working size is what networks are evaluated on: the largest centered square, resized to S x S with antialiased
-bicubic interpolation. EXIF orientation is respected, transparency is laid on white (the page most images with
-transparency were made for), 16-bit values are scaled, not clipped, and of an animation the first frame counts.
+bicubic interpolation. EXIF orientation is respected, transparency becomes white (the page most images with
+transparency were made for), 16-bit values are scaled, not clipped, and an animation is its first frame.
 """
 
+import hashlib
+import os
 import struct
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from importlib import import_module
 from io import BytesIO
 from typing import NamedTuple
@@ -47,16 +48,19 @@ class Decoded(NamedTuple):
 
 def decode(content: Content, size: int, *, max_pixels: int = MAX_PIXELS) -> Decoded:
     """The image in `content`, cropped and resized; raises BadImageError, and nothing else, if there is none."""
-    if isinstance(content, bytes):
-        return _decode_bytes(content, size, max_pixels)
     try:
+        if isinstance(content, bytes):
+            return _decode_bytes(content, size, max_pixels)
         image = content if isinstance(content, Image.Image) else from_array(content)
         _refuse_large(image, max_pixels)
         return _finish(image, image.size, size)
-    except (BadImageError, KeyboardInterrupt):
+    except BadImageError:
         raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError) as error:
+        raise BadImageError(Reason.TOO_LARGE, _words(error)) from error
     except Exception as error:
-        raise BadImageError(Reason.UNREADABLE, _words(error)) from error
+        truncated = isinstance(content, bytes) and _ends_early(content, error)
+        raise BadImageError(Reason.TRUNCATED if truncated else Reason.UNREADABLE, _words(error)) from error
 
 
 def format_of(head: bytes) -> str | None:
@@ -74,6 +78,24 @@ def format_of(head: bytes) -> str | None:
     if head[:1] == b"P" and head[1:2] in b"123456" and head[2:3].isspace():
         return "PPM"
     return None
+
+
+def digest(content: Content) -> str:
+    """The identity of an image: a hash of the file's bytes, or of its pixels with their shape and type."""
+    if isinstance(content, bytes):
+        return hashlib.blake2b(content, digest_size=16).hexdigest()
+    pixels = np.asarray(content)
+    mode = content.mode if isinstance(content, Image.Image) else ""
+    key = hashlib.blake2b(f"{pixels.shape} {pixels.dtype.str} {mode}".encode(), digest_size=16)
+    key.update(np.ascontiguousarray(pixels).data)
+    if isinstance(content, Image.Image) and content.mode == "P":
+        key.update(repr(content.getpalette("RGB")).encode())
+    return key.hexdigest()
+
+
+def available_cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def from_array(array: NDArray[np.generic]) -> Image.Image:
@@ -110,23 +132,15 @@ def _decode_bytes(data: bytes, size: int, max_pixels: int) -> Decoded:
         raise BadImageError(Reason.TOO_LARGE, f"more than {MAX_SCANS} scans")
     if _fades_to_zeros(kind, data):
         raise BadImageError(Reason.TRUNCATED, "zeros instead of its end")
-    try:
-        with Image.open(BytesIO(data), formats=(kind,)) as image:
-            original = image.size
-            _refuse_large(image, max_pixels)
-            with _one_at_a_time(original):
-                if kind == "JPEG":
-                    # Decode at 1/2, 1/4 or 1/8 where that leaves twice the working size. All of the file is still read.
-                    image.draft(None, (2 * size, 2 * size))
-                image.load()
-                return _finish(image, original, size)
-    except BadImageError:
-        raise
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError) as error:
-        raise BadImageError(Reason.TOO_LARGE, _words(error)) from error
-    except Exception as error:
-        reason = Reason.TRUNCATED if _ends_early(kind, data, error) else Reason.UNREADABLE
-        raise BadImageError(reason, _words(error)) from error
+    with Image.open(BytesIO(data), formats=(kind,)) as image:
+        original = image.size
+        _refuse_large(image, max_pixels)
+        with _one_large_image if image.width * image.height >= LARGE_PIXELS else nullcontext():
+            if kind == "JPEG":
+                # Decode at 1/2, 1/4 or 1/8 where that leaves twice the working size. All of the file is still read.
+                image.draft(None, (2 * size, 2 * size))
+            image.load()
+            return _finish(image, original, size)
 
 
 # The last bytes of a whole file, apart from the zeros that some cameras add.
@@ -149,9 +163,9 @@ def _fades_to_zeros(kind: str, data: bytes) -> bool:
     return kind in ("AVIF", "HEIF")
 
 
-def _ends_early(kind: str, data: bytes, error: Exception) -> bool:
+def _ends_early(data: bytes, error: Exception) -> bool:
     """Whether a file that could not be decoded is shorter than it should be, by its end and by the decoder's words."""
-    words = str(error).lower()
+    kind, words = format_of(data[:32]) or "", str(error).lower()
     if isinstance(error, EOFError | struct.error) or "truncated" in words or "not enough" in words:
         return True
     if kind == "WEBP":
@@ -170,15 +184,6 @@ def _refuse_large(image: Image.Image, max_pixels: int) -> None:
         raise BadImageError(Reason.TOO_LARGE, f"{width} x {height} pixels, more than {max_pixels:,}")
     if width == 0 or height == 0:
         raise BadImageError(Reason.UNREADABLE, f"{width} x {height} pixels")
-
-
-@contextmanager
-def _one_at_a_time(shape: tuple[int, int]) -> Iterator[None]:
-    if shape[0] * shape[1] < LARGE_PIXELS:
-        yield
-    else:
-        with _one_large_image:
-            yield
 
 
 def _finish(image: Image.Image, original: tuple[int, int], size: int) -> Decoded:

@@ -78,7 +78,7 @@ class NoEncoder:
 
 
 def checked_vectors(vectors: NDArray[np.generic], name: str) -> Tensor:
-    """The vectors (N, D) in float32; a UserError if they cannot be clustered. Single rows of zeros can (blank images)."""
+    """The vectors (N, D) in float32; a UserError if they cannot be clustered. Some may be zero (blank images)."""
     if vectors.ndim != 2 or not vectors.size or vectors.dtype.kind not in "bfiu":
         raise UserError(
             f"{name} holds {vectors.dtype} of shape {vectors.shape}; expected numbers of shape (images, features)"
