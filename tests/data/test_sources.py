@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import json
 import os
 import random
 import subprocess
@@ -19,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from spice.data import Collection, Reason
+from spice.data import Collection, Reason, ingest
 from spice.data.problems import Problem, read_problems, write_problems
 from spice.data.sources import read_file, read_if_image
 from spice.errors import NothingReadableError, UserError
@@ -63,6 +64,44 @@ def test_a_glob_takes_what_matches(folder: Path, scan: Scan) -> None:
 def test_a_folder_named_like_a_glob_is_a_folder(folder: Path, scan: Scan) -> None:
     odd = folder.rename(folder.with_name("photos [2020] *"))
     assert len(scan(odd)) == 5
+
+
+def test_hidden_and_system_folders_and_earlier_runs_are_skipped(
+    folder: Path, photo: Photo, scan: Scan, caplog: pytest.LogCaptureFixture
+) -> None:
+    hidden = [".git", "cats/.thumbnails", "cats/@eaDir", "__MACOSX", "Photos Previews.lrdata", "$RECYCLE.BIN"]
+    runs = {"first.spice": None, "second": {"format": 2, "results": {}}, "cats/third": {"format": 1, "steps": {}}}
+    expected = names(scan(folder))
+    for number, name in enumerate([*hidden, *runs]):
+        (folder / name / "deep").mkdir(parents=True)
+        photo(50 + number).save(folder / name / "deep" / "page.png")
+        if runs.get(name):
+            (folder / name / "manifest.json").write_text(json.dumps(runs[name]))
+    with caplog.at_level("INFO", logger="spice"):
+        collection = scan(folder)
+    assert names(collection) == expected
+    assert not collection.problems
+    (line,) = (message for message in caplog.messages if "skipped" in message)
+    assert line.startswith("skipped 9 folders: ")
+    assert "6 hidden or of the system (such as " in line
+    assert "3 made by spice (such as " in line
+
+
+def test_a_folder_of_images_with_a_manifest_of_another_program_is_read(folder: Path, scan: Scan) -> None:
+    for number, text in enumerate(['{"format": 2}', '["results", "format"]', "{ half", "[" * 100_000]):
+        (folder / "cats" / "manifest.json").write_text(text)
+        assert len(scan(folder)) == 5, number
+    (folder / "cats" / "manifest.json").unlink()
+    (folder / "cats" / "manifest.json").symlink_to("manifest.json")
+    assert len(scan(folder)) == 5
+
+
+def test_a_folder_that_the_user_names_is_read_whatever_its_name(folder: Path, scan: Scan) -> None:
+    for name in (".hidden", "@eaDir", "photos.spice"):
+        folder = folder.rename(folder.with_name(name))
+        assert len(scan(folder)) == 5
+    (folder / "manifest.json").write_text('{"format": 2, "results": {}}')
+    assert len(scan(folder)) == 5
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".csv", ".tsv", ".parquet"])
@@ -124,6 +163,14 @@ def test_lists_in_python_hold_paths_or_pictures(folder: Path, photo: Photo, scan
         scan([paths[0], photo(1)])
     with pytest.raises(UserError, match="empty"):
         scan([])
+
+
+def test_files_listed_many_times_are_decoded_once(folder: Path, tmp_path: Path) -> None:
+    (folder / "list.txt").write_text("dogs/0.jpg\ncats/1.jpg\n" * 1000)
+    store = ingest(folder / "list.txt", size=24, folder=tmp_path / "store")
+    assert len(store) == 2000
+    assert len(set(store.collection.rows.tolist())) == 2
+    assert (tmp_path / "store" / "color.u8").stat().st_size == 2 * 3 * 24 * 24
 
 
 def test_a_path_listed_twice_gets_two_answers(folder: Path, scan: Scan) -> None:
