@@ -68,8 +68,8 @@ def format_of(head: bytes) -> str | None:
 
     Only formats with a signature, decoded in this process: no Ghostscript, nothing that random bytes can pass for.
     """
-    for name, signature in _SIGNATURES:
-        if head.startswith(signature):
+    for name, signatures in _SIGNATURES.items():
+        if head.startswith(signatures):
             return name
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "WEBP"
@@ -104,19 +104,14 @@ def from_array(array: NDArray[np.generic]) -> Image.Image:
     return Image.fromarray(np.ascontiguousarray(_scale(pixels)))
 
 
-_SIGNATURES = (
-    ("JPEG", b"\xff\xd8\xff"),
-    ("PNG", b"\x89PNG\r\n\x1a\n"),
-    ("GIF", b"GIF87a"),
-    ("GIF", b"GIF89a"),
-    ("BMP", b"BM"),
-    ("TIFF", b"II*\x00"),
-    ("TIFF", b"MM\x00*"),
-    ("TIFF", b"II+\x00"),
-    ("TIFF", b"MM\x00+"),
-    ("JPEG2000", b"\x00\x00\x00\x0cjP  \r\n\x87\n"),
-    ("JPEG2000", b"\xff\x4f\xff\x51"),
-)
+_SIGNATURES = {
+    "JPEG": (b"\xff\xd8\xff",),
+    "PNG": (b"\x89PNG\r\n\x1a\n",),
+    "GIF": (b"GIF87a", b"GIF89a"),
+    "BMP": (b"BM",),
+    "TIFF": (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+"),
+    "JPEG2000": (b"\x00\x00\x00\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51"),
+}
 _HEIF_BRANDS = (b"hei", b"hev", b"mif", b"msf")
 
 
@@ -187,17 +182,17 @@ def _refuse_large(image: Image.Image, max_pixels: int) -> None:
 
 
 def _finish(image: Image.Image, original: tuple[int, int], size: int) -> Decoded:
-    """Turn upright, bring to 8 bits, crop to the centered square, resize, and keep one channel if all is gray."""
-    turn = _orientation(image)
+    """Turn upright, convert to 8 bits, crop to the centered square, resize, and keep one channel if all is gray."""
+    orientation = _orientation(image)
     image = _to_8_bit(image)
-    if turn is not None:
-        image = image.transpose(turn)
-        original = original if turn in _KEEPS_SIDES else original[::-1]
+    if orientation in _TURNS:
+        image = image.transpose(_TURNS[orientation])
+        original = original if orientation < 5 else original[::-1]
     short = min(image.size)
     left, top = (image.width - short) // 2, (image.height - short) // 2
     # Cropping in the same step keeps a 1 x 100,000 strip from being blown up to full length.
     square = image.resize((size, size), Image.Resampling.BICUBIC, box=(left, top, left + short, top + short))
-    # Channel by channel: Pillow parts them faster than NumPy turns axes.
+    # Channel by channel: Pillow splits them faster than NumPy transposes axes.
     planes = [square.tobytes("raw", channel) for channel in square.getbands()]
     if all(plane == planes[0] for plane in planes):
         planes = planes[:1]
@@ -205,8 +200,7 @@ def _finish(image: Image.Image, original: tuple[int, int], size: int) -> Decoded
     return Decoded(pixels, *original)
 
 
-_KEEPS_SIDES = (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_180, Image.Transpose.FLIP_TOP_BOTTOM)
-_TURNS = {
+_TURNS = {  # by EXIF orientation; from 5 on, width and height change places
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -217,11 +211,10 @@ _TURNS = {
 }
 
 
-def _orientation(image: Image.Image) -> Image.Transpose | None:
-    try:
-        return _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
-    except Exception:  # noqa: BLE001 - a camera's broken metadata must not cost a whole picture
-        return None
+def _orientation(image: Image.Image) -> int:
+    with suppress(Exception):  # a camera's broken metadata must not cost a whole picture
+        return int(image.getexif().get(ExifTags.Base.Orientation, 1))
+    return 1
 
 
 def _to_8_bit(image: Image.Image) -> Image.Image:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from spice.data.collection import Collection, in_order
+from spice.data.collection import SCHEMA, Collection, in_order
 from spice.data.decode import Decoded
 from spice.data.problems import Problem, Reason, printable
 from spice.data.sources import Entry
@@ -53,18 +53,8 @@ class Outcome(NamedTuple):
     detail: str = ""
 
 
-_SCHEMA = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("hash", pa.string()),
-        ("width", pa.int32()),
-        ("height", pa.int32()),
-        ("gray", pa.bool_()),
-        ("row", pa.int64()),
-        ("reason", pa.string()),
-        ("detail", pa.string()),
-    ]
-)
+_IN_TABLE = [SCHEMA.field(name) for name in ("hash", "width", "height", "gray", "row")]
+_SCHEMA = pa.schema([("key", pa.binary()), *_IN_TABLE, ("reason", pa.string()), ("detail", pa.string())])
 
 
 class Writer:
