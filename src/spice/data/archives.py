@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import NoReturn, Self
 
 from spice.data.decode import Content
 from spice.data.problems import BadImageError, Problem, Reason, printable
@@ -25,6 +25,8 @@ _DAMAGE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError, Valu
 class Tar(Source):
     """A plain tar: the place of every member is recorded once, then members are read in any order."""
 
+    mode = "r:"
+
     def __init__(self, path: Path) -> None:
         self.label, self.path = str(path), path
         self._places = array("q")  # offset and length of each entry
@@ -35,15 +37,14 @@ class Tar(Source):
         self._places = array("q")
         stamp = stamp_of(self.path.stat())
         links: dict[str, str] = {}
-        for member in _members(self.path, "r:"):
+        for member in _members(self.path, self.mode):
             if isinstance(member, Problem):
                 yield member
             elif _is_link(member):
                 links[member.name] = _target(member)
             else:
                 yield self._entry(member.name, stamp, member.offset_data, member.size)
-        if links:
-            yield from self._linked(links, stamp)
+        yield from self._linked(links, stamp)
 
     def read(self, entry: Entry) -> Content:
         offset, length = self._places[2 * entry.number : 2 * entry.number + 2]
@@ -60,6 +61,8 @@ class Tar(Source):
 
     def _linked(self, links: dict[str, str], stamp: str) -> Iterator[Entry | Problem]:
         """Entries for links inside the archive, looked up in a second pass, so that names need not be kept."""
+        if not links:
+            return
         plain = {posixpath.normpath(name): target for name, target in links.items()}
         ends = {name: _follow(posixpath.normpath(name), plain) for name in links}
         wanted = set(ends.values())
@@ -75,25 +78,16 @@ class Tar(Source):
                 yield Problem(name, reason, f"points to {printable(links[name])}")
 
 
-class TarStream(Source):
+class TarStream(Tar):
     """A compressed tar: its members can only be read first to last."""
 
-    any_order = False
+    any_order, mode = False, "r|*"
 
-    def __init__(self, path: Path) -> None:
-        self.label, self.path = str(path), path
+    def read(self, entry: Entry) -> NoReturn:
+        raise BadImageError(Reason.UNREADABLE, f"{entry.name} is in a compressed archive, which is read from its start")
 
-    def entries(self) -> Iterator[Entry | Problem]:
-        stamp = stamp_of(self.path.stat())
-        number = 0
-        for member in _members(self.path, "r|*"):
-            if isinstance(member, Problem):
-                yield member
-            elif _is_link(member):
-                yield Problem(member.name, Reason.UNREADABLE, "a link inside a compressed archive")
-            else:
-                yield Entry(member.name, f"{stamp}-{number}", number, member.size)
-                number += 1
+    def _linked(self, links: dict[str, str], stamp: str) -> Iterator[Entry | Problem]:  # noqa: ARG002
+        return (Problem(name, Reason.UNREADABLE, "a link inside a compressed archive") for name in links)
 
     def contents(self, entries: Iterable[Entry]) -> Iterator[Piece]:
         stream = self._stream()
