@@ -108,7 +108,7 @@ class Folder(_OnDisk):
             yield entry
         if skipped:
             kinds = [f"{len(paths)} {kind} (such as {paths[0]})" for kind, paths in skipped.items()]
-            log.info("skipped %d folders: %s", sum(map(len, skipped.values())), ", ".join(kinds))
+            log.info("skipped folders: %s", ", ".join(kinds))
 
 
 class Arrays(Source):
