@@ -21,6 +21,8 @@ import pytest
 from PIL import Image
 
 from spice.data import Collection, Reason, ingest
+from spice.data.decode import decode
+from spice.data.originals import originals
 from spice.data.problems import Problem, read_problems, write_problems
 from spice.data.sources import read_file, read_if_image
 from spice.errors import NothingReadableError, UserError
@@ -451,3 +453,18 @@ def test_bytes_in_a_tar_read_at_random_are_each_members_own(folder: Path, encode
         sys.setswitchinterval(interval)
     assert len(collection) == 300
     assert not (collection.copy_of >= 0).any()
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"), [((3, 8, 8), np.uint16), ((3, 8, 8, 3), np.uint16), ((3, 8, 8, 1), np.uint8)]
+)
+def test_images_of_an_array_are_exported_as_files(
+    shape: tuple[int, ...], kind: type, tmp_path: Path, scan: Scan
+) -> None:
+    array = np.random.default_rng(0).integers(0, np.iinfo(kind).max, shape).astype(kind)
+    np.save(tmp_path / "images.npy", array)
+    files = originals(str(tmp_path / "images.npy"), ["2", "0"], run=tmp_path / "run", taken_out=tmp_path / "out")
+    assert [file.name for file in files] == ["0000002.png", "0000000.png"]
+    for file, row in zip(files, (2, 0), strict=True):
+        assert np.array_equal(decode(file.read_bytes(), 8).pixels, decode(array[row], 8).pixels)
+    assert len(scan(tmp_path / "out")) == 2
