@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
 from spice.data import Collection, Reason, ingest
@@ -461,7 +462,7 @@ def test_bytes_in_a_tar_read_at_random_are_each_members_own(folder: Path, encode
 def test_images_of_an_array_are_exported_as_files(
     shape: tuple[int, ...], kind: type, tmp_path: Path, scan: Scan
 ) -> None:
-    array = np.random.default_rng(0).integers(0, np.iinfo(kind).max, shape).astype(kind)
+    array: NDArray[np.generic] = np.random.default_rng(0).integers(0, np.iinfo(kind).max, shape).astype(kind)
     np.save(tmp_path / "images.npy", array)
     files = originals(str(tmp_path / "images.npy"), ["2", "0"], run=tmp_path / "run", taken_out=tmp_path / "out")
     assert [file.name for file in files] == ["0000002.png", "0000000.png"]
