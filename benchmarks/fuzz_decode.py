@@ -24,7 +24,6 @@ from PIL import Image, features
 from spice.data.decode import decode
 from spice.data.problems import BadImageError
 from spice.data.recognize import open_source
-from spice.data.scan import listing
 
 EXIF = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"  # orientation 6
 FORMATS: dict[str, tuple[str, str, dict[str, object]]] = {  # name: mode, format, options
@@ -128,7 +127,7 @@ def photos(images: Path | None) -> list[Image.Image]:
         random_values = np.random.default_rng(0).integers(0, 256, (4, 16, 12, 3), dtype=np.uint8)
         return [Image.fromarray(values).resize((160, 120)) for values in random_values]
     source = open_source(images)
-    entries, _ = listing(source)
+    entries, _ = source.listing()
     contents = [source.read(entry) for entry in entries[:: max(1, len(entries) // 4)]][:4]
     return [Image.open(io.BytesIO(data)).convert("RGB") for data in contents if isinstance(data, bytes)]
 

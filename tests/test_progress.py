@@ -1,4 +1,4 @@
-"""Lines of progress, and the time left that they tell."""
+"""Lines of progress, and the time left."""
 
 import logging
 
@@ -18,24 +18,24 @@ def test_the_time_left_counts_from_where_this_run_and_this_task_began(
     clock: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="spice")
-    tell = Logged(every_seconds=0.0)
-    tell("views", 500, 1000)  # resumed
+    progress = Logged(every_seconds=0.0)
+    progress("views", 500, 1000)  # resumed
     clock[0] += 10
-    tell("views", 600, 1000)
+    progress("views", 600, 1000)
     assert caplog.messages[-1] == "views: 600 of 1,000, 10.0/s, 40 s left"
     clock[0] += 1000
-    tell("views", 100, 2000)  # of other images
+    progress("views", 100, 2000)  # of other images
     clock[0] += 10
-    tell("views", 300, 2000, {"loss": 0.5})
+    progress("views", 300, 2000, {"loss": 0.5})
     assert caplog.messages[-1] == "views: 300 of 2,000, 20.0/s, 1 min 25 s left, loss 0.5"
 
 
-def test_lines_are_few_but_the_last_is_told(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_are_few_but_the_last_is_logged(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="spice")
-    tell = Logged(every_seconds=5.0)
+    progress = Logged(every_seconds=5.0)
     for done in range(1, 101):
         clock[0] += 0.1
-        tell("heads", done, 100)
+        progress("heads", done, 100)
     assert [message.split(",")[0] for message in caplog.messages] == [
         "heads: 1 of 100",
         "heads: 51 of 100",
@@ -43,11 +43,11 @@ def test_lines_are_few_but_the_last_is_told(clock: list[float], caplog: pytest.L
     ]
 
 
-def test_parts_of_a_task_are_told_as_one() -> None:
-    told: list[tuple[str, int, int]] = []
-    second = part_of(lambda task, done, total, figures=None: told.append((task, done, total)), 1, 2)
+def test_parts_of_a_task_are_reported_as_one() -> None:
+    calls: list[tuple[str, int, int]] = []
+    second = part_of(lambda task, done, total, figures=None: calls.append((task, done, total)), 1, 2)
     second("heads", 3, 10)
-    assert told == [("heads", 13, 20)]
+    assert calls == [("heads", 13, 20)]
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(59.4, "59 s"), (75, "1 min 15 s"), (3700, "1 h 01 min")])

@@ -1,8 +1,8 @@
-"""What can go wrong in a user's hands, and the words it is told in."""
+"""Errors and warnings that are meant for the user."""
 
 
 class UserError(Exception):
-    """A mistake the user can mend: one line that says what is wrong, the value found, and what to do."""
+    """An error that the user can fix: one line that says what is wrong, the value found, and what to do."""
 
     exit_code = 2
 
@@ -20,4 +20,4 @@ class NothingTrustworthyError(UserError):
 
 
 class SpiceWarning(UserWarning):
-    """A result that should be looked at: every named warning of the program derives from this one."""
+    """A result to check: the base class of all warnings of the program."""

@@ -22,7 +22,13 @@ def read_label_table(file: Path) -> dict[str, str]:
                 found = ", ".join(rows.fieldnames or ()) or "an empty file"
                 raise UserError(f"{file} has no column {' and no column '.join(sorted(missing))}: found {found}")
             for row in rows:
-                _add_(labels, row, f"{file}, line {rows.line_num}")
+                place, path, label = f"{file}, line {rows.line_num}", plain_path(row["path"] or ""), row["label"]
+                if not label or path == ".":
+                    raise UserError(f"{place}: path {row['path']!r} and label {label!r}, but both are needed")
+                if labels.setdefault(path, label) != label:
+                    raise UserError(
+                        f"{place}: {path} is labeled {label} here and {labels[path]} above: keep one of the two"
+                    )
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"labels cannot be read from {file}: {error}") from error
     return labels
@@ -31,11 +37,3 @@ def read_label_table(file: Path) -> dict[str, str]:
 def plain_path(path: str) -> str:
     """One spelling for `./a//b.jpg`, `a\\b.jpg` and `a/b.jpg`."""
     return os.path.normpath(path.replace("\\", "/")).replace("\\", "/")
-
-
-def _add_(labels: dict[str, str], row: dict[str, str | None], place: str) -> None:
-    path, label = plain_path(row["path"] or ""), row["label"]
-    if not label or path == ".":
-        raise UserError(f"{place}: path {row['path']!r} and label {label!r}, but both are needed")
-    if labels.setdefault(path, label) != label:
-        raise UserError(f"{place}: {path} is labeled {label} here and {labels[path]} above: keep one of the two")

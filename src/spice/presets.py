@@ -1,4 +1,4 @@
-"""Settings filled in for a purpose: a quick look, the paper's data sets, the authors' code."""
+"""Settings for a purpose: a first look, the usual run, the paper's data sets, the authors' code."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ def preset(
     minutes: float | None = None,
     seed: int = 0,
 ) -> RunSettings:
-    """What `--preset` names: `quick`, `standard`, or `paper:` and a data set. What is given besides wins over it."""
+    """The settings of `--preset`: `quick`, `standard`, or `paper:` and a data set. Other options override it."""
     if name.startswith(PAPER):
         settings = paper(name.removeprefix(PAPER), clusters=clusters, size=size, flip=flip, minutes=minutes, seed=seed)
         if encoder not in (None, settings.encoder):
@@ -37,10 +37,8 @@ def preset(
         raise UserError(f"there is no preset {name!r}: choose quick, standard or {PAPER}{{{','.join(_PAPER)}}}")
     if clusters is None:
         raise UserError("how many groups? say so with -k (in Python: n_clusters, clusters)")
-    encoder = encoder or "lite0"
-    usual = standard(
-        clusters=clusters, encoder=encoder, size=size, flip=flip, refine=refine, minutes=minutes, seed=seed
-    )
+    chosen = encoder or "lite0"
+    usual = standard(clusters=clusters, encoder=chosen, size=size, flip=flip, refine=refine, minutes=minutes, seed=seed)
     return quick(usual) if name == "quick" else usual
 
 
@@ -54,11 +52,11 @@ def standard(
     minutes: float | None = None,
     seed: int = 0,
 ) -> RunSettings:
-    """What `spice cluster` does unless told otherwise.
+    """The default of `spice cluster`.
 
     Args:
         flip: whether views may be mirrored; digits, scans and text must not be.
-        refine: whether joint training follows, for so many `minutes`, or for a fixed number of steps.
+        refine: whether joint training follows, for this many `minutes`, or for a fixed number of steps.
     """
     return RunSettings(
         encoder=encoder,
@@ -133,7 +131,7 @@ def joint_on_cpu(*, pretrained: bool, minutes: float | None = None, flip: bool =
 
 
 def standard_heads(clusters: int) -> HeadSettings:
-    """Many small heads that start from k-means: what `docs/results.md` is measured with, and why is said there."""
+    """Many small heads that start from k-means; `docs/results.md` gives the reasons and the measurements."""
     return HeadSettings(
         clusters=clusters,
         heads=30,
@@ -175,27 +173,11 @@ def paper(
     )
 
 
-class _Paper(NamedTuple):
-    """What the paper, or else the authors' configuration, says of a data set beyond stage 1."""
-
-    clusters: int
-    size: int
-    hole: int  # Cutout in stage 2, in pixels
-    network: str | None = None  # of stage 3, after FixMatch; None: that of stage 1
-    epochs: int = 100
-    entropy: float = 0.0
-    refined: bool = True
-
-
-_PAPER = {
-    "stl10": _Paper(10, 96, 32, network="wrn-37-2"),
-    "cifar10": _Paper(10, 32, 16, network="wrn-28-2", epochs=30),
-    "cifar100-20": _Paper(20, 32, 16, network="wrn-28-8"),
-    # The entropy term was needed, its weight is not told; some clusters had no reliable image, and so no stage 3.
-    "tiny-imagenet": _Paper(200, 64, 32, entropy=1.0, refined=False),
-    "imagenet-10": _Paper(10, 224, 32),
-    "imagenet-dog": _Paper(15, 224, 32),
-}
+def paper_features(dataset: str) -> FeatureSettings:
+    """Stage 1 as the paper trains it on one of its data sets; epochs and queues from the authors' configuration."""
+    if dataset not in _PAPER:
+        raise UserError(f"the paper has no data set {dataset!r}; choose one of {', '.join(_PAPER)}")
+    return _PAPER[dataset].features
 
 
 def authors_reliability(dataset: str) -> ReliabilitySettings:
@@ -204,22 +186,33 @@ def authors_reliability(dataset: str) -> ReliabilitySettings:
     return ReliabilitySettings(neighbors=100, threshold=threshold, rule="authors", confidence=0.99)
 
 
-def paper_features(dataset: str) -> FeatureSettings:
-    """Stage 1 as the paper trains it on one of its data sets; epochs and queues from the authors' configuration."""
-    if dataset not in _PAPER_FEATURES:
-        raise UserError(f"the paper has no data set {dataset!r}; choose one of {', '.join(_PAPER_FEATURES)}")
-    return _PAPER_FEATURES[dataset]
+class _Paper(NamedTuple):
+    """What the paper, or else the authors' configuration, says about a data set."""
+
+    clusters: int
+    size: int
+    hole: int  # Cutout in stage 2, in pixels
+    features: FeatureSettings  # a queue that the configuration does not give depends on the collection's size (None)
+    network: str | None = None  # of stage 3, after FixMatch; None: that of stage 1
+    epochs: int = 100  # of stage 2
+    entropy: float = 0.0
+    refined: bool = True
 
 
-# Queues that the configuration does not tell are left to the collection's size (None).
-_PAPER_FEATURES = {
-    "stl10": FeatureSettings(network="resnet34", stem="pool", queue=65_536),
-    "cifar10": FeatureSettings(network="resnet18", stem="plain", queue=12_800),
-    "cifar100-20": FeatureSettings(network="resnet34", stem="pool"),
-    "tiny-imagenet": FeatureSettings(network="resnet34", stem="pool"),
-    # 3,000 to 5,000 epochs, as the configuration has it for subsets of ImageNet.
-    "imagenet-10": FeatureSettings(network="resnet34", stem="imagenet", epochs=3000),
-    "imagenet-dog": FeatureSettings(network="resnet34", stem="imagenet", epochs=3000),
+_POOLED = FeatureSettings(network="resnet34", stem="pool")
+# 3,000 to 5,000 epochs, as the configuration has it for subsets of ImageNet.
+_IMAGENET = FeatureSettings(network="resnet34", stem="imagenet", epochs=3000)
+_PAPER = {
+    "stl10": _Paper(10, 96, 32, _POOLED.model_copy(update={"queue": 65_536}), network="wrn-37-2"),
+    "cifar10": _Paper(
+        10, 32, 16, FeatureSettings(network="resnet18", stem="plain", queue=12_800), network="wrn-28-2", epochs=30
+    ),
+    "cifar100-20": _Paper(20, 32, 16, _POOLED, network="wrn-28-8"),
+    # The paper needed the entropy term, but does not give its weight; some clusters had no reliable image, so there was
+    # no stage 3.
+    "tiny-imagenet": _Paper(200, 64, 32, _POOLED, entropy=1.0, refined=False),
+    "imagenet-10": _Paper(10, 224, 32, _IMAGENET),
+    "imagenet-dog": _Paper(15, 224, 32, _IMAGENET),
 }
 
 

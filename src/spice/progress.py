@@ -1,4 +1,4 @@
-"""How long-running work tells how far it is: one call per step, shown by whoever listens."""
+"""How long-running work reports its progress: one call per step, shown by the caller."""
 
 import logging
 import time
@@ -9,22 +9,22 @@ log = logging.getLogger("spice")
 
 
 class Progress(Protocol):
-    """Told after every piece of work: how much of `total` is done, and figures worth seeing (loss, ...)."""
+    """Called after every piece of work: how much of `total` is done, and figures to show (loss, ...)."""
 
     def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None: ...
 
 
 def silent(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
-    """Tell nobody."""
+    """Show nothing."""
 
 
 def part_of(progress: Progress, part: int, parts: int) -> Progress:
-    """Tell of work that is one of several equal parts (0, 1, ...) of a task."""
+    """The progress of a task of which this work is one of several equal parts (0, 1, ...)."""
 
-    def told(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
+    def report(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
         progress(task, part * total + done, parts * total, figures)
 
-    return told
+    return report
 
 
 class Logged:
@@ -34,7 +34,7 @@ class Logged:
         self.every_seconds = every_seconds
         self._started: dict[str, tuple[float, int]] = {}  # when, and with how much done
         self._seen: dict[str, tuple[int, int]] = {}  # done, of how many
-        self._told = 0.0
+        self._logged = 0.0
 
     def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
         """Log one line if the last one is old enough, or the task is done."""
@@ -45,9 +45,9 @@ class Logged:
         self._seen[task] = (done, total)
         # A resumed task starts with work already done: the rate counts from there.
         since, already = self._started.setdefault(task, (now, done))
-        if done < total and now - self._told < self.every_seconds:
+        if done < total and now - self._logged < self.every_seconds:
             return
-        self._told = now
+        self._logged = now
         rate = (done - already) / max(now - since, 1e-9)
         parts = [f"{task}: {done:,} of {total:,}"]
         if done > already:

@@ -1,4 +1,4 @@
-"""Every number a stage can be told, one frozen model per stage.
+"""All settings, one frozen model per stage.
 
 Defaults are the paper's. A value the paper does not give comes from the authors' published configuration, and says
 so; a value of our own carries its reason. `presets` returns these models filled in for a purpose.
@@ -17,12 +17,12 @@ from pydantic import (
     PositiveInt,
 )
 
-# The paper's three stages, by the names of their files. Reliability belongs to the second here: it judges its answer.
+# The paper's three stages, by the names of their files. Reliability belongs to the second here: it judges its labels.
 Stage = Literal["features", "heads", "joint"]
 
 
 class Settings(BaseModel):
-    """Frozen, and with no room for a misspelled name."""
+    """Frozen; a misspelled name is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -40,7 +40,7 @@ IMAGENET_GRAY = Normalization(mean=(0.449,), std=(0.226,))
 
 
 class AugmentSettings(Settings):
-    """What the random views may do. Digits, scans and text must not be mirrored; a flower may be turned."""
+    """What the random views may do. Digits, scans and text must not be mirrored."""
 
     flip: bool = True
     color: bool = True
@@ -89,7 +89,7 @@ class FeatureSettings(Settings):
 
 
 class ViewSettings(Settings):
-    """How many random views of each image the frozen encoder is asked for, once."""
+    """How many random views of each image the frozen encoder encodes, once."""
 
     # Heads are labeled from weak views and learn from strong ones: a second strong view teaches more, a second weak one
     # labels no better (docs/results.md), and each takes the encoder another pass over all images.
@@ -138,10 +138,10 @@ class HeadSettings(Settings):
     # The authors' code trains on each labeled batch `repeats` times (8), in parts of `sub_batch` (128) images.
     sub_batch: PositiveInt | None = None
     repeats: PositiveInt = 1
-    # Which view is asked for labels, and which one learns them.
+    # The view that labels are computed from, and the view that they are learned on.
     label_view: Literal["plain", "weak", "strong"] = "weak"
     train_view: Literal["plain", "weak", "strong"] = "strong"
-    # Epochs between two looks at the loss over all images, by which the best head is selected.
+    # Epochs between two evaluations of the loss over all images, by which the best head is selected.
     select_every: PositiveInt = 1
     # Weight of the clusters' compactness beside that loss. The paper selects by the loss alone.
     compactness: float = Field(default=0.0, ge=0.0)
@@ -168,7 +168,7 @@ class JointSettings(Settings):
 
     # A name registered in `spice.stages.joint.algorithms`: fixmatch (the paper), freematch, or one of your own.
     algorithm: str = "fixmatch"
-    # The paper goes on from stages 1 and 2; the authors' code starts the network from random weights.
+    # The paper continues from stages 1 and 2; the authors' code starts the network from random weights.
     init: Literal["stages", "scratch"] = "stages"
     # Share of the encoder's layers that learn, counted from the last; 1 is the paper. The others stay as they are and
     # run without a backward pass, and the batch norms of those that learn keep their statistics.
@@ -177,7 +177,7 @@ class JointSettings(Settings):
     # such a one starts from random weights, whatever `init` says, and only the reliable labels cross over.
     network: str | None = None
     steps: PositiveInt = 2**20
-    # Takes the place of `steps`: as many as fit.
+    # Replaces `steps`: as many as fit.
     minutes: PositiveFloat | None = None
     labeled: PositiveInt = 64
     unlabeled: PositiveInt = 448
@@ -200,23 +200,23 @@ class JointSettings(Settings):
 
 
 class RunSettings(Settings):
-    """All that the result of a run depends on, besides the images."""
+    """Everything that the result of a run depends on, besides the images."""
 
     encoder: str = "lite0"
-    # Pixels on a side that the encoder is shown. None: the encoder's own choice.
+    # Side of the images that the encoder gets, in pixels. None: the encoder's own choice.
     size: PositiveInt | None = None
     # Where further images are, which stages 1 and 3 learn from, and which get no label.
     extra: str | None = None
     views: ViewSettings = ViewSettings()
     heads: HeadSettings
     reliability: ReliabilitySettings = ReliabilitySettings()
-    # Stage 1, where the encoder is `scratch`. None: what a CPU can do with so many images.
+    # Stage 1, where the encoder is `scratch`. None: a recipe that a CPU can train on this many images.
     features: FeatureSettings | None = None
-    # What the user changes of the recipe that a CPU can do, whatever that is for these images.
+    # The user's changes to that recipe.
     features_changes: dict[str, JsonValue] = {}
     # Seed of stage 1 and of the views, where it is another one: several seeds of stages 2 and 3 on the same features.
     features_seed: NonNegativeInt | None = None
-    # Stage 3. None: the second stage's answer stands.
+    # Stage 3. None: the labels of the second stage are the result.
     joint: JointSettings | None = None
     # Labels that the user gives stage 3 to learn from, by path: a few are enough. Nothing else is learned from labels.
     given: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Damaged archives and arrays, and mazes of links: told in words or as problems, never a crash or a hang."""
+"""Damaged archives and arrays, and mazes of links: reported in words or as problems, never a crash or a hang."""
 
 import gzip
 import io
@@ -77,7 +77,7 @@ def damaged(whole: bytes, luck: random.Random) -> bytes:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_damaged_file_of_many_images_is_told_in_words(name: str, tmp_path: Path, scan: Scan) -> None:
+def test_a_damaged_file_of_many_images_is_reported_in_words(name: str, tmp_path: Path, scan: Scan) -> None:
     luck, outcomes = random.Random(0), set[type]()
     for _ in range(60):
         (tmp_path / name).write_bytes(damaged(WHOLE[name], luck))

@@ -74,7 +74,7 @@ def test_any_positions_in_any_order_as_list_tensor_or_array(folder: Path, tmp_pa
             store.take(bad)
 
 
-def test_names_and_folders_tell_the_program_nothing(folder: Path, tmp_path: Path, files: list[bytes]) -> None:
+def test_names_and_folders_do_not_influence_the_result(folder: Path, tmp_path: Path, files: list[bytes]) -> None:
     """The label firewall: class folders against the same files flat, shuffled, under random names."""
     flat = tmp_path / "flat"
     flat.mkdir()
@@ -298,7 +298,7 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from spice.data import ingest
-sys.modules["spice.data.ingest"]._SECONDS_BETWEEN_PARTS = 0.05
+sys.modules["spice.data.writer"]._SECONDS_BETWEEN_PARTS = 0.05
 ingest(sys.argv[1], size=64, folder=Path(sys.argv[2]), workers=1, progress=lambda *_: time.sleep(0.01))
 """
 
@@ -347,7 +347,7 @@ except UserError as error:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on file sizes")
-def test_a_full_disk_is_told_and_mended(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_the_run_can_continue(tmp_path: Path) -> None:
     source, store = tmp_path / "images.npy", tmp_path / "store"
     many_images(source, 400)
     ended = subprocess.run(

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import json
 import os
 import random
 import subprocess
@@ -17,9 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
-from spice.data import Collection, Reason
+from spice.data import Collection, Reason, ingest
+from spice.data.decode import decode
+from spice.data.originals import originals
 from spice.data.problems import Problem, read_problems, write_problems
 from spice.data.sources import read_file, read_if_image
 from spice.errors import NothingReadableError, UserError
@@ -63,6 +67,44 @@ def test_a_glob_takes_what_matches(folder: Path, scan: Scan) -> None:
 def test_a_folder_named_like_a_glob_is_a_folder(folder: Path, scan: Scan) -> None:
     odd = folder.rename(folder.with_name("photos [2020] *"))
     assert len(scan(odd)) == 5
+
+
+def test_hidden_and_system_folders_and_earlier_runs_are_skipped(
+    folder: Path, photo: Photo, scan: Scan, caplog: pytest.LogCaptureFixture
+) -> None:
+    hidden = [".git", "cats/.thumbnails", "cats/@eaDir", "__MACOSX", "Photos Previews.lrdata", "$RECYCLE.BIN"]
+    runs = {"first.spice": None, "second": {"format": 2, "results": {}}, "cats/third": {"format": 1, "steps": {}}}
+    expected = names(scan(folder))
+    for number, name in enumerate([*hidden, *runs]):
+        (folder / name / "deep").mkdir(parents=True)
+        photo(50 + number).save(folder / name / "deep" / "page.png")
+        if runs.get(name):
+            (folder / name / "manifest.json").write_text(json.dumps(runs[name]))
+    with caplog.at_level("INFO", logger="spice"):
+        collection = scan(folder)
+    assert names(collection) == expected
+    assert not collection.problems
+    (line,) = (message for message in caplog.messages if "skipped" in message)
+    assert line.startswith("skipped folders: ")
+    assert "6 hidden or of the system (such as " in line
+    assert "3 made by spice (such as " in line
+
+
+def test_a_folder_of_images_with_a_manifest_of_another_program_is_read(folder: Path, scan: Scan) -> None:
+    for number, text in enumerate(['{"format": 2}', '["results", "format"]', "{ half", "[" * 100_000]):
+        (folder / "cats" / "manifest.json").write_text(text)
+        assert len(scan(folder)) == 5, number
+    (folder / "cats" / "manifest.json").unlink()
+    (folder / "cats" / "manifest.json").symlink_to("manifest.json")
+    assert len(scan(folder)) == 5
+
+
+def test_a_folder_that_the_user_names_is_read_whatever_its_name(folder: Path, scan: Scan) -> None:
+    for name in (".hidden", "@eaDir", "photos.spice"):
+        folder = folder.rename(folder.with_name(name))
+        assert len(scan(folder)) == 5
+    (folder / "manifest.json").write_text('{"format": 2, "results": {}}')
+    assert len(scan(folder)) == 5
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".csv", ".tsv", ".parquet"])
@@ -124,6 +166,14 @@ def test_lists_in_python_hold_paths_or_pictures(folder: Path, photo: Photo, scan
         scan([paths[0], photo(1)])
     with pytest.raises(UserError, match="empty"):
         scan([])
+
+
+def test_files_listed_many_times_are_decoded_once(folder: Path, tmp_path: Path) -> None:
+    (folder / "list.txt").write_text("dogs/0.jpg\ncats/1.jpg\n" * 1000)
+    store = ingest(folder / "list.txt", size=24, folder=tmp_path / "store")
+    assert len(store) == 2000
+    assert len(set(store.collection.rows.tolist())) == 2
+    assert (tmp_path / "store" / "color.u8").stat().st_size == 2 * 3 * 24 * 24
 
 
 def test_a_path_listed_twice_gets_two_answers(folder: Path, scan: Scan) -> None:
@@ -378,10 +428,10 @@ def test_a_file_longer_than_one_read_is_read_whole(tmp_path: Path) -> None:
         assert read_if_image(file, len(data), longest=2_000_000) == data[:2_000_000]
 
 
-def test_progress_tells_every_entry(folder: Path, scan: Scan) -> None:
-    told: list[tuple[str, int, int]] = []
-    scan(folder, progress=lambda task, done, total, figures=None: told.append((task, done, total)))
-    assert told[-1] == ("reading images", 5, 5)
+def test_progress_counts_every_entry(folder: Path, scan: Scan) -> None:
+    calls: list[tuple[str, int, int]] = []
+    scan(folder, progress=lambda task, done, total, figures=None: calls.append((task, done, total)))
+    assert calls[-1] == ("reading images", 5, 5)
 
 
 def test_a_single_image_is_a_source(folder: Path, scan: Scan) -> None:
@@ -404,3 +454,18 @@ def test_bytes_in_a_tar_read_at_random_are_each_members_own(folder: Path, encode
         sys.setswitchinterval(interval)
     assert len(collection) == 300
     assert not (collection.copy_of >= 0).any()
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"), [((3, 8, 8), np.uint16), ((3, 8, 8, 3), np.uint16), ((3, 8, 8, 1), np.uint8)]
+)
+def test_images_of_an_array_are_exported_as_files(
+    shape: tuple[int, ...], kind: type, tmp_path: Path, scan: Scan
+) -> None:
+    array: NDArray[np.generic] = np.random.default_rng(0).integers(0, np.iinfo(kind).max, shape).astype(kind)
+    np.save(tmp_path / "images.npy", array)
+    files = originals(str(tmp_path / "images.npy"), ["2", "0"], run=tmp_path / "run", taken_out=tmp_path / "out")
+    assert [file.name for file in files] == ["0000002.png", "0000000.png"]
+    for file, row in zip(files, (2, 0), strict=True):
+        assert np.array_equal(decode(file.read_bytes(), 8).pixels, decode(array[row], 8).pixels)
+    assert len(scan(tmp_path / "out")) == 2

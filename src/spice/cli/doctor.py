@@ -89,7 +89,7 @@ def _cache() -> str:
 
 def _cores() -> str:
     try:
-        from spice.data.scan import available_cores
+        from spice.data.decode import available_cores
     except ImportError:
         return UNKNOWN
     return str(available_cores())

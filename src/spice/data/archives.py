@@ -7,26 +7,28 @@ import threading
 import zipfile
 import zlib
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NoReturn, Self
 
 from spice.data.decode import Content
 from spice.data.problems import BadImageError, Problem, Reason, printable
-from spice.data.sources import AnyOrder, Entry, Piece, read_if_image, stamp_of
+from spice.data.sources import Entry, Piece, Source, read_if_image, stamp_of
 from spice.errors import UserError
 
-# What tarfile raises for damaged archives. The last three are slips of its own.
+# What tarfile raises for damaged archives. The last three are bugs of its own.
 _DAMAGE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError, ValueError, TypeError, LookupError)
 
 
-class Tar(AnyOrder):
-    """A plain tar: the place of every member is noted once, then members are read in any order."""
+class Tar(Source):
+    """A plain tar: the place of every member is recorded once, then members are read in any order."""
+
+    mode = "r:"
 
     def __init__(self, path: Path) -> None:
-        self.label = str(path)
-        self.path = path
+        self.label, self.path = str(path), path
         self._places = array("q")  # offset and length of each entry
         self._file = path.open("rb")
         self._one_reader = threading.Lock()
@@ -35,17 +37,14 @@ class Tar(AnyOrder):
         self._places = array("q")
         stamp = stamp_of(self.path.stat())
         links: dict[str, str] = {}
-        for member in _members(self.path, "r:"):
+        for member in _members(self.path, self.mode):
             if isinstance(member, Problem):
                 yield member
-            elif member.issym() or member.islnk():
+            elif _is_link(member):
                 links[member.name] = _target(member)
-            elif (problem := _unusable(member)) is not None:
-                yield problem
             else:
                 yield self._entry(member.name, stamp, member.offset_data, member.size)
-        if links:
-            yield from self._linked(links, stamp)
+        yield from self._linked(links, stamp)
 
     def read(self, entry: Entry) -> Content:
         offset, length = self._places[2 * entry.number : 2 * entry.number + 2]
@@ -62,66 +61,54 @@ class Tar(AnyOrder):
 
     def _linked(self, links: dict[str, str], stamp: str) -> Iterator[Entry | Problem]:
         """Entries for links inside the archive, looked up in a second pass, so that names need not be kept."""
+        if not links:
+            return
         plain = {posixpath.normpath(name): target for name, target in links.items()}
         ends = {name: _follow(posixpath.normpath(name), plain) for name in links}
         wanted = set(ends.values())
         places: dict[str | None, tuple[int, int]] = {}
         for member in _members(self.path, "r:"):
-            if not isinstance(member, Problem) and member.isreg() and posixpath.normpath(member.name) in wanted:
+            if not isinstance(member, Problem) and not _is_link(member) and posixpath.normpath(member.name) in wanted:
                 places[posixpath.normpath(member.name)] = (member.offset_data, member.size)
         for name, end in ends.items():
-            if end is None:
-                yield Problem(name, Reason.LOOP_OF_LINKS, f"points to {printable(links[name])}")
-            elif end not in places:
-                yield Problem(name, Reason.BROKEN_LINK, f"points to {printable(links[name])}")
-            else:
+            if end in places:
                 yield self._entry(name, stamp, *places[end])
+            else:
+                reason = Reason.LOOP_OF_LINKS if end is None else Reason.BROKEN_LINK
+                yield Problem(name, reason, f"points to {printable(links[name])}")
 
 
-class TarStream:
+class TarStream(Tar):
     """A compressed tar: its members can only be read first to last."""
 
-    any_order = False
+    any_order, mode = False, "r|*"
 
-    def __init__(self, path: Path) -> None:
-        self.label = str(path)
-        self.path = path
+    def read(self, entry: Entry) -> NoReturn:
+        raise BadImageError(Reason.UNREADABLE, f"{entry.name} is in a compressed archive, which is read from its start")
 
-    def entries(self) -> Iterator[Entry | Problem]:
-        stamp = stamp_of(self.path.stat())
-        number = 0
-        for member in _members(self.path, "r|*"):
-            if isinstance(member, Problem):
-                yield member
-            elif (problem := _unusable(member)) is not None:
-                yield problem
-            else:
-                yield Entry(member.name, f"{stamp}-{number}", number, member.size)
-                number += 1
-
-    def read(self, entry: Entry) -> NoReturn:  # noqa: ARG002
-        raise BadImageError(Reason.UNREADABLE, "a compressed archive can only be read from start to end")
-
-    def _stream(self) -> Iterator[tuple[int, Callable[[], Content]]]:
-        """Every usable member's number and bytes, in one go through the archive."""
-        with suppress(*_DAMAGE), tarfile.open(self.path, "r|*", tarinfo=_Member) as archive:
-            usable = (member for member in _read_on(archive) if _unusable(member) is None)
-            for number, member in enumerate(usable):
-                yield number, _read_now(archive, member)
+    def _linked(self, links: dict[str, str], stamp: str) -> Iterator[Entry | Problem]:  # noqa: ARG002
+        return (Problem(name, Reason.UNREADABLE, "a link inside a compressed archive") for name in links)
 
     def contents(self, entries: Iterable[Entry]) -> Iterator[Piece]:
         stream = self._stream()
+        end = BadImageError(Reason.TRUNCATED, "the archive ends before this image")
         for entry in entries:
-            read = next((read for number, read in stream if number == entry.number), None)
-            yield entry, read or _failure(Reason.TRUNCATED, "the archive ends before this image")
+            outcome = next((outcome for number, outcome in stream if number == entry.number), end)
+            yield entry, partial(_content_or_error, outcome)
+
+    def _stream(self) -> Iterator[tuple[int, Content | BadImageError]]:
+        """The number and the bytes of every regular file, in one pass over the archive."""
+        with suppress(*_DAMAGE), tarfile.open(self.path, "r|*", tarinfo=_Member) as archive:
+            files = (member for member in _read_on(archive) if _is_file(member))
+            for number, member in enumerate(files):
+                yield number, _read_member(archive, member)
 
 
-class Zip(AnyOrder):
+class Zip(Source):
     """A zip archive."""
 
     def __init__(self, path: Path) -> None:
-        self.label = str(path)
-        self.path = path
+        self.label, self.path = str(path), path
         try:
             self._archive = zipfile.ZipFile(path)
         except Exception as error:  # zipfile lets through whatever its parsing of a damaged table ends with
@@ -140,20 +127,20 @@ class Zip(AnyOrder):
                 return read_if_image(file, info.file_size, longest=info.file_size)
         except BadImageError:
             raise
-        except EOFError as error:
-            raise BadImageError(Reason.TRUNCATED, "the archive ends too early") from error
         except Exception as error:  # one damaged member must not cost the others
-            raise BadImageError(Reason.UNREADABLE, str(error)) from error
+            reason = Reason.TRUNCATED if isinstance(error, EOFError) else Reason.UNREADABLE
+            raise BadImageError(reason, str(error) or "the archive ends too early") from error
 
 
 def _members(path: Path, mode: str) -> Iterator[tarfile.TarInfo | Problem]:
-    """The members of a tar that are not folders; damage ends the listing with a problem in the archive's own name."""
+    """The files and links of a tar; anything else is a problem. Damage ends the listing with one more."""
     first = True
     try:
         with tarfile.open(path, mode, tarinfo=_Member) as archive:  # type: ignore[call-overload]  # one of two modes
             for member in _read_on(archive):
                 first = False
-                yield member
+                usable = _is_file(member) or _is_link(member)
+                yield member if usable else Problem(member.name, Reason.UNREADABLE, "not a regular file")
     except _DAMAGE as error:
         if first:
             raise UserError(f"{path} cannot be read as a tar archive ({error}): is it complete?") from error
@@ -161,14 +148,14 @@ def _members(path: Path, mode: str) -> Iterator[tarfile.TarInfo | Problem]:
 
 
 class _Member(tarfile.TarInfo):
-    """A member whose damaged header is an error: tarfile takes it for the end, and what follows would be lost."""
+    """A member whose damaged header is an error; tarfile takes it for the end, and would lose what follows."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         try:
             member = super().frombuf(buf, encoding, errors)
         except tarfile.HeaderError as error:
-            if len(buf) < tarfile.BLOCKSIZE or not any(buf):  # the end indeed
+            if len(buf) < tarfile.BLOCKSIZE or not any(buf):  # this is the end
                 raise
             raise tarfile.ReadError(str(error)) from error
         if member.size < 0:  # Pythons before 3.11.14, 3.12.12 and 3.13.6 would read the same members for ever
@@ -183,12 +170,12 @@ def _read_on(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         archive.members.clear()  # type: ignore[attr-defined]  # tarfile would keep a kilobyte per member
 
 
-def _unusable(member: tarfile.TarInfo) -> Problem | None:
-    if member.issym() or member.islnk():
-        return Problem(member.name, Reason.UNREADABLE, "a link inside a compressed archive")
-    if not member.isreg() or member.issparse():
-        return Problem(member.name, Reason.UNREADABLE, "not a regular file")
-    return None
+def _is_file(member: tarfile.TarInfo) -> bool:
+    return member.isreg() and not member.issparse()
+
+
+def _is_link(member: tarfile.TarInfo) -> bool:
+    return member.issym() or member.islnk()
 
 
 def _target(member: tarfile.TarInfo) -> str:
@@ -206,21 +193,19 @@ def _follow(name: str, links: dict[str, str]) -> str | None:
     return None
 
 
-def _read_now(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Callable[[], Content]:
-    """Read the member before the stream moves on; an error is raised when its content is wanted."""
+def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Content | BadImageError:
+    """The bytes of the member at which a stream is now, or the error to raise when they are needed."""
     try:
         file = archive.extractfile(member)
         assert file is not None
-        data = read_if_image(file, member.size, longest=member.size)
+        return read_if_image(file, member.size, longest=member.size)
     except BadImageError as error:
-        return _failure(error.reason, error.detail)
+        return error
     except _DAMAGE as error:
-        return _failure(Reason.TRUNCATED, f"the archive is damaged here: {error}")
-    return lambda: data
+        return BadImageError(Reason.TRUNCATED, f"the archive is damaged here: {error}")
 
 
-def _failure(reason: Reason, detail: str) -> Callable[[], Content]:
-    def fail() -> NoReturn:
-        raise BadImageError(reason, detail)
-
-    return fail
+def _content_or_error(outcome: Content | BadImageError) -> Content:
+    if isinstance(outcome, BadImageError):
+        raise outcome
+    return outcome

@@ -45,34 +45,30 @@ class Collection:
 
     @property
     def paths(self) -> list[str]:
-        paths: list[str] = self.table.column("path").to_pylist()
-        return paths
+        return self.table["path"].to_pylist()  # type: ignore[no-any-return]
 
     @property
     def gray(self) -> NDArray[np.bool_]:  # (N,)
-        return self._column("gray").astype(np.bool_)
+        return np.asarray(self.table["gray"]).astype(np.bool_)
 
     @property
     def rows(self) -> NDArray[np.int64]:  # (N,)
-        return self._column("row").astype(np.int64)
+        return np.asarray(self.table["row"]).astype(np.int64)
 
     @property
     def numbers(self) -> NDArray[np.int64]:  # (N,)
         """Place of each image in the source's listing: `answer[numbers] = labels` restores the user's order."""
-        return self._column("number").astype(np.int64)
+        return np.asarray(self.table["number"]).astype(np.int64)
 
     @property
     def copy_of(self) -> NDArray[np.int64]:  # (N,)
         """Position of the first image with the same content, -1 for an image that is itself the first."""
-        return np.asarray(pc.fill_null(self.table.column("copy_of"), -1), dtype=np.int64)
+        return np.asarray(pc.fill_null(self.table["copy_of"], -1), dtype=np.int64)
 
     @property
     def identity(self) -> str:
         """A hash of all contents: the same images have the same identity, whatever their names."""
-        key = hashlib.blake2b(digest_size=16)
-        for chunk in self.table.column("hash").to_pylist():
-            key.update(chunk.encode())
-        return key.hexdigest()
+        return hashlib.blake2b("".join(self.table["hash"].to_pylist()).encode(), digest_size=16).hexdigest()
 
     def save(self, folder: Path) -> None:
         """Write `images.parquet` and `problems.csv`."""
@@ -84,9 +80,6 @@ class Collection:
     def load(cls, folder: Path) -> Self:
         """Read what `save` wrote."""
         return cls(pq.read_table(folder / "images.parquet"), tuple(read_problems(folder / "problems.csv")))
-
-    def _column(self, name: str) -> NDArray[np.generic]:
-        return np.asarray(self.table.column(name))
 
 
 def collection_of_vectors(vectors: NDArray[np.generic]) -> Collection:
@@ -109,7 +102,7 @@ def in_order(table: pa.Table, problems: list[Problem]) -> Collection:
     """The collection of all lines of `table` (SCHEMA without `copy_of`): sorted by content, copies marked."""
     order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ("hash", "path", "number")])
     table = table.take(order)
-    hashes = table.column("hash").combine_chunks()
+    hashes = table["hash"].combine_chunks()
     lines = np.arange(len(hashes), dtype=np.int64)
     is_copy = np.zeros(len(hashes), dtype=np.bool_)
     if len(hashes) > 1:

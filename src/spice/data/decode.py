@@ -1,14 +1,15 @@
 """From what a source holds (bytes, a PIL image, an array) to pixels at the working size, or the reason why not.
 
 The working size is what networks are evaluated on: the largest centered square, resized to S x S with antialiased
-bicubic interpolation. EXIF orientation is respected, transparency is laid on white (the page most images with
-transparency were made for), 16-bit values are scaled, not clipped, and of an animation the first frame counts.
+bicubic interpolation. EXIF orientation is respected, transparency becomes white (the page most images with
+transparency were made for), 16-bit values are scaled, not clipped, and an animation is its first frame.
 """
 
+import hashlib
+import os
 import struct
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from importlib import import_module
 from io import BytesIO
 from typing import NamedTuple
@@ -47,16 +48,19 @@ class Decoded(NamedTuple):
 
 def decode(content: Content, size: int, *, max_pixels: int = MAX_PIXELS) -> Decoded:
     """The image in `content`, cropped and resized; raises BadImageError, and nothing else, if there is none."""
-    if isinstance(content, bytes):
-        return _decode_bytes(content, size, max_pixels)
     try:
+        if isinstance(content, bytes):
+            return _decode_bytes(content, size, max_pixels)
         image = content if isinstance(content, Image.Image) else from_array(content)
         _refuse_large(image, max_pixels)
         return _finish(image, image.size, size)
-    except (BadImageError, KeyboardInterrupt):
+    except BadImageError:
         raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError) as error:
+        raise BadImageError(Reason.TOO_LARGE, _words(error)) from error
     except Exception as error:
-        raise BadImageError(Reason.UNREADABLE, _words(error)) from error
+        truncated = isinstance(content, bytes) and _ends_early(content, error)
+        raise BadImageError(Reason.TRUNCATED if truncated else Reason.UNREADABLE, _words(error)) from error
 
 
 def format_of(head: bytes) -> str | None:
@@ -64,8 +68,8 @@ def format_of(head: bytes) -> str | None:
 
     Only formats with a signature, decoded in this process: no Ghostscript, nothing that random bytes can pass for.
     """
-    for name, signature in _SIGNATURES:
-        if head.startswith(signature):
+    for name, signatures in _SIGNATURES.items():
+        if head.startswith(signatures):
             return name
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "WEBP"
@@ -76,25 +80,38 @@ def format_of(head: bytes) -> str | None:
     return None
 
 
+def digest(content: Content) -> str:
+    """The identity of an image: a hash of the file's bytes, or of its pixels with their shape and type."""
+    if isinstance(content, bytes):
+        return hashlib.blake2b(content, digest_size=16).hexdigest()
+    pixels = np.asarray(content)
+    mode = content.mode if isinstance(content, Image.Image) else ""
+    key = hashlib.blake2b(f"{pixels.shape} {pixels.dtype.str} {mode}".encode(), digest_size=16)
+    key.update(np.ascontiguousarray(pixels).data)
+    if isinstance(content, Image.Image) and content.mode == "P":
+        key.update(repr(content.getpalette("RGB")).encode())
+    return key.hexdigest()
+
+
+def available_cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def from_array(array: NDArray[np.generic]) -> Image.Image:
     """(H, W) or (H, W, C) with C of 1, 3 or 4; 8-bit as it is, 16-bit scaled."""
     pixels = array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array
     return Image.fromarray(np.ascontiguousarray(_scale(pixels)))
 
 
-_SIGNATURES = (
-    ("JPEG", b"\xff\xd8\xff"),
-    ("PNG", b"\x89PNG\r\n\x1a\n"),
-    ("GIF", b"GIF87a"),
-    ("GIF", b"GIF89a"),
-    ("BMP", b"BM"),
-    ("TIFF", b"II*\x00"),
-    ("TIFF", b"MM\x00*"),
-    ("TIFF", b"II+\x00"),
-    ("TIFF", b"MM\x00+"),
-    ("JPEG2000", b"\x00\x00\x00\x0cjP  \r\n\x87\n"),
-    ("JPEG2000", b"\xff\x4f\xff\x51"),
-)
+_SIGNATURES = {
+    "JPEG": (b"\xff\xd8\xff",),
+    "PNG": (b"\x89PNG\r\n\x1a\n",),
+    "GIF": (b"GIF87a", b"GIF89a"),
+    "BMP": (b"BM",),
+    "TIFF": (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+"),
+    "JPEG2000": (b"\x00\x00\x00\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51"),
+}
 _HEIF_BRANDS = (b"hei", b"hev", b"mif", b"msf")
 
 
@@ -110,23 +127,15 @@ def _decode_bytes(data: bytes, size: int, max_pixels: int) -> Decoded:
         raise BadImageError(Reason.TOO_LARGE, f"more than {MAX_SCANS} scans")
     if _fades_to_zeros(kind, data):
         raise BadImageError(Reason.TRUNCATED, "zeros instead of its end")
-    try:
-        with Image.open(BytesIO(data), formats=(kind,)) as image:
-            original = image.size
-            _refuse_large(image, max_pixels)
-            with _one_at_a_time(original):
-                if kind == "JPEG":
-                    # Decode at 1/2, 1/4 or 1/8 where that leaves twice the working size. All of the file is still read.
-                    image.draft(None, (2 * size, 2 * size))
-                image.load()
-                return _finish(image, original, size)
-    except BadImageError:
-        raise
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError) as error:
-        raise BadImageError(Reason.TOO_LARGE, _words(error)) from error
-    except Exception as error:
-        reason = Reason.TRUNCATED if _ends_early(kind, data, error) else Reason.UNREADABLE
-        raise BadImageError(reason, _words(error)) from error
+    with Image.open(BytesIO(data), formats=(kind,)) as image:
+        original = image.size
+        _refuse_large(image, max_pixels)
+        with _one_large_image if image.width * image.height >= LARGE_PIXELS else nullcontext():
+            if kind == "JPEG":
+                # Decode at 1/2, 1/4 or 1/8 where that leaves twice the working size. All of the file is still read.
+                image.draft(None, (2 * size, 2 * size))
+            image.load()
+            return _finish(image, original, size)
 
 
 # The last bytes of a whole file, apart from the zeros that some cameras add.
@@ -149,9 +158,9 @@ def _fades_to_zeros(kind: str, data: bytes) -> bool:
     return kind in ("AVIF", "HEIF")
 
 
-def _ends_early(kind: str, data: bytes, error: Exception) -> bool:
+def _ends_early(data: bytes, error: Exception) -> bool:
     """Whether a file that could not be decoded is shorter than it should be, by its end and by the decoder's words."""
-    words = str(error).lower()
+    kind, words = format_of(data[:32]) or "", str(error).lower()
     if isinstance(error, EOFError | struct.error) or "truncated" in words or "not enough" in words:
         return True
     if kind == "WEBP":
@@ -172,27 +181,18 @@ def _refuse_large(image: Image.Image, max_pixels: int) -> None:
         raise BadImageError(Reason.UNREADABLE, f"{width} x {height} pixels")
 
 
-@contextmanager
-def _one_at_a_time(shape: tuple[int, int]) -> Iterator[None]:
-    if shape[0] * shape[1] < LARGE_PIXELS:
-        yield
-    else:
-        with _one_large_image:
-            yield
-
-
 def _finish(image: Image.Image, original: tuple[int, int], size: int) -> Decoded:
-    """Turn upright, bring to 8 bits, crop to the centered square, resize, and keep one channel if all is gray."""
-    turn = _orientation(image)
+    """Turn upright, convert to 8 bits, crop to the centered square, resize, and keep one channel if all is gray."""
+    orientation = _orientation(image)
     image = _to_8_bit(image)
-    if turn is not None:
-        image = image.transpose(turn)
-        original = original if turn in _KEEPS_SIDES else original[::-1]
+    if orientation in _TURNS:
+        image = image.transpose(_TURNS[orientation])
+        original = original if orientation < 5 else original[::-1]
     short = min(image.size)
     left, top = (image.width - short) // 2, (image.height - short) // 2
     # Cropping in the same step keeps a 1 x 100,000 strip from being blown up to full length.
     square = image.resize((size, size), Image.Resampling.BICUBIC, box=(left, top, left + short, top + short))
-    # Channel by channel: Pillow parts them faster than NumPy turns axes.
+    # Channel by channel: Pillow splits them faster than NumPy transposes axes.
     planes = [square.tobytes("raw", channel) for channel in square.getbands()]
     if all(plane == planes[0] for plane in planes):
         planes = planes[:1]
@@ -200,8 +200,7 @@ def _finish(image: Image.Image, original: tuple[int, int], size: int) -> Decoded
     return Decoded(pixels, *original)
 
 
-_KEEPS_SIDES = (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_180, Image.Transpose.FLIP_TOP_BOTTOM)
-_TURNS = {
+_TURNS = {  # by EXIF orientation; from 5 on, width and height change places
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -212,11 +211,10 @@ _TURNS = {
 }
 
 
-def _orientation(image: Image.Image) -> Image.Transpose | None:
-    try:
-        return _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
-    except Exception:  # noqa: BLE001 - a camera's broken metadata must not cost a whole picture
-        return None
+def _orientation(image: Image.Image) -> int:
+    with suppress(Exception):  # a camera's broken metadata must not cost a whole picture
+        return int(image.getexif().get(ExifTags.Base.Orientation, 1))
+    return 1
 
 
 def _to_8_bit(image: Image.Image) -> Image.Image:

@@ -1,4 +1,4 @@
-"""The image files behind a run: where they are, or, for those inside an archive or an array, taken out of it."""
+"""The image files behind a run: their paths, or copies of those inside an archive or an array."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from spice.data.decode import from_array
 from spice.data.problems import printable
 from spice.data.recognize import open_source
-from spice.data.scan import listing
 from spice.data.sources import Entry, Files, Folder, Source
 from spice.errors import UserError
 
@@ -18,14 +18,11 @@ def originals(source: str | None, names: Sequence[str], *, run: Path, taken_out:
     if source is None:
         raise UserError(f"the images of {run} were given in memory: only csv and parquet can be exported without them")
     opened = open_source(source, leave_out=[run])
-    listed, _ = listing(opened)
-    entries = {printable(entry.name): entry for entry in listed}
+    entries = {printable(entry.name): entry for entry in opened.listing()[0]}
     missing = next((name for name in names if name not in entries), None)
     if missing is not None:
         raise UserError(f"{missing} is no longer in {source}: only csv and parquet can be exported without the images")
-    if isinstance(opened, Folder):
-        return [opened.root.absolute() / entries[name].name for name in names]
-    if isinstance(opened, Files):
+    if isinstance(opened, Folder | Files):
         return [Path(opened.base, entries[name].name).absolute() for name in names]
     return _take_out(opened, [entries[name] for name in names], taken_out)
 
@@ -33,18 +30,15 @@ def originals(source: str | None, names: Sequence[str], *, run: Path, taken_out:
 def _take_out(source: Source, entries: list[Entry], folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     # Numbered: an archive may hold one name in many folders, and an array's images have no ending.
-    paths = {entry.number: folder / _file_name(entry) for entry in entries}
+    paths = {}
     for entry, read in source.contents(sorted(entries, key=lambda entry: entry.number)):
-        content = read()
+        content, name = read(), Path(entry.name)
+        path = paths[entry.number] = folder / f"{entry.number:07d}{f'_{name.name}' if name.suffix else '.png'}"
         if isinstance(content, bytes):
-            paths[entry.number].write_bytes(content)
+            path.write_bytes(content)
             continue
-        if isinstance(content, np.ndarray):  # of one channel, Pillow takes it without its last axis
-            content = Image.fromarray(content[..., 0] if content.shape[2:] == (1,) else content)
-        content.save(paths[entry.number])
+        if isinstance(content, np.ndarray):
+            flat = content[..., 0] if content.shape[2:] == (1,) else content
+            content = Image.fromarray(flat) if flat.ndim == 2 else from_array(flat)  # Pillow has no 16-bit color
+        content.save(path)
     return [paths[entry.number] for entry in entries]
-
-
-def _file_name(entry: Entry) -> str:
-    name = Path(entry.name).name
-    return f"{entry.number:07d}_{name}" if Path(name).suffix else f"{entry.number:07d}.png"

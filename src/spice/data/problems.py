@@ -1,4 +1,4 @@
-"""Why a file could not be used: the reasons, and `problems.csv`, where the user reads them."""
+"""Why a file could not be used: the reasons, and `problems.csv`, which lists them for the user."""
 
 import csv
 import errno
@@ -33,16 +33,19 @@ class Problem(NamedTuple):
 
 
 class BadImageError(Exception):
-    """Raised where one file turns out to be unusable; the scan notes it and goes on."""
+    """Raised where one file turns out to be unusable; the scan records it and continues."""
 
     def __init__(self, reason: Reason, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else str(reason))
         self.reason = reason
         self.detail = detail
 
+    def problem(self, path: str) -> Problem:
+        return Problem(path, self.reason, self.detail)
+
 
 def bad_file(error: OSError, path: str | None = None) -> BadImageError:
-    """What the operating system said about one file, in our words.
+    """The operating system's error about one file, as one of our reasons.
 
     Running out of file handles says nothing about the file: that error is raised again.
     """
@@ -62,7 +65,7 @@ def printable(name: str) -> str:
     r"""The name as valid Unicode: bytes of a file name that are not UTF-8 become `\xe9`."""
     try:
         return os.fsencode(name).decode("utf-8", "backslashreplace")
-    except UnicodeEncodeError:  # no file can be called so, but a list can say it
+    except UnicodeEncodeError:  # no file can have this name, but a list may contain it
         return name.encode("utf-8", "backslashreplace").decode()
 
 

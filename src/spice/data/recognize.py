@@ -1,4 +1,4 @@
-"""What the user handed over, recognized as one kind of source."""
+"""Opens what the user gave as one kind of source."""
 
 import csv
 import os
@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from spice.data.archives import Tar, TarStream, Zip
-from spice.data.arrays import Arrays, Pictures, array_file
 from spice.data.problems import printable
-from spice.data.sources import Files, Folder, Source, SourceLike
+from spice.data.sources import Arrays, Files, Folder, Pictures, Source, SourceLike, array_file
 from spice.errors import UserError
 
 # Columns that may hold the paths in a table, the likeliest first.

@@ -1,25 +1,32 @@
 """Where images come from. A source lists its entries cheaply, and reads the content of one entry at a time.
 
-What a user may hand over: a folder, a glob, a list of paths (text, csv, parquet or Python), a tar or zip archive, an
-array or a .npy/.npz file of arrays, a list of PIL images.
+A user may give a folder, a glob, a list of paths (text, csv, parquet or Python), a tar or zip archive, an array or a
+.npy/.npz file of arrays, or a list of PIL images.
 """
 
+import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple, Protocol
+from typing import IO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from spice.data.decode import MAX_BYTES, Content, format_of
+from spice.data.decode import MAX_BYTES, Content, digest, format_of
 from spice.data.problems import BadImageError, Problem, Reason, bad_file
+from spice.errors import UserError
+from spice.progress import log
 
 HEAD = 32  # first bytes, which show whether a file is an image at all
 _PIECE = 1 << 20  # bytes read at once: a read allocates what it asks for, however short the file is
+
+# Folders in which file managers, cloud drives and photo libraries keep thumbnails and deleted files.
+_SYSTEM_FOLDERS = ("@eaDir", "__MACOSX", "$RECYCLE.BIN", "System Volume Information", "lost+found")
 
 SourceLike = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Sequence[Image.Image] | NDArray[np.generic]
 
@@ -30,39 +37,150 @@ class Entry(NamedTuple):
     name: str  # as the user will see it
     stamp: str  # changes when the content does
     number: int  # place in the listing
-    length: int  # bytes, as far as the listing tells
+    length: int  # bytes, as far as the listing shows
 
 
 Piece = tuple[Entry, Callable[[], Content]]  # an entry, and the function that reads it
 
 
-class Source(Protocol):
+class Source:
     """A folder, a list, an archive, an array: anything that holds images."""
 
     label: str
-    any_order: bool  # False: entries can only be read first to last (a compressed tar)
+    any_order = True  # False: entries can only be read first to last (a compressed tar)
 
     def entries(self) -> Iterator[Entry | Problem]:
         """Everything in the source, without reading contents; what cannot even be listed is a problem."""
+        raise NotImplementedError
 
     def read(self, entry: Entry) -> Content:
         """The content of one entry; raises BadImageError or OSError. Safe to call from several threads."""
-
-    def contents(self, entries: Iterable[Entry]) -> Iterator[Piece]:
-        """The entries, each with the function that reads it, in their order."""
-
-
-class AnyOrder:
-    """A source whose entries can be read in any order."""
-
-    any_order = True
-
-    def read(self, entry: Entry) -> Content:
         raise NotImplementedError
 
     def contents(self, entries: Iterable[Entry]) -> Iterator[Piece]:
-        for entry in entries:
-            yield entry, partial(self.read, entry)
+        """The entries, each with the function that reads it, in their order."""
+        return ((entry, partial(self.read, entry)) for entry in entries)
+
+    def listing(self) -> tuple[list[Entry], list[Problem]]:
+        """The entries, and the problems met before any content was read."""
+        entries, problems = list[Entry](), list[Problem]()
+        for item in self.entries():
+            if isinstance(item, Problem):
+                problems.append(item)
+            else:
+                entries.append(item)
+        return entries, problems
+
+
+class _OnDisk(Source):
+    base: str  # the folder that the names of entries start at
+
+    def read(self, entry: Entry) -> Content:
+        return read_file(os.path.join(self.base, entry.name))  # noqa: PTH118 - a million times
+
+
+class Files(_OnDisk):
+    """Paths in the order given, named as given. The same path twice is two entries: an answer for each is expected."""
+
+    def __init__(self, paths: Sequence[str], *, label: str, base: Path | None = None) -> None:
+        self.label, self.paths = label, paths
+        self.base = "" if base is None else str(base)
+
+    def entries(self) -> Iterator[Entry | Problem]:
+        for number, path in enumerate(self.paths):
+            yield _entry_of_file(os.path.join(self.base, path), path, number)  # noqa: PTH118
+
+
+class Folder(_OnDisk):
+    """Every file under a folder, through links too, each real folder once; run folders and hidden ones are skipped."""
+
+    def __init__(self, root: Path, *, leave_out: Iterable[Path] = ()) -> None:
+        self.label = self.base = str(root)
+        self.left_out = {os.path.realpath(path) for path in leave_out}
+
+    def entries(self) -> Iterator[Entry | Problem]:
+        root, number, skipped = self.base, 0, dict[str, list[str]]()
+        inside = os.path.join(root, "")  # noqa: PTH118 - the root itself with a separator at its end
+        for path, bad in _walk(root, self.left_out, skipped):
+            name = path.removeprefix(inside) if path != root else "."
+            entry = bad.problem(name) if bad else _entry_of_file(path, name, number)
+            number += isinstance(entry, Entry)
+            yield entry
+        if skipped:
+            kinds = [f"{len(paths)} {kind} (such as {paths[0]})" for kind, paths in skipped.items()]
+            log.info("skipped folders: %s", ", ".join(kinds))
+
+
+class Arrays(Source):
+    """One or more arrays (N, H, W) or (N, H, W, C), one image per row."""
+
+    def __init__(self, arrays: Mapping[str, NDArray[np.generic]], *, label: str, stamp: str = "") -> None:
+        self.label, self.stamp, self.arrays = label, stamp, arrays
+        self.factors = {name: _factor(array, f"{label}[{name}]" if name else label) for name, array in arrays.items()}
+
+    def entries(self) -> Iterator[Entry | Problem]:
+        number = 0
+        for name, array in self.arrays.items():
+            for row, image in enumerate(array):
+                # An array in memory carries no date, so what it holds is the stamp.
+                stamp = self.stamp or digest(image)
+                yield Entry(f"{name}/{row}" if name else str(row), stamp, number, image.nbytes)
+                number += 1
+
+    def read(self, entry: Entry) -> Content:
+        row = entry.number
+        for name, array in self.arrays.items():
+            if row < len(array):
+                image, factor = np.asarray(array[row]), self.factors[name]
+                return image if factor is None else np.rint(image.astype(np.float64) * factor).astype(np.uint8)
+            row -= len(array)
+        raise IndexError(entry.number)
+
+
+class Pictures(Source):
+    """PIL images in a list."""
+
+    label = "list of images"
+
+    def __init__(self, images: Sequence[Image.Image]) -> None:
+        self.images = images
+        self.stamp = uuid.uuid4().hex  # never the same twice: these images carry no date
+
+    def entries(self) -> Iterator[Entry | Problem]:
+        return (Entry(str(number), self.stamp, number, 0) for number in range(len(self.images)))
+
+    def read(self, entry: Entry) -> Content:
+        return self.images[entry.number]
+
+
+def array_file(path: Path) -> Arrays:
+    """A .npy file, mapped into memory, or the arrays of images in a .npz file; arrays of another shape are ignored."""
+    try:
+        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            arrays = {"": loaded}
+        else:
+            with loaded:
+                arrays = {name: array for name in loaded.files if (array := loaded[name]).ndim in (3, 4)}
+    except Exception as error:  # numpy lets through what zipfile, zlib and Python's tokenizer say of a damaged file
+        raise UserError(f"{path} cannot be read as an array of images: {error}") from error
+    if not arrays:
+        raise UserError(f"{path} holds no array of images: one of shape (N, H, W) or (N, H, W, C) is needed")
+    return Arrays(arrays, label=str(path), stamp=stamp_of(path.stat()))
+
+
+def stamp_of(status: os.stat_result) -> str:
+    """Changes when a file does."""
+    return f"{status.st_size}-{status.st_mtime_ns}"
+
+
+def read_file(path: str) -> bytes:
+    """The bytes of one image file; raises BadImageError."""
+    try:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a million times
+            return read_if_image(file, os.fstat(file.fileno()).st_size)
+    except OSError as error:
+        raise bad_file(error, path) from error
 
 
 def read_if_image(file: IO[bytes], length: int, *, longest: int = MAX_BYTES) -> bytes:
@@ -81,80 +199,25 @@ def read_if_image(file: IO[bytes], length: int, *, longest: int = MAX_BYTES) -> 
     return b"".join(pieces)
 
 
-class Files(AnyOrder):
-    """Paths in the order given, named as given. The same path twice is two entries: an answer for each is expected."""
-
-    def __init__(self, paths: Sequence[str], *, label: str, base: Path | None = None) -> None:
-        self.label = label
-        self.paths = paths
-        self.base = "" if base is None else str(base)
-
-    def entries(self) -> Iterator[Entry | Problem]:
-        for number, path in enumerate(self.paths):
-            yield entry_of_file(os.path.join(self.base, path), path, number)  # noqa: PTH118 - a million times
-
-    def read(self, entry: Entry) -> Content:
-        return read_file(os.path.join(self.base, entry.name))  # noqa: PTH118
-
-
-class Folder(AnyOrder):
-    """Every file under a folder, through links too, each real folder once."""
-
-    def __init__(self, root: Path, *, leave_out: Iterable[Path] = ()) -> None:
-        self.label = str(root)
-        self.root = root
-        self.left_out = {os.path.realpath(path) for path in leave_out}
-
-    def entries(self) -> Iterator[Entry | Problem]:
-        root, number = str(self.root), 0
-        inside = os.path.join(root, "")  # noqa: PTH118 - the root itself with a separator at its end
-        for path, problem in _walk(root, self.left_out):
-            name = path.removeprefix(inside) if path != root else "."
-            if problem is not None:
-                yield Problem(name, problem.reason, problem.detail)
-                continue
-            entry = entry_of_file(path, name, number)
-            number += isinstance(entry, Entry)
-            yield entry
-
-    def read(self, entry: Entry) -> Content:
-        return read_file(os.path.join(self.root, entry.name))  # noqa: PTH118
-
-
-def entry_of_file(path: str, name: str, number: int) -> Entry | Problem:
+def _entry_of_file(path: str, name: str, number: int) -> Entry | Problem:
     """An entry for a regular file. Pipes and devices are problems: opening one could wait forever."""
     try:
         status = os.stat(path)  # noqa: PTH116
     except OSError as error:
-        bad = bad_file(error, path)
-        return Problem(name, bad.reason, bad.detail)
+        return bad_file(error, path).problem(name)
     except ValueError as error:  # a zero byte in a listed name
         return Problem(name, Reason.UNREADABLE, str(error))
-    if not stat.S_ISREG(status.st_mode):
-        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-        return Problem(name, Reason.UNREADABLE, kind)
-    return Entry(name, stamp_of(status), number, status.st_size)
+    if stat.S_ISREG(status.st_mode):
+        return Entry(name, stamp_of(status), number, status.st_size)
+    return Problem(name, Reason.UNREADABLE, "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file")
 
 
-def stamp_of(status: os.stat_result) -> str:
-    """Changes when a file does."""
-    return f"{status.st_size}-{status.st_mtime_ns}"
-
-
-def read_file(path: str) -> bytes:
-    """The bytes of one image file; raises BadImageError."""
-    try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a million times
-            return read_if_image(file, os.fstat(file.fileno()).st_size)
-    except OSError as error:
-        raise bad_file(error, path) from error
-
-
-def _walk(root: str, left_out: set[str]) -> Iterator[tuple[str, BadImageError | None]]:
+def _walk(root: str, left_out: set[str], skipped: dict[str, list[str]]) -> Iterator[tuple[str, BadImageError | None]]:
     """All files under `root`, or the problem met instead of one, in the order of their names.
 
     Links to folders are followed after all real folders, and a real folder is entered once, so that links across
-    many folders cannot multiply the files; a link to a folder that holds the link is a loop.
+    many folders cannot multiply the files; a link to a folder that holds the link is a loop. Folders that hold no
+    images of the user are added to `skipped`, by kind.
     """
     entered: set[str] = set()
     folders, links = [root], list[str]()
@@ -169,23 +232,57 @@ def _walk(root: str, left_out: set[str]) -> Iterator[tuple[str, BadImageError | 
         except OSError as error:
             yield folder, bad_file(error, folder)
             continue
+        if folder != root and (folder.endswith(".spice") or any(map(_is_manifest, items))):
+            skipped.setdefault("made by spice", []).append(folder)
+            continue
         for item in items:
             if not _leads_to_folder(item):
                 yield item.path, None
+            elif item.name.startswith(".") or item.name.endswith(".lrdata") or item.name in _SYSTEM_FOLDERS:
+                skipped.setdefault("hidden or of the system", []).append(item.path)
             elif not item.is_symlink():
                 folders.append(item.path)
-            elif _holds(os.path.realpath(item.path), real):
-                yield item.path, BadImageError(Reason.LOOP_OF_LINKS, f"leads back to {os.path.realpath(item.path)}")
+            elif os.path.commonpath([target := os.path.realpath(item.path), real]) == target:
+                yield item.path, BadImageError(Reason.LOOP_OF_LINKS, f"leads back to {target}")
             else:
                 links.append(item.path)
+
+
+def _is_manifest(item: "os.DirEntry[str]") -> bool:
+    """Whether this file is the manifest of a run folder, of any version."""
+    if item.name != "manifest.json":
+        return False
+    try:
+        content = json.loads(Path(item).read_bytes()) if item.is_file() else None
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and "format" in content and ("results" in content or "steps" in content)
 
 
 def _leads_to_folder(item: "os.DirEntry[str]") -> bool:
     try:
         return item.is_dir()
-    except OSError:  # a link to itself; the file's own turn tells so
+    except OSError:  # a link to itself, which becomes a problem when the file is listed
         return False
 
 
-def _holds(folder: str, inner: str) -> bool:
-    return os.path.commonpath([folder, inner]) == folder
+def _factor(array: NDArray[np.generic], label: str) -> float | None:
+    """What to multiply values with so that they lie in 0..255; None for 8- and 16-bit integers, whose type says it.
+
+    One factor for the whole array: by its own values alone, a dark image looks like a faint one.
+    """
+    shape = array.shape
+    if array.ndim not in (3, 4) or (array.ndim == 4 and shape[3] not in (1, 3, 4)):
+        channels_first = array.ndim == 4 and shape[1] in (1, 3, 4)
+        advice = "; move the channels last with array.transpose(0, 2, 3, 1)" if channels_first else ""
+        raise UserError(
+            f"{label} has shape {shape}, but (N, H, W) or (N, H, W, C) with C of 1, 3 or 4 is needed{advice}"
+        )
+    if array.dtype.kind not in "buif":
+        raise UserError(f"{label} holds {array.dtype}, but numbers are needed")
+    if array.dtype in (np.uint8, np.uint16, np.bool_) or array.size == 0:
+        return None
+    low, high = float(np.min(array)), float(np.max(array))  # NaN if there is one
+    if not (low >= 0 and high <= 255):
+        raise UserError(f"{label} holds values from {low:.4g} to {high:.4g}: give images in 0..1, 0..255 or as uint16")
+    return 255.0 if array.dtype.kind == "f" and high <= 1 else 1.0

@@ -5,28 +5,23 @@ in neither, and are decoded whenever they are needed.
 """
 
 import sys
-from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
-from threading import Lock
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spice.data.arrays import digest
 from spice.data.collection import Collection
-from spice.data.decode import decode
-from spice.data.pixels import mapped
+from spice.data.decode import available_cores, decode, digest
 from spice.data.problems import BadImageError, printable
-from spice.data.scan import available_cores
 from spice.data.sources import Entry, Source
 from spice.errors import UserError
 
-# Files of a store, beside the collection's.
-STORE, GRAY, COLOR, JOURNAL = "store.json", "gray.u8", "color.u8", "journal"
+GRAY, COLOR = "gray.u8", "color.u8"
 
 # Images that are not in the store are kept in memory up to this size: enough to take one batch several times.
 _CACHE_BYTES = 64 << 20
@@ -40,7 +35,7 @@ class ImageStore:
         self.size = size
         self.channels = 1 if bool(collection.gray.all()) else 3
         self._gray, self._rows = collection.gray, collection.rows
-        self._files = {True: mapped(folder / GRAY, 1, size), False: mapped(folder / COLOR, 3, size)}
+        self._files = {True: _mapped(folder / GRAY, 1, size), False: _mapped(folder / COLOR, 3, size)}
         self._streamed = streamed
 
     def __len__(self) -> int:
@@ -73,22 +68,11 @@ class Streamed:
         self._numbers = collection.numbers
         self._hashes = collection.table.column("hash")
         self._pool = ThreadPoolExecutor(available_cores())
-        self._alone = Lock()  # several threads may ask at once; decoding is shared among the pool's
-        self._kept: OrderedDict[int, NDArray[np.uint8]] = OrderedDict()
-        self._room = max(1, _CACHE_BYTES // (3 * size * size))
+        self._pixels = lru_cache(max(1, _CACHE_BYTES // (3 * size * size)))(self._decode)
 
     def take(self, positions: Sequence[int]) -> list[NDArray[np.uint8]]:
         """The pixels (C, S, S) of the images at these positions."""
-        with self._alone:
-            fresh = [position for position in dict.fromkeys(positions) if position not in self._kept]
-            taken = dict(zip(fresh, self._pool.map(self._decode, fresh), strict=True))
-            for position in positions:
-                if position not in taken:
-                    taken[position] = self._kept.pop(position)
-            self._kept.update(taken)  # the latest last
-            while len(self._kept) > self._room:
-                self._kept.popitem(last=False)
-        return [taken[position] for position in positions]
+        return list(self._pool.map(self._pixels, positions))
 
     def _decode(self, position: int) -> NDArray[np.uint8]:
         entry = self._entries.get(int(self._numbers[position]))
@@ -104,3 +88,11 @@ class Streamed:
         if digest(content) != self._hashes[position].as_py():
             raise UserError(f"{printable(entry.name)} has changed since it was scanned: scan its source again")
         return pixels
+
+
+def _mapped(path: Path, channels: int, size: int) -> NDArray[np.uint8]:
+    """The file as an array (rows, C, S, S) that is read from disk as it is used."""
+    rows = path.stat().st_size // (channels * size * size)
+    if rows == 0:  # an empty file cannot be mapped
+        return np.empty((0, channels, size, size), dtype=np.uint8)
+    return np.memmap(path, dtype=np.uint8, mode="r", shape=(rows, channels, size, size))

@@ -18,6 +18,9 @@ from torch import Tensor
 from spice.errors import UserError
 from spice.settings import IMAGENET, Normalization
 
+# Squares of values outside this range overflow or vanish in float32.
+LARGEST_VALUE, SMALLEST_VALUE = 1e15, 1e-15
+
 
 class GivenFeatures:
     """Precomputed features: it knows those of its own images and of no others."""
@@ -74,33 +77,53 @@ class NoEncoder:
         return ""
 
 
+def checked_vectors(vectors: NDArray[np.generic], name: str) -> Tensor:
+    """The vectors (N, D) in float32; a UserError if they cannot be clustered. Some may be zero (blank images)."""
+    if vectors.ndim != 2 or not vectors.size or vectors.dtype.kind not in "bfiu":
+        raise UserError(
+            f"{name} holds {vectors.dtype} of shape {vectors.shape}; expected numbers of shape (images, features)"
+        )
+    with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is refused below
+        features = torch.from_numpy(vectors.astype(np.float32))
+    largest = torch.maximum(features.amax(dim=1), -features.amin(dim=1))  # (N,); NaN propagates
+    bad = int((~(largest <= LARGEST_VALUE)).sum())
+    if bad:
+        raise UserError(
+            f"{name} has {bad:,} vectors with a value that is not finite or above {LARGEST_VALUE:g}: "
+            "compute these vectors again, or scale all of them down"
+        )
+    peak = abs(float(largest.max()))
+    if peak < SMALLEST_VALUE:
+        raise UserError(
+            f"{name} holds no value above {SMALLEST_VALUE:g} (the largest is {peak:.3g}), so all images look the same: "
+            "compute the vectors again, or scale all of them up"
+        )
+    return features
+
+
 def _read(path: Path) -> tuple[Tensor, list[str] | None]:
     """The vectors, and the paths of their images if the file has them."""
     if not path.is_file():
         raise UserError(f"there is no file {path} to read features from")
     try:
         vectors, paths = _read_table(path)
-    except (ValueError, KeyError, OSError, EOFError) as error:
-        raise UserError(f"features cannot be read from {path}: {' '.join(str(error).split())[:200]}") from error
+    except UserError:
+        raise
+    except Exception as error:  # numpy lets through what zipfile, zlib and Python's tokenizer say of a damaged file
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UserError(f"features cannot be read from {path}: {reason}; write the file again") from error
     if paths is not None and len(paths) != len(vectors):
         raise UserError(f"{path} has {len(vectors):,} vectors but {len(paths):,} paths")
     for name, times in Counter(paths).most_common(1):
         if times > 1:
             raise UserError(f"{path} names {name} more than once")
-    if vectors.ndim != 2 or not len(vectors) or vectors.dtype.kind not in "fiu":
-        raise UserError(
-            f"{path} holds {vectors.dtype} of shape {vectors.shape}; expected numbers of shape (images, features)"
-        )
-    features = torch.from_numpy(vectors.astype(np.float32))
-    bad = int((~features.isfinite()).any(dim=1).sum())
-    if bad:
-        raise UserError(f"{path} has {bad:,} vectors with a value that is not finite")
-    return features, paths
+    return checked_vectors(vectors, str(path)), paths
 
 
 def _read_table(path: Path) -> tuple[NDArray[np.generic], list[str] | None]:
     if path.suffix == ".npy":
-        return np.load(path, allow_pickle=False), None
+        # Mapped: a header that declares more than the file holds is an error, and not an attempt to allocate it.
+        return np.load(path, mmap_mode="r", allow_pickle=False), None
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as file:
             return file["features"], file["paths"].astype(str).tolist() if "paths" in file else None

@@ -3,6 +3,7 @@
 Shapes: N training images, R of them kept, Q new images, D feature width, S neighbors.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -17,6 +18,8 @@ KEPT_PER_CLUSTER = 50
 # A new image is "unlike anything seen" if it is farther from every kept image than all but this share of the kept
 # images are from one another. No label is needed, and the rate of false alarms is known.
 UNLIKE_QUANTILE = 0.01
+# Between these, float16 holds features without loss of range.
+SMALL, LARGE = 0.01, 30_000.0
 
 
 class Bank(NamedTuple):
@@ -43,10 +46,16 @@ def remember(features: Tensor, cluster: Tensor, *, clusters: int, neighbors: int
     """
     room = max(KEPT_BYTES // (2 * features.shape[1]), KEPT_PER_CLUSTER * clusters)
     chosen = torch.randperm(len(features), generator=generator(seed, "bank"))[:room].sort().values
-    kept = features[chosen].half()
+    kept = _within_half(features[chosen]).half()
     fewer = max(1, min(round(neighbors * len(chosen) / len(features)), len(chosen) - 1))
     closest = nearest(kept.float(), 1).similarity[:, 0]  # (R,)
     return Bank(kept, cluster[chosen].long(), fewer, closest.double().quantile(UNLIKE_QUANTILE).item())
+
+
+def _within_half(features: Tensor) -> Tensor:
+    """Features that float16 can hold: extreme ones are scaled by a power of two, which changes no cosine."""
+    largest = float(features.abs().max())
+    return features if SMALL < largest < LARGE else features * 2.0 ** -math.floor(math.log2(max(largest, 1e-38)))
 
 
 def hold_against(bank: Bank, features: Tensor, cluster: Tensor) -> Judged:

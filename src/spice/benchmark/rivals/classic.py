@@ -17,8 +17,7 @@ from sklearn.mixture import GaussianMixture
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
-from spice.neighbors import nearest
-from spice.neighbors import unit_rows
+from spice.neighbors import nearest, unit_rows
 from spice.randomness import generator
 
 Features = NDArray[np.floating]

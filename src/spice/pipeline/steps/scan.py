@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from spice.data import ImageStore, SourceLike, ingest
 from spice.data.collection import collection_of_vectors
 from spice.engine.run import Run
+from spice.models.given_features import checked_vectors
 from spice.pipeline.work import Inputs, Work
 from spice.runs.records import ScanResult
 
@@ -20,8 +20,7 @@ def read_inputs(source: SourceLike, out: Path, *, size: int, run: Run, extra: So
     Under several processes the first one decodes, and the others then find everything decoded.
     """
     if isinstance(source, np.ndarray) and source.ndim == 2:
-        vectors = torch.from_numpy(np.ascontiguousarray(source, dtype=np.float32))
-        return Inputs(collection_of_vectors(source), None, vectors)
+        return Inputs(collection_of_vectors(source), None, checked_vectors(source, "the array of features"))
 
     def decoded(images: SourceLike, name: str) -> ImageStore:
         folder = out / STORE / name
