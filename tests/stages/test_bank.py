@@ -55,3 +55,14 @@ def test_the_smallest_collections_can_be_remembered() -> None:
     assert bank.neighbors == 1
     judged = hold_against(bank, torch.eye(2), torch.tensor([0, 0]))
     assert judged.reliability.tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-3, 1e6, 1e14])
+def test_features_of_any_scale_are_remembered(scale: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    features = torch.rand(60, 8, generator=generator)
+    cluster = torch.arange(60) % 3
+    usual = remember(features, cluster, clusters=3, neighbors=5, seed=0)
+    scaled = remember(features * scale, cluster, clusters=3, neighbors=5, seed=0)
+    ours, theirs = (hold_against(bank, features, cluster) for bank in (usual, scaled))
+    torch.testing.assert_close(ours.similarity, theirs.similarity, atol=2e-3, rtol=0)
