@@ -8,21 +8,48 @@ import csv
 import io
 import tomllib
 from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 from spice.benchmark.tables.catalog import TABLES
-from spice.benchmark.tables.quoted import SOURCE, Quote, quotes
 from spice.benchmark.tables.result import Data, Result
 from spice.errors import UserError
 
 # Methods that are given true labels lead no column.
 GIVEN_LABELS = {"supervised", "Pi-model", "Pseudo-Labeling", "Mean Teacher", "MixMatch", "UDA", "FixMatch"}
 ABSENT = "-"
+SOURCE = "Niu, Shan, Wang: SPICE: Semantic Pseudo-labeling for Image Clustering (IEEE TIP 2022)"
 BESIDE = "STL-10"  # the paper's data set that every one of its tables has
 HEAD = """# The paper's tables, measured
 
 <!-- Made by `spice bench page`; change the json files and remarks.toml in docs/tables, not this page. -->
 """
+
+
+class Quote(NamedTuple):
+    """One number of the paper's Tables II to VIII, read off its text. Quoted, not run."""
+
+    table: str  # "II"
+    method: str
+    here: str  # what the method is called in our tables; empty if we do not run it
+    data: str
+    score: str
+    mean: float
+    std: float | None
+
+
+@cache
+def quotes(table: str) -> tuple[Quote, ...]:
+    """All numbers of one of the paper's tables, in its order."""
+    text = files(__package__).joinpath("quoted.csv").read_text(encoding="utf-8")
+    rows = list(csv.reader(text.splitlines()))[1:]  # in the order of a quote's fields
+    return tuple(
+        Quote(number, method, here, data, score, float(mean), float(std) if std else None)
+        for number, method, here, data, score, mean, std in rows
+        if number == table
+    )
 
 
 def page(folder: Path) -> str:
