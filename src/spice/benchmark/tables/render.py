@@ -61,8 +61,7 @@ def page(folder: Path) -> str:
     parts = [HEAD, remarks.get("introduction", "")]
     for name, path in saved.items():
         parts += [markdown(Result.load(path)), remarks.get(name, "")]
-    absent = [name for name in TABLES if name not in saved]
-    if absent:
+    if absent := [name for name in TABLES if name not in saved]:
         parts.append(f"Not run: {', '.join(absent)}.\n")
     return "\n".join(part.strip() + "\n" for part in parts if part.strip())
 
@@ -80,20 +79,18 @@ def _remarks(path: Path) -> dict[str, str]:
     return remarks
 
 
-def markdown(result: Result, *, level: int = 2) -> str:
+def markdown(result: Result) -> str:
     """The table under a heading, what was run, and the paper's own table below."""
     table = result.of
     paper = f" (the paper's Table {table.paper})" if table.paper else ""
-    parts = [f"{'#' * level} {table.title}{paper}", _caption(result), measured(result)]
+    parts = [f"## {table.title}{paper}", _caption(result), measured(result)]
     missing = [f"- {data.title}, {method}: {why}." for data in result.data for method, why in data.left_out.items()]
     if missing:
         parts.append("Not run:\n" + "\n".join(missing))
-    noted = sum(1 for cell in result.cells if cell.notes)
-    if noted:
+    if noted := sum(bool(cell.notes) for cell in result.cells):
         parts.append(f"In {noted} of {len(result.cells)} cells a note was taken; they stand in the json file.")
     if table.paper:
-        parts.append(f"Quoted from the paper, Table {table.paper} ({SOURCE}):")
-        parts.append(quoted_table(table.paper))
+        parts += [f"Quoted from the paper, Table {table.paper} ({SOURCE}):", quoted_table(table.paper)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -145,13 +142,12 @@ def comma_separated(result: Result) -> str:
 def _caption(result: Result) -> str:
     spread = "mean ± standard deviation of the sample" if len(result.seeds) > 1 else "a single seed"
     ended = max((cell.at for cell in result.cells), default="never")
-    lines = [
+    caption = (
         f"`{result.command}`, seeds {_listed(result.seeds)} ({spread}); {result.machine}; {ended[:10]}. "
         "`s`: processor seconds of the method itself, without the features and views that all share. "
         "A number without ± is that of one seed."
-    ]
-    lines += [f"- {data.about}." for data in result.data]
-    return "\n".join(lines)
+    )
+    return "\n".join([caption, *(f"- {data.about}." for data in result.data)])
 
 
 def _cell(result: Result, data: Data, method: str, score: str) -> str:

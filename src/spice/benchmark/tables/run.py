@@ -60,12 +60,10 @@ class Selection(NamedTuple):
                         yield Wanted(choice, seed, method)
 
 
-def run(
-    selection: Selection, out: Path, *, root: Path | None = None, device: str = "auto", progress: Progress = silent
-) -> list[Cell]:
+def run(selection: Selection, out: Path, *, device: str = "auto", progress: Progress = silent) -> list[Cell]:
     """All selected cells, those from earlier runs included, in the order of the table.
 
-    `out` gets `cells/`, and `work/` with images, features and checkpoints. `root` is where data sets are.
+    `out` gets `cells/`, and `work/` with images, features and checkpoints.
     """
     table, wanted, cells = selection.table, list(selection.cells()), Cells(out / "cells")
     missing = [each for each in wanted if cells.find(table.which, each.choice, each.method, each.seed) is None]
@@ -76,7 +74,7 @@ def run(
         parts = choice.dataset, table.which, choice.train or "all", choice.test or "all", choice.pixels
         place = out / "work" / "-".join(map(str, parts))
         if choice.dataset not in images:
-            images = {choice.dataset: collect(choice, table.which, place, root=root, progress=progress)}
+            images = {choice.dataset: collect(choice, table.which, place, progress=progress)}
         here = images[choice.dataset]
         bench = Workbench(here, choice, Run(seed, place / "stages", choose(device), progress=progress))
         cells.keep(table.which, choice, measure(bench, here, method, table))
