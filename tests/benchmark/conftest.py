@@ -20,7 +20,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Host:
-    """What the server has, how it behaves, and what it was asked."""
+    """What the server has, how it behaves, and the requests it got."""
 
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Host:
     tells_length: bool = True
     cuts: list[int] = field(default_factory=list)  # for each coming answer, the bytes after which it is cut
     failures: list[int] = field(default_factory=list)  # status codes of coming answers
-    asked: list[str | None] = field(default_factory=list)  # the Range of each request
+    requests: list[str | None] = field(default_factory=list)  # the Range of each request
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -36,7 +36,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         wanted = self.headers.get("Range")
-        self.host.asked.append(wanted)
+        self.host.requests.append(wanted)
         content = self.host.files.get(self.path.removeprefix("/"))
         if self.host.failures:
             self.send_error(self.host.failures.pop(0))

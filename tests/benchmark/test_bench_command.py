@@ -8,9 +8,9 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
+from spice.benchmark.choice import choices
 from spice.benchmark.tables.catalog import TABLES
 from spice.benchmark.tables.estimate import parts
-from spice.benchmark.tables.sizes import choices
 from spice.cli import app
 from spice.cli.bench import _numbers
 from spice.errors import UserError

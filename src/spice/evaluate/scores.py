@@ -90,18 +90,14 @@ def _right_per_class(predicted: Labels, true: Labels) -> tuple[Labels, Labels]:
 
 
 def _labels(clusters: ArrayLike, truth: ArrayLike) -> tuple[Labels, Labels]:
-    predicted, true = _whole_numbers(clusters, "clusters"), _whole_numbers(truth, "true labels")
+    predicted, true = np.asarray(clusters), np.asarray(truth)
+    for labels, name in ((predicted, "clusters"), (true, "true labels")):
+        if labels.ndim != 1:
+            raise ValueError(f"{name} must be one number for each image, found shape {labels.shape}")
+        if labels.size and labels.dtype.kind not in "iu":
+            raise ValueError(f"{name} must be whole numbers, found {labels.dtype}")
     if len(predicted) != len(true):
         raise ValueError(f"{len(predicted):,} clusters cannot be compared with {len(true):,} true labels")
     if len(predicted) == 0:
         raise ValueError("there is nothing to score: no labels were given")
-    return predicted, true
-
-
-def _whole_numbers(labels: ArrayLike, name: str) -> Labels:
-    array = np.asarray(labels)
-    if array.ndim != 1:
-        raise ValueError(f"{name} must be one number for each image, found shape {array.shape}")
-    if array.size and array.dtype.kind not in "iu":
-        raise ValueError(f"{name} must be whole numbers, found {array.dtype}")
-    return array.astype(np.int64)
+    return predicted.astype(np.int64), true.astype(np.int64)

@@ -26,9 +26,8 @@ def from_folders(paths: Sequence[str]) -> Truth:
     folders = [PurePath(os.path.normpath(path)).parent.name for path in paths]
     loose = [path for path, folder in zip(paths, folders, strict=True) if not folder]
     if loose:
-        raise UserError(
-            f"{_count(len(loose))} in no class folder, the first is {loose[0]}: give the labels as a csv file"
-        )
+        count = "1 image lies" if len(loose) == 1 else f"{len(loose):,} images lie"
+        raise UserError(f"{count} in no class folder, the first is {loose[0]}: give the labels as a csv file")
     if len(set(folders)) < 2:
         inside = f"all images lie in one folder, {folders[0]}" if folders else "there are no images"
         raise UserError(f"{inside}: two or more class folders are needed, or a csv file with columns path,label")
@@ -48,10 +47,5 @@ def from_csv(file: Path, paths: Sequence[str]) -> Truth:
 def _truth(positions: list[int], names: list[str]) -> Truth:
     classes = tuple(sorted(set(names)))
     number = {name: place for place, name in enumerate(classes)}
-    return Truth(
-        np.array(positions, dtype=np.int64), np.array([number[name] for name in names], dtype=np.int64), classes
-    )
-
-
-def _count(images: int) -> str:
-    return "1 image lies" if images == 1 else f"{images:,} images lie"
+    labels = np.array([number[name] for name in names], dtype=np.int64)
+    return Truth(np.array(positions, dtype=np.int64), labels, classes)

@@ -29,7 +29,7 @@ from spice.runs import key_of
 from spice.runs.artifacts import ARTIFACTS, FEATURES, PICTURES, VIEWS, Artifact
 from spice.runs.folder import RESULTS, STEPS
 from spice.runs.records import StepResult
-from spice.settings import RunSettings
+from spice.settings import RunSettings, Settings
 from spice.version import __version__
 
 
@@ -67,13 +67,11 @@ class Plan(NamedTuple):
 
 def plan(settings: RunSettings, inputs: Inputs, encoder: Encoder | None) -> Plan:
     """The plan for resolved settings. `encoder` is None where stage 1 trains it."""
-    store = inputs.store
-    size = None if store is None else store.size
+    size = None if inputs.store is None else inputs.store.size
     identity = inputs.collection.identity
-    extra = None if inputs.extra is None else getattr(inputs.extra, "collection").identity  # noqa: B009
     keys = {
         "images": key_of(identity, size),
-        "extra": key_of(extra),
+        "extra": "" if inputs.extra is None else key_of(inputs.extra.collection.identity),
         # The names of images go into the labels alone: files that were moved are not encoded again.
         "names": key_of(identity, size, *inputs.collection.paths),
         "encoder": key_of("vectors") if inputs.vectors is not None else "",
@@ -95,8 +93,8 @@ def plan(settings: RunSettings, inputs: Inputs, encoder: Encoder | None) -> Plan
     return Plan(name, keys, folders)
 
 
-def _dump(*parts: object) -> JsonValue:
-    return [part.model_dump(mode="json") if hasattr(part, "model_dump") else part for part in parts]  # type: ignore[misc]
+def _dump(*parts: Settings | dict[str, str] | int | None) -> JsonValue:
+    return [part.model_dump(mode="json") if isinstance(part, Settings) else part for part in parts]
 
 
 STEPS_IN_ORDER = (

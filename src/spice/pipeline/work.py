@@ -43,7 +43,7 @@ class Inputs(NamedTuple):
     collection: Collection
     store: ImageStore | None  # None: there are vectors and no images
     vectors: Tensor | None = None  # (N, D)
-    extra: Images | None = None  # further images, for stages 1 and 3 only
+    extra: ImageStore | None = None  # further images, for stages 1 and 3 only
 
 
 class Answer(NamedTuple):

@@ -227,14 +227,8 @@ def read_split(folder: Path, card: Card) -> Dataset | None:
     return None
 
 
-def read_flat(folder: Path, card: Card) -> Dataset | None:
-    """`<class>/*.jpg`, all for learning."""
-    train = _first(around(folder), card)
-    return None if train is None else Dataset(card.name, train=train)
-
-
-def read_imagenet(folder: Path, card: Card) -> Dataset | None:
-    """The card's classes among the training images of an ImageNet folder."""
+def read_class_folders(folder: Path, card: Card) -> Dataset | None:
+    """`<class>/*.jpg`, all for learning; or the card's classes among the training images of an ImageNet folder."""
     train = _first((outer / inner for outer in around(folder) for inner in _IMAGENET_TRAIN), card)
     return None if train is None else Dataset(card.name, train=train)
 
@@ -309,7 +303,7 @@ READERS: dict[str, Reader] = {
     "npz": read_npz,
     "digits": read_digits,
     "split folders": read_split,
-    "class folders": read_flat,
-    "ImageNet": read_imagenet,
+    "class folders": read_class_folders,
+    "ImageNet": read_class_folders,
     "Tiny-ImageNet": read_tiny_imagenet,
 }

@@ -38,17 +38,17 @@ class Autoencoder(nn.Module):
         width, side = settings.width, settings.size // 8
         flat = 4 * width * side * side
         self.encode = nn.Sequential(
-            *_down(channels, width),
-            *_down(width, 2 * width),
-            *_down(2 * width, 4 * width),
+            *_block(nn.Conv2d, channels, width),
+            *_block(nn.Conv2d, width, 2 * width),
+            *_block(nn.Conv2d, 2 * width, 4 * width),
             nn.Flatten(),
             nn.Linear(flat, self.outputs * settings.code),
         )
         self.decode = nn.Sequential(
             nn.Linear(settings.code, flat),
             nn.Unflatten(1, (4 * width, side, side)),
-            *_up(4 * width, 2 * width),
-            *_up(2 * width, width),
+            *_block(nn.ConvTranspose2d, 4 * width, 2 * width),
+            *_block(nn.ConvTranspose2d, 2 * width, width),
             nn.ConvTranspose2d(width, channels, 4, stride=2, padding=1),
         )
 
@@ -71,7 +71,6 @@ class DenoisingAutoencoder(Autoencoder):
     name = "denoising autoencoder"
 
     def loss(self, images: Tensor, random: torch.Generator) -> Tensor:
-        """Of a batch (B, C, S, S)."""
         kept = torch.rand(images.shape[0], 1, *images.shape[2:], generator=random) >= DROPPED  # (B, 1, S, S)
         return F.mse_loss(self.decode(self.encode(images * kept.to(images.device))), images)
 
@@ -87,14 +86,12 @@ class VariationalAutoencoder(Autoencoder):
     outputs = 2  # mean and log-variance
 
     def loss(self, images: Tensor, random: torch.Generator) -> Tensor:
-        """Of a batch (B, C, S, S)."""
         mean, log_variance = self.encode(images).chunk(2, dim=1)  # (B, Z) each
         noise = torch.randn(mean.shape, generator=random).to(images.device)
         rebuilt = self.decode(mean + noise * (log_variance / 2).exp())
         return (squared_error(rebuilt, images) + divergence(mean, log_variance)).mean()
 
     def codes(self, images: Tensor) -> Tensor:
-        """(B, C, S, S) -> (B, Z)."""
         return super().codes(images).chunk(2, dim=1)[0]
 
 
@@ -201,9 +198,6 @@ def _codes(network: Autoencoder, pixels: Pixels) -> Tensor:
     return torch.cat([network.codes(pixels.take(part)).cpu() for part in parts])
 
 
-def _down(width_in: int, width: int) -> tuple[nn.Module, ...]:
-    return nn.Conv2d(width_in, width, 4, stride=2, padding=1), nn.BatchNorm2d(width), nn.ReLU()
-
-
-def _up(width_in: int, width: int) -> tuple[nn.Module, ...]:
-    return nn.ConvTranspose2d(width_in, width, 4, stride=2, padding=1), nn.BatchNorm2d(width), nn.ReLU()
+def _block(layer: type[nn.Conv2d] | type[nn.ConvTranspose2d], width_in: int, width: int) -> tuple[nn.Module, ...]:
+    """Halves or doubles the side."""
+    return layer(width_in, width, 4, stride=2, padding=1), nn.BatchNorm2d(width), nn.ReLU()

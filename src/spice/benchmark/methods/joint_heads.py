@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from spice.data.batches import batches
 from spice.data.images import Images
-from spice.engine.checkpoints import Checkpoints
 from spice.engine.run import Run
 from spice.models.heads import Heads
 from spice.randomness import seeded
@@ -51,7 +50,12 @@ def train_joint_heads(
     optimizer.add_param_group({"params": list(network.parameters()), "lr": network_rate})
     checkpoints = run.checkpoints(settings.model_dump() | {"images": len(images), "network_rate": network_rate})
 
-    start, losses = _restore_(checkpoints, network, heads, optimizer)
+    start, losses, saved = 0, torch.full((len(heads),), float("nan")), checkpoints.load()
+    if saved is not None:
+        network.load_state_dict(saved.state["network"])
+        heads.load_state_dict(saved.state["heads"])
+        optimizer.load_state_dict(saved.state["optimizer"])
+        start, losses = saved.step, saved.state["losses"]
     per_epoch = len(images) // batch
     for epoch in range(start, settings.epochs):
         total = torch.zeros(settings.heads, device=run.device)
@@ -60,7 +64,7 @@ def train_joint_heads(
             # E-step: labels from the predictions for the weak views, and from the fixed features.
             with torch.no_grad():
                 views = learner.weak(pixels, run.generator("joint heads", "weak", epoch, part.number)).to(run.device)
-                logits = torch.cat([heads(network(some)) for some in _portions(views)], dim=1)  # (H, M, K)
+                logits = torch.cat([heads(network(some)) for some in torch.split(views, PORTION)], dim=1)  # (H, M, K)
                 bank = features[part.images].to(run.device)
                 labels = label_table(bank, logits.softmax(dim=2), settings)  # (H, M, K)
             # M-step: heads and network learn these labels from the strong views.
@@ -80,7 +84,7 @@ def _learn(network: nn.Module, heads: Heads, views: Tensor, labels: Tensor, sett
     """Add up the gradients of every head's loss over the batch, a portion of images at a time; the losses (H,)."""
     kept = labels.sum(dim=(1, 2))  # (H,)
     losses = torch.zeros(len(heads), device=views.device)
-    for some, here in zip(_portions(views), _portions(labels, dim=1), strict=True):
+    for some, here in zip(torch.split(views, PORTION), torch.split(labels, PORTION, dim=1), strict=True):
         logits = heads(network(some))  # (H, n, K)
         if not here.any():
             continue
@@ -89,20 +93,3 @@ def _learn(network: nn.Module, heads: Heads, views: Tensor, labels: Tensor, sett
         parts.sum().backward()  # type: ignore[no-untyped-call]
         losses += parts.detach()
     return losses
-
-
-def _portions(table: Tensor, *, dim: int = 0) -> tuple[Tensor, ...]:
-    parts: tuple[Tensor, ...] = table.split(PORTION, dim=dim)  # type: ignore[no-untyped-call]
-    return parts
-
-
-def _restore_(
-    checkpoints: Checkpoints, network: nn.Module, heads: Heads, optimizer: torch.optim.Optimizer
-) -> tuple[int, Tensor]:
-    saved = checkpoints.load()
-    if saved is None:
-        return 0, torch.full((len(heads),), float("nan"))
-    network.load_state_dict(saved.state["network"])
-    heads.load_state_dict(saved.state["heads"])
-    optimizer.load_state_dict(saved.state["optimizer"])
-    return saved.step, saved.state["losses"]

@@ -9,27 +9,26 @@ Shapes: N images, M in a batch of heads, D feature width, K clusters, V views.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
-from spice.benchmark.choice import Choice
+from spice.benchmark.choice import SEEDS, Choice, choices
 from spice.benchmark.datasets import card_of
 from spice.benchmark.methods.autoencoders import Autoencoder
 from spice.benchmark.methods.autoencoders import fit as fit_autoencoder
 from spice.benchmark.methods.scan import self_label
 from spice.benchmark.semi import ALGORITHMS
 from spice.benchmark.tables.catalog import SizeName, Table
-from spice.benchmark.tables.sizes import SEEDS, choices
 from spice.data.images import InMemory
 from spice.engine.device import choose, placed
 from spice.engine.run import Run
 from spice.models.encoders import SCRATCH, load_encoder
 from spice.models.weights import NetworkCard
-from spice.progress import Progress, duration
+from spice.progress import duration
 from spice.settings import AugmentSettings, JointSettings
 from spice.stages.features.train import card_of as network_card
 from spice.stages.features.train import train_features
@@ -86,8 +85,7 @@ class _Trial:
     """A few steps of everything, for one data set."""
 
     def __init__(self, choice: Choice, images: int, batch: int) -> None:
-        self.choice, self.images, self.batch = choice, images, batch
-        self.device = choose()
+        self.choice, self.images, self.batch, self.device = choice, images, batch, choose()
         channels = 1 if choice.dataset in ("mnist", "fashion-mnist", "digits") else 3
         shape = (batch, channels, choice.pixels, choice.pixels)
         self.made = InMemory(torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(0)).byte())
@@ -100,16 +98,14 @@ class _Trial:
     def autoencoder(self, methods: int) -> Part:
         settings = self.choice.autoencoder
         few = settings.model_copy(update={"batch": self.batch, "epochs": STEPS})
-        each = _pace(
-            lambda seen: fit_autoencoder(Autoencoder, self.made, 2, few, Run(0, None, self.device, progress=seen))
-        )
+        each = self._pace(lambda run: fit_autoencoder(Autoencoder, self.made, 2, few, run))
         return Part("autoencoders, images", methods * settings.epochs * self.images, each / self.batch)
 
     def features(self) -> Iterator[Part]:
         settings = self.choice.features
         if self.choice.encoder == SCRATCH:
             few = settings.model_copy(update={"batch": self.batch, "epochs": STEPS, "queue": None, "warmup": 0.0})
-            each = _pace(lambda told: train_features(self.made, few, Run(device=self.device, progress=told)))
+            each = self._pace(lambda run: train_features(self.made, few, run))
             count = settings.epochs * (self.images // settings.batch) * settings.batch
             yield Part("stage 1, images", count, each / self.batch)
         views = 1 + self.choice.views.weak + self.choice.views.strong
@@ -126,60 +122,49 @@ class _Trial:
         features = np.random.default_rng(0).normal(size=(batch, self.backbone.features)).astype(np.float32)
         views = Views(features, features[None], features[None])
         few = settings.model_copy(update={"epochs": STEPS, "least_steps": 1, "select_every": 10 * STEPS})
-        each = _pace(lambda told: train_heads(views, few, Run(device=self.device, progress=told)))
+        each = self._pace(lambda run: train_heads(views, few, run))
         steps = max(settings.epochs * (self.images // batch), settings.least_steps)
         return Part(f"stage 2, steps ({runs} runs)", runs * steps, each)
 
     def joint(self) -> Part:
         settings, card = self.choice.joint, self.card
-        few = settings.model_copy(update={"labeled": self.batch, "unlabeled": self.batch, "steps": STEPS})
         if settings.network is not None:
             card = card.model_copy(update={"network": settings.network, "stem": None, "width": None})
-        each = self._pace_of_joint(few, card)
-        views = settings.labeled + 2 * settings.unlabeled
-        return Part("stage 3, views", settings.steps * views, each / (3 * self.batch))
+        return self._training("stage 3", settings, card)
+
+    def labeled(self, name: str) -> Part:
+        semi = self.choice.semi
+        steps = semi.supervised_steps if name == "supervised" else semi.training.steps
+        settings = semi.training.model_copy(update={"algorithm": ALGORITHMS[name], "steps": steps})
+        return self._training(name, settings, self.card)
 
     def self_labeling(self) -> Part:
         settings = self.choice.self_labeling
         few = settings.model_copy(update={"batch": self.batch, "steps": STEPS, "threshold": 0.0})
         learner = self._learner(self.card, self.choice.joint.augment)
-        each = _pace(lambda told: self_label(learner, self.made, few, Run(device=self.device, progress=told)))
+        each = self._pace(lambda run: self_label(learner, self.made, few, run))
         return Part("self-labeling, images", settings.steps * settings.batch, each / self.batch)
 
-    def labeled(self, name: str) -> Part:
-        semi, algorithm = self.choice.semi, ALGORITHMS[name]
-        settings = semi.training
-        steps = semi.supervised_steps if name == "supervised" else settings.steps
-        few = settings.model_copy(
-            update={"algorithm": algorithm, "labeled": self.batch, "unlabeled": self.batch, "steps": STEPS}
-        )
-        each = self._pace_of_joint(few, self.card)
-        views = len(find_algorithm(algorithm).views)
-        there = settings.labeled + views * settings.unlabeled
-        return Part(f"{name}, views", steps * there, each / ((1 + views) * self.batch))
-
-    def _pace_of_joint(self, few: JointSettings, card: NetworkCard) -> float:
+    def _training(self, name: str, settings: JointSettings, card: NetworkCard) -> Part:
+        """Joint training, by whichever algorithm."""
+        few = settings.model_copy(update={"labeled": self.batch, "unlabeled": self.batch, "steps": STEPS})
         labeled = Labeled(torch.arange(self.batch), torch.arange(self.batch) % self.choice.clusters)
         learner = self._learner(card, few.augment)
-        return _pace(
-            lambda told: train_jointly(learner, self.made, labeled, few, Run(device=self.device, progress=told))
-        )
+        each = self._pace(lambda run: train_jointly(learner, self.made, labeled, few, run))
+        views = len(find_algorithm(settings.algorithm).views)
+        in_step = settings.labeled + views * settings.unlabeled
+        return Part(f"{name}, views", settings.steps * in_step, each / ((1 + views) * self.batch))
 
     def _learner(self, card: NetworkCard, augment: AugmentSettings) -> Learner:
         backbone, clusters = card.build(), self.choice.clusters
         network = placed(ClusteringNetwork(backbone, nn.Linear(backbone.features, clusters)), self.device)
         return Learner.on_images(network, clusters, augment, size=card.size, normalization=card.normalization)
 
-
-def _pace(work: Callable[[Progress], object]) -> float:
-    """Seconds between two steps, without the first, which is slow."""
-    times: list[float] = []
-
-    def seen(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:  # noqa: ARG001
-        times.append(time.monotonic())
-
-    work(seen)
-    return (times[-1] - times[0]) / (len(times) - 1)
+    def _pace(self, work: Callable[[Run], object]) -> float:
+        """Seconds between two steps, without the first, which is slow."""
+        times: list[float] = []
+        work(Run(device=self.device, progress=lambda *_: times.append(time.monotonic())))
+        return (times[-1] - times[0]) / (len(times) - 1)
 
 
 def _count(choice: Choice, table: Table) -> int:

@@ -8,21 +8,48 @@ import csv
 import io
 import tomllib
 from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 from spice.benchmark.tables.catalog import TABLES
-from spice.benchmark.tables.quoted import SOURCE, Quote, quotes
 from spice.benchmark.tables.result import Data, Result
 from spice.errors import UserError
 
 # Methods that are given true labels lead no column.
 GIVEN_LABELS = {"supervised", "Pi-model", "Pseudo-Labeling", "Mean Teacher", "MixMatch", "UDA", "FixMatch"}
 ABSENT = "-"
+SOURCE = "Niu, Shan, Wang: SPICE: Semantic Pseudo-labeling for Image Clustering (IEEE TIP 2022)"
 BESIDE = "STL-10"  # the paper's data set that every one of its tables has
 HEAD = """# The paper's tables, measured
 
 <!-- Made by `spice bench page`; change the json files and remarks.toml in docs/tables, not this page. -->
 """
+
+
+class Quote(NamedTuple):
+    """One number of the paper's Tables II to VIII, read off its text. Quoted, not run."""
+
+    table: str  # "II"
+    method: str
+    here: str  # what the method is called in our tables; empty if we do not run it
+    data: str
+    score: str
+    mean: float
+    std: float | None
+
+
+@cache
+def quotes(table: str) -> tuple[Quote, ...]:
+    """All numbers of one of the paper's tables, in its order."""
+    text = files(__package__).joinpath("quoted.csv").read_text(encoding="utf-8")
+    rows = list(csv.reader(text.splitlines()))[1:]  # in the order of a quote's fields
+    return tuple(
+        Quote(number, method, here, data, score, float(mean), float(std) if std else None)
+        for number, method, here, data, score, mean, std in rows
+        if number == table
+    )
 
 
 def page(folder: Path) -> str:
@@ -34,8 +61,7 @@ def page(folder: Path) -> str:
     parts = [HEAD, remarks.get("introduction", "")]
     for name, path in saved.items():
         parts += [markdown(Result.load(path)), remarks.get(name, "")]
-    absent = [name for name in TABLES if name not in saved]
-    if absent:
+    if absent := [name for name in TABLES if name not in saved]:
         parts.append(f"Not run: {', '.join(absent)}.\n")
     return "\n".join(part.strip() + "\n" for part in parts if part.strip())
 
@@ -53,20 +79,18 @@ def _remarks(path: Path) -> dict[str, str]:
     return remarks
 
 
-def markdown(result: Result, *, level: int = 2) -> str:
+def markdown(result: Result) -> str:
     """The table under a heading, what was run, and the paper's own table below."""
     table = result.of
     paper = f" (the paper's Table {table.paper})" if table.paper else ""
-    parts = [f"{'#' * level} {table.title}{paper}", _caption(result), measured(result)]
+    parts = [f"## {table.title}{paper}", _caption(result), measured(result)]
     missing = [f"- {data.title}, {method}: {why}." for data in result.data for method, why in data.left_out.items()]
     if missing:
         parts.append("Not run:\n" + "\n".join(missing))
-    noted = sum(1 for cell in result.cells if cell.notes)
-    if noted:
+    if noted := sum(bool(cell.notes) for cell in result.cells):
         parts.append(f"In {noted} of {len(result.cells)} cells a note was taken; they stand in the json file.")
     if table.paper:
-        parts.append(f"Quoted from the paper, Table {table.paper} ({SOURCE}):")
-        parts.append(quoted_table(table.paper))
+        parts += [f"Quoted from the paper, Table {table.paper} ({SOURCE}):", quoted_table(table.paper)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -118,13 +142,12 @@ def comma_separated(result: Result) -> str:
 def _caption(result: Result) -> str:
     spread = "mean ± standard deviation of the sample" if len(result.seeds) > 1 else "a single seed"
     ended = max((cell.at for cell in result.cells), default="never")
-    lines = [
+    caption = (
         f"`{result.command}`, seeds {_listed(result.seeds)} ({spread}); {result.machine}; {ended[:10]}. "
         "`s`: processor seconds of the method itself, without the features and views that all share. "
         "A number without ± is that of one seed."
-    ]
-    lines += [f"- {data.about}." for data in result.data]
-    return "\n".join(lines)
+    )
+    return "\n".join([caption, *(f"- {data.about}." for data in result.data)])
 
 
 def _cell(result: Result, data: Data, method: str, score: str) -> str:

@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 import torch
 
-from spice.benchmark.choice import Choice
+from spice.benchmark.choice import Choice, choices
 from spice.benchmark.collected import Collected, collect, few_labels
 from spice.benchmark.methods import LABELED, METHODS
 from spice.benchmark.tables.catalog import SizeName, Table
-from spice.benchmark.tables.cells import Cell, Cells, settings_key, versions
-from spice.benchmark.tables.sizes import choices
+from spice.benchmark.tables.result import Cell, Cells, settings_key, versions
 from spice.benchmark.workbench import Workbench
 from spice.engine.device import choose
 from spice.engine.run import Run
@@ -46,13 +45,12 @@ class Selection(NamedTuple):
     def cells(self) -> Iterator[Wanted]:
         """Seed by seed, so that a table that is stopped has all rows of some seeds and not some rows of all."""
         table, available = self.table, choices(self.table, self.size)
-        _check(f"table {table.name} has no method", self.methods, table.methods)
-        _check(
-            f"table {table.name} has no data set",
-            self.data,
-            [each.dataset for each in available],
-            f" at size {self.size}",
-        )
+        data = [choice.dataset for choice in available]
+        for kind, names, known in (("method", self.methods, table.methods), ("data set", self.data, data)):
+            for name in set(names) - set(known):
+                raise UserError(
+                    f"table {table.name} at size {self.size} has no {kind} {name!r}: choose one of {', '.join(known)}"
+                )
         for choice in available:
             for seed in self.seeds:
                 for method in table.methods:
@@ -62,32 +60,24 @@ class Selection(NamedTuple):
                         yield Wanted(choice, seed, method)
 
 
-def run(
-    selection: Selection,
-    out: Path,
-    *,
-    root: Path | None = None,
-    device: str = "auto",
-    progress: Progress = silent,
-) -> list[Cell]:
+def run(selection: Selection, out: Path, *, device: str = "auto", progress: Progress = silent) -> list[Cell]:
     """All selected cells, those from earlier runs included, in the order of the table.
 
-    `out` gets `cells/`, and `work/` with images, features and checkpoints. `root` is where data sets are.
+    `out` gets `cells/`, and `work/` with images, features and checkpoints.
     """
     table, wanted, cells = selection.table, list(selection.cells()), Cells(out / "cells")
     missing = [each for each in wanted if cells.find(table.which, each.choice, each.method, each.seed) is None]
-    done = len(wanted) - len(missing)
-    progress(f"{table.name}: cells", done, len(wanted))
+    finished = len(wanted) - len(missing)
+    progress(f"{table.name}: cells", finished, len(wanted))
     images: dict[str, Collected] = {}
-    for choice, seed, method in missing:
+    for done, (choice, seed, method) in enumerate(missing, start=finished + 1):
         parts = choice.dataset, table.which, choice.train or "all", choice.test or "all", choice.pixels
         place = out / "work" / "-".join(map(str, parts))
         if choice.dataset not in images:
-            images = {choice.dataset: collect(choice, table.which, place, root=root, progress=progress)}
+            images = {choice.dataset: collect(choice, table.which, place, progress=progress)}
         here = images[choice.dataset]
         bench = Workbench(here, choice, Run(seed, place / "stages", choose(device), progress=progress))
         cells.keep(table.which, choice, measure(bench, here, method, table))
-        done += 1
         progress(f"{table.name}: cells", done, len(wanted))
     return saved(selection, out)
 
@@ -152,12 +142,6 @@ def quality(bench: Workbench, images: Collected, *, after: bool) -> dict[str, fl
         right = accuracy(trusted.cluster.numpy(), known[trusted.image.numpy()])
         scores |= {"reliable labels": right, "share reliable": len(trusted.image) / len(known)}
     return scores
-
-
-def _check(refusal: str, names: Sequence[str], known: Sequence[str], where: str = "") -> None:
-    for name in names:
-        if name not in known:
-            raise UserError(f"{refusal} {name!r}{where}: choose of {', '.join(known)}")
 
 
 def _is_random(method: str, choice: Choice) -> bool:
