@@ -72,12 +72,8 @@ def _torch_sees() -> dict[str, str]:
 
 def _resources() -> dict[str, str]:
     try:
-<<<<<<< HEAD
         from spice.data.decode import available_cores
-=======
-        from spice.data.scan import available_cores
         from spice.models.frozen import cache_folder
->>>>>>> s-bench
     except ImportError:
         return dict.fromkeys(("cores", "cache"), "unknown, since something needed is missing")
     cache = cache_folder()

@@ -79,12 +79,7 @@ def _nearest_mean(bench: Workbench, labels: Labels) -> Labels:
     points, scored = unit(bench.features.numpy()), unit(bench.scored_features.numpy())
     means = np.stack([points[labels == cluster].mean(axis=0) for cluster in np.unique(labels)])
     nearest = torch.cdist(torch.from_numpy(scored), torch.from_numpy(means)).argmin(dim=1).numpy()
-<<<<<<< HEAD
-    found: Labels = np.unique(labels)[nearest]
-    return found
-=======
     return np.unique(labels)[nearest]  # type: ignore[no-any-return]
->>>>>>> s-bench
 
 
 FEATURES = ("encoder", "one_encoder", "features", "views")
