@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pydantic import JsonValue
+from pydantic_core import to_jsonable_python
 
 from spice.engine.run import Run
 from spice.models.encoders import SCRATCH, Encoder
@@ -29,7 +30,7 @@ from spice.runs import key_of
 from spice.runs.artifacts import ARTIFACTS, FEATURES, PICTURES, VIEWS, Artifact
 from spice.runs.folder import RESULTS, STEPS
 from spice.runs.records import StepResult
-from spice.settings import RunSettings, Settings
+from spice.settings import RunSettings
 from spice.version import __version__
 
 
@@ -93,8 +94,9 @@ def plan(settings: RunSettings, inputs: Inputs, encoder: Encoder | None) -> Plan
     return Plan(name, keys, folders)
 
 
-def _dump(*parts: Settings | dict[str, str] | int | None) -> JsonValue:
-    return [part.model_dump(mode="json") if isinstance(part, Settings) else part for part in parts]
+def _dump(*parts: object) -> JsonValue:
+    dumped: JsonValue = to_jsonable_python(parts)
+    return dumped
 
 
 STEPS_IN_ORDER = (
@@ -139,7 +141,7 @@ STEPS_IN_ORDER = (
         "joint",
         joint,
         after=("heads", "neighbors", "extra"),
-        depends=lambda settings, _: _dump(settings.joint, settings.reliability, dict(settings.given), settings.seed),
+        depends=lambda settings, _: _dump(settings.joint, settings.reliability, settings.given, settings.seed),
         wanted=lambda settings: settings.joint is not None,
         on_all=True,
     ),
