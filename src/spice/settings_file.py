@@ -60,8 +60,8 @@ def requested(
     return settings if file is None else apply_changes(settings, changes, path=file)
 
 
-def read_changes(path: Path) -> Tree:
-    """The settings in a file, as a tree; names are checked, values are not yet."""
+def read_changes(path: Path, kind: type[BaseModel] = RunSettings) -> Tree:
+    """The settings of a kind in a file, as a tree; names are checked, values are not yet."""
     try:
         tree = _with_none(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
@@ -69,7 +69,7 @@ def read_changes(path: Path) -> Tree:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not valid TOML: {error}") from None
     assert isinstance(tree, dict)
-    _check_names(tree, RunSettings, path)
+    _check_names(tree, kind, path)
     return tree
 
 
@@ -86,6 +86,11 @@ def apply_changes(settings: RunSettings, changes: Mapping[str, JsonValue], *, pa
         changes["features_changes"] = waiting
         _validate(FeatureSettings, FeatureSettings().model_dump(mode="json"), waiting, path, "features.")
     return _validate(RunSettings, base, changes, path, "")
+
+
+def changed(settings: Kind, path: Path) -> Kind:
+    """Any settings with those of a file in their place."""
+    return _validate(type(settings), settings.model_dump(mode="json"), read_changes(path, type(settings)), path, "")
 
 
 def to_toml(settings: Mapping[str, JsonValue]) -> str:

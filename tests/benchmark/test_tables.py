@@ -301,3 +301,12 @@ def test_what_is_saved_is_shown_without_running_anything(tmp_path: Path, monkeyp
     run(Selection(WHOLE, "smoke", [0], ["NMF"]), tmp_path)
     monkeypatch.setattr(running, "measure", lambda *_: pytest.fail("measured"))
     assert [each.method for each in running.saved(Selection(WHOLE, "smoke", [0, 1]), tmp_path)] == ["NMF"]
+
+
+def test_a_settings_file_changes_every_data_set(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("[heads]\nheads = 3\n")
+    selection = Selection(WHOLE, "smoke", [0], settings_file=tmp_path / "mine.toml")
+    assert [choice.heads.heads for choice in selection.choices()] == [3]
+    (tmp_path / "mine.toml").write_text("[autoencoder]\nwidht = 3\n")
+    with pytest.raises(UserError, match=r"unknown setting autoencoder\.widht; did you mean autoencoder\.width\?"):
+        selection.choices()

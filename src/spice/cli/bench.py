@@ -3,7 +3,7 @@
 import itertools
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,13 +12,14 @@ import typer
 from spice.benchmark.tables.catalog import TABLES, SizeName, Table
 from spice.cli.display import shown_progress
 from spice.cli.help import examples
-from spice.cli.running import STOPPED
+from spice.cli.running import STOPPED, SettingsFile
 from spice.errors import UserError
 
 EXAMPLES = examples(
     "spice bench whole --size smoke  # seconds, to see that it runs",
     "spice bench ablation --size cpu --seeds 0-4",
-    "spice bench all --size cpu  # every table; the same again goes on",
+    "spice bench all --size cpu  # every table; run it again to resume",
+    "spice bench whole --size cpu --settings mine.toml  # [heads] heads = 50, for every data set",
     "spice bench split --size full --estimate  # what the paper's size would take here",
     "spice bench page docs/tables --to docs/tables.md",
 )
@@ -34,7 +35,9 @@ Only = Annotated[
     list[str] | None, typer.Option(help="A method, as the table calls it; may be repeated.", show_default=False)
 ]
 OnlyData = Annotated[list[str] | None, typer.Option("--data", help="A data set; may be repeated.", show_default=False)]
-Out = Annotated[Path, typer.Option(help="Where cells, features and the table are kept; the same again goes on.")]
+Out = Annotated[
+    Path, typer.Option(help="Where cells, features and the table are kept; run the same command to resume.")
+]
 
 
 def _command(table: Table) -> Callable[..., None]:
@@ -45,6 +48,7 @@ def _command(table: Table) -> Callable[..., None]:
         only: Only = None,
         data: OnlyData = None,
         out: Out = Path("bench"),
+        settings_file: SettingsFile = None,
         show: Annotated[bool, typer.Option("--show", help="Show what is saved so far; run nothing.")] = False,
         estimate: Annotated[bool, typer.Option("--estimate", help="Time one step of everything; run nothing.")] = False,
     ) -> None:
@@ -53,7 +57,7 @@ def _command(table: Table) -> Callable[..., None]:
 
             print(estimated(table, size))
             return
-        _run(table, size, seeds=seeds, only=only or [], data=data or [], out=out / size, show=show)
+        _run(table, size, seeds, out / size, only=only or [], data=data or [], settings_file=settings_file, show=show)
 
     paper = f" (the paper's Table {table.paper})" if table.paper else ""
     command.__doc__ = f"{table.title}{paper}."
@@ -68,7 +72,7 @@ for _table in TABLES.values():
 def every_table(*, size: Size = "cpu", seeds: Seeds = None, out: Out = Path("bench")) -> None:
     """Every table in turn; what tables have in common is computed once."""
     for table in TABLES.values():
-        _run(table, size, seeds=seeds, only=[], data=[], out=out / size, show=False)
+        _run(table, size, seeds, out / size)
 
 
 @app.command("page", epilog=EXAMPLES)
@@ -87,26 +91,36 @@ def page(
 
 
 def _run(
-    table: Table, size: SizeName, *, seeds: str | None, only: list[str], data: list[str], out: Path, show: bool
+    table: Table,
+    size: SizeName,
+    seeds: str | None,
+    out: Path,
+    *,
+    only: Sequence[str] = (),
+    data: Sequence[str] = (),
+    settings_file: Path | None = None,
+    show: bool = False,
 ) -> None:
-    from spice.benchmark.choice import SEEDS, choices
+    from spice.benchmark.choice import SEEDS
     from spice.benchmark.tables.render import comma_separated, markdown
     from spice.benchmark.tables.result import result
     from spice.benchmark.tables.run import Selection, run, saved
 
-    selection = Selection(table, size, _numbers(seeds) if seeds else list(SEEDS[size]), only, data)
+    selection = Selection(table, size, _numbers(seeds) if seeds else list(SEEDS[size]), only, data, settings_file)
     command = " ".join(["spice bench", table.name, "--size", size, *(["--seeds", seeds] if seeds else [])])
+    if settings_file is not None:
+        command += f" --settings {settings_file}"
     try:
         with shown_progress() as progress:
             if not show:
                 run(selection, out, progress=progress)
     except KeyboardInterrupt:
-        print("\nspice: stopped; finished cells are kept. Give the same command again to go on", file=sys.stderr)
+        print("\nspice: stopped; finished cells are kept. Run the same command again to resume", file=sys.stderr)
         raise typer.Exit(STOPPED) from None
     cells = saved(selection, out)
     if not cells:
         raise UserError(f"no cell of table {table.name} is saved in {out}: run it without --show")
-    finished = result(table, size, choices(table, size), cells, command=command)
+    finished = result(table, size, selection.choices(), cells, command=command)
     finished.save(out / f"{table.name}.json")
     (out / f"{table.name}.csv").write_text(comma_separated(finished), encoding="utf-8")
     (out / f"{table.name}.md").write_text(markdown(finished), encoding="utf-8")

@@ -21,6 +21,7 @@ from spice.evaluate.probe import Labeled as Probed
 from spice.evaluate.probe import linear_accuracy
 from spice.models.encoders import SCRATCH
 from spice.progress import Progress, silent
+from spice.settings_file import changed
 from spice.stages.encode import encode_plain
 from spice.stages.joint.draws import Labeled
 
@@ -41,10 +42,16 @@ class Selection(NamedTuple):
     seeds: Sequence[int]
     methods: Sequence[str] = ()  # none: all
     data: Sequence[str] = ()  # none: all
+    settings_file: Path | None = None  # changes of every data set's settings
+
+    def choices(self) -> list[Choice]:
+        """The data sets of the table, each with all its settings."""
+        found = choices(self.table, self.size)
+        return found if self.settings_file is None else [changed(choice, self.settings_file) for choice in found]
 
     def cells(self) -> Iterator[Wanted]:
         """Seed by seed, so that a table that is stopped has all rows of some seeds and not some rows of all."""
-        table, available = self.table, choices(self.table, self.size)
+        table, available = self.table, self.choices()
         data = [choice.dataset for choice in available]
         for kind, names, known in (("method", self.methods, table.methods), ("data set", self.data, data)):
             for name in set(names) - set(known):
