@@ -91,19 +91,17 @@ class Execution:
                 shutil.rmtree(unfinished)
             return record
         step = BY_NAME[name]
-        for before in step.after:
-            maker = MADE_BY.get(before, before)
-            if maker in self.plan.folders and maker != name:
-                self.ensure(maker)
+        makers = [maker for maker in (MADE_BY.get(before, before) for before in step.after) if maker != name]
+        makers = [maker for maker in makers if maker in self.plan.folders]
+        for maker in makers:
+            self.ensure(maker)
         for artifact in step.needs:
             made = self.record(artifact.step)
             intact = made is not None and made.is_intact(self.work.folders[artifact.step], [artifact.name])
             if not self._first_process_says(intact):
                 self._do(BY_NAME[artifact.step])
-        for before in step.after:
-            maker = MADE_BY.get(before, before)
-            if maker in self.plan.folders and maker != name:
-                self._verify(maker)
+        for maker in makers:
+            self._verify(maker)
         return self._do(step)
 
     def _verify(self, name: str) -> None:
