@@ -107,7 +107,7 @@ def test_in_the_toy_example_an_image_between_two_prototypes_gets_both_labels_or_
     # cluster 0: 0, 2, 9 (16.8 degrees) takes 1, 2, 9; cluster 1: 3, 4, 9 (40.0 degrees) takes 3, 4, 9: image 9 twice
     both = estep.labels(features, probs)
     assert [sorted(images) for images in by_cluster(both.image, 3)[:2]] == [[1, 2, 9], [3, 4, 9]]
-    # Image 9 is 10 degrees from cluster 1, and 13 from cluster 0, which takes its next nearest, image 0: still 9 labels.
+    # Image 9 is 10 degrees from cluster 1 and 13 from cluster 0, which takes its next nearest, image 0: nine labels.
     single = estep.labels(features, probs, overlap=False)
     assert [sorted(images) for images in by_cluster(single.image, 3)] == [[0, 1, 2], [3, 4, 9], [6, 7, 8]]
     assert single.cluster.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]

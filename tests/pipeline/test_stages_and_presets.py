@@ -158,6 +158,12 @@ def test_the_papers_settings_are_the_papers() -> None:
         )  # fmt: skip
         assert settings.reliability.threshold == 0.95
         assert settings.views.augment.operations == 4
+    stage_1 = {name: (found.network, found.stem) for name in SETS if (found := paper(name).features)}
+    assert stage_1 == {
+        "stl10": ("resnet34", "pool"), "cifar10": ("resnet34", "plain"), "cifar100-20": ("resnet34", "pool"),
+        "tiny-imagenet": ("resnet34", "pool"), "imagenet-10": ("resnet34", "imagenet"),
+        "imagenet-dog": ("resnet34", "imagenet"),
+    }  # fmt: skip
     networks = {name: found.joint.network for name in SETS if (found := paper(name)).joint}
     assert networks == {
         "stl10": "wrn-37-2", "cifar10": "wrn-28-2", "cifar100-20": "wrn-28-8",

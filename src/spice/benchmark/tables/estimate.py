@@ -22,6 +22,7 @@ from spice.benchmark.methods.autoencoders import Autoencoder
 from spice.benchmark.methods.autoencoders import fit as fit_autoencoder
 from spice.benchmark.methods.scan import self_label
 from spice.benchmark.semi import ALGORITHMS
+from spice.benchmark.semi import network_card as labeled_card
 from spice.benchmark.tables.catalog import SizeName, Table
 from spice.benchmark.tables.sizes import SEEDS, choices
 from spice.data.images import InMemory
@@ -153,7 +154,8 @@ class _Trial:
         few = settings.model_copy(
             update={"algorithm": algorithm, "labeled": self.batch, "unlabeled": self.batch, "steps": STEPS}
         )
-        each = self._pace_of_joint(few, self.card)
+        card = labeled_card(self.choice, self.made) if self.choice.encoder == SCRATCH else self.card
+        each = self._pace_of_joint(few, card)
         views = len(find_algorithm(algorithm).views)
         there = settings.labeled + views * settings.unlabeled
         return Part(f"{name}, views", steps * there, each / ((1 + views) * self.batch))
