@@ -36,7 +36,7 @@ def preset(
     if name not in ("quick", "standard"):
         raise UserError(f"there is no preset {name!r}: choose quick, standard or {PAPER}{{{','.join(_PAPER)}}}")
     if clusters is None:
-        raise UserError("how many groups? say so with -k (in Python: n_clusters, clusters)")
+        raise UserError("how many groups? give -k (in Python: n_clusters), or a preset of the paper, which has its own")
     chosen = encoder or "lite0"
     usual = standard(clusters=clusters, encoder=chosen, size=size, flip=flip, refine=refine, minutes=minutes, seed=seed)
     return quick(usual) if name == "quick" else usual
