@@ -35,7 +35,7 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
     for all else they are those of `paths_`, the images that could be read. An array (N, D) is taken for features.
 
     Args:
-        n_clusters: how many groups to make.
+        n_clusters: how many groups to make; None: the paper's number, with a preset such as "paper:cifar10".
         encoder: "lite0", "scratch" (trained on the images), "hf:facebook/dinov2-small", ...; None: the preset's choice,
             "lite0" for most.
         size: pixels on a side shown to the encoder; None: its own choice.
@@ -59,7 +59,7 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | None = None,
         *,
         encoder: str | None = None,
         size: int | None = None,

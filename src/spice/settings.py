@@ -48,8 +48,10 @@ class AugmentSettings(Settings):
     # Contrastive views: MoCo-v2, read off the authors' configuration. SimCLR leaves the blur out at 32 px.
     crop_scale: tuple[float, float] = (0.2, 1.0)
     blur: bool = True
-    # Weak views: random crop after zero padding by this many pixels at 32 px (authors' code).
+    # Weak views: random crop after padding by this many pixels at 32 px; with zeros (authors' code in stage 2), or with
+    # the image mirrored at its border (FixMatch, and so the paper).
     shift: PositiveInt = 4
+    padding: Literal["zeros", "reflect"] = "zeros"
     # Strong views: operations drawn per image (paper: four; stage 3 of the authors' code: three).
     operations: PositiveInt = 4
     # Cutout: the hole's longest side as a share of the image's (16 of 32 px, 32 of 96 px in the authors' code).
@@ -188,12 +190,15 @@ class JointSettings(Settings):
     learning_rate: PositiveFloat = 0.03
     sgd_momentum: float = Field(default=0.9, ge=0.0, lt=1.0)
     weight_decay: float = Field(default=5e-4, ge=0.0)
+    # Weight of a new batch in the statistics of batch norm. None: the network's own, 0.1 for most. FixMatch has 0.001,
+    # which needs thousands of steps.
+    batch_norm_momentum: float | None = Field(default=None, gt=0.0, le=1.0)
     # None: 0.999 as published, less on a schedule too short for so slow an average to leave its start.
     ema: float | None = Field(default=0.999, ge=0.0, lt=1.0)
     # A cluster is drawn at most this many times as often as the median one. The authors' code cuts every cluster to the
-    # size of the smallest, and so ends with nothing when one is empty.
-    largest_share: PositiveFloat = 2.0
-    # Three operations (authors' code), not the four of stage 2.
+    # size of the smallest, and so ends with nothing when one is empty. None: every label is drawn as often (the paper).
+    largest_share: PositiveFloat | None = 2.0
+    # Three operations (authors' code), not the four of stage 2 (the paper, in both).
     augment: AugmentSettings = AugmentSettings(operations=3)
     # Keep the stage-2 result where joint training fails a check that needs no labels. The paper has no such checks.
     checks: bool = True

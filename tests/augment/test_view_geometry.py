@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from PIL import Image, ImageFilter
 from torch import Tensor
 
@@ -92,6 +93,20 @@ def test_shifting_moves_whole_pixels_and_brings_in_black(drawn: Tensor) -> None:
             :, max(-y, 0) : 32 + min(-y, 0), max(-x, 0) : 32 + min(-x, 0)
         ]
         assert torch.equal(result, expected)
+
+
+@pytest.mark.parametrize("move", [(0, 0), (2, -3), (-4, 4), (31, -31)])
+@pytest.mark.parametrize("flip", [False, True])
+def test_a_shift_with_reflection_is_a_crop_after_reflection_padding(
+    drawn: Tensor, move: tuple[int, int], flip: bool
+) -> None:
+    moves, count = np.array([move] * len(drawn)), len(drawn)
+    images = drawn.flip(3) if flip else drawn
+    height, width = images.shape[2:]
+    padded = F.pad(images.float(), (31, 31, 31, 31), mode="reflect").byte()
+    top, left = 31 - move[0], 31 - move[1]
+    expected = padded[:, :, top : top + height, left : left + width]
+    assert torch.equal(geometry.shifted_with_reflection(drawn, moves, flip=np.full(count, flip)), expected)
 
 
 def test_only_chosen_images_are_mirrored(drawn: Tensor) -> None:

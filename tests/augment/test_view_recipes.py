@@ -204,6 +204,12 @@ def test_weak_moves_by_an_eighth_of_the_side_at_most() -> None:
     assert len({tuple(place) for place in places[:, 1:].tolist()}) > 200
 
 
+def test_weak_views_with_reflection_bring_in_no_black() -> None:
+    white = torch.full((64, 3, 32, 32), 255, dtype=torch.uint8)
+    for settings, darkest in ((AugmentSettings(), 0.0), (AugmentSettings(padding="reflect"), 1.0)):
+        assert built(Weak, normalization=UNCHANGED, settings=settings)(white, seeded()).min() == pytest.approx(darkest)
+
+
 def test_cutout_leaves_one_square_of_zeros_after_normalization() -> None:
     settings = AugmentSettings(operations=1, cutout=0.5)
     white = torch.full((300, 3, 32, 32), 255, dtype=torch.uint8)

@@ -9,8 +9,8 @@ import torch
 from typer.testing import CliRunner, Result
 
 from spice.benchmark.choice import choices
-from spice.benchmark.tables.catalog import TABLES
-from spice.benchmark.tables.estimate import parts
+from spice.benchmark.tables.catalog import TABLES, SizeName
+from spice.benchmark.tables.estimate import parts, stage_2_runs
 from spice.cli import app
 from spice.cli.bench import _numbers
 from spice.errors import UserError
@@ -53,7 +53,9 @@ CONFIGURATIONS = [
     ("whole", "cifar100-20"),
     ("whole", "tiny-imagenet"),
     ("split", "cifar10"),
+    ("semi-supervised", "stl10"),
     ("semi-supervised", "cifar10"),
+    ("ablation", "stl10"),
 ]
 
 
@@ -62,11 +64,30 @@ CONFIGURATIONS = [
 def test_one_step_of_every_configuration_of_the_paper_runs(name: str, dataset: str) -> None:
     (choice,) = (choice for choice in choices(TABLES[name], "full") if choice.dataset == dataset)
     few_heads = choice.heads.model_copy(update={"batch": 2 * choice.clusters})  # the paper's thousand takes seconds
-    found = {part.name: part for part in parts(choice.model_copy(update={"heads": few_heads}), TABLES[name], batch=2)}
+    choice = choice.model_copy(update={"heads": few_heads, "paper_heads": few_heads})
+    found = {part.name: part for part in parts(choice, TABLES[name], batch=2)}
     assert all(part.seconds > 0 and part.amount > 0 for part in found.values())
     assert {"stage 1, images", "views, images"} <= set(found)
-    assert ("stage 3, views" in found) == (dataset != "tiny-imagenet")
-    assert ("MixMatch, views" in found) == (name == "semi-supervised")
+    assert ("stage 3, views" in found) == (dataset != "tiny-imagenet" and name != "ablation")
+    for rival in ("MixMatch", "FixMatch"):
+        assert (f"{rival}, views" in found) == (name == "semi-supervised")
+    for variant in ("Joint-SH", "Joint-MH"):
+        assert (f"{variant}, images" in found) == (name == "ablation")
+    unlabeled = 100_000 if dataset == "stl10" else 0
+    images = found["views, images"].amount / (1 + choice.views.weak + choice.views.strong)
+    steps = (images + unlabeled) // choice.features.batch
+    assert found["stage 1, images"].amount == choice.features.epochs * steps * choice.features.batch
+
+
+def test_methods_with_the_same_settings_of_stage_2_are_estimated_once() -> None:
+    def runs(name: str, size: SizeName = "full") -> list[int]:
+        return list(stage_2_runs(choices(TABLES[name], size)[0], TABLES[name].methods).values())
+
+    assert runs("whole") == runs("split") == runs("semi-supervised") == runs("feature-quality") == [1]
+    assert runs("ablation") == [5]  # Non-overlap, Entropy, CE, TCE and the paper's own
+    assert runs("augmentation") == [4]
+    assert runs("frozen") == [1]
+    assert runs("frozen", "cpu") == [1, 1]  # SPICE-s has settings of its own there
 
 
 def test_seeds_are_given_as_ranges_and_lists() -> None:

@@ -13,15 +13,17 @@ import torch
 from spice.benchmark.choice import choices
 from spice.benchmark.collected import Collected, collect, few_labels
 from spice.benchmark.methods import LABELED, METHODS, uses
+from spice.benchmark.semi import ALGORITHMS, network_card
 from spice.benchmark.tables import run as running
 from spice.benchmark.tables.catalog import TABLES
 from spice.benchmark.tables.render import GIVEN_LABELS, comma_separated, markdown, measured, page, quotes
 from spice.benchmark.tables.result import Cell, Cells, Result, result, settings_key, slug
 from spice.benchmark.tables.run import Selection, run
 from spice.benchmark.workbench import Workbench
-from spice.data.images import Combined
+from spice.data.images import Combined, InMemory
 from spice.engine.run import Run
 from spice.errors import UserError
+from spice.models.networks import WideResNet
 
 WHOLE = TABLES["whole"]
 SMOKE = choices(WHOLE, "smoke")[0]
@@ -268,8 +270,64 @@ def test_the_full_size_has_the_data_sets_of_the_paper() -> None:
         "cifar100-20",
         "tiny-imagenet",
     ]
-    assert {choice.features.network for choice in choices(TABLES["split"], "full")} == {"resnet18"}
     assert all(choice.train is None for table in TABLES.values() for choice in choices(table, "full"))
+
+
+# Stages 1 and 2, stage 3 ("same": the network of stage 1 learns on), methods with true labels.
+FULL_NETWORKS = {
+    "whole": {
+        "stl10": ("resnet34 pool", "wrn-37-2", None),
+        "imagenet-10": ("resnet34 imagenet", "same", None),
+        "imagenet-dog": ("resnet34 imagenet", "same", None),
+        "cifar10": ("resnet34 plain", "wrn-28-2", None),
+        "cifar100-20": ("resnet34 pool", "wrn-28-8", None),
+        "tiny-imagenet": ("resnet34 pool", None, None),
+    },
+    "split": {
+        "stl10": ("resnet18 pool", "same", "resnet18"),
+        "cifar10": ("resnet18 plain", "same", "resnet18"),
+        "cifar100-20": ("resnet18 pool", "same", "resnet18"),
+    },
+    "detailed": {"stl10": ("resnet18 pool", "same", "resnet18")},
+    "semi-supervised": {
+        "stl10": ("resnet34 pool", "wrn-37-2", "wrn-37-2"),
+        "cifar10": ("resnet34 plain", "wrn-28-2", "wrn-28-2"),
+    },
+    "feature-quality": {
+        "stl10": ("resnet18 pool", "same", None),
+        "cifar10": ("resnet18 plain", "same", None),
+        "cifar100-20": ("resnet18 pool", "same", None),
+    },
+    "ablation": {"stl10": ("resnet34 pool", None, None)},
+    "augmentation": {"stl10": ("resnet34 pool", None, None)},
+    "frozen": {
+        "stl10": ("resnet34 pool", None, None),
+        "imagenet-10": ("resnet34 imagenet", None, None),
+        "imagenet-dog": ("resnet34 imagenet", None, None),
+        "cifar10": ("resnet34 plain", None, None),
+        "cifar100-20": ("resnet34 pool", None, None),
+        "tiny-imagenet": ("resnet34 pool", None, None),
+    },
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_full_size_trains_the_papers_networks_in_every_stage(name: str) -> None:
+    table, found = TABLES[name], {}
+    for choice in choices(table, "full"):
+        methods = set(table.methods) - set(choice.left_out)
+        images = InMemory(torch.zeros(1, 3, choice.pixels, choice.pixels, dtype=torch.uint8))
+        found[choice.dataset] = (
+            f"{choice.features.network} {choice.features.stem}",
+            (choice.joint.network or "same") if methods & {"SPICE", "After"} else None,
+            network_card(choice, images).network if methods & set(ALGORITHMS) else None,
+        )
+    assert found == FULL_NETWORKS[name]
+
+
+def test_a_method_with_true_labels_trains_the_network_that_the_settings_name() -> None:
+    choice, images = choices(TABLES["semi-supervised"], "full")[0], InMemory(torch.zeros(1, 3, 96, 96).byte())
+    assert isinstance(network_card(choice, images).build(), WideResNet)
 
 
 def test_a_method_that_draws_nothing_is_run_once(tmp_path: Path) -> None:

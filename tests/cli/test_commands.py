@@ -74,7 +74,7 @@ def test_resume_prints_the_account_again(spice: Spice, run: Path) -> None:
         (["cluster", "empty", "-k", "4"], 3, "holds no file at all"),
         (["cluster", "notes", "-k", "4"], 3, "holds no image that can be read"),
         (["cluster", "notes", "-k", "4", "--encoder", "vgg"], 2, "there is no encoder 'vgg'"),
-        (["cluster", "notes"], 2, "how many groups? say so with -k"),
+        (["cluster", "notes"], 2, "how many groups? give -k"),
         (["cluster", "notes", "-k", "4", "--preset", "fast"], 2, "there is no preset 'fast': choose quick, standard"),
         (["cluster", "notes", "--preset", "paper:mnist"], 2, "the paper has no data set 'mnist'"),
         (["cluster", "notes", "-k", "4", "--stages", "1-4"], 2, "unknown stage '4': the stages are 1 features"),

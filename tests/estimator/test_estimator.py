@@ -17,7 +17,7 @@ from spice import SPICE, load
 from spice.errors import UserError
 from spice.runs import open_result
 from spice.runs.artifacts import HEAD
-from spice.settings import JointSettings
+from spice.settings import JointSettings, RunSettings
 
 
 @pytest.fixture(scope="module")
@@ -164,3 +164,25 @@ def test_mistakes_are_told_in_words(shapes: Path, tmp_path: Path) -> None:
     shutil.copytree(shapes / "disc", tmp_path / "few")
     with pytest.raises(UserError, match="24 images are too few for 30 clusters"):
         SPICE(30, size=64).fit(tmp_path / "few")
+
+
+@pytest.mark.parametrize("name", ["standard", "quick"])
+def test_without_a_number_of_clusters_a_fit_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=r"how many groups\? give -k \(in Python: n_clusters\)"):
+        SPICE(preset=name).fit(np.zeros((8, 4), dtype=np.float32))
+
+
+def test_without_a_number_of_clusters_a_preset_of_the_paper_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stop(Exception):  # noqa: N818 - not an error
+        pass
+
+    def stop(_: object, settings: RunSettings, *__: object, **___: object) -> None:
+        seen.append(settings.heads.clusters)
+        raise Stop
+
+    seen: list[int] = []
+    monkeypatch.setattr("spice.estimator.cluster", stop)
+    for model in (SPICE(preset="paper:stl10"), SPICE(preset="paper:cifar100-20"), SPICE(7, preset="paper:stl10")):
+        with pytest.raises(Stop):
+            model.fit("photos")
+    assert seen == [10, 20, 7]

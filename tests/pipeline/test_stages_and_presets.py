@@ -18,7 +18,7 @@ from spice.pipeline.steps import report as report_step
 from spice.presets import PAPER, paper, preset, quick, standard
 from spice.runs import open_result, read_labels
 from spice.runs.artifacts import REFINED_FEATURES
-from spice.settings import FeatureSettings, JointSettings, RunSettings
+from spice.settings import FeatureSettings, JointSettings, ReliabilitySettings, RunSettings
 from spice.stages.joint.checks import RefinementRejectedWarning
 from spice.stages.joint.draws import Labeled
 from spice.stages.model import TrainedModel
@@ -156,8 +156,17 @@ def test_the_papers_settings_are_the_papers() -> None:
         assert (settings.heads.loss, settings.heads.start, settings.heads.learning_rate) == (
             "double_softmax", "random", 0.005,
         )  # fmt: skip
-        assert settings.reliability.threshold == 0.95
-        assert settings.views.augment.operations == 4
+        assert settings.reliability == ReliabilitySettings(neighbors=100, threshold=0.95, minimum_per_cluster=0)
+        assert (settings.views.augment.operations, settings.views.augment.padding) == (4, "reflect")
+        if settings.joint is not None:  # nothing of our own in stage 3
+            assert (settings.joint.checks, settings.joint.largest_share) == (False, None)
+            assert settings.joint.augment == settings.views.augment
+    stage_1 = {name: (first.network, first.stem) for name in SETS if (first := paper(name).features)}
+    assert stage_1 == {
+        "stl10": ("resnet34", "pool"), "cifar10": ("resnet34", "plain"), "cifar100-20": ("resnet34", "pool"),
+        "tiny-imagenet": ("resnet34", "pool"), "imagenet-10": ("resnet34", "imagenet"),
+        "imagenet-dog": ("resnet34", "imagenet"),
+    }  # fmt: skip
     networks = {name: found.joint.network for name in SETS if (found := paper(name)).joint}
     assert networks == {
         "stl10": "wrn-37-2", "cifar10": "wrn-28-2", "cifar100-20": "wrn-28-8",
@@ -168,6 +177,13 @@ def test_the_papers_settings_are_the_papers() -> None:
     joint = paper("stl10").joint
     assert joint is not None
     assert (joint.steps, joint.labeled, joint.unlabeled, joint.threshold, joint.ema) == (2**20, 64, 448, 0.95, 0.999)
+    assert (joint.weight_decay, joint.batch_norm_momentum) == (5e-4, 0.001)
+    hundred = paper("cifar100-20").joint
+    assert hundred is not None
+    assert (hundred.weight_decay, hundred.batch_norm_momentum) == (1e-3, 0.001)
+    short = paper("stl10", minutes=5.0).joint
+    assert short is not None
+    assert short.batch_norm_momentum is None
     assert paper("tiny-imagenet").heads.entropy > 0
 
 

@@ -194,6 +194,20 @@ def test_no_cluster_is_drawn_more_than_twice_as_often_as_the_median_one() -> Non
     torch.testing.assert_close(share, torch.tensor([20.0, 10, 20, 0, 1], dtype=torch.float64) / 51)
 
 
+def test_without_a_cap_every_label_is_drawn_as_often() -> None:
+    weights = draw_weights(torch.tensor([0] * 1000 + [1] * 10 + [4] * 1), largest_share=None)
+    torch.testing.assert_close(weights, torch.full((1011,), 1 / 1011, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("setting", "expected"), [(None, 0.1), (0.001, 0.001)])
+def test_batch_norm_has_the_momentum_that_is_set_or_its_own(setting: float | None, expected: float) -> None:
+    network = small_network()
+    result = train(SETTINGS.model_copy(update={"batch_norm_momentum": setting, "steps": 1}), network)
+    norms = [module for module in (*network.modules(), *result.network.modules()) if isinstance(module, nn.BatchNorm2d)]
+    assert norms
+    assert {norm.momentum for norm in norms} == {expected}
+
+
 def test_the_average_spans_a_twentieth_of_a_short_schedule() -> None:
     free = JointSettings(ema=None)
     assert momentum(free, 400) == pytest.approx(0.95)

@@ -110,6 +110,25 @@ def shifted(images: Tensor, moves: Integers, *, flip: Booleans | None = None, ou
     return moved
 
 
+def shifted_with_reflection(images: Tensor, moves: Integers, *, flip: Booleans) -> Tensor:
+    """As `shifted`, but the rest is the image mirrored at its border; the pixels there are not repeated."""
+    height, width = images.shape[2:]
+    down, right = moves[:, :1], moves[:, 1:]
+    rows = _reflected(np.arange(height) - down, height)  # (B, H), where each row comes from
+    columns = _reflected(np.arange(width) - right, width)  # (B, W)
+    columns = np.where(flip[:, None], width - 1 - columns, columns)
+    source = torch.from_numpy(rows[:, :, None] * width + columns[:, None, :]).to(images.device)  # (B, H, W)
+    source = source.view(len(images), 1, -1).expand(-1, images.shape[1], -1)  # (B, C, H * W)
+    return images.flatten(start_dim=2).gather(2, source).view_as(images)
+
+
+def _reflected(places: Integers, pixels: int) -> Integers:
+    """Places on a line that is mirrored at its first and last pixel: 3 2 1 | 0 1 2 3 | 2 1 0."""
+    period = max(1, 2 * (pixels - 1))
+    places = places % period
+    return np.minimum(places, period - places) if pixels > 1 else np.zeros_like(places)
+
+
 @lru_cache(4096)
 def _spans(pixels: int, move: int) -> tuple[slice, slice]:
     """Target and source of the pixels of a line that is moved."""

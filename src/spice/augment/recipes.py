@@ -112,7 +112,7 @@ class Plain(Recipe):
 
 
 class Weak(Recipe):
-    """Randomly mirrored, and moved by at most an eighth of the side (black outside the image)."""
+    """Randomly mirrored, and moved by at most an eighth of the side; what comes in is black, or a reflection."""
 
     _columns = 3
 
@@ -124,8 +124,11 @@ class Weak(Recipe):
         images = geometry.fitted(images, self.size)
         room = torch.empty_like(images[next(portions(views))])  # for one portion at a time
         for part in portions(views):
-            out = room[: part.stop - part.start]
-            view = geometry.shifted(images[part], moves[part], flip=flip[part], out=out)
+            if self.settings.padding == "reflect":
+                view = geometry.shifted_with_reflection(images[part], moves[part], flip=flip[part])
+            else:
+                out = room[: part.stop - part.start]
+                view = geometry.shifted(images[part], moves[part], flip=flip[part], out=out)
             views[part].copy_(view).mul_(scale).sub_(offset)
 
 

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from spice.augment import Plain
+from spice.benchmark.choice import Choice
 from spice.benchmark.workbench import Workbench
 from spice.core import IGNORE, consistency_labels
-from spice.data.images import InColor
+from spice.data.images import Images, InColor
 from spice.engine.device import placed
+from spice.models.weights import NetworkCard
 from spice.randomness import seeded
 from spice.settings import AugmentSettings
 from spice.stages.features.train import card_of
@@ -46,7 +48,7 @@ def fit(name: str, bench: Workbench, labeled: Labeled) -> Labels:
     chosen, algorithm = bench.choice.semi, ALGORITHMS[name]
     steps = chosen.supervised_steps if name == "supervised" else chosen.training.steps
     settings = chosen.training.model_copy(update={"algorithm": algorithm, "steps": steps})
-    card = card_of(bench.learn, bench.choice.features)
+    card = network_card(bench.choice, bench.learn)
     with seeded(bench.run.seed, "semi", "weights"):
         # A backbone and one linear layer, as in the semi-supervised literature.
         if chosen.start == "features" and bench.encoder.module is not None:
@@ -59,6 +61,12 @@ def fit(name: str, bench: Workbench, labeled: Labeled) -> Labels:
     )
     run = bench.place(algorithm, chosen.model_dump_json(), bench.encoder.fingerprint())
     return predict(train_jointly(learner, bench.all_images, labeled, settings, run).network, bench)
+
+
+def network_card(choice: Choice, images: Images) -> NetworkCard:
+    """Of the network that the algorithms train: the one that the settings name, or that of stage 1."""
+    card, network = card_of(images, choice.features), choice.semi.training.network
+    return card if network is None else card.model_copy(update={"network": network, "stem": None, "width": None})
 
 
 @torch.no_grad()

@@ -14,27 +14,24 @@ lie in memory like this, clusters before images; `probs` says why.
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from spice.core.checks import check_batch
 from spice.core.probs import one_hot_argmax, one_hot_labels
-from spice.core.prototypes import IGNORE, PseudoLabels, cosine, prototype_size, rescaled
+from spice.core.prototypes import PseudoLabels, cosine, prototype_size, rescaled
 
 
 def prototype_table(features: Tensor, probs: Tensor, *, center_ratio: float = 1.0, overlap: bool = True) -> Tensor:
     """The labels of `prototype_labels` as a table for the losses: 1 where an image has a label, (M, K) or (H, M, K)."""
-    similarity, claimed = _even_claims(features, probs, center_ratio)
-    return (claimed if overlap else _nearest_claims(similarity, claimed)).mT
+    return _even_claims(features, probs, center_ratio, overlap=overlap)[1].mT
 
 
 def fast_prototype_labels(
     features: Tensor, probs: Tensor, *, center_ratio: float = 1.0, overlap: bool = True
 ) -> PseudoLabels:
     """What `prototype_labels` returns. Needs some 20 bytes of memory for each of the H * K * M similarities."""
-    similarity, claimed = _even_claims(features, probs, center_ratio)
-    image, cluster = _pairs(similarity, claimed)  # (..., K, T)
-    if not overlap:
-        cluster = cluster.where(_nearest_claims(similarity, claimed).gather(-1, image) == 1, IGNORE)
+    image, cluster = _pairs(*_even_claims(features, probs, center_ratio, overlap=overlap))  # (..., K, T)
     return PseudoLabels(image.flatten(start_dim=-2), cluster.flatten(start_dim=-2))
 
 
@@ -62,19 +59,41 @@ def fast_prototypes(features: Tensor, probs: Tensor, *, per_cluster: int) -> Ten
     return _mean_of_marked(_mark_largest(probs.mT.contiguous(), per_cluster), features, count=per_cluster)
 
 
-def _even_claims(features: Tensor, probs: Tensor, center_ratio: float) -> tuple[Tensor, Tensor]:
-    """Cosine of every image and every prototype, and marks of the M // K nearest: (..., K, M) each."""
+def _even_claims(features: Tensor, probs: Tensor, center_ratio: float, *, overlap: bool) -> tuple[Tensor, Tensor]:
+    """Cosine of every image and every prototype, and marks of the M // K images it labels: (..., K, M) each."""
     check_batch(features, probs)
     images, clusters = probs.shape[-2:]
     features, count = rescaled(features), prototype_size(images, clusters, center_ratio)
     confident = _mark_largest(probs.mT.contiguous(), count)
     similarity = cosine(_mean_of_marked(confident, features, count=count), features)
-    return similarity, _mark_largest(similarity, images // clusters)
+    choose = _mark_largest if overlap else _mark_once
+    return similarity, choose(similarity, images // clusters)
 
 
-def _nearest_claims(similarity: Tensor, claimed: Tensor) -> Tensor:
-    """Of several clusters that claim an image, mark only the nearest: (..., K, M) -> (..., K, M)."""
-    return one_hot_argmax(similarity.where(claimed == 1, -torch.inf)) * claimed
+def _mark_once(similarity: Tensor, count: int) -> Tensor:
+    """Mark the images that `assign_once` chooses: (..., K, M) -> (..., K, M).
+
+    Every image applies to the nearest cluster that has not refused it, and every cluster keeps the nearest `count` of
+    those that apply, until no image is refused (deferred acceptance, Gale and Shapley 1962). Both sides rank pairs by
+    the same order, so that there is only one stable assignment: the one that takes pairs in this order.
+    """
+    *leading, clusters, images = similarity.shape
+    near, preferred = similarity.view(-1, clusters, images).mT.sort(dim=2, descending=True, stable=True)  # (H, M, K)
+    # One more place at the end, without a limit, for images that all clusters have refused.
+    near, preferred = F.pad(near, (0, 1), value=-torch.inf), F.pad(preferred, (0, 1), value=clusters)
+    refusals = torch.zeros_like(preferred[..., :1])  # (H, M, 1)
+    while True:
+        cluster = preferred.gather(2, refusals).squeeze(dim=2)  # (H, M), the one that the image applies to
+        order = near.gather(2, refusals).squeeze(dim=2).argsort(dim=1, descending=True, stable=True)
+        order = order.gather(1, cluster.gather(1, order).argsort(dim=1, stable=True))  # by cluster, then nearest first
+        sizes = cluster.new_zeros(len(cluster), clusters + 1).scatter_add_(1, cluster, torch.ones_like(cluster))
+        applied = cluster.gather(1, order)
+        place = torch.arange(images, device=order.device) - (sizes.cumsum(dim=1) - sizes).gather(1, applied)
+        refused = (place >= count) & (applied < clusters)
+        if not refused.any():
+            marks = similarity.new_zeros(len(cluster), clusters + 1, images, dtype=torch.float32)
+            return marks.scatter_(1, cluster.unsqueeze(dim=1), 1.0)[:, :clusters].reshape(*leading, clusters, images)
+        refusals.squeeze(dim=2).scatter_add_(1, order, refused.long())
 
 
 def _nearest_prototypes(features: Tensor, probs: Tensor) -> tuple[Tensor, Tensor]:

@@ -25,7 +25,7 @@ class PseudoLabels(NamedTuple):
     """
 
     image: Tensor  # (P,) or (H, P), position in the batch
-    cluster: Tensor  # the same shape; IGNORE where another cluster keeps the image
+    cluster: Tensor  # the same shape
 
 
 def prototypes(features: Tensor, probs: Tensor, *, per_cluster: int) -> Tensor:
@@ -46,26 +46,44 @@ def prototype_labels(
         probs: (M, K) or (H, M, K) of the weakly transformed images.
         center_ratio: A prototype is the mean of the top center_ratio * M / K confident images, at least of one. The
             paper uses 1, the authors' code 0.5; both label the M // K nearest.
-        overlap: Whether an image may have several labels. If not, it keeps the label of the nearest of the prototypes
-            that claim it, and its other labels become IGNORE.
+        overlap: Whether an image may have several labels. If not, every cluster still labels M // K images: those that
+            another cluster has taken are replaced by the next nearest ones. The paper does not say who takes an image
+            first. Here the nearest pair of an image and a prototype does, over all clusters (`assign_once`), so that
+            the order of the clusters does not matter. The authors' code goes through the clusters by number: each takes
+            its best images that are not yet taken, for its prototype as well as for its labels.
     """
     check_batch(features, probs)
     images, clusters = probs.shape[-2:]
     features = rescaled(features)
     centers = prototypes(features, probs, per_cluster=prototype_size(images, clusters, center_ratio))  # (..., K, D)
     similarity = cosine(centers, features)  # (..., K, M)
-    image = argtopk(similarity, images // clusters)  # X^k: (..., K, T)
+    choose = argtopk if overlap else assign_once
+    image = choose(similarity, images // clusters)  # X^k: (..., K, T)
     cluster = torch.arange(clusters, device=probs.device).unsqueeze(dim=1).expand_as(image).contiguous()
-    if not overlap:
-        claims = torch.full_like(similarity, -torch.inf).scatter(-1, image, similarity.gather(-1, image))
-        nearest = claims.argmax(dim=-2, keepdim=True).expand_as(claims)  # (..., K, M), the same for every cluster
-        cluster = cluster.where(nearest.gather(-1, image) == cluster, IGNORE)
     return PseudoLabels(image.flatten(start_dim=-2), cluster.flatten(start_dim=-2))
 
 
 def argtopk(values: Tensor, count: int) -> Tensor:
     """Positions of each row's `count` largest values, the largest first and of equal ones the first."""
     return values.argsort(dim=-1, descending=True, stable=True)[..., :count]
+
+
+def assign_once(similarity: Tensor, count: int) -> Tensor:
+    """`count` images for every cluster, nearest first, and no image twice: (..., K, M) -> (..., K, count).
+
+    Goes through all pairs of a cluster and an image by falling similarity, of equal ones by cluster and then by image.
+    A pair is taken if the image has no cluster yet and the cluster has fewer than `count` images.
+    """
+    if similarity.ndim > 2:
+        return torch.stack([assign_once(head, count) for head in similarity])
+    clusters, images = similarity.shape
+    chosen, free = [list[int]() for _ in range(clusters)], [True] * images
+    for pair in argtopk(similarity.flatten(), clusters * images).tolist():
+        cluster, image = divmod(pair, images)
+        if free[image] and len(chosen[cluster]) < count:
+            chosen[cluster].append(image)
+            free[image] = False
+    return torch.tensor(chosen, device=similarity.device)
 
 
 def cosine(centers: Tensor, features: Tensor) -> Tensor:

@@ -9,7 +9,8 @@ Shapes: N images, M in a batch of heads, D feature width, K clusters, V views.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,16 +21,19 @@ from spice.benchmark.choice import SEEDS, Choice, choices
 from spice.benchmark.datasets import card_of
 from spice.benchmark.methods.autoencoders import Autoencoder
 from spice.benchmark.methods.autoencoders import fit as fit_autoencoder
+from spice.benchmark.methods.joint_heads import train_joint_heads
 from spice.benchmark.methods.scan import self_label
+from spice.benchmark.methods.spice import VARIANTS
 from spice.benchmark.semi import ALGORITHMS
+from spice.benchmark.semi import network_card as labeled_card
 from spice.benchmark.tables.catalog import SizeName, Table
 from spice.data.images import InMemory
 from spice.engine.device import choose, placed
 from spice.engine.run import Run
 from spice.models.encoders import SCRATCH, load_encoder
 from spice.models.weights import NetworkCard
-from spice.progress import duration
-from spice.settings import AugmentSettings, JointSettings
+from spice.progress import Progress, duration
+from spice.settings import AugmentSettings, HeadSettings, JointSettings
 from spice.stages.features.train import card_of as network_card
 from spice.stages.features.train import train_features
 from spice.stages.heads.train import train_heads
@@ -40,7 +44,14 @@ from spice.stages.views import Views
 
 STEPS = 2  # the first, which is slow, and one to time
 AUTOENCODERS = ("AE", "DAE", "VAE", "DEC")
-HEADS = ("SPICE-s", "SPICE", "SPICE-s of the paper", "Before", "After")
+JOINT_HEADS = ("Joint-SH", "Joint-MH")
+
+
+class Count(NamedTuple):
+    """The images of a data set that are learned from."""
+
+    clustered: int  # in all stages
+    extra: int  # in stages 1 and 3 only, as those of STL-10; stage 3 has as many steps with them as without
 
 
 class Part(NamedTuple):
@@ -56,7 +67,9 @@ def estimate(table: Table, size: SizeName, *, batch: int = 8) -> str:
     lines = [f"{table.title}, size {size}: measured on {choose().type}, {torch.get_num_threads()} thread(s)"]
     total, seeds = 0.0, len(SEEDS[size])
     for choice in choices(table, size):
-        lines.append(f"{card_of(choice.dataset).title}, {_count(choice, table):,} images")
+        images = _count(choice, table)
+        extra = f" and {images.extra:,} without labels, in stages 1 and 3" if images.extra else ""
+        lines.append(f"{card_of(choice.dataset).title}, {images.clustered:,} images{extra}")
         for name, amount, seconds in parts(choice, table, batch=batch):
             total += amount * seconds
             cost = duration(amount * seconds)
@@ -72,23 +85,38 @@ def parts(choice: Choice, table: Table, *, batch: int) -> Iterator[Part]:
     if autoencoders := sum(method in AUTOENCODERS for method in methods):
         yield trial.autoencoder(autoencoders)
     yield from trial.features()
-    if heads := sum(method in HEADS or table.name in ("ablation", "augmentation") for method in methods):
-        yield trial.heads(heads)
+    for settings, runs in stage_2_runs(choice, methods).items():
+        yield trial.heads(settings, runs)
     if {"SPICE", "After"} & set(methods):
         yield trial.joint()
     if "SCAN" in methods:
         yield trial.self_labeling()
+    yield from (trial.joint_heads(method) for method in methods if method in JOINT_HEADS)
     yield from (trial.labeled(method) for method in methods if method in ALGORITHMS)
+
+
+def stage_2_runs(choice: Choice, methods: Sequence[str]) -> Counter[HeadSettings]:
+    """How often stage 2 is trained with each of the choice's two settings for it.
+
+    Methods with the same settings share the result; a variant of the paper's heads takes as long as they do.
+    """
+    wanted: dict[HeadSettings, HeadSettings] = {}  # all settings that differ, and those to be timed for them
+    for method in methods:
+        if method in ("SPICE-s", "SPICE", "Before", "After"):
+            wanted[choice.heads] = choice.heads
+        elif method == "SPICE-s of the paper" or method in VARIANTS:
+            wanted[choice.paper_heads.model_copy(update=VARIANTS.get(method, {}))] = choice.paper_heads
+    return Counter(wanted.values())
 
 
 class _Trial:
     """A few steps of everything, for one data set."""
 
-    def __init__(self, choice: Choice, images: int, batch: int) -> None:
-        self.choice, self.images, self.batch, self.device = choice, images, batch, choose()
-        channels = 1 if choice.dataset in ("mnist", "fashion-mnist", "digits") else 3
-        shape = (batch, channels, choice.pixels, choice.pixels)
-        self.made = InMemory(torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(0)).byte())
+    def __init__(self, choice: Choice, count: Count, batch: int) -> None:
+        self.choice, self.batch = choice, batch
+        self.images, self.extra = count
+        self.device = choose()
+        self.made = self._made(batch)
         self.card = network_card(self.made, choice.features)
         if choice.encoder != SCRATCH:
             given = load_encoder(choice.encoder, size=choice.pixels)
@@ -98,15 +126,17 @@ class _Trial:
     def autoencoder(self, methods: int) -> Part:
         settings = self.choice.autoencoder
         few = settings.model_copy(update={"batch": self.batch, "epochs": STEPS})
-        each = self._pace(lambda run: fit_autoencoder(Autoencoder, self.made, 2, few, run))
+        each = _pace(
+            lambda seen: fit_autoencoder(Autoencoder, self.made, 2, few, Run(0, None, self.device, progress=seen))
+        )
         return Part("autoencoders, images", methods * settings.epochs * self.images, each / self.batch)
 
     def features(self) -> Iterator[Part]:
         settings = self.choice.features
         if self.choice.encoder == SCRATCH:
             few = settings.model_copy(update={"batch": self.batch, "epochs": STEPS, "queue": None, "warmup": 0.0})
-            each = self._pace(lambda run: train_features(self.made, few, run))
-            count = settings.epochs * (self.images // settings.batch) * settings.batch
+            each = _pace(lambda told: train_features(self.made, few, Run(device=self.device, progress=told)))
+            count = settings.epochs * ((self.images + self.extra) // settings.batch) * settings.batch
             yield Part("stage 1, images", count, each / self.batch)
         views = 1 + self.choice.views.weak + self.choice.views.strong
         ready = torch.randn(self.batch, self.card.channels, self.card.size, self.card.size, device=self.device)
@@ -116,59 +146,90 @@ class _Trial:
             self.backbone(ready)
         yield Part("views, images", self.images * views, (time.monotonic() - started) / self.batch)
 
-    def heads(self, runs: int) -> Part:
-        settings = self.choice.heads
+    def heads(self, settings: HeadSettings, runs: int) -> Part:
         batch = min(settings.batch or self.images, self.images)
         features = np.random.default_rng(0).normal(size=(batch, self.backbone.features)).astype(np.float32)
         views = Views(features, features[None], features[None])
         few = settings.model_copy(update={"epochs": STEPS, "least_steps": 1, "select_every": 10 * STEPS})
-        each = self._pace(lambda run: train_heads(views, few, run))
+        each = _pace(lambda told: train_heads(views, few, Run(device=self.device, progress=told)))
         steps = max(settings.epochs * (self.images // batch), settings.least_steps)
-        return Part(f"stage 2, steps ({runs} runs)", runs * steps, each)
+        return Part("stage 2, steps" + f" ({runs} runs)" * (runs > 1), runs * steps, each)
 
     def joint(self) -> Part:
         settings, card = self.choice.joint, self.card
+        few = settings.model_copy(update={"labeled": self.batch, "unlabeled": self.batch, "steps": STEPS})
         if settings.network is not None:
             card = card.model_copy(update={"network": settings.network, "stem": None, "width": None})
-        return self._training("stage 3", settings, card)
-
-    def labeled(self, name: str) -> Part:
-        semi = self.choice.semi
-        steps = semi.supervised_steps if name == "supervised" else semi.training.steps
-        settings = semi.training.model_copy(update={"algorithm": ALGORITHMS[name], "steps": steps})
-        return self._training(name, settings, self.card)
+        each = self._pace_of_joint(few, card)
+        views = settings.labeled + 2 * settings.unlabeled
+        return Part("stage 3, views", settings.steps * views, each / (3 * self.batch))
 
     def self_labeling(self) -> Part:
         settings = self.choice.self_labeling
         few = settings.model_copy(update={"batch": self.batch, "steps": STEPS, "threshold": 0.0})
         learner = self._learner(self.card, self.choice.joint.augment)
-        each = self._pace(lambda run: self_label(learner, self.made, few, run))
+        each = _pace(lambda told: self_label(learner, self.made, few, Run(device=self.device, progress=told)))
         return Part("self-labeling, images", settings.steps * settings.batch, each / self.batch)
 
-    def _training(self, name: str, settings: JointSettings, card: NetworkCard) -> Part:
-        """Joint training, by whichever algorithm."""
-        few = settings.model_copy(update={"labeled": self.batch, "unlabeled": self.batch, "steps": STEPS})
+    def joint_heads(self, name: str) -> Part:
+        chosen, clusters = self.choice.joint_heads, self.choice.clusters
+        batch = min(self.choice.paper_heads.batch or self.images, self.images)
+        made = self._made(max(self.batch, clusters))  # a batch has an image for every cluster
+        heads = 1 if name == "Joint-SH" else chosen.heads
+        changes = {"heads": heads, "epochs": STEPS, "least_steps": 1, "components": None, "batch": len(made)}
+        few = self.choice.paper_heads.model_copy(update=changes)
+        network, features = self.card.build(), torch.randn(len(made), self.backbone.features)
+        learner = Learner.on_images(
+            network, clusters, self.choice.views.augment, size=self.card.size, normalization=self.card.normalization
+        )
+        each = _pace(
+            lambda seen: train_joint_heads(learner, made, features, few, Run(device=self.device, progress=seen))
+        )
+        return Part(f"{name}, images", chosen.epochs * (self.images // batch) * batch, each / len(made))
+
+    def labeled(self, name: str) -> Part:
+        semi, algorithm = self.choice.semi, ALGORITHMS[name]
+        settings = semi.training
+        steps = semi.supervised_steps if name == "supervised" else settings.steps
+        few = settings.model_copy(
+            update={"algorithm": algorithm, "labeled": self.batch, "unlabeled": self.batch, "steps": STEPS}
+        )
+        card = labeled_card(self.choice, self.made) if self.choice.encoder == SCRATCH else self.card
+        each = self._pace_of_joint(few, card)
+        views = len(find_algorithm(algorithm).views)
+        there = settings.labeled + views * settings.unlabeled
+        return Part(f"{name}, views", steps * there, each / ((1 + views) * self.batch))
+
+    def _made(self, images: int) -> InMemory:
+        channels = 1 if self.choice.dataset in ("mnist", "fashion-mnist", "digits") else 3
+        shape = (images, channels, self.choice.pixels, self.choice.pixels)
+        return InMemory(torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(0)).byte())
+
+    def _pace_of_joint(self, few: JointSettings, card: NetworkCard) -> float:
         labeled = Labeled(torch.arange(self.batch), torch.arange(self.batch) % self.choice.clusters)
         learner = self._learner(card, few.augment)
-        each = self._pace(lambda run: train_jointly(learner, self.made, labeled, few, run))
-        views = len(find_algorithm(settings.algorithm).views)
-        in_step = settings.labeled + views * settings.unlabeled
-        return Part(f"{name}, views", settings.steps * in_step, each / ((1 + views) * self.batch))
+        return _pace(
+            lambda told: train_jointly(learner, self.made, labeled, few, Run(device=self.device, progress=told))
+        )
 
     def _learner(self, card: NetworkCard, augment: AugmentSettings) -> Learner:
         backbone, clusters = card.build(), self.choice.clusters
         network = placed(ClusteringNetwork(backbone, nn.Linear(backbone.features, clusters)), self.device)
         return Learner.on_images(network, clusters, augment, size=card.size, normalization=card.normalization)
 
-    def _pace(self, work: Callable[[Run], object]) -> float:
-        """Seconds between two steps, without the first, which is slow."""
-        times: list[float] = []
-        work(Run(device=self.device, progress=lambda *_: times.append(time.monotonic())))
-        return (times[-1] - times[0]) / (len(times) - 1)
+
+def _pace(work: Callable[[Progress], object]) -> float:
+    """Seconds between two steps, without the first, which is slow."""
+    times: list[float] = []
+
+    def seen(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:  # noqa: ARG001
+        times.append(time.monotonic())
+
+    work(seen)
+    return (times[-1] - times[0]) / (len(times) - 1)
 
 
-def _count(choice: Choice, table: Table) -> int:
-    """How many images are learned from in stages 1 and 2."""
+def _count(choice: Choice, table: Table) -> Count:
     published = card_of(choice.dataset).counts
     train, test = choice.train or published.train, choice.test or published.test
-    return train + test if table.which == "whole" else train
+    return Count(train + test if table.which == "whole" else train, published.unlabeled)

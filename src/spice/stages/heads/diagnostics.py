@@ -57,7 +57,7 @@ def diagnose(heads: Heads, selected: Heads, views: Views, settings: HeadSettings
     table = label_table(bank, probs, settings.model_copy(update={"overlap": True}))  # (1, N, K)
     sizes = all_logits(selected, views, "plain")[0].argmax(dim=1).bincount(minlength=settings.clusters)  # (K,)
     return HeadDiagnostics(
-        distinct=float(distinct_share(table, settings)),
+        distinct=float(distinct_share(table)),
         shared=_shared_prototypes(table[0]),
         empty=(sizes == 0).nonzero().flatten().tolist(),
         largest=float(sizes.max()) / len(views),

@@ -60,7 +60,7 @@ def take_snapshot(heads: Heads, views: Views, settings: HeadSettings, *, epoch: 
         table = label_table(bank, probs, settings)  # (h, N, K)
         losses.append(head_losses(all_logits(few, views, settings.train_view), table, settings))
         compact.append(compactness(bank, one_hot_argmax(probs.mT)))
-        distinct.append(distinct_share(table, settings))
+        distinct.append(distinct_share(table))
         labels.append(sample_labels(few, views, settings).to(dtype))
     return HeadSnapshot(epoch, *(torch.cat(parts).cpu() for parts in (losses, compact, distinct, labels)))
 
@@ -117,10 +117,7 @@ def compactness(bank: Tensor, members: Tensor) -> Tensor:
     return between / centered.square().sum().clamp(min=torch.finfo(bank.dtype).tiny)
 
 
-def distinct_share(table: Tensor, settings: HeadSettings) -> Tensor:
-    """Images with a label, divided by the number of labels that the E-step has to give: (H, N, K) -> (H,)."""
+def distinct_share(table: Tensor) -> Tensor:
+    """Images with a label, divided by the number of labels: (H, N, K) -> (H,)."""
     often = table.sum(dim=2)  # (H, N)
-    available = often.sum(dim=1)
-    if settings.sizes != "nearest":  # without overlap some of the K * (N // K) labels are not given
-        available = available.new_full((), table.shape[1] // settings.clusters * settings.clusters)
-    return (often > 0).sum(dim=1) / available
+    return (often > 0).sum(dim=1) / often.sum(dim=1)

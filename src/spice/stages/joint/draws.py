@@ -62,12 +62,12 @@ class Draws:
         return torch.randperm(self.images, generator=self.run.generator("joint", "order", number))
 
 
-def draw_weights(clusters: Tensor, *, largest_share: float) -> Tensor:
+def draw_weights(clusters: Tensor, *, largest_share: float | None) -> Tensor:
     """The probability to draw each labeled image: (R,) -> (R,).
 
-    The same for all images, but no cluster is drawn more often than `largest_share` times the median one.
+    The same for all images, but no cluster is drawn more often than `largest_share` times the median one, if given.
     """
     counts = clusters.bincount()
     present = counts[counts > 0].double()
-    cap = largest_share * present.median()
+    cap = present.max() if largest_share is None else largest_share * present.median()
     return ((counts.clamp(max=cap) / counts)[clusters] / counts.clamp(max=cap).sum()).double()

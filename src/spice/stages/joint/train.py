@@ -109,6 +109,10 @@ class _Training:
     def __init__(self, learner: Learner, images: Images, labeled: Labeled, settings: JointSettings, run: Run) -> None:
         self.learner, self.images, self.settings, self.run = learner, images, settings, run
         self.network = learner.network.train()
+        if settings.batch_norm_momentum is not None:
+            for module in self.network.modules():
+                if isinstance(module, nn.BatchNorm2d):
+                    module.momentum = settings.batch_norm_momentum
         self.average = copy.deepcopy(self.network)
         self.algorithm = find_algorithm(settings.algorithm)(settings, learner.clusters)
         self.optimizer = _optimizer(self.network, settings)
