@@ -126,3 +126,15 @@ def test_names_that_are_not_utf_8_are_no_trouble(
         assert read(tmp_path / "out" / "tasks.json")[0]["data"]["image"].endswith("cats/caf%E9.png")
     if shape == "folders":
         assert any(b"caf\xe9" in bytes(path) for path in (tmp_path / "out").rglob("*.png"))
+
+
+@pytest.mark.parametrize("place", ["link", "copy"])
+def test_names_as_long_as_can_be_are_shortened(
+    labels: Labels, photos: list[Path], tmp_path: Path, place: Place
+) -> None:
+    long = [photo.rename(photo.with_name(f"{row}{'é' * 125}.png")) for row, photo in enumerate(photos)]
+    export(labels, long, tmp_path / "folders", shape="folders", place=place)
+    export(labels._replace(cluster=labels.cluster * 0), long, tmp_path / "flat", shape="imagefolder", place=place)
+    for folder in ("folders", "flat"):
+        written = list((tmp_path / folder).rglob("*.png"))
+        assert sorted(path.read_bytes() for path in written) == sorted(path.read_bytes() for path in long)

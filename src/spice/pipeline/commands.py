@@ -16,6 +16,7 @@ from spice.engine.device import choose
 from spice.engine.processes import join_processes
 from spice.engine.run import Run
 from spice.errors import UserError
+from spice.files import refuse_undecodable
 from spice.models.encoders import SCRATCH, load_encoder
 from spice.pipeline.execute import Execution
 from spice.pipeline.resolve import working_size
@@ -52,6 +53,7 @@ def cluster(
     """
     # What the user may have misspelled comes first, before anything is written.
     vectors = isinstance(source, np.ndarray) and source.ndim == 2
+    refuse_undecodable(_absolute(source) or "", settings.extra or "", str(out))
     if not vectors:
         open_source(source)
     _refuse_contradictions(settings, vectors=vectors)

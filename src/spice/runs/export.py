@@ -12,7 +12,7 @@ from urllib.parse import quote
 from pydantic import JsonValue
 
 from spice.errors import UserError
-from spice.files import written_atomically
+from spice.files import shortened, written_atomically
 from spice.runs.labels import Labels
 from spice.runs.table import write_table
 
@@ -134,11 +134,12 @@ _WRITERS: dict[str, Callable[[Labels, list[Path], Path, Put], None]] = {
 def _put_all(originals: list[Path], place: Callable[[int], Path], put: Put) -> None:
     taken: set[Path] = set()
     for row, original in enumerate(originals):
-        wanted = target = place(row)
+        wanted = place(row)
+        target = wanted.with_name(shortened(wanted.name))
         number = 1
         while target in taken:  # two folders may hold images of one name: `a.jpg`, then `a-2.jpg`, `a-3.jpg`, ...
             number += 1
-            target = wanted.with_name(f"{wanted.stem}-{number}{wanted.suffix}")
+            target = wanted.with_name(shortened(wanted.name, f"-{number}"))
         taken.add(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         put(original, target)

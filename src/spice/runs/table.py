@@ -30,7 +30,9 @@ def write_table(path: Path, columns: Mapping[str, Column]) -> None:
 
 def write_csv(file: TextIO, columns: Mapping[str, Column]) -> None:
     """As text: six decimal places, 1 and 0 for true and false, names quoted where necessary."""
-    rows = csv.writer(file, lineterminator="\n")
+    # Before 3.13, Python does not quote "\r", where a reader ends the line.
+    quote_all = any("\r" in text for column in columns.values() if isinstance(column, list) for text in column)
+    rows = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL)
     rows.writerow(columns)
     rows.writerows(zip(*(_texts(column) for column in columns.values()), strict=True))
 
