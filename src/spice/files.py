@@ -1,6 +1,7 @@
 """Writing files so that a kill at any moment leaves either the old file, the new one, or none; and names of files."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,24 @@ def written_atomically(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def folder_written_atomically(path: Path) -> Iterator[Path]:
+    """Yield a new folder beside `path`; on success it takes the place of `path`, on failure it is removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new, old = path.with_name(f".{path.name}.partial"), path.with_name(f".{path.name}.old.partial")
+    for leftover in (new, old):
+        shutil.rmtree(leftover, ignore_errors=True)
+    new.mkdir()
+    try:
+        yield new
+        if path.exists():
+            path.rename(old)
+        new.rename(path)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def shortened(name: str, mark: str = "") -> str:

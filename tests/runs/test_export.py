@@ -1,9 +1,11 @@
 """Groups written for other programs: links or copies, never moves, and nothing overwritten."""
 
 import csv
+import errno
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -138,3 +140,23 @@ def test_names_as_long_as_can_be_are_shortened(
     for folder in ("folders", "flat"):
         written = list((tmp_path / folder).rglob("*.png"))
         assert sorted(path.read_bytes() for path in written) == sorted(path.read_bytes() for path in long)
+
+
+@pytest.mark.parametrize("shape", ["folders", "imagefolder", "labelstudio", "fiftyone"])
+@pytest.mark.parametrize("there", [False, True])
+def test_an_export_that_fails_leaves_nothing_half_written(
+    labels: Labels, photos: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: Shape, there: bool
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if there:
+        (tmp_path / "out").mkdir()
+    before = sorted(tmp_path.iterdir())
+    with monkeypatch.context() as full:
+        full.setattr(shutil, "copy2", fail)
+        full.setattr(json, "dumps", fail)
+        with pytest.raises(OSError, match="No space left"):
+            export(labels, photos, tmp_path / "out", shape=shape, place="copy")
+    assert sorted(tmp_path.iterdir()) == before
+    export(labels, photos, tmp_path / "out", shape=shape, place="copy")

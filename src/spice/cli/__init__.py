@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def _use_utf_8() -> None:
-    """Tables and JSON are written in UTF-8 for other programs; a terminal that cannot show a letter shows its number."""
+    """Other programs get UTF-8; a terminal that cannot show a letter shows its number."""
     if isinstance(sys.stdout, TextIOWrapper):
         if sys.stdout.isatty():
             sys.stdout.reconfigure(errors="backslashreplace")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from spice.errors import UserError
 from spice.runs.artifacts import (
+    LABELS,
     NEIGHBORS,
     PROBLEMS,
     REFINED_NEIGHBORS,
@@ -56,6 +57,9 @@ class Result:
         path = self / artifact
         if not path.exists():
             raise UserError(f"{path} is missing; make it again with: spice resume {self.run}")
+        record = self.records.get(artifact.step)
+        if record is not None and record.is_damaged(self.run / self.entry.folders[artifact.step], artifact.name):
+            raise UserError(f"{path} is damaged; delete it, then make it again with: spice resume {self.run}")
         return path
 
     @property
@@ -100,6 +104,8 @@ class Result:
 
     @cached_property
     def labels(self) -> Labels:
+        if (self / LABELS).exists():
+            self.need(LABELS)
         return read_labels(self.folder)
 
     @cached_property

@@ -3,9 +3,6 @@
 Shapes: Q new images, D feature width, K clusters.
 """
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +16,7 @@ from torch import Tensor, nn
 from spice.core import reliable
 from spice.data.images import Images
 from spice.errors import UserError
+from spice.files import folder_written_atomically
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
 from spice.models.given_features import NoEncoder
 from spice.models.heads import Head
@@ -114,7 +112,9 @@ class TrainedModel:
             encoder_hash=self.encoder.fingerprint(),
             embedded=embed,
         )
-        with _replaced(folder) as new:
+        if folder.exists() and not (folder / ABOUT).exists() and any(folder.iterdir()):
+            raise UserError(f"{folder} exists and is not a model; give another name")
+        with folder_written_atomically(folder) as new:
             (new / ABOUT).write_text(about.model_dump_json(indent=2) + "\n", encoding="utf-8")
             (new / HEAD).write_bytes(save(_contiguous(self.head)))
             (new / BANK).write_bytes(save({"features": self.bank.features, "cluster": self.bank.cluster}))
@@ -166,23 +166,3 @@ def _read_about(folder: Path) -> About:
 
 def _contiguous(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().cpu().contiguous() for name, value in module.state_dict().items()}
-
-
-@contextmanager
-def _replaced(folder: Path) -> Iterator[Path]:
-    """A new folder that replaces `folder` once it is complete."""
-    if folder.exists() and not (folder / ABOUT).exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} exists and is not a model; give another name")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    new, old = folder.with_name(f".{folder.name}.partial"), folder.with_name(f".{folder.name}.old.partial")
-    for leftover in (new, old):
-        shutil.rmtree(leftover, ignore_errors=True)
-    new.mkdir()
-    try:
-        yield new
-        if folder.exists():
-            folder.rename(old)
-        new.rename(folder)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
