@@ -49,7 +49,7 @@ class About(Settings):
     # The same name may stand for other weights on another machine.
     encoder_hash: str
     embedded: bool
-    hashes: dict[str, str] = {}  # of the other files; models before version 0.3 have none
+    hashes: dict[str, str] = Field(default_factory=dict)  # of the other files; models before version 0.3 have none
 
 
 class Predictions(NamedTuple):
@@ -163,7 +163,8 @@ def _refuse_misfits(about: About, head: Head, bank: Bank) -> None:
     """Refuse parts that do not belong together, and numbers that are none."""
     if (head.width, head.clusters) != (about.width, about.clusters):
         raise ValueError(
-            f"its head is for {head.width} features and {head.clusters} clusters, not {about.width} and {about.clusters}"
+            f"its head is for {head.width} features and {head.clusters} clusters, "
+            f"not {about.width} and {about.clusters}"
         )
     images = len(bank.cluster) if bank.cluster.ndim == 1 else 0
     if bank.features.shape != (images, about.width) or not 1 <= about.neighbors <= images:
