@@ -79,3 +79,15 @@ def test_damaged_labels_are_made_again(spice: Spice, run: Path) -> None:
     path.unlink()
     assert spice("resume", run).code == 0
     assert (run / "labels.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize("arguments", [("resume",), ("report",), ("evaluate", "--truth", "folders"), ("refine",)])
+def test_no_command_writes_through_a_link(spice: Spice, run: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine")
+    (run / ".holder").unlink(missing_ok=True)
+    (run / ".holder").symlink_to(mine)
+    ended = spice(arguments[0], run, *arguments[1:])
+    assert ended.code == 2
+    assert ended.err.splitlines()[-1] == f"spice: {run}/.holder is a link to {mine}, outside the run folder: remove it"
+    assert mine.read_text() == "mine"

@@ -25,7 +25,7 @@ from spice.pipeline.work import vector_encoder
 from spice.presets import joint_on_cpu
 from spice.progress import Progress, silent
 from spice.runs import Account, RunFolder, explain_write_errors, locked
-from spice.runs.folder import make, refuse_foreign, sweep
+from spice.runs.folder import make, refuse_foreign, refuse_links_outside, sweep
 from spice.settings import RunSettings, Stage
 from spice.settings_file import apply_changes, read_changes
 from spice.stages.joint.algorithms import find_algorithm
@@ -117,6 +117,7 @@ def _opened(out: Path, run: Run, source: SourceLike) -> Iterator[RunFolder]:
     if first:
         refuse_foreign(out)
         make(out)
+        refuse_links_outside(out)
     run.processes.barrier()
     with locked(out) if first else nullcontext():
         if first:

@@ -19,7 +19,7 @@ from spice.runs.artifacts import (
     Artifact,
 )
 from spice.runs.labels import Labels, read_labels
-from spice.runs.manifest import Manifest, ResultEntry, read_manifest
+from spice.runs.manifest import MANIFEST, Manifest, ResultEntry, read_manifest
 from spice.runs.records import (
     FeaturesResult,
     HeadsResult,
@@ -49,8 +49,8 @@ class Result:
     def __truediv__(self, artifact: Artifact) -> Path:
         """Where an artifact is, or would be."""
         # What no step of the run makes, such as scores, lies with the labels.
-        folder = self.entry.folders.get(artifact.step, self.entry.folders["labels"])
-        return self.run / folder / artifact.name
+        folder = self.entry.folders.get(artifact.step)
+        return (self.folder if folder is None else self.run / folder) / artifact.name
 
     def need(self, artifact: Artifact) -> Path:
         """Where an artifact is that must be there."""
@@ -65,6 +65,8 @@ class Result:
     @property
     def folder(self) -> Path:
         """Where labels, model and page are."""
+        if "labels" not in self.entry.folders:
+            raise UserError(f"{self.run / MANIFEST} is damaged: the result {self.name} has no labels")
         return self.run / self.entry.folders["labels"]
 
     @cached_property
