@@ -1,9 +1,14 @@
-"""Writing files so that a kill at any moment leaves either the old file, the new one, or none."""
+"""Writing files so that a kill at any moment leaves either the old file, the new one, or none; and names of files."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from spice.errors import UserError
+
+MAX_NAME = 255  # bytes in a file's name, on nearly every file system
 
 
 @contextmanager
@@ -17,3 +22,39 @@ def written_atomically(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def folder_written_atomically(path: Path) -> Iterator[Path]:
+    """Yield a new folder beside `path`; on success it takes the place of `path`, on failure it is removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new, old = path.with_name(f".{path.name}.partial"), path.with_name(f".{path.name}.old.partial")
+    for leftover in (new, old):
+        shutil.rmtree(leftover, ignore_errors=True)
+    new.mkdir()
+    try:
+        yield new
+        if path.exists():
+            path.rename(old)
+        new.rename(path)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def shortened(name: str, mark: str = "") -> str:
+    """The name of a file, with `mark` before its ending, cut to what a file system takes."""
+    stem, ending = Path(name).stem, mark + Path(name).suffix
+    while stem and len(os.fsencode(stem + ending)) > MAX_NAME:
+        stem = stem[:-1]
+    return stem + ending
+
+
+def refuse_undecodable(*names: str) -> None:
+    """Refuse names of files that are not text: no table, JSON file or library could hold them."""
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            shown = name.encode("utf-8", "backslashreplace").decode()
+            raise UserError(f"{shown} is not a name in UTF-8: rename it (or set PYTHONUTF8=1 if it is)") from None

@@ -162,7 +162,7 @@ def test_mistakes_are_told_in_words(shapes: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no file or folder"):
         SPICE(4).fit(tmp_path / "nowhere")
     shutil.copytree(shapes / "disc", tmp_path / "few")
-    with pytest.raises(UserError, match="24 images are too few for 30 clusters"):
+    with pytest.raises(UserError, match="24 images allow at most 12 clusters, got 30"):
         SPICE(30, size=64).fit(tmp_path / "few")
 
 

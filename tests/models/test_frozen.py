@@ -1,6 +1,7 @@
 """A frozen network on ONNX Runtime is the same network: exported once, checked, cached, and torch where it fails."""
 
 import copy
+import hashlib
 import os
 import sys
 import warnings
@@ -187,6 +188,29 @@ def test_a_damaged_cache_file_does_not_stop_the_work(cache: Path) -> None:
         found = small().encode(images())
     torch.testing.assert_close(found, expected)
     assert file.stat().st_size > 100  # made anew
+
+
+@pytest.mark.parametrize("tamper", ["another network", "a changed weight", "writable by others"])
+def test_a_cached_network_that_was_tampered_with_is_never_run(cache: Path, tamper: str) -> None:
+    expected = small(0).encode(images())
+    (file,) = cache.iterdir()
+    if tamper == "another network":
+        small(1).encode(images())
+        (other,) = set(cache.iterdir()) - {file}
+        other.replace(file)
+    elif tamper == "a changed weight":
+        model = onnx.load(file)
+        weight = max(model.graph.initializer, key=lambda tensor: len(tensor.raw_data))
+        weight.raw_data = bytes(len(weight.raw_data))
+        onnx.save(model, file)
+    else:
+        file.chmod(0o666)
+    assert small(0).encode(images()).equal(expected)
+    (again,) = cache.iterdir()
+    assert again.stem.endswith(hashlib.sha256(again.read_bytes()).hexdigest()[:32])
+    if os.name == "posix":
+        assert again.stat().st_mode & 0o777 == 0o600
+        assert cache.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_cache_that_cannot_be_written_does_not_stop_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

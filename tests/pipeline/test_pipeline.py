@@ -318,5 +318,5 @@ def test_features_brought_along_are_used_and_their_change_is_seen(shapes: Path, 
 
 
 def test_too_many_clusters_are_refused_in_words(shapes: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="96 images are too few for 97 clusters"):
+    with pytest.raises(UserError, match="96 images allow at most 48 clusters, got 97"):
         cluster(shapes, settings(clusters=97), tmp_path / "run")

@@ -1,9 +1,11 @@
 """Groups written for other programs: links or copies, never moves, and nothing overwritten."""
 
 import csv
+import errno
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -126,3 +128,35 @@ def test_names_that_are_not_utf_8_are_no_trouble(
         assert read(tmp_path / "out" / "tasks.json")[0]["data"]["image"].endswith("cats/caf%E9.png")
     if shape == "folders":
         assert any(b"caf\xe9" in bytes(path) for path in (tmp_path / "out").rglob("*.png"))
+
+
+@pytest.mark.parametrize("place", ["link", "copy"])
+def test_names_as_long_as_can_be_are_shortened(
+    labels: Labels, photos: list[Path], tmp_path: Path, place: Place
+) -> None:
+    long = [photo.rename(photo.with_name(f"{row}{'é' * 125}.png")) for row, photo in enumerate(photos)]
+    export(labels, long, tmp_path / "folders", shape="folders", place=place)
+    export(labels._replace(cluster=labels.cluster * 0), long, tmp_path / "flat", shape="imagefolder", place=place)
+    for folder in ("folders", "flat"):
+        written = list((tmp_path / folder).rglob("*.png"))
+        assert sorted(path.read_bytes() for path in written) == sorted(path.read_bytes() for path in long)
+
+
+@pytest.mark.parametrize("shape", ["folders", "imagefolder", "labelstudio", "fiftyone"])
+@pytest.mark.parametrize("there", [False, True])
+def test_an_export_that_fails_leaves_nothing_half_written(
+    labels: Labels, photos: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: Shape, there: bool
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if there:
+        (tmp_path / "out").mkdir()
+    before = sorted(tmp_path.iterdir())
+    with monkeypatch.context() as full:
+        full.setattr(shutil, "copy2", fail)
+        full.setattr(json, "dumps", fail)
+        with pytest.raises(OSError, match="No space left"):
+            export(labels, photos, tmp_path / "out", shape=shape, place="copy")
+    assert sorted(tmp_path.iterdir()) == before
+    export(labels, photos, tmp_path / "out", shape=shape, place="copy")

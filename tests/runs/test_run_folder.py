@@ -11,7 +11,7 @@ from made_run import heads_result, labels_result, make_run, record_of
 from spice.errors import UserError
 from spice.runs import Labels, Result, ResultEntry, RunFolder, key_of, open_result
 from spice.runs.artifacts import ARTIFACTS, LABELS, LINKED
-from spice.runs.folder import refuse_foreign, sweep
+from spice.runs.folder import refuse_foreign, refuse_links_outside, sweep
 from spice.runs.manifest import FORMAT, now, versions
 from spice.runs.records import (
     RESULTS,
@@ -323,3 +323,68 @@ def test_a_damaged_record_is_an_error_that_names_the_file(finished: Result, cont
         _ = finished.reread().heads
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", [".lock", ".holder", "store", "steps", "results/k3/labels.csv", "steps/heads-k3/new"])
+@pytest.mark.parametrize("target", ["file", "folder", "nothing", "loop"])
+def test_a_link_that_leads_out_of_the_run_folder_is_refused(
+    run: RunFolder, tmp_path_factory: pytest.TempPathFactory, name: str, target: str
+) -> None:
+    publish(run, "k3")
+    refuse_links_outside(run.path)  # our own links are no reason
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "file").touch()
+    (outside / "folder").mkdir()
+    link = run.path / name
+    shutil.rmtree(link, ignore_errors=True)
+    link.unlink(missing_ok=True)
+    if target == "loop":
+        (outside / "loop").symlink_to(outside / "loop")
+    link.symlink_to(outside / target)
+    with pytest.raises(UserError, match=rf"{link} is a link to {outside / target}, outside the run folder: remove it"):
+        refuse_links_outside(run.path)
+
+
+def test_our_own_links_are_replaced_wherever_they_lead(
+    run: RunFolder, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    publish(run, "k3")
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "mine.txt").write_text("mine")
+    for name, target in (("current", outside), ("labels.csv", outside / "mine.txt"), ("model", outside)):
+        (run.path / name).unlink(missing_ok=True)
+        (run.path / name).symlink_to(target)
+    refuse_links_outside(run.path)
+    run.link()
+    assert (run.path / "labels.csv").read_text() == "k3"
+    assert not (run.path / "model").is_symlink()
+    assert [(path.name, path.read_text()) for path in outside.iterdir()] == [("mine.txt", "mine")]
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        ("folders", {"labels": "/etc"}),
+        ("folders", {"labels": "../elsewhere"}),
+        ("folders", {"labels": "results/../../elsewhere"}),
+        ("folders", {"labels": "results/.."}),
+        ("folders", {"labels": "results\\..\\.."}),
+        ("folders", {"surprise": "steps/surprise-1"}),
+        ("name", "../k3"),
+        ("name", ".."),
+        ("current", "k4"),
+    ],
+)
+def test_a_manifest_that_names_what_is_not_in_its_folder_is_refused(run: RunFolder, where: str, value: object) -> None:
+    publish(run, "k3")
+    path = run.path / "manifest.json"
+    content = json.loads(path.read_text())
+    if where == "folders":
+        content["results"]["k3"]["folders"] = value
+    elif where == "name":
+        content["results"][value] = content["results"]["k3"]
+    else:
+        content["current"] = value
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=r"manifest.json is damaged at"):
+        RunFolder.open(run.path)

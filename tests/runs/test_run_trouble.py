@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spice.errors import UserError
-from spice.runs import explain_write_errors
+from spice.runs import explain_output_errors, explain_write_errors
 
 # Files may not grow beyond 64 kB: to the program, a disk that fills up in the middle of a write.
 FULL = """
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from safetensors.numpy import save_file
 from spice.errors import UserError
 from spice.files import written_atomically
-from spice.runs import explain_write_errors
+from spice.runs import explain_output_errors, explain_write_errors
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
 folder = Path(sys.argv[1])
@@ -65,3 +65,25 @@ def test_other_errors_pass_as_they_are(tmp_path: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/photos/a.jpg")
     with pytest.raises(ZeroDivisionError), explain_write_errors(tmp_path):
         raise ZeroDivisionError
+
+
+def test_an_output_that_cannot_be_written_is_one_line_that_names_it(tmp_path: Path) -> None:
+    out = tmp_path / "groups"
+    refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path / ".groups.12.partial"))
+    with (
+        pytest.raises(UserError, match=rf"^cannot write {out}: Permission denied; give another name$"),
+        explain_output_errors(out),
+    ):
+        raise refused
+    with (
+        pytest.raises(UserError, match=rf"^cannot write {out}: the disk is full; free some space, then run the same"),
+        explain_output_errors(out),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with (
+        pytest.raises(UserError, match=rf"^cannot read {tmp_path}/photos/a.jpg: Permission denied$"),
+        explain_output_errors(out),
+    ):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path / "photos" / "a.jpg"))
+    with pytest.raises(BrokenPipeError), explain_output_errors(out):
+        raise BrokenPipeError

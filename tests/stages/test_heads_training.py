@@ -187,8 +187,14 @@ def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path, monkeypatch: 
 
 
 def test_impossible_sizes_are_refused() -> None:
-    with pytest.raises(UserError, match="5 images are too few for 6 clusters: use at most 2 clusters"):
-        batch_size(5, quick(6))
+    for images, clusters in ((600, 400), (12, 12), (5, 3)):
+        most = images // 2
+        message = f"need at least 2 images per cluster: {images} images allow at most {most} clusters, got {clusters}"
+        with pytest.raises(UserError, match=message):
+            batch_size(images, quick(clusters, batch=None))
+        assert batch_size(images, quick(most, batch=None)) == images
+    with pytest.raises(UserError, match="so at least 4 images, got 3: add more images"):
+        batch_size(3, quick(2))
     with pytest.raises(
         UserError, match="a batch of 60 images is too small for 200 clusters: use at least 200, better 2000"
     ):
@@ -201,7 +207,7 @@ def test_impossible_sizes_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("images", "clusters", "batch"),
-    [(30, 3, 1000), (50, 2, 20), (40, 20, 39), (3, 3, None), (5, 2, 3), (400, 200, 300), (500, 200, None)],
+    [(30, 3, 1000), (50, 2, 20), (40, 20, 39), (4, 2, None), (5, 2, 3), (400, 200, 300), (500, 200, None)],
 )
 @pytest.mark.parametrize("start", ["random", "kmeans"])
 def test_any_size_trains(images: int, clusters: int, batch: int | None, start: str) -> None:

@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from spice.data.images import InMemory
 from spice.errors import UserError
 from spice.models.backbone import Backbone
 from spice.models.encoders import TorchEncoder, load_encoder
+from spice.models.frozen import trace
 from spice.models.heads import Head
 from spice.models.networks import network
+from spice.models.weights import NetworkCard, save_network
 from spice.settings import IMAGENET
 from spice.stages.bank import remember
 from spice.stages.encode import encode_plain
@@ -143,3 +146,94 @@ def test_saving_replaces_a_model_and_nothing_else(model: TrainedModel, tmp_path:
 def test_a_model_of_lite0_is_a_few_megabytes(model: TrainedModel, tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     assert sum(path.stat().st_size for path in (tmp_path / "model").iterdir()) < 10e6
+
+
+def change_about(folder: Path, **changes: object) -> None:
+    about = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps({**about, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"format": 2}, "has format 2, and spice .* reads format 1"),
+        ({"clusters": 4}, "head is for 1280 features and 3 clusters, not 1280 and 4"),
+        ({"width": 640}, "head is for 1280 features"),
+        ({"threshold": 1.5}, "at 'threshold'"),
+        ({"threshold": float("nan")}, "at 'threshold'"),
+        ({"unlike_below": float("inf")}, "at 'unlike_below'"),
+        ({"neighbors": 0}, "at 'neighbors'"),
+        ({"neighbors": 71}, r"bank of \(70, 1280\) features does not fit 71 neighbors"),
+        ({"size": 1 << 40}, "at 'size'"),
+        ({"encoder": "lite9000"}, "there is no encoder 'lite9000'"),
+        ({"encoder": "scratch"}, "there is no file"),
+    ],
+)
+def test_a_model_whose_parts_do_not_fit_is_refused(
+    model: TrainedModel, tmp_path: Path, changes: dict[str, object], words: str
+) -> None:
+    model.save(tmp_path / "model")
+    change_about(tmp_path / "model", **changes)
+    with pytest.raises(UserError, match=words) as caught:
+        TrainedModel.load(tmp_path / "model")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("embed", [False, True])
+def test_a_file_that_changed_after_it_was_saved_is_refused(model: TrainedModel, tmp_path: Path, embed: bool) -> None:
+    model.save(tmp_path / "model", embed=embed)
+    for path in sorted((tmp_path / "model").glob("*.safetensors")):
+        content = path.read_bytes()
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))  # the last bit of the last number
+        with pytest.raises(UserError, match=f"{path.name} changed after it was written"):
+            TrainedModel.load(tmp_path / "model")
+        path.write_bytes(content)
+    TrainedModel.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "value", "words"),
+    [
+        ("head", "out.bias", torch.tensor([0.0, float("nan"), 0.0]), "head has numbers that are not finite"),
+        ("bank", "features", torch.full((70, 1280), float("inf")).half(), "bank has numbers that are not finite"),
+        ("bank", "features", torch.zeros(70, 640).half(), "does not fit"),
+        ("bank", "cluster", torch.full((70,), 3), "bank has other clusters than 0 to 2"),
+        ("bank", "cluster", torch.full((70,), -1), "bank has other clusters than 0 to 2"),
+        ("bank", "cluster", torch.zeros(70, 1).long(), "does not fit"),
+        ("bank", "cluster", torch.zeros(70), "numbers of the wrong kind"),
+    ],
+)
+def test_a_model_without_hashes_is_checked_as_a_whole(
+    model: TrainedModel, tmp_path: Path, file: str, name: str, value: torch.Tensor, words: str
+) -> None:
+    model.save(tmp_path / "model")
+    change_about(tmp_path / "model", hashes={})  # as models were saved before version 0.3
+    TrainedModel.load(tmp_path / "model")
+    path = tmp_path / "model" / f"{file}.safetensors"
+    save_file(load_file(path) | {name: value}, path)
+    with pytest.raises(UserError, match=words):
+        TrainedModel.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("kind", ["onnx", "safetensors"])
+def test_an_encoder_file_that_changed_after_training_is_refused(tmp_path: Path, kind: str) -> None:
+    def write(seed: int) -> None:
+        torch.manual_seed(seed)
+        small = network("resnet10", stem="plain", width=4).eval()
+        if kind == "onnx":
+            trace(small, torch.zeros(2, 3, 16, 16), tmp_path / "file.onnx", output="features")
+        else:
+            card = NetworkCard(network="resnet10", stem="plain", width=4, size=16, normalization=IMAGENET)
+            save_network(tmp_path / "file.safetensors", small, card)
+
+    write(seed=0)
+    name = f"{'onnx:' if kind == 'onnx' else ''}{tmp_path}/file.{kind}"
+    encoder = load_encoder(name, size=16)
+    features = encode_plain(encoder, pictures(20, size=16))
+    cluster = torch.arange(20) % 3
+    bank = remember(features, cluster, clusters=3, neighbors=5, seed=0)
+    TrainedModel(encoder, Head(encoder.features, 3), bank, threshold=0.5).save(tmp_path / "model")
+    TrainedModel.load(tmp_path / "model")
+    write(seed=1)
+    with pytest.raises(UserError, match="was trained with other weights of"):
+        TrainedModel.load(tmp_path / "model")

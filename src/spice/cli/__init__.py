@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from io import TextIOWrapper
 
 import typer
 
@@ -24,6 +25,7 @@ from spice.cli import (
     why,
 )
 from spice.errors import UserError
+from spice.files import refuse_undecodable
 from spice.version import __version__
 
 app = typer.Typer(
@@ -67,7 +69,9 @@ def spice(
 def main() -> None:
     """Run the command; a user's mistake is one line and an exit code, not a traceback."""
     warnings.formatwarning = _in_one_line
+    _use_utf_8()
     try:
+        refuse_undecodable(*sys.argv[1:])
         app()
     except UserError as error:
         print(f"spice: {error}", file=sys.stderr)
@@ -75,6 +79,15 @@ def main() -> None:
     except BrokenPipeError:  # `spice ... | head`
         sys.stderr.close()
         sys.exit(1)
+
+
+def _use_utf_8() -> None:
+    """Other programs get UTF-8; a terminal that cannot show a letter shows its number."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        if sys.stdout.isatty():
+            sys.stdout.reconfigure(errors="backslashreplace")
+        else:
+            sys.stdout.reconfigure(encoding="utf-8")
 
 
 def _in_one_line(  # where in the code it was raised helps no user

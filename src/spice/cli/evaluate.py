@@ -30,8 +30,10 @@ def command(
     from spice.files import written_atomically
     from spice.runs import explain_write_errors, open_result
     from spice.runs.artifacts import SCORES
+    from spice.runs.folder import refuse_links_outside
 
     result = open_result(run)
+    refuse_links_outside(run)
     paths = result.labels.path
     found = evaluate_run(result, from_folders(paths) if truth == "folders" else from_csv(Path(truth), paths))
     text = found.model_dump_json(indent=2)

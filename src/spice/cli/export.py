@@ -1,5 +1,6 @@
 """`spice export`: the groups in the shape other programs read."""
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,14 +55,14 @@ def command(
 
 
 def _export_model(run: Path, destination: Path, shape: As, *, embed: bool) -> None:
-    from spice.runs import explain_write_errors
+    from spice.runs import explain_output_errors
     from spice.stages.model import TrainedModel
     from spice.stages.onnx_export import export_onnx
 
-    if destination.exists():
+    if os.path.lexists(destination):
         raise UserError(f"{destination} exists already; nothing is overwritten: give a new name")
     model = TrainedModel.load(model_folder(run))
-    with explain_write_errors(destination):
+    with explain_output_errors(destination):
         destination.parent.mkdir(parents=True, exist_ok=True)
         if shape is As.model:
             model.save(destination, embed=embed)
@@ -74,14 +75,14 @@ def _export_model(run: Path, destination: Path, shape: As, *, embed: bool) -> No
 def _export_images(run: Path, destination: Path, shape: As, *, copy: bool, reliable: bool) -> None:
     import numpy as np
 
-    from spice.runs import explain_write_errors, open_result
+    from spice.runs import explain_output_errors, open_result
     from spice.runs.export import export
 
     result = open_result(run)
     labels = result.labels
     if reliable:
         labels = labels.rows(np.flatnonzero(labels.reliable))
-    with TemporaryDirectory(prefix="spice-") as scratch, explain_write_errors(destination):
+    with TemporaryDirectory(prefix="spice-") as scratch, explain_output_errors(destination):
         files: list[Path] = []
         if shape not in (As.csv, As.parquet):
             from spice.data.originals import originals

@@ -24,6 +24,11 @@ def command(
     if find_spec("matplotlib") is None:
         raise UserError("figures need matplotlib; install it with: pip install 'spice-cluster[figures]'")
     from spice.report.figures import write_figures
+    from spice.runs import explain_output_errors
+    from spice.runs.folder import refuse_links_outside
 
-    for path in write_figures(run, out or run / "figures"):
-        print(path)
+    folder = out or run / "figures"
+    if out is None:
+        refuse_links_outside(run)
+    with explain_output_errors(folder):
+        print("\n".join(map(str, write_figures(run, folder))))

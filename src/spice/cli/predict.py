@@ -30,15 +30,21 @@ def command(
 ) -> None:
     """Put other images into the groups of a run: cluster, probability, reliability, and "unlike anything seen"."""
     from spice.estimator import load
-    from spice.runs.table import write_csv, write_table
+    from spice.runs import explain_output_errors
+    from spice.runs.table import refuse_other_ending, write_csv, write_table
 
+    if out is not None:
+        refuse_other_ending(out)
     model = load(model_folder(run))
     with shown_progress() as progress:
         found = model.assess(images, progress=progress)
-    if out is None:
-        write_csv(sys.stdout, found.columns())
-    else:
-        write_table(out, found.columns())
+    with explain_output_errors(out or Path("the table")):
+        if out is None:
+            write_csv(sys.stdout, found.columns())
+            sys.stdout.flush()
+        else:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            write_table(out, found.columns())
     _tell(found, out)
 
 

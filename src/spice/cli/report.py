@@ -10,8 +10,11 @@ def command(run: RunArgument) -> None:
     """Write report.html of the current result again, from its files; every run writes it at its end by itself."""
     from spice.report import write_report
     from spice.runs import RunFolder, explain_write_errors, open_result
+    from spice.runs.folder import refuse_links_outside
 
     with explain_write_errors(run):
-        path = write_report(open_result(run))
+        result = open_result(run)
+        refuse_links_outside(run)
+        path = write_report(result)
         RunFolder.open(run).link()
     print(path)

@@ -28,8 +28,11 @@ def command(
 ) -> None:
     """List the results in a run folder. Every number of clusters and every refinement is kept until you remove it."""
     from spice.runs import RunFolder, explain_write_errors, locked
+    from spice.runs.folder import refuse_links_outside
 
     if use is not None or remove is not None:
+        RunFolder.open(run)  # a folder that is no run gets no lock
+        refuse_links_outside(run)
         with explain_write_errors(run), locked(run):
             folder = RunFolder.open(run)
             if use is not None:

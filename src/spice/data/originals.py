@@ -11,6 +11,7 @@ from spice.data.problems import printable
 from spice.data.recognize import open_source
 from spice.data.sources import Entry, Files, Folder, Source
 from spice.errors import UserError
+from spice.files import shortened
 
 
 def originals(source: str | None, names: Sequence[str], *, run: Path, taken_out: Path) -> list[Path]:
@@ -33,7 +34,8 @@ def _take_out(source: Source, entries: list[Entry], folder: Path) -> list[Path]:
     paths = {}
     for entry, read in source.contents(sorted(entries, key=lambda entry: entry.number)):
         content, name = read(), Path(entry.name)
-        path = paths[entry.number] = folder / f"{entry.number:07d}{f'_{name.name}' if name.suffix else '.png'}"
+        ending = f"_{name.name}" if name.suffix else ".png"
+        path = paths[entry.number] = folder / shortened(f"{entry.number:07d}{ending}")
         if isinstance(content, bytes):
             path.write_bytes(content)
             continue

@@ -8,7 +8,6 @@ network runs in torch, with a warning.
 import hashlib
 import logging
 import os
-import shutil
 import tempfile
 import warnings
 from contextlib import suppress
@@ -81,12 +80,12 @@ def frozen_session(network: Backbone, *, size: int, channels: int) -> Session | 
     """The network on ONNX Runtime, from the cache if it was exported before; None if it cannot be exported."""
     versions = (__version__, torch.__version__, onnxruntime.__version__)  # of all that takes part in exporting
     identity = repr((versions, size, channels, repr(network), weights_hash(network)))
-    path = cache_folder() / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.onnx"
-    if path.exists():
-        with suppress(Exception):  # a damaged file, for which the runtime has no class of errors, is exported again
-            return Session(path)
+    name = _hash(identity.encode())
+    for path in sorted(cache_folder().glob(f"{name}-*.onnx")):
+        with suppress(Exception):  # whatever is wrong with a cached file, the network is exported again
+            return Session(_cached(path))
     try:
-        return _exported(network, path, size=size, channels=channels)
+        return _exported(network, name, size=size, channels=channels)
     # Whatever goes wrong in the exporter or the runtime, torch can still run the network.
     except Exception as error:  # noqa: BLE001
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -136,19 +135,42 @@ def trace(module: nn.Module, images: Tensor, path: Path, *, output: str) -> None
         )
 
 
-def _exported(network: Backbone, path: Path, *, size: int, channels: int) -> Session:
+def _exported(network: Backbone, name: str, *, size: int, channels: int) -> Session:
     """Export outside the cache, so that a cache that cannot be written only costs the next run a second."""
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / path.name
+        made = Path(folder) / f"{name}.onnx"
         export(network, made, size=size, channels=channels)
-        session = Session(made.read_bytes())  # read now, since the file is removed below
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with written_atomically(path) as temporary:
-                shutil.copyfile(made, temporary)
-        except OSError as error:
-            log.info("cannot cache the exported network: %s", error)
-    return session
+        content = made.read_bytes()
+    try:
+        _cache(name, content)
+    except OSError as error:
+        log.info("cannot cache the exported network: %s", error)
+    return Session(content)
+
+
+def _cache(name: str, content: bytes) -> None:
+    """Keep a network for this user alone, under a name that ends in the hash of its content."""
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for damaged in folder.glob(f"{name}-*.onnx"):
+        damaged.unlink()
+    with written_atomically(folder / f"{name}-{_hash(content)}.onnx") as temporary:
+        temporary.touch(mode=0o600)
+        temporary.write_bytes(content)
+
+
+def _cached(path: Path) -> bytes:
+    """The content of a cached network; raises if it is damaged, or if another user could have written it."""
+    content, status = path.read_bytes(), path.stat()
+    if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
+        raise PermissionError(f"others can write {path}")
+    if not path.stem.endswith(f"-{_hash(content)}"):
+        raise ValueError(f"{path} is damaged")
+    return content
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]
 
 
 def _simplify(path: Path) -> None:

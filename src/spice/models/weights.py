@@ -1,10 +1,11 @@
 """A trained network as one safetensors file, whose header names the network and the images it takes."""
 
+import math
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
 import torch
-from pydantic import PositiveInt, ValidationError, model_validator
+from pydantic import Field, PositiveInt, ValidationError, model_validator
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -16,6 +17,7 @@ from spice.models.networks import PartialWhitening, Stem, network
 from spice.settings import IMAGENET, Normalization, Settings
 
 HEADER = "spice.network"
+MAX_SIZE = 8192  # pixels on a side: beyond this, a file is damaged or hostile
 
 
 class NetworkCard(Settings):
@@ -26,13 +28,16 @@ class NetworkCard(Settings):
     width: PositiveInt | None = None
     channels: PositiveInt = 3
     partial_whitening: bool = False
-    size: PositiveInt
+    size: Annotated[int, Field(ge=1, le=MAX_SIZE)]
     normalization: Normalization
 
     @model_validator(mode="after")
     def _channels_agree(self) -> Self:
         if not len(self.normalization.mean) == len(self.normalization.std) == self.channels:
             raise ValueError(f"a normalization of {len(self.normalization.mean)} channels for {self.channels}")
+        values = (*self.normalization.mean, *self.normalization.std)
+        if not all(map(math.isfinite, values)) or not all(self.normalization.std):
+            raise ValueError(f"a normalization by {self.normalization.std} around {self.normalization.mean}")
         return self
 
     def build(self) -> Backbone:
@@ -74,6 +79,7 @@ def load_network(path: Path, *, name: str | None = None) -> tuple[Backbone, Netw
         ) from error
     if name is not None and card.network != name:
         raise UserError(f"{path} holds {card.network}, not {name}; use {card.network}:{path}")
+    _refuse_misfits(path, card, weights)
     built = card.build()
     for key, value in built.state_dict().items():
         if key.endswith("num_batches_tracked"):  # older published files lack these counters
@@ -83,6 +89,21 @@ def load_network(path: Path, *, name: str | None = None) -> tuple[Backbone, Netw
     except RuntimeError as error:
         raise UserError(f"{path} does not fit {card.network}: {' '.join(str(error).split())[:200]}") from error
     return built.eval(), card
+
+
+def _refuse_misfits(path: Path, card: NetworkCard, weights: dict[str, Tensor]) -> None:
+    """Refuse unknown networks, and widths that the file has no weights for, before any memory is taken for them."""
+    try:
+        with torch.device("meta"):
+            expected = {name: value.shape for name, value in card.build().state_dict().items()}
+    except (ValueError, RuntimeError, OverflowError) as error:
+        raise UserError(f"the header of {path} names no network: {' '.join(str(error).split())[:200]}") from error
+    for name, shape in expected.items():
+        if name in weights and weights[name].shape != shape:
+            found = tuple(weights[name].shape)
+            raise UserError(f"{path} does not fit {card.network}: {name} is {found} instead of {tuple(shape)}")
+        if name not in weights and not name.endswith("num_batches_tracked"):
+            raise UserError(f"{path} does not fit {card.network}: it has no {name}")
 
 
 def _card_of_published(path: Path, weights: dict[str, Tensor], name: str | None) -> NetworkCard:

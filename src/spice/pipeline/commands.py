@@ -16,6 +16,7 @@ from spice.engine.device import choose
 from spice.engine.processes import join_processes
 from spice.engine.run import Run
 from spice.errors import UserError
+from spice.files import refuse_undecodable
 from spice.models.encoders import SCRATCH, load_encoder
 from spice.pipeline.execute import Execution
 from spice.pipeline.resolve import working_size
@@ -24,7 +25,7 @@ from spice.pipeline.work import vector_encoder
 from spice.presets import joint_on_cpu
 from spice.progress import Progress, silent
 from spice.runs import Account, RunFolder, explain_write_errors, locked
-from spice.runs.folder import make, refuse_foreign, sweep
+from spice.runs.folder import make, refuse_foreign, refuse_links_outside, sweep
 from spice.settings import RunSettings, Stage
 from spice.settings_file import apply_changes, read_changes
 from spice.stages.joint.algorithms import find_algorithm
@@ -52,6 +53,7 @@ def cluster(
     """
     # What the user may have misspelled comes first, before anything is written.
     vectors = isinstance(source, np.ndarray) and source.ndim == 2
+    refuse_undecodable(_absolute(source) or "", settings.extra or "", str(out))
     if not vectors:
         open_source(source)
     _refuse_contradictions(settings, vectors=vectors)
@@ -115,6 +117,7 @@ def _opened(out: Path, run: Run, source: SourceLike) -> Iterator[RunFolder]:
     if first:
         refuse_foreign(out)
         make(out)
+        refuse_links_outside(out)
     run.processes.barrier()
     with locked(out) if first else nullcontext():
         if first:

@@ -13,7 +13,7 @@ SCRATCH_SIZE = 32
 
 
 def resolve(settings: RunSettings, inputs: Inputs, encoder: Encoder | None) -> RunSettings:
-    """The settings with all that depends on the images and the encoder; refuses K > N before the long work.
+    """The settings with all that depends on the images and the encoder; refuses K > N / 2 before the long work.
 
     Args:
         encoder: None where stage 1 has yet to train it.

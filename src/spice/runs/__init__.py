@@ -6,7 +6,7 @@ from spice.runs.labels import Labels, read_labels, write_labels
 from spice.runs.lock import locked
 from spice.runs.manifest import Manifest, ResultEntry, read_manifest
 from spice.runs.result import Result, open_result
-from spice.runs.trouble import explain_write_errors
+from spice.runs.trouble import explain_output_errors, explain_write_errors
 
 __all__ = [
     "Account",
@@ -17,6 +17,7 @@ __all__ = [
     "ResultEntry",
     "RunFolder",
     "account",
+    "explain_output_errors",
     "explain_write_errors",
     "key_of",
     "locked",

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from pydantic import JsonValue
 
 from spice.errors import UserError
-from spice.files import written_atomically
+from spice.files import folder_written_atomically, shortened, written_atomically
 from spice.runs.labels import Labels
 from spice.runs.table import write_table
 
@@ -31,14 +31,15 @@ def export(labels: Labels, originals: list[Path], destination: Path, *, shape: S
     """Write `labels` to `destination`; `originals` are the image files, one per row."""
     if shape in ("csv", "parquet") and destination.suffix != f".{shape}":
         destination = destination.with_name(f"{destination.name}.{shape}")
-    if destination.exists() and (destination.is_file() or any(destination.iterdir())):
+    if os.path.lexists(destination) and not (destination.is_dir() and not any(destination.iterdir())):
         raise UserError(f"{destination} exists already and is not overwritten; give a new name")
     destination.parent.mkdir(parents=True, exist_ok=True)
     if shape in ("csv", "parquet"):
         write_table(destination, labels._asdict())
         return Export(destination, len(labels.path))
     _refuse_missing(originals)
-    _WRITERS[shape](labels, originals, destination, _link if place == "link" else _copy)
+    with folder_written_atomically(destination) as new:
+        _WRITERS[shape](labels, originals, new, _link if place == "link" else _copy)
     return Export(destination, len(labels.path))
 
 
@@ -65,7 +66,6 @@ def _imagefolder(labels: Labels, originals: list[Path], destination: Path, put: 
 def _labelstudio(labels: Labels, originals: list[Path], destination: Path, put: Put) -> None:
     """Label Studio tasks: the cluster is a prediction to confirm, and its score is the reliability."""
     del put  # Label Studio serves the originals from where they are.
-    destination.mkdir(parents=True, exist_ok=True)
     root = Path(os.path.commonpath([path.parent for path in originals]))
     names = sorted({_cluster_name(labels, row) for row in range(len(originals))})
     tasks = [_task(labels, row, path.relative_to(root)) for row, path in enumerate(originals)]
@@ -106,7 +106,6 @@ def _task(labels: Labels, row: int, name: Path) -> dict[str, JsonValue]:
 def _fiftyone(labels: Labels, originals: list[Path], destination: Path, put: Put) -> None:
     """A FiftyOneImageClassificationDataset whose data.json points at the originals."""
     del put
-    destination.mkdir(parents=True, exist_ok=True)
     entries: dict[str, JsonValue] = {
         str(row): {
             "label": _cluster_name(labels, row),
@@ -134,11 +133,12 @@ _WRITERS: dict[str, Callable[[Labels, list[Path], Path, Put], None]] = {
 def _put_all(originals: list[Path], place: Callable[[int], Path], put: Put) -> None:
     taken: set[Path] = set()
     for row, original in enumerate(originals):
-        wanted = target = place(row)
+        wanted = place(row)
+        target = wanted.with_name(shortened(wanted.name))
         number = 1
         while target in taken:  # two folders may hold images of one name: `a.jpg`, then `a-2.jpg`, `a-3.jpg`, ...
             number += 1
-            target = wanted.with_name(f"{wanted.stem}-{number}{wanted.suffix}")
+            target = wanted.with_name(shortened(wanted.name, f"-{number}"))
         taken.add(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         put(original, target)

@@ -6,6 +6,7 @@ leads to it. So at every moment the labels, the model and the page at the top of
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -130,6 +131,22 @@ def refuse_foreign(path: Path) -> None:
         raise UserError(f"{path} is a file; a run needs a folder of its own: give another name with --out")
     if path.is_dir() and not is_run(path) and any(not _ours(entry) for entry in path.iterdir()):
         raise UserError(f"{path} is not empty and not a run folder; give another name with --out")
+
+
+def refuse_links_outside(path: Path) -> None:
+    """Refuse a run folder in which writing a file could change one elsewhere: call this before anything is written.
+
+    The links that we make at its top are replaced and never followed, so it does not matter where they lead.
+    """
+    home = os.path.realpath(path)
+    replaced = {CURRENT, *(artifact.name for artifact in LINKED)}
+    for folder, folders, files in os.walk(home):
+        for name in (*folders, *files):
+            entry = Path(folder, name)
+            if entry.is_symlink() and not (folder == home and name in replaced):
+                target = os.path.realpath(entry)
+                if not Path(target).is_relative_to(home):
+                    raise UserError(f"{entry} is a link to {target}, outside the run folder: remove it")
 
 
 def make(path: Path) -> None:

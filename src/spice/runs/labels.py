@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -40,6 +41,11 @@ def read_labels(folder: Path) -> Labels:
     path = folder / LABELS.name
     if not path.exists():
         raise UserError(f"{folder} has no labels yet; finish it with: spice resume {folder}")
-    table = pq.read_table(path, columns=list(Labels._fields))
-    columns = [table.column(name).to_numpy().copy() for name in Labels._fields[1:]]  # Arrow's own are read-only
-    return Labels(table.column("path").to_pylist(), *columns)
+    try:
+        with path.open("rb") as file:
+            table = pq.read_table(file, columns=list(Labels._fields))
+        columns = [table.column(name).to_numpy().copy() for name in Labels._fields[1:]]  # Arrow's own are read-only
+        return Labels(table.column("path").to_pylist(), *columns)
+    except (OSError, KeyError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"cannot read {path} ({reason}); delete it, then: spice resume RUN") from error

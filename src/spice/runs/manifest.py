@@ -5,16 +5,29 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import platform, python_version
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from spice.errors import UserError
 from spice.files import written_atomically
+from spice.runs.records import RESULTS
 from spice.version import __version__
 
 FORMAT = 2
 MANIFEST = "manifest.json"
+# Of a folder: no path, so that a manifest made by others names nothing outside its run folder.
+NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _NAMED_VERSIONS = ("torch", "numpy", "pillow", "onnxruntime", "scikit-learn")
+
+
+def _known_step(name: str) -> str:
+    if name not in RESULTS:
+        raise ValueError(f"there is no step {name!r}")
+    return name
+
+
+Step = Annotated[str, AfterValidator(_known_step)]
 
 
 class ResultEntry(BaseModel):
@@ -24,7 +37,7 @@ class ResultEntry(BaseModel):
 
     requested: dict[str, JsonValue]  # settings as the user asked for them
     settings: dict[str, JsonValue]  # the same, with all that the program decided
-    folders: dict[str, str]  # of every step, relative to the run folder
+    folders: dict[Step, Annotated[str, Field(pattern=rf"^(steps|results)/{NAME}$")]]  # relative to the run folder
     created: str
     versions: dict[str, str]
 
@@ -43,8 +56,14 @@ class Manifest(BaseModel):
     input: str | None = None
     # What the last command asked for, until all of it is done: `spice resume` goes on with it.
     pending: dict[str, JsonValue] | None = None
-    results: dict[str, ResultEntry] = {}
+    results: dict[Annotated[str, Field(pattern=f"^{NAME}$")], ResultEntry] = {}
     current: str | None = None
+
+    @model_validator(mode="after")
+    def _current_is_a_result(self) -> Self:
+        if self.current is not None and self.current not in self.results:
+            raise ValueError(f"the current result {self.current!r} is not among the results")
+        return self
 
 
 def read_manifest(folder: Path) -> Manifest:

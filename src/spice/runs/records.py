@@ -176,6 +176,10 @@ class Record(BaseModel, Generic[Found]):
         }
         return [path for path, file in there.items() if not file.is_file() or _stamp(file) != self.files[path]]
 
+    def is_damaged(self, folder: Path, name: str) -> bool:
+        """Whether this one file is not what the step wrote."""
+        return name in self.files and _stamp(folder / name) != self.files[name]
+
     def is_intact(self, folder: Path, names: Collection[str]) -> bool:
         """Whether every file that the step made under one of these names is still there, at its size."""
         ours = {path: stamp for path, stamp in self.files.items() if path.split("/")[0] in names}

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from spice.errors import UserError
 from spice.runs.artifacts import (
+    LABELS,
     NEIGHBORS,
     PROBLEMS,
     REFINED_NEIGHBORS,
@@ -18,7 +19,7 @@ from spice.runs.artifacts import (
     Artifact,
 )
 from spice.runs.labels import Labels, read_labels
-from spice.runs.manifest import Manifest, ResultEntry, read_manifest
+from spice.runs.manifest import MANIFEST, Manifest, ResultEntry, read_manifest
 from spice.runs.records import (
     FeaturesResult,
     HeadsResult,
@@ -48,19 +49,24 @@ class Result:
     def __truediv__(self, artifact: Artifact) -> Path:
         """Where an artifact is, or would be."""
         # What no step of the run makes, such as scores, lies with the labels.
-        folder = self.entry.folders.get(artifact.step, self.entry.folders["labels"])
-        return self.run / folder / artifact.name
+        folder = self.entry.folders.get(artifact.step)
+        return (self.folder if folder is None else self.run / folder) / artifact.name
 
     def need(self, artifact: Artifact) -> Path:
         """Where an artifact is that must be there."""
         path = self / artifact
         if not path.exists():
             raise UserError(f"{path} is missing; make it again with: spice resume {self.run}")
+        record = self.records.get(artifact.step)
+        if record is not None and record.is_damaged(self.run / self.entry.folders[artifact.step], artifact.name):
+            raise UserError(f"{path} is damaged; delete it, then make it again with: spice resume {self.run}")
         return path
 
     @property
     def folder(self) -> Path:
         """Where labels, model and page are."""
+        if "labels" not in self.entry.folders:
+            raise UserError(f"{self.run / MANIFEST} is damaged: the result {self.name} has no labels")
         return self.run / self.entry.folders["labels"]
 
     @cached_property
@@ -100,6 +106,8 @@ class Result:
 
     @cached_property
     def labels(self) -> Labels:
+        if (self / LABELS).exists():
+            self.need(LABELS)
         return read_labels(self.folder)
 
     @cached_property

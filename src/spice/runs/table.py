@@ -18,19 +18,27 @@ ENDINGS = (".csv", ".parquet")
 
 def write_table(path: Path, columns: Mapping[str, Column]) -> None:
     """Write the columns, whole or not at all."""
-    if path.suffix not in ENDINGS:
-        raise UserError(f"{path} must end in {' or '.join(ENDINGS)}")
+    refuse_other_ending(path)
     with written_atomically(path) as temporary:
         if path.suffix == ".csv":
-            with temporary.open("w", newline="", encoding="utf-8") as file:
-                write_csv(file, columns)
+            with temporary.open("w", newline="", encoding="utf-8") as text:
+                write_csv(text, columns)
         else:
-            pq.write_table(pa.table({name: pa.array(column) for name, column in columns.items()}), temporary)
+            with temporary.open("wb") as file:  # not by name: pyarrow's own errors do not name the file
+                pq.write_table(pa.table({name: pa.array(column) for name, column in columns.items()}), file)
+
+
+def refuse_other_ending(path: Path) -> None:
+    """Refuse a name that does not say whether to write csv or parquet."""
+    if path.suffix not in ENDINGS:
+        raise UserError(f"{path} must end in {' or '.join(ENDINGS)}")
 
 
 def write_csv(file: TextIO, columns: Mapping[str, Column]) -> None:
     """As text: six decimal places, 1 and 0 for true and false, names quoted where necessary."""
-    rows = csv.writer(file, lineterminator="\n")
+    # Before 3.13, Python does not quote "\r", where a reader ends the line.
+    quote_all = any("\r" in text for column in columns.values() if isinstance(column, list) for text in column)
+    rows = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL)
     rows.writerow(columns)
     rows.writerows(zip(*(_texts(column) for column in columns.values()), strict=True))
 

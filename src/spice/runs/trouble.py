@@ -1,4 +1,4 @@
-"""A full disk or a folder that may not be written: one clear line instead of a traceback."""
+"""A full disk or a place that may not be written: one clear line instead of a traceback."""
 
 import errno
 import re
@@ -16,36 +16,52 @@ _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 @contextmanager
 def explain_write_errors(folder: Path) -> Iterator[None]:
-    """Turn an error in writing to `folder` into a UserError; let every other error pass."""
+    """Turn an error in writing to the run folder `folder` into a UserError; let every other error pass."""
     try:
         yield
-    except OSError as error:
-        message = _message(error, folder)
-        if message is None:
-            raise
-        raise UserError(message) from error
     except Exception as error:
-        # safetensors raises its own exception.
-        if not _FULL_TEXT.search(str(error)):
+        if _is_full(error):
+            advice = f"free some space, then: spice resume {folder} (finished steps are kept)"
+            raise UserError(f"the disk of {folder} is full; {advice}") from error
+        if isinstance(error, OSError) and error.errno in _FORBIDDEN and _concerns(error, folder):
+            message = f"cannot write to {folder}: {error.strerror}; give another folder with --out"
+            raise UserError(message) from error
+        raise
+
+
+@contextmanager
+def explain_output_errors(path: Path) -> Iterator[None]:
+    """Turn an error in writing the file or folder `path`, or in reading what goes into it, into a UserError."""
+    try:
+        yield
+    except Exception as error:
+        if _is_full(error):
+            message = f"cannot write {path}: the disk is full; free some space, then run the same command again"
+            raise UserError(message) from error
+        if not isinstance(error, OSError) or isinstance(error, BrokenPipeError):
             raise
-        raise UserError(_full(folder)) from error
+        reason = error.strerror or " ".join(str(error).split())
+        if isinstance(error, FileExistsError):  # of a folder that had to be made
+            reason = f"{error.filename} is a file"
+        if _concerns(error, path):
+            raise UserError(f"cannot write {path}: {reason}; give another name") from error
+        raise UserError(f"cannot read {error.filename}: {reason}") from error
 
 
-def _message(error: OSError, folder: Path) -> str | None:
-    if error.errno in _FULL or _FULL_TEXT.search(str(error)):
-        return _full(folder)
-    if error.errno in _FORBIDDEN and _inside(error.filename, folder):
-        return f"cannot write to {folder}: {error.strerror}; give another folder with --out"
-    return None
+def _is_full(error: Exception) -> bool:
+    # safetensors raises an exception of its own.
+    return getattr(error, "errno", None) in _FULL or bool(_FULL_TEXT.search(str(error)))
 
 
-def _full(folder: Path) -> str:
-    return f"the disk of {folder} is full; free some space, then: spice resume {folder} (finished steps are kept)"
+def _concerns(error: OSError, path: Path) -> bool:
+    """Whether the error is about `path`, what is inside it, a parent of it, or the temporary name beside it."""
+    if not isinstance(error.filename, str | Path):
+        return error.filename is None
+    file, home = Path(error.filename).absolute(), path.absolute()
+    if home.is_relative_to(file):
+        return True
+    return any(part.parent == home.parent and _is_temporary(part, home) for part in (file, *file.parents))
 
 
-def _inside(name: object, folder: Path) -> bool:
-    """Whether the file is in the run folder, or is a parent of it."""
-    if not isinstance(name, str | Path):
-        return False
-    file, home = Path(name).absolute(), folder.absolute()
-    return file.is_relative_to(home) or home.is_relative_to(file)
+def _is_temporary(file: Path, home: Path) -> bool:
+    return file == home or (file.name.startswith(f".{home.name}.") and file.suffix == ".partial")

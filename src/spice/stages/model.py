@@ -3,15 +3,14 @@
 Shapes: Q new images, D feature width, K clusters.
 """
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AliasChoices, Field, ValidationError
+from pydantic import AliasChoices, Field, FiniteFloat, PositiveInt, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
@@ -19,10 +18,11 @@ from torch import Tensor, nn
 from spice.core import reliable
 from spice.data.images import Images
 from spice.errors import UserError
+from spice.files import folder_written_atomically
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
 from spice.models.given_features import NoEncoder
 from spice.models.heads import Head
-from spice.models.weights import save_network
+from spice.models.weights import MAX_SIZE, save_network
 from spice.progress import Progress, silent
 from spice.settings import Settings
 from spice.stages.bank import Bank, hold_against
@@ -38,16 +38,18 @@ class About(Settings):
 
     format: int = FORMAT
     spice: str = __version__
-    clusters: int
-    width: int
-    threshold: float
-    neighbors: int = Field(validation_alias=AliasChoices("neighbors", "asked"))  # the latter before version 0.2
-    unlike_below: float
+    clusters: int = Field(ge=2)
+    width: PositiveInt
+    threshold: float = Field(ge=0.0, le=1.0)
+    # "asked" before version 0.2
+    neighbors: int = Field(ge=1, validation_alias=AliasChoices("neighbors", "asked"))
+    unlike_below: FiniteFloat
     encoder: str
-    size: int
+    size: int = Field(ge=1, le=MAX_SIZE)
     # The same name may stand for other weights on another machine.
     encoder_hash: str
     embedded: bool
+    hashes: dict[str, str] = Field(default_factory=dict)  # of the other files; models before version 0.3 have none
 
 
 class Predictions(NamedTuple):
@@ -114,75 +116,111 @@ class TrainedModel:
             encoder_hash=self.encoder.fingerprint(),
             embedded=embed,
         )
-        with _replaced(folder) as new:
-            (new / ABOUT).write_text(about.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        if folder.exists() and not (folder / ABOUT).exists() and any(folder.iterdir()):
+            raise UserError(f"{folder} exists and is not a model; give another name")
+        with folder_written_atomically(folder) as new:
             (new / HEAD).write_bytes(save(_contiguous(self.head)))
             (new / BANK).write_bytes(save({"features": self.bank.features, "cluster": self.bank.cluster}))
             if isinstance(self.encoder, TorchEncoder) and self.encoder.card is not None:
                 save_network(new / ENCODER, self.encoder.module, self.encoder.card)
             elif embed and self.encoder.module is not None:
                 (new / ENCODER).write_bytes(save(_contiguous(self.encoder.module)))
+            about = about.model_copy(update={"hashes": _hashes(new)})
+            (new / ABOUT).write_text(about.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> "TrainedModel":
         """Read what `save` wrote; the encoder must be the one that the model was trained with."""
         about = _read_about(folder)
         try:
+            _refuse_changed(about, folder)
             head = Head.of(load_file(folder / HEAD))
             kept = load_file(folder / BANK)
+            bank = Bank(kept["features"], kept["cluster"], about.neighbors, about.unlike_below)
+            _refuse_misfits(about, head, bank)
             encoder = _load_encoder(about, folder)
-        except (OSError, SafetensorError, RuntimeError, KeyError) as error:
-            reason = str(error).splitlines()[0]
-            raise UserError(f"the model in {folder} is damaged ({reason}); run: spice resume") from error
-        bank = Bank(kept["features"], kept["cluster"], about.neighbors, about.unlike_below)
+        except (OSError, SafetensorError, RuntimeError, KeyError, ValueError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise UserError(
+                f"the model in {folder} is damaged ({reason}); delete it and make it again: spice resume RUN"
+            ) from error
         return cls(encoder, head, bank, threshold=about.threshold)
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    files = (folder / name for name in (HEAD, BANK, ENCODER))
+    return {file.name: blake2b(file.read_bytes(), digest_size=16).hexdigest() for file in files if file.exists()}
+
+
+def _refuse_changed(about: About, folder: Path) -> None:
+    found = _hashes(folder)
+    if about.hashes and found != about.hashes:
+        changed = next(name for name in (HEAD, BANK, ENCODER) if found.get(name) != about.hashes.get(name))
+        raise ValueError(f"{changed} changed after it was written")
+
+
+def _refuse_misfits(about: About, head: Head, bank: Bank) -> None:
+    """Refuse parts that do not belong together, and numbers that are none."""
+    if (head.width, head.clusters) != (about.width, about.clusters):
+        raise ValueError(
+            f"its head is for {head.width} features and {head.clusters} clusters, "
+            f"not {about.width} and {about.clusters}"
+        )
+    images = len(bank.cluster) if bank.cluster.ndim == 1 else 0
+    if bank.features.shape != (images, about.width) or not 1 <= about.neighbors <= images:
+        raise ValueError(f"its bank of {tuple(bank.features.shape)} features does not fit {about.neighbors} neighbors")
+    if bank.cluster.is_floating_point() or not bank.features.is_floating_point():
+        raise ValueError("its bank holds numbers of the wrong kind")
+    if int(bank.cluster.min()) < 0 or int(bank.cluster.max()) >= about.clusters:
+        raise ValueError(f"its bank has other clusters than 0 to {about.clusters - 1}")
+    _refuse_infinite("bank", [bank.features])
+    _refuse_infinite("head", head.state_dict().values())
+
+
+def _refuse_infinite(part: str, values: Iterable[Tensor]) -> None:
+    if not all(bool(value.isfinite().all()) for value in values):
+        raise ValueError(f"its {part} has numbers that are not finite")
 
 
 def _load_encoder(about: About, folder: Path) -> Encoder:
     if about.encoder == NoEncoder.name:
         return NoEncoder(about.width)
+    encoder: Encoder
     if about.encoder == SCRATCH:
-        return load_trained(folder / ENCODER)
-    encoder = load_encoder(about.encoder, size=about.size)
-    if about.embedded and encoder.module is not None:
-        encoder.module.load_state_dict(load_file(folder / ENCODER))
+        encoder = load_trained(folder / ENCODER)
+    else:
+        encoder = load_encoder(about.encoder, size=about.size)
+        if about.embedded and encoder.module is not None:
+            encoder.module.load_state_dict(load_file(folder / ENCODER))
     if encoder.fingerprint() != about.encoder_hash:
         raise UserError(
             f"the model in {folder} was trained with other weights of {about.encoder}; "
             "save it again with its encoder embedded, on the machine where it was trained"
         )
+    if encoder.features != about.width:
+        raise ValueError(f"{about.encoder} gives {encoder.features} features, its head takes {about.width}")
+    if encoder.module is not None:
+        _refuse_infinite("encoder", encoder.module.state_dict().values())
     return encoder
 
 
 def _read_about(folder: Path) -> About:
     try:
-        return About.model_validate_json((folder / ABOUT).read_bytes())
+        about = About.model_validate_json((folder / ABOUT).read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"there is no model in {folder} (it has no {ABOUT})") from None
+    except OSError as error:
+        raise UserError(f"cannot read {folder / ABOUT}: {error.strerror}") from error
     except ValidationError as error:
         what = ".".join(str(part) for part in error.errors()[0]["loc"])
         raise UserError(f"{folder / ABOUT} is not a model that spice {__version__} can read (at {what!r})") from None
+    if about.format != FORMAT:
+        raise UserError(
+            f"the model in {folder} has format {about.format}, and spice {__version__} reads format {FORMAT}; "
+            f"it was made by spice {about.spice}: install that version"
+        )
+    return about
 
 
 def _contiguous(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().cpu().contiguous() for name, value in module.state_dict().items()}
-
-
-@contextmanager
-def _replaced(folder: Path) -> Iterator[Path]:
-    """A new folder that replaces `folder` once it is complete."""
-    if folder.exists() and not (folder / ABOUT).exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} exists and is not a model; give another name")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    new, old = folder.with_name(f".{folder.name}.partial"), folder.with_name(f".{folder.name}.old.partial")
-    for leftover in (new, old):
-        shutil.rmtree(leftover, ignore_errors=True)
-    new.mkdir()
-    try:
-        yield new
-        if folder.exists():
-            folder.rename(old)
-        new.rename(folder)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)

@@ -38,10 +38,12 @@ def batch_size(images: int, settings: HeadSettings, processes: Processes = ALONE
     clusters = settings.clusters
     if clusters < 2:
         raise UserError(f"need at least 2 clusters, got {clusters}")
-    if images < clusters:
-        advice = f"use at most {images // 2} clusters" if images >= 4 else "add more images"
-        count = "1 image is" if images == 1 else f"{images} images are"
-        raise UserError(f"{count} too few for {clusters} clusters: {advice}")
+    if images < 4:
+        raise UserError(f"need at least 2 images per cluster, so at least 4 images, got {images}: add more images")
+    if clusters > images // 2:
+        raise UserError(
+            f"need at least 2 images per cluster: {images} images allow at most {images // 2} clusters, got {clusters}"
+        )
     batch = min(settings.batch or images, images)
     batch -= batch % processes.count
     if batch < clusters:

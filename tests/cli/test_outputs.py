@@ -1,0 +1,93 @@
+"""Files that cannot be written or read: one line that names the file, and nothing half-written."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spice.runs import open_result
+from spice.runs.artifacts import KMEANS, LABELS, NEIGHBORS, PROBABILITIES, Artifact
+
+Spice = Callable[..., Any]
+
+
+@pytest.fixture
+def run(session_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(session_run, tmp_path / "shapes.spice", symlinks=True))
+
+
+@pytest.mark.parametrize("shape", ["csv", "parquet", "model", "onnx", "folders", "labelstudio", "fiftyone"])
+def test_an_export_to_a_place_that_is_none_says_so(spice: Spice, session_run: Path, tmp_path: Path, shape: str) -> None:
+    (tmp_path / "file").touch()
+    ended = spice("export", session_run, tmp_path / "file" / "out", "--as", shape)
+    assert ended.code == 2
+    assert ended.err == f"spice: cannot write {tmp_path}/file/out: {tmp_path}/file is a file; give another name\n"
+
+
+def test_predictions_that_cannot_be_written_name_the_file(
+    spice: Spice, session_run: Path, shapes: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "taken.csv").mkdir()
+    ended = spice("predict", session_run, shapes / "disc" / "0.png", "--out", tmp_path / "taken.csv")
+    assert ended.code == 2
+    assert ended.err.endswith(f"spice: cannot write {tmp_path}/taken.csv: Is a directory; give another name\n")
+    assert list(tmp_path.iterdir()) == [tmp_path / "taken.csv"]
+    assert spice("predict", session_run, shapes / "disc" / "0.png", "--out", tmp_path / "new" / "a.csv").code == 0
+    wrong = spice("predict", session_run, "nowhere", "--out", tmp_path / "a.txt")  # before anything is read
+    assert wrong.err == f"spice: {tmp_path}/a.txt must end in .csv or .parquet\n"
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x40
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("damage", [flip, cut])
+@pytest.mark.parametrize(
+    ("artifact", "arguments"),
+    [
+        (LABELS, ("export", "RUN", "OUT.csv", "--as", "csv")),
+        (LABELS, ("runs", "RUN")),
+        (NEIGHBORS, ("why", "RUN", "disc/0.png")),
+        (PROBABILITIES, ("why", "RUN", "disc/0.png")),
+        (KMEANS, ("evaluate", "RUN", "--truth", "folders")),
+    ],
+)
+def test_damaged_files_are_named_and_never_read(
+    spice: Spice, run: Path, artifact: Artifact, arguments: tuple[str, ...], damage: Callable[[Path], None]
+) -> None:
+    path = open_result(run) / artifact
+    damage(path)
+    ended = spice(*(str(run) if argument == "RUN" else argument for argument in arguments))
+    assert ended.code == 2
+    assert ended.err == f"spice: {path} is damaged; delete it, then make it again with: spice resume {run}\n"
+    assert ended.out == ""
+
+
+def test_damaged_labels_are_made_again(spice: Spice, run: Path) -> None:
+    before = (run / "labels.csv").read_bytes()
+    path = open_result(run) / LABELS
+    flip(path)
+    assert spice("resume", run).code == 2
+    path.unlink()
+    assert spice("resume", run).code == 0
+    assert (run / "labels.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize("arguments", [("resume",), ("report",), ("evaluate", "--truth", "folders"), ("refine",)])
+def test_no_command_writes_through_a_link(spice: Spice, run: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine")
+    (run / ".holder").unlink(missing_ok=True)
+    (run / ".holder").symlink_to(mine)
+    ended = spice(arguments[0], run, *arguments[1:])
+    assert ended.code == 2
+    assert ended.err.splitlines()[-1] == f"spice: {run}/.holder is a link to {mine}, outside the run folder: remove it"
+    assert mine.read_text() == "mine"
