@@ -162,7 +162,7 @@ def paper(
 ) -> RunSettings:
     """All three stages as the paper has them for one of its data sets (train and test images together).
 
-    One thing differs: views are not drawn anew in every epoch of stage 2, but eight of each kind once.
+    One thing differs: views are not drawn anew in every step of stage 2, but eight of each kind once (`views.fresh`).
     """
     features, about = paper_features(dataset), _PAPER[dataset]
     augment = AugmentSettings(flip=flip, padding="reflect", cutout=about.hole / about.size)

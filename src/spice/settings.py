@@ -91,12 +91,15 @@ class FeatureSettings(Settings):
 
 
 class ViewSettings(Settings):
-    """How many random views of each image the frozen encoder encodes, once."""
+    """How many random views of each image the frozen encoder encodes, once, before stage 2."""
 
     # Heads are labeled from weak views and learn from strong ones: a second strong view teaches more, a second weak one
     # labels no better (docs/results.md), and each takes the encoder another pass over all images.
     weak: PositiveInt = 1
     strong: PositiveInt = 2
+    # Encode new views in every step of stage 2, as in the paper. The encoder then runs twice over all images in every
+    # epoch. Heads are still selected by the first view of each kind that was encoded before.
+    fresh: bool = False
     # Of the cached weak and strong views; half precision halves their size on disk.
     precision: Literal["float32", "float16"] = "float32"
     augment: AugmentSettings = AugmentSettings()

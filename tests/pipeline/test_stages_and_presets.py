@@ -120,6 +120,23 @@ def test_a_page_that_cannot_be_made_is_a_warning_and_is_made_later(
     assert "NoPageWarning" not in [warned.name for warned in again.warnings]
 
 
+def test_heads_may_learn_from_new_views_in_every_step(shapes: Path, tmp_path: Path) -> None:
+    usual = tiny()
+    fresh = usual.model_copy(update={"views": usual.views.model_copy(update={"fresh": True})})
+    losses = []
+    for name, settings in (("cached", usual), ("fresh", fresh), ("again", fresh)):
+        cluster(shapes, settings, tmp_path / name, page=False)
+        labels = read_labels(tmp_path / name)
+        assert len(labels.cluster) == 96
+        losses.append(labels.probability)
+    np.testing.assert_array_equal(losses[1], losses[2])
+    assert not np.array_equal(losses[0], losses[1])
+    np.save(tmp_path / "mine.npy", np.random.default_rng(0).normal(size=(96, 8)).astype(np.float32))
+    given = fresh.model_copy(update={"encoder": f"features:{tmp_path / 'mine.npy'}", "size": None})
+    with pytest.raises(UserError, match=r"new views in every step need images.*views\.fresh = false"):
+        cluster(shapes, given, tmp_path / "given")
+
+
 def test_quick_is_standard_with_less_of_it() -> None:
     usual = standard(clusters=5)
     fast = quick(usual)

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from spice.stages.heads.algorithm_1 import TrainedHeads
 from spice.stages.heads.diagnostics import SharedPrototypeWarning
 from spice.stages.heads.inputs import batch_size, principal_components
 from spice.stages.heads.train import train_heads
-from spice.stages.views import Views
+from spice.stages.views import Kind, Views
 
 
 def groups(sizes: list[int], *, width: int = 8, noise: float = 0.3, views: int = 2, seed: int = 0) -> Views:
@@ -311,6 +312,23 @@ def test_the_bank_has_features_of_one_length_and_heads_see_them_as_they_are() ->
         seen.compared(slice(None)), (one_length(longer.plain) - components.mean) @ components.basis
     )
     assert torch.equal(views.compared(slice(3)), views.take("plain", 0, slice(3)))
+
+
+@pytest.mark.parametrize("changes", [{}, {"sub_batch": 20, "repeats": 2}, {"components": 4}], ids=str)
+def test_heads_learn_from_fresh_views_where_there_are_some(changes: dict[str, Any]) -> None:
+    views, drawn = groups([40, 40, 40]), list[Kind]()
+
+    def fresh(kind: Kind, positions: Tensor, _: torch.Generator) -> Tensor:
+        drawn.append(kind)
+        return views.take(kind, 0, positions)
+
+    settings = quick(epochs=2, **changes)
+    trained = train_heads(replace(views, fresh=fresh), settings, Run())
+    steps = 2 * (120 // 60)
+    assert drawn.count("weak") == steps  # a new view for the labels of every step, and for every step of the optimizer
+    assert drawn.count("strong") == steps * (2 * (60 // 20) if settings.sub_batch else 1)
+    # Where each fresh view is the only cached one, so are the heads.
+    assert same(trained, train_heads(Views(views.plain, views.weak[:1], views.strong[:1]), settings, Run()))
 
 
 def test_non_overlap_never_trains_an_image_as_two_clusters() -> None:

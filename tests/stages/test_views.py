@@ -14,14 +14,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from spice.augment import Plain, Strong, Weak
+from spice.augment import Plain, Recipe, Strong, Weak
 from spice.engine.run import Run
 from spice.errors import UserError
 from spice.models.encoders import Encoder, load_encoder
 from spice.randomness import generator
 from spice.settings import ViewSettings
 from spice.stages import views as stage
-from spice.stages.views import encode_views, open_views, perturb_features
+from spice.stages.views import Kind, encode_views, open_views, perturb_features, with_fresh_views
 
 SETTINGS = ViewSettings(weak=2, strong=1)
 
@@ -64,6 +64,32 @@ def test_every_row_is_the_encoders_output_for_its_view(encoder: Encoder, tmp_pat
     again = open_views(tmp_path)
     np.testing.assert_array_equal(again.strong, views.strong)
     assert sorted(path.name for path in (tmp_path / "views").iterdir()) == ["identity", "strong.npy", "weak.npy"]
+
+
+def test_a_fresh_view_is_new_in_every_step_and_depends_on_its_image_alone(encoder: Encoder, tmp_path: Path) -> None:
+    images = Noise()
+    cached = encode_views(images, encoder, SETTINGS, Run(folder=tmp_path))
+    views = with_fresh_views(cached, images, encoder, SETTINGS)
+    some = torch.tensor([69, 3, 20, 3])
+    made = (SETTINGS.augment, encoder.size, encoder.normalization)
+    kinds: tuple[tuple[Kind, type[Recipe]], ...] = (("weak", Weak), ("strong", Strong))
+    for kind, recipe in kinds:
+        found = views.draw(kind, some, generator(0, "step", 1))
+        expected = encoder.encode(recipe(*made)(images.take(some), generator(0, "step", 1), rows=some, of=70))
+        torch.testing.assert_close(found, expected)
+        assert torch.equal(found[1], found[3])
+        torch.testing.assert_close(views.draw(kind, some[:1], generator(0, "step", 1)), found[:1])
+        assert not torch.allclose(views.draw(kind, some, generator(0, "step", 2)), found)
+        assert any(np.array_equal(view[3], cached.draw(kind, some, generator(0))[1]) for view in cached.all(kind))
+    assert torch.equal(views.draw("plain", some, generator(0)), cached.take("plain", 0, some))
+
+
+def test_fresh_views_fill_more_than_one_batch(encoder: Encoder, tmp_path: Path) -> None:
+    images, every = Noise(), torch.arange(70).flip(dims=[0])
+    views = with_fresh_views(encode_views(images, encoder, SETTINGS, Run(folder=tmp_path)), images, encoder, SETTINGS)
+    found = views.draw("weak", every, generator(0))
+    for some in (slice(0, 5), slice(65, 70)):
+        torch.testing.assert_close(found[some], views.draw("weak", every[some], generator(0)))
 
 
 def test_batches_encoded_in_parallel_equal_those_encoded_in_sequence(encoder: Encoder, tmp_path: Path) -> None:

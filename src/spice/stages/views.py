@@ -1,7 +1,7 @@
 """The frozen feature model's features of plain, weak and strong views: computed once, read by every head (paper III-B).
 
 The paper's three branches share one feature model that no longer changes, so it runs once per view of each image, and
-not again while the heads train.
+not again while the heads train. `with_fresh_views` encodes new views in every step instead, as the paper does.
 
 Shapes: N images, V views, B images in a batch, D feature width.
 """
@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spice.augment import Plain, Strong, Weak
+from spice.augment import Plain, Recipe, Strong, Weak
 from spice.data.images import Images, InColor
 from spice.engine.parallel import parallel_map
 from spice.engine.run import Run
@@ -37,6 +37,8 @@ FEATURES, FOLDER = "features.npy", "views"
 BATCH = 64
 SAVE_EVERY_SECONDS = 5.0
 
+MakeRows = Callable[[Kind, Tensor, torch.Generator], Tensor]
+
 
 @dataclass(frozen=True, eq=False)
 class Views:
@@ -46,6 +48,7 @@ class Views:
     weak: NDArray[np.floating]  # (V, N, D)
     strong: NDArray[np.floating]  # (V, N, D)
     bank: NDArray[np.floating] | None = None  # (N, D) by which images are compared; None: the plain features
+    fresh: MakeRows | None = None  # encodes new weak and strong views; None: there are only those above
 
     def __len__(self) -> int:
         return len(self.plain)
@@ -57,6 +60,12 @@ class Views:
     def take(self, kind: Kind, view: int, positions: Tensor | slice) -> Tensor:
         """Features (B, D) of one view, in float32."""
         return _rows(self.all(kind)[view], positions)
+
+    def draw(self, kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
+        """Features (B, D) of a random view: a new one, or one of those encoded once."""
+        if self.fresh is not None and kind != "plain":
+            return self.fresh(kind, positions, generator)
+        return self.take(kind, int(torch.randint(len(self.all(kind)), (), generator=generator)), positions)
 
     def compared(self, positions: Tensor | slice) -> Tensor:
         """Features (B, D) by which images are compared, in float32."""
@@ -71,15 +80,35 @@ def encode_views(images: Images, encoder: Encoder, settings: ViewSettings, run: 
     Args:
         identity: of the images and of the encoder's weights. Files with another identity are computed again.
     """
-    options = settings.augment, encoder.size, encoder.normalization
-    recipes = {"plain": Plain(*options), "weak": Weak(*options), "strong": Strong(*options)}
-    pixels = InColor(images, encoder.channels)
+    recipes, pixels = _recipes(encoder, settings), InColor(images, encoder.channels)
 
     def encode(kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
         return encoder.encode(recipes[kind](pixels.take(positions), generator))
 
     about = f"{identity} {encoder.name} {encoder.size}"
     return _Files(settings, (len(images), encoder.features), run, about=about).fill(encode)
+
+
+def with_fresh_views(views: Views, images: Images, encoder: Encoder, settings: ViewSettings) -> Views:
+    """The same views, and new ones for every step of the heads' training.
+
+    A step's view of an image does not depend on the other images of the step, nor on the number of processes.
+    """
+    recipes, pixels = _recipes(encoder, settings), InColor(images, encoder.channels)
+
+    def fresh(kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
+        # Sub-batches of several heads share images.
+        distinct, places = positions.unique(return_inverse=True)  # type: ignore[no-untyped-call]
+        start = generator.get_state()
+
+        def encode(rows: Tensor) -> Tensor:
+            again = torch.Generator()
+            again.set_state(start)
+            return encoder.encode(recipes[kind](pixels.take(rows), again, rows=rows, of=len(views))).cpu()
+
+        return torch.cat(list(parallel_map(encode, distinct.split(BATCH))))[places]
+
+    return replace(views, fresh=fresh)
 
 
 def perturb_features(features: NDArray[np.floating], settings: ViewSettings, run: Run, *, identity: str = "") -> Views:
@@ -109,9 +138,6 @@ def perturb_features(features: NDArray[np.floating], settings: ViewSettings, run
 def open_views(folder: Path) -> Views:
     """The views that `encode_views` or `perturb_features` wrote to `folder`."""
     return Views(*(np.load(path, mmap_mode="r") for path in _paths(folder).values()))
-
-
-MakeRows = Callable[[Kind, Tensor, torch.Generator], Tensor]
 
 
 class _Files:
@@ -207,6 +233,11 @@ class _Files:
     def _unfinished(self, kind: Kind) -> tuple[Path, Path]:
         """The file of a kind before it is complete, and the marks of its finished batches."""
         return self.folder / FOLDER / f"{kind}.partial", self.folder / FOLDER / f"{kind}.marks"
+
+
+def _recipes(encoder: Encoder, settings: ViewSettings) -> dict[Kind, Recipe]:
+    options = settings.augment, encoder.size, encoder.normalization
+    return {"plain": Plain(*options), "weak": Weak(*options), "strong": Strong(*options)}
 
 
 def _rows(table: NDArray[np.floating], positions: Tensor | slice) -> Tensor:

@@ -10,12 +10,15 @@ from spice.runs.records import HeadsResult, SelectedHead
 from spice.stages.heads.algorithm_1 import TrainedHeads
 from spice.stages.heads.select import good_heads
 from spice.stages.heads.train import train_heads
-from spice.stages.views import open_views
+from spice.stages.views import open_views, with_fresh_views
 
 
 def heads(work: Work, run: Run) -> HeadsResult:
-    """Train the heads on the cached views, and select one."""
-    trained = train_heads(open_views(work.folders["views"]), work.settings.heads, run)
+    """Train the heads on the views, and select one."""
+    views = open_views(work.folders["views"])
+    if work.settings.views.fresh:
+        views = with_fresh_views(views, work.images, work.encoder, work.settings.views)
+    trained = train_heads(views, work.settings.heads, run)
     if run.processes.first:
         save_weights(work / HEAD, trained.head)
         with written_atomically(work / HEAD_LABELS) as temporary, temporary.open("wb") as file:

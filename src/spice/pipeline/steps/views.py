@@ -3,6 +3,7 @@
 from typing import Literal
 
 from spice.engine.run import Run
+from spice.errors import UserError
 from spice.pipeline.work import Work
 from spice.runs.records import ViewsResult
 from spice.stages.views import encode_views, perturb_features
@@ -13,6 +14,8 @@ def views(work: Work, run: Run) -> ViewsResult:
     settings = work.settings.views
     here = run.at(work.folders["views"]).with_seed(work.settings.encoder_seed)
     if work.vectors is not None:
+        if settings.fresh:
+            raise UserError("new views in every step need images, and here are features only: set views.fresh = false")
         found = perturb_features(work.vectors.numpy(), settings, here)
     else:
         found = encode_views(work.images, work.encoder, settings, here)

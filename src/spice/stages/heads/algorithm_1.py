@@ -1,7 +1,7 @@
 """Algorithm 1: clustering heads learn from prototype pseudo-labels, by expectation and maximization (paper III-B).
 
 Read it top to bottom: `algorithm_1` is all of it. The feature model does not appear: it no longer learns, and its
-features of all views are in files (see `views`).
+features of all views are in files, or encoded in every step (see `views`).
 
 Shapes: N images, M of them in a batch, n in a sub-batch, D feature width, K clusters, H heads, P processes.
 """
@@ -141,9 +141,7 @@ class _Training:
 
     def _features(self, kind: Kind, images: Tensor, step: int, purpose: str) -> Tensor:
         """Features (n, D) of a view drawn at random for this step."""
-        drawn = self.run.generator("heads", "view", purpose, step)
-        view = int(torch.randint(len(self.views.all(kind)), (), generator=drawn))
-        return self.views.take(kind, view, images).to(self.run.device)
+        return self.views.draw(kind, images, self.run.generator("heads", "view", purpose, step)).to(self.run.device)
 
     def _logits(self, features: Tensor) -> Tensor:
         """Logits of the images of all processes, with their gradient: (n / P, D) or (H, n / P, D) -> (H, n, K)."""

@@ -6,6 +6,7 @@ Shapes: N images, V views, D feature width, R components.
 """
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from spice.errors import UserError
 from spice.models.heads import Head
 from spice.randomness import generator
 from spice.settings import HeadSettings
-from spice.stages.views import Views
+from spice.stages.views import Kind, MakeRows, Views
 
 # Components are computed from at most this many images, drawn at random.
 MAX_IMAGES = 20_000
@@ -68,6 +69,7 @@ class Components(NamedTuple):
             np.stack([self._table(view) for view in views.weak]),
             np.stack([self._table(view) for view in views.strong]),
             self._table(views.plain, one_length=True),
+            None if views.fresh is None else partial(self._fresh, views.fresh),
         )
 
     def on_features(self, head: Head) -> Head:
@@ -79,6 +81,9 @@ class Components(NamedTuple):
             whole.hidden.bias.copy_(head.hidden.bias.cpu() - weight @ self.mean.double())
             whole.out.load_state_dict(head.out.state_dict())
         return whole
+
+    def _fresh(self, make_rows: MakeRows, kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
+        return torch.from_numpy(self._table(make_rows(kind, positions, generator).numpy()))
 
     def _table(self, table: NDArray[np.floating], *, one_length: bool = False) -> NDArray[np.float32]:
         projected = np.empty((len(table), self.basis.shape[1]), dtype=np.float32)
