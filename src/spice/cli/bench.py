@@ -11,7 +11,7 @@ import typer
 from spice.benchmark.tables.catalog import TABLES, SizeName, Table
 from spice.cli.display import shown_progress
 from spice.cli.help import examples
-from spice.cli.running import STOPPED
+from spice.cli.running import STOPPED, Device
 from spice.errors import UserError
 
 if TYPE_CHECKING:
@@ -49,13 +49,14 @@ def _command(table: Table) -> Callable[..., None]:
         out: Out = Path("bench"),
         show: Annotated[bool, typer.Option("--show", help="Show what is saved so far; run nothing.")] = False,
         estimate: Annotated[bool, typer.Option("--estimate", help="Time one step of everything; run nothing.")] = False,
+        device: Device = "auto",
     ) -> None:
         if estimate:
             from spice.benchmark.tables.estimate import estimate as estimated
 
-            print(estimated(table, size))
+            print(estimated(table, size, device=device))
             return
-        _run(table, size, seeds=seeds, only=only or [], data=data or [], out=out / size, show=show)
+        _run(table, size, seeds=seeds, only=only or [], data=data or [], out=out / size, show=show, device=device)
 
     paper = f" (the paper's Table {table.paper})" if table.paper else ""
     command.__doc__ = f"{table.title}{paper}."
@@ -67,10 +68,10 @@ for _table in TABLES.values():
 
 
 @app.command("all", epilog=EXAMPLES)
-def every_table(*, size: Size = "cpu", seeds: Seeds = None, out: Out = Path("bench")) -> None:
+def every_table(*, size: Size = "cpu", seeds: Seeds = None, out: Out = Path("bench"), device: Device = "auto") -> None:
     """Every table in turn; what tables have in common is computed once."""
     for table in TABLES.values():
-        _run(table, size, seeds=seeds, only=[], data=[], out=out / size, show=False)
+        _run(table, size, seeds=seeds, only=[], data=[], out=out / size, show=False, device=device)
 
 
 @app.command("page", epilog=EXAMPLES)
@@ -89,7 +90,15 @@ def page(
 
 
 def _run(
-    table: Table, size: SizeName, *, seeds: str | None, only: list[str], data: list[str], out: Path, show: bool
+    table: Table,
+    size: SizeName,
+    *,
+    seeds: str | None,
+    only: list[str],
+    data: list[str],
+    out: Path,
+    show: bool,
+    device: str,
 ) -> None:
     from spice.benchmark.tables.render import comma_separated, markdown
     from spice.benchmark.tables.result import result
@@ -101,7 +110,7 @@ def _run(
     try:
         with shown_progress() as progress:
             if not show:
-                run(selection, out, progress=progress)
+                run(selection, out, device=device, progress=progress)
     except KeyboardInterrupt:
         print("\nspice: stopped; finished cells are kept. Give the same command again to go on", file=sys.stderr)
         raise typer.Exit(STOPPED) from None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import AliasChoices, Field, ValidationError
 from safetensors import SafetensorError
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from spice.core import reliable
 from spice.data.images import Images
+from spice.engine.device import choose
 from spice.errors import UserError
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
 from spice.models.given_features import NoEncoder
@@ -124,13 +126,13 @@ class TrainedModel:
                 (new / ENCODER).write_bytes(save(_contiguous(self.encoder.module)))
 
     @classmethod
-    def load(cls, folder: Path) -> "TrainedModel":
-        """Read what `save` wrote; the encoder must be the one that the model was trained with."""
+    def load(cls, folder: Path, *, device: str = "auto") -> "TrainedModel":
+        """Read what `save` wrote, with the encoder on `device`. It must be the one that the model was trained with."""
         about = _read_about(folder)
         try:
             head = Head.of(load_file(folder / HEAD))
             kept = load_file(folder / BANK)
-            encoder = _load_encoder(about, folder)
+            encoder = _load_encoder(about, folder, choose(device))
         except (OSError, SafetensorError, RuntimeError, KeyError) as error:
             reason = str(error).splitlines()[0]
             raise UserError(f"the model in {folder} is damaged ({reason}); run: spice resume") from error
@@ -138,12 +140,12 @@ class TrainedModel:
         return cls(encoder, head, bank, threshold=about.threshold)
 
 
-def _load_encoder(about: About, folder: Path) -> Encoder:
+def _load_encoder(about: About, folder: Path, device: torch.device) -> Encoder:
     if about.encoder == NoEncoder.name:
         return NoEncoder(about.width)
     if about.encoder == SCRATCH:
-        return load_trained(folder / ENCODER)
-    encoder = load_encoder(about.encoder, size=about.size)
+        return load_trained(folder / ENCODER, device=device)
+    encoder = load_encoder(about.encoder, size=about.size, device=device)
     if about.embedded and encoder.module is not None:
         encoder.module.load_state_dict(load_file(folder / ENCODER))
     if encoder.fingerprint() != about.encoder_hash:

@@ -26,7 +26,7 @@ from spice.benchmark.tables.catalog import SizeName, Table
 from spice.benchmark.tables.sizes import SEEDS, choices
 from spice.data.images import InMemory
 from spice.engine.device import choose, placed
-from spice.engine.run import Run
+from spice.engine.run import CPU, Run
 from spice.models.encoders import SCRATCH, load_encoder
 from spice.models.weights import NetworkCard
 from spice.progress import Progress, duration
@@ -52,13 +52,14 @@ class Part(NamedTuple):
     seconds: float  # for each of them, measured here
 
 
-def estimate(table: Table, size: SizeName, *, batch: int = 8) -> str:
+def estimate(table: Table, size: SizeName, *, batch: int = 8, device: str = "auto") -> str:
     """In words: what each part of the table takes on this machine, for one seed and for all."""
-    lines = [f"{table.title}, size {size}: measured on {choose().type}, {torch.get_num_threads()} thread(s)"]
+    place = choose(device)
+    lines = [f"{table.title}, size {size}: measured on {place.type}, {torch.get_num_threads()} thread(s)"]
     total, seeds = 0.0, len(SEEDS[size])
     for choice in choices(table, size):
         lines.append(f"{card_of(choice.dataset).title}, {_count(choice, table):,} images")
-        for name, amount, seconds in parts(choice, table, batch=batch):
+        for name, amount, seconds in parts(choice, table, batch=batch, device=place):
             total += amount * seconds
             cost = duration(amount * seconds)
             lines.append(f"  {name:<24}{amount:>16,.0f} x {seconds * 1000:>9.2f} ms = {cost:>14}")
@@ -66,10 +67,10 @@ def estimate(table: Table, size: SizeName, *, batch: int = 8) -> str:
     return "\n".join([*lines, f"one seed   {sums}, as measured with small batches"])
 
 
-def parts(choice: Choice, table: Table, *, batch: int) -> Iterator[Part]:
+def parts(choice: Choice, table: Table, *, batch: int, device: torch.device = CPU) -> Iterator[Part]:
     """Every kind of work that the table's methods do with this data set, each tried out."""
     methods = [method for method in table.methods if method not in choice.left_out]
-    trial = _Trial(choice, _count(choice, table), batch)
+    trial = _Trial(choice, _count(choice, table), batch, device)
     if autoencoders := sum(method in AUTOENCODERS for method in methods):
         yield trial.autoencoder(autoencoders)
     yield from trial.features()
@@ -85,9 +86,8 @@ def parts(choice: Choice, table: Table, *, batch: int) -> Iterator[Part]:
 class _Trial:
     """A few steps of everything, for one data set."""
 
-    def __init__(self, choice: Choice, images: int, batch: int) -> None:
-        self.choice, self.images, self.batch = choice, images, batch
-        self.device = choose()
+    def __init__(self, choice: Choice, images: int, batch: int, device: torch.device) -> None:
+        self.choice, self.images, self.batch, self.device = choice, images, batch, device
         channels = 1 if choice.dataset in ("mnist", "fashion-mnist", "digits") else 3
         shape = (batch, channels, choice.pixels, choice.pixels)
         self.made = InMemory(torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(0)).byte())
