@@ -45,7 +45,7 @@ def explain_auto() -> str:
     if torch.backends.mps.is_available():
         return "cpu: torch sees an Apple GPU, which is used only if you choose mps"
     if torch.version.cuda is None and torch.version.hip is None:
-        return "cpu: torch sees no GPU (this build of torch is for CPUs only)"
+        return "cpu: torch sees no GPU (it was built for CPUs only)"
     return "cpu: torch sees no GPU"
 
 
