@@ -20,6 +20,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.amp import GradScaler
+from torch.nn.modules.module import register_module_forward_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map_only
 
@@ -364,8 +365,16 @@ def half(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tor
 
 def test_stages_in_half_precision(half: torch.dtype, tmp_path: Path) -> None:
     run = Run(folder=tmp_path)
+    seen: set[torch.dtype] = set()
+
+    def note(module: nn.Module, _: object, result: Tensor) -> None:
+        if isinstance(module, nn.Conv2d) and module.training:
+            seen.add(result.dtype)
+
     for method in ("moco", "simclr", "byol"):
-        trained = stage_1(method, run.at(tmp_path / method))
+        with register_module_forward_hook(note):
+            trained = stage_1(method, run.at(tmp_path / method))
+        assert seen == {half}
         assert all(weights.dtype != half and weights.isfinite().all() for weights in trained.values())
     for algorithm in ("fixmatch", "freematch"):
         found = stage_3(run.at(tmp_path / algorithm), algorithm=algorithm)
