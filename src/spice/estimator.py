@@ -43,7 +43,7 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         refine: whether to train encoder and head together afterwards (the paper's third stage), which takes long.
         minutes: how long that may train; None: a fixed number of steps.
         flip: whether views may be mirrored; set it to False for text and digits.
-        device: "auto", "cpu", "cuda", "cuda:1", "mps".
+        device: where to fit and predict: "auto", "cpu", "cuda", "cuda:1", "mps".
         random_state: the same state gives the same groups.
         run_folder: where the run is kept, so that a stopped fit can be resumed; None: nowhere.
         verbose: whether to log progress.
@@ -110,7 +110,7 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
             self.reliability_ = places.fill(result.labels.reliability, np.float32(np.nan))
             self.reliable_ = places.fill(result.labels.reliable, np.bool_(False))
             self.paths_ = places.names
-            self.model_ = TrainedModel.load(result / MODEL)
+            self.model_ = TrainedModel.load(result / MODEL, device=self.device)
         return self
 
     def predict(self, X: SourceLike) -> NDArray[np.int32]:  # noqa: N803
@@ -168,10 +168,10 @@ class Assessment(NamedTuple):
         return {"path": self.paths, **found}
 
 
-def load(folder: str | os.PathLike[str]) -> SPICE:
-    """A model that `SPICE.save` or a run has written (its `model/`), ready to predict."""
-    model = TrainedModel.load(Path(folder))
-    loaded = SPICE(model.head.clusters, encoder=model.encoder.name, size=model.encoder.size)
+def load(folder: str | os.PathLike[str], *, device: str = "auto") -> SPICE:
+    """A model that `SPICE.save` or a run has written (its `model/`), ready to predict on `device`."""
+    model = TrainedModel.load(Path(folder), device=device)
+    loaded = SPICE(model.head.clusters, encoder=model.encoder.name, size=model.encoder.size, device=device)
     loaded.model_ = model
     loaded.n_features_in_ = model.encoder.features
     return loaded

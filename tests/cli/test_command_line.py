@@ -48,4 +48,5 @@ def test_doctor_names_versions_and_ends_well() -> None:
     assert found["needed"]["torch"][0].isdigit()
     assert int(found["machine"]["cores"]) >= 1
     assert found["missing"] == []
+    assert found["machine"]["device auto"].startswith(("cpu: torch sees", "cuda"))
     assert "torch" in spice("doctor").stdout

@@ -200,6 +200,14 @@ def test_predict_takes_a_model_folder_and_writes_parquet(spice: Spice, run: Path
     assert spice("predict", run, shapes / "disc", "--out", tmp_path / "new.xlsx").code == 2
 
 
+@pytest.mark.parametrize("command", [["predict", "RUN", "RUN"], ["demo", "NEW"], ["bench", "frozen", "--estimate"]])
+def test_commands_that_compute_take_a_device(command: list[str], spice: Spice, run: Path, tmp_path: Path) -> None:
+    paths = {"RUN": run, "NEW": tmp_path / "new"}
+    ended = spice(*(paths.get(part, part) for part in command), "--device", "abacus")
+    assert ended.code == 2
+    assert "there is no device called 'abacus': use auto, cpu" in ended.err
+
+
 def test_evaluate_reads_labels_and_changes_nothing_but_the_page(spice: Spice, run: Path, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and not path.is_symlink()}
     ended = spice("evaluate", run, "--truth", "folders")

@@ -12,7 +12,7 @@ import typer
 from spice.benchmark.tables.catalog import TABLES, SizeName, Table
 from spice.cli.display import shown_progress
 from spice.cli.help import examples
-from spice.cli.running import STOPPED, SettingsFile
+from spice.cli.running import STOPPED, Device, SettingsFile
 from spice.errors import UserError
 
 EXAMPLES = examples(
@@ -51,13 +51,24 @@ def _command(table: Table) -> Callable[..., None]:
         settings_file: SettingsFile = None,
         show: Annotated[bool, typer.Option("--show", help="Show what is saved so far; run nothing.")] = False,
         estimate: Annotated[bool, typer.Option("--estimate", help="Time one step of everything; run nothing.")] = False,
+        device: Device = "auto",
     ) -> None:
         if estimate:
             from spice.benchmark.tables.estimate import estimate as estimated
 
-            print(estimated(table, size))
+            print(estimated(table, size, device=device))
             return
-        _run(table, size, seeds, out / size, only=only or [], data=data or [], settings_file=settings_file, show=show)
+        _run(
+            table,
+            size,
+            seeds,
+            out / size,
+            only=only or [],
+            data=data or [],
+            settings_file=settings_file,
+            show=show,
+            device=device,
+        )
 
     paper = f" (the paper's Table {table.paper})" if table.paper else ""
     command.__doc__ = f"{table.title}{paper}."
@@ -69,10 +80,10 @@ for _table in TABLES.values():
 
 
 @app.command("all", epilog=EXAMPLES)
-def every_table(*, size: Size = "cpu", seeds: Seeds = None, out: Out = Path("bench")) -> None:
+def every_table(*, size: Size = "cpu", seeds: Seeds = None, out: Out = Path("bench"), device: Device = "auto") -> None:
     """Every table in turn; what tables have in common is computed once."""
     for table in TABLES.values():
-        _run(table, size, seeds, out / size)
+        _run(table, size, seeds, out / size, device=device)
 
 
 @app.command("page", epilog=EXAMPLES)
@@ -100,6 +111,7 @@ def _run(
     data: Sequence[str] = (),
     settings_file: Path | None = None,
     show: bool = False,
+    device: str = "auto",
 ) -> None:
     from spice.benchmark.choice import SEEDS
     from spice.benchmark.tables.render import comma_separated, markdown
@@ -113,7 +125,7 @@ def _run(
     try:
         with shown_progress() as progress:
             if not show:
-                run(selection, out, progress=progress)
+                run(selection, out, device=device, progress=progress)
     except KeyboardInterrupt:
         print("\nspice: stopped; finished cells are kept. Run the same command again to resume", file=sys.stderr)
         raise typer.Exit(STOPPED) from None

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from spice.cli.help import examples
+from spice.cli.running import Device, interruptible
 
 EXAMPLES = examples("spice demo", "spice demo elsewhere --seed 1")
 
@@ -13,12 +14,13 @@ EXAMPLES = examples("spice demo", "spice demo elsewhere --seed 1")
 def command(
     folder: Annotated[Path, typer.Argument(help="Where to put images and results.")] = Path("spice-demo"),
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same groups.")] = 0,
+    *,
+    device: Device = "auto",
 ) -> None:
     """Cluster 1,797 handwritten digits through all three stages, from scratch, and compare with the truth."""
     from spice.cli import evaluate, export
     from spice.cli.cluster import finish
     from spice.cli.display import shown_progress
-    from spice.cli.running import interruptible
     from spice.pipeline import cluster
     from spice.presets import demo
     from spice.runs.artifacts import REPORT
@@ -28,7 +30,7 @@ def command(
     print(f"1,797 digits are in {images}; a feature model is trained on them now, then heads, then both together.")
     with interruptible(run), shown_progress() as progress:
         # The folder is the demo's own: another seed, or another version's settings, may take it over.
-        account = cluster(str(images), demo(seed=seed), run, redo=True, progress=progress)
+        account = cluster(str(images), demo(seed=seed), run, redo=True, device=device, progress=progress)
     finish(account, as_json=False)
     print("\nAgainst the true digits, which nothing above has seen:")
     evaluate.command(run, truth="folders")

@@ -64,10 +64,13 @@ def _torch_sees() -> dict[str, str]:
         return {}
     import torch
 
+    from spice.engine.device import explain_auto
+
     names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     if torch.backends.mps.is_available():
         names.append("Apple GPU")
-    return {"torch threads": str(torch.get_num_threads()), "GPU": ", ".join(names) or "none (not needed)"}
+    threads = str(torch.get_num_threads())
+    return {"torch threads": threads, "GPU": ", ".join(names) or "none (not needed)", "device auto": explain_auto()}
 
 
 def _resources() -> dict[str, str]:

@@ -61,7 +61,7 @@ def _export_model(run: Path, destination: Path, shape: As, *, embed: bool) -> No
 
     if os.path.lexists(destination):
         raise UserError(f"{destination} exists already; nothing is overwritten: give a new name")
-    model = TrainedModel.load(model_folder(run))
+    model = TrainedModel.load(model_folder(run), device="cpu")  # where ONNX Runtime, with which it is compared, runs
     with explain_output_errors(destination):
         destination.parent.mkdir(parents=True, exist_ok=True)
         if shape is As.model:

@@ -8,7 +8,7 @@ import typer
 
 from spice.cli.display import shown_progress
 from spice.cli.help import examples
-from spice.cli.running import model_folder
+from spice.cli.running import Device, model_folder
 
 if TYPE_CHECKING:
     from spice.estimator import Assessment
@@ -27,6 +27,7 @@ def command(
     out: Annotated[
         Path | None, typer.Option(help="A .csv or .parquet file; by default csv goes to the screen.")
     ] = None,
+    device: Device = "auto",
 ) -> None:
     """Put other images into the groups of a run: cluster, probability, reliability, and "unlike anything seen"."""
     from spice.estimator import load
@@ -35,7 +36,7 @@ def command(
 
     if out is not None:
         refuse_other_ending(out)
-    model = load(model_folder(run))
+    model = load(model_folder(run), device=device)
     with shown_progress() as progress:
         found = model.assess(images, progress=progress)
     with explain_output_errors(out or Path("the table")):

@@ -55,10 +55,11 @@ class Processes:
         """
         if self.count == 1:
             return tensor
-        parts = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for _ in range(self.count)]
-        dist.all_gather(parts, tensor.detach().contiguous())
-        parts[self.rank] = tensor  # the only rows that lead back to this process's network
-        gathered = torch.stack(parts, dim=1).flatten(0, 1)
+        own = tensor.to(self.device)  # GPUs exchange what they hold themselves
+        parts = [torch.empty_like(own, memory_format=torch.contiguous_format) for _ in range(self.count)]
+        dist.all_gather(parts, own.detach().contiguous())
+        parts[self.rank] = own  # the only rows that lead back to this process's network
+        gathered = torch.stack(parts, dim=1).flatten(0, 1).to(tensor.device)
         if gathered.requires_grad:
             gathered.register_hook(_sum_over_processes)  # type: ignore[no-untyped-call]
         return gathered

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from spice.engine.device import autocast, placed, to_device
 from spice.errors import UserError
 from spice.models.backbone import Backbone, Pretrained, check_shape, evaluating, weights_hash
 from spice.models.efficientnet import load_lite0
@@ -122,7 +123,7 @@ class TorchEncoder:
         self.normalization = normalization
         self.features = module.features
         self.device = torch.device(device)
-        self.module = module.eval().to(self.device)
+        self.module = placed(module.eval(), self.device) if self.device.type != "cpu" else module.eval()
         self._session: Session | None = None
         self._exported = -1
         self._exporting = Lock()
@@ -132,14 +133,18 @@ class TorchEncoder:
         session = self._current_session()
         if session is not None:
             return session.run(images, "features")
-        with evaluating(self.module), torch.no_grad():  # not inference_mode: heads are trained on the result
-            features: Tensor = self.module(images.to(self.device, memory_format=torch.channels_last))
-        return features
+        with (
+            evaluating(self.module),
+            torch.no_grad(),
+            autocast(self.device),
+        ):  # not inference_mode: heads are trained on the result
+            features: Tensor = self.module(to_device(images, self.device).to(memory_format=torch.channels_last))
+        return features.float()
 
     def feature_map(self, images: Tensor) -> Tensor:
         check_shape(images, self.name, self.channels, self.size)
-        with evaluating(self.module), torch.no_grad():
-            return self.module.feature_map(images.to(self.device))
+        with evaluating(self.module), torch.no_grad(), autocast(self.device):
+            return self.module.feature_map(to_device(images, self.device)).float()
 
     def fingerprint(self) -> str:
         return weights_hash(self.module)

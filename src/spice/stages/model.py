@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import AliasChoices, Field, FiniteFloat, PositiveInt, ValidationError
 from safetensors import SafetensorError
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from spice.core import reliable
 from spice.data.images import Images
+from spice.engine.device import choose
 from spice.errors import UserError
 from spice.files import folder_written_atomically
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
@@ -129,8 +131,8 @@ class TrainedModel:
             (new / ABOUT).write_text(about.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: Path) -> "TrainedModel":
-        """Read what `save` wrote; the encoder must be the one that the model was trained with."""
+    def load(cls, folder: Path, *, device: str = "auto") -> "TrainedModel":
+        """Read what `save` wrote, with the encoder on `device`. It must be the one that the model was trained with."""
         about = _read_about(folder)
         try:
             _refuse_changed(about, folder)
@@ -138,7 +140,7 @@ class TrainedModel:
             kept = load_file(folder / BANK)
             bank = Bank(kept["features"], kept["cluster"], about.neighbors, about.unlike_below)
             _refuse_misfits(about, head, bank)
-            encoder = _load_encoder(about, folder)
+            encoder = _load_encoder(about, folder, choose(device))
         except (OSError, SafetensorError, RuntimeError, KeyError, ValueError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise UserError(
@@ -182,14 +184,14 @@ def _refuse_infinite(part: str, values: Iterable[Tensor]) -> None:
         raise ValueError(f"its {part} has numbers that are not finite")
 
 
-def _load_encoder(about: About, folder: Path) -> Encoder:
+def _load_encoder(about: About, folder: Path, device: torch.device) -> Encoder:
     if about.encoder == NoEncoder.name:
         return NoEncoder(about.width)
     encoder: Encoder
     if about.encoder == SCRATCH:
-        encoder = load_trained(folder / ENCODER)
+        encoder = load_trained(folder / ENCODER, device=device)
     else:
-        encoder = load_encoder(about.encoder, size=about.size)
+        encoder = load_encoder(about.encoder, size=about.size, device=device)
         if about.embedded and encoder.module is not None:
             encoder.module.load_state_dict(load_file(folder / ENCODER))
     if encoder.fingerprint() != about.encoder_hash:

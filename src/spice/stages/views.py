@@ -23,6 +23,7 @@ from torch import Tensor
 
 from spice.augment import Plain, Recipe, Strong, Weak
 from spice.data.images import Images, InColor
+from spice.engine.device import to_device
 from spice.engine.parallel import parallel_map
 from spice.engine.run import Run
 from spice.errors import UserError
@@ -83,7 +84,7 @@ def encode_views(images: Images, encoder: Encoder, settings: ViewSettings, run: 
     recipes, pixels = _recipes(encoder, settings), InColor(images, encoder.channels)
 
     def encode(kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
-        return encoder.encode(recipes[kind](pixels.take(positions), generator))
+        return encoder.encode(recipes[kind](to_device(pixels.take(positions), run.device), generator))
 
     about = f"{identity} {encoder.name} {encoder.size}"
     return _Files(settings, (len(images), encoder.features), run, about=about).fill(encode)

@@ -29,7 +29,7 @@ from spice.benchmark.semi import network_card as labeled_card
 from spice.benchmark.tables.catalog import SizeName, Table
 from spice.data.images import InMemory
 from spice.engine.device import choose, placed
-from spice.engine.run import Run
+from spice.engine.run import CPU, Run
 from spice.models.encoders import SCRATCH, load_encoder
 from spice.models.weights import NetworkCard
 from spice.progress import Progress, duration
@@ -62,15 +62,16 @@ class Part(NamedTuple):
     seconds: float  # for each of them, measured here
 
 
-def estimate(table: Table, size: SizeName, *, batch: int = 8) -> str:
+def estimate(table: Table, size: SizeName, *, batch: int = 8, device: str = "auto") -> str:
     """In words: what each part of the table takes on this machine, for one seed and for all."""
-    lines = [f"{table.title}, size {size}: measured on {choose().type}, {torch.get_num_threads()} thread(s)"]
+    place = choose(device)
+    lines = [f"{table.title}, size {size}: measured on {place.type}, {torch.get_num_threads()} thread(s)"]
     total, seeds = 0.0, len(SEEDS[size])
     for choice in choices(table, size):
         images = _count(choice, table)
         extra = f" and {images.extra:,} without labels, in stages 1 and 3" if images.extra else ""
         lines.append(f"{card_of(choice.dataset).title}, {images.clustered:,} images{extra}")
-        for name, amount, seconds in parts(choice, table, batch=batch):
+        for name, amount, seconds in parts(choice, table, batch=batch, device=place):
             total += amount * seconds
             cost = duration(amount * seconds)
             lines.append(f"  {name:<24}{amount:>16,.0f} x {seconds * 1000:>9.2f} ms = {cost:>14}")
@@ -78,10 +79,10 @@ def estimate(table: Table, size: SizeName, *, batch: int = 8) -> str:
     return "\n".join([*lines, f"one seed   {sums}, as measured with small batches"])
 
 
-def parts(choice: Choice, table: Table, *, batch: int) -> Iterator[Part]:
+def parts(choice: Choice, table: Table, *, batch: int, device: torch.device = CPU) -> Iterator[Part]:
     """Every kind of work that the table's methods do with this data set, each tried out."""
     methods = [method for method in table.methods if method not in choice.left_out]
-    trial = _Trial(choice, _count(choice, table), batch)
+    trial = _Trial(choice, _count(choice, table), batch, device)
     if autoencoders := sum(method in AUTOENCODERS for method in methods):
         yield trial.autoencoder(autoencoders)
     yield from trial.features()
@@ -112,10 +113,9 @@ def stage_2_runs(choice: Choice, methods: Sequence[str]) -> Counter[HeadSettings
 class _Trial:
     """A few steps of everything, for one data set."""
 
-    def __init__(self, choice: Choice, count: Count, batch: int) -> None:
-        self.choice, self.batch = choice, batch
+    def __init__(self, choice: Choice, count: Count, batch: int, device: torch.device) -> None:
+        self.choice, self.batch, self.device = choice, batch, device
         self.images, self.extra = count
-        self.device = choose()
         self.made = self._made(batch)
         self.card = network_card(self.made, choice.features)
         if choice.encoder != SCRATCH:

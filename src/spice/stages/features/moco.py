@@ -74,7 +74,9 @@ class MoCo(Pretext):
         if processes.count == 1:
             return self._projected(views)
         everyone = processes.gather(views)  # (count * B, C, S, S)
-        order = torch.randperm(len(everyone), generator=self.run.generator("features", "shuffle", step))
+        order = torch.randperm(len(everyone), generator=self.run.generator("features", "shuffle", step)).to(
+            views.device
+        )
         keys = self._projected(everyone[order[processes.rank :: processes.count]])
         return processes.gather(keys)[order.argsort()][processes.rank :: processes.count]
 

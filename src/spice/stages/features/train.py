@@ -16,7 +16,7 @@ from spice.augment import Contrastive, Plain
 from spice.data.batches import batches
 from spice.data.images import Images
 from spice.engine.checkpoints import Checkpoints
-from spice.engine.device import placed
+from spice.engine.device import autocast, grad_scaler, placed, to_device
 from spice.engine.parallel import prefetch
 from spice.engine.processes import ALONE, Processes
 from spice.engine.run import Run
@@ -64,13 +64,14 @@ def train_features(images: Images, settings: FeatureSettings, run: Run) -> Featu
     # Features are whitened after the training, which does not depend on it.
     identity = settings.model_dump(exclude={"whitening"}) | {"images": len(images), "processes": processes.count}
     checkpoints = run.checkpoints(identity)
-    state = State(pretext, optimizer, HealthMonitor(), [])
+    state = State(pretext, optimizer, grad_scaler(run.device), HealthMonitor(), [])
 
     start = state.restore_(checkpoints, processes)
     started = time.monotonic()
     pretext.train()
     for step, first, second in prefetch(view_pairs(images, settings, schedule, run, start=start)):
-        outcome = pretext(first, second, step=step)
+        with autocast(run.device):
+            outcome = pretext(first, second, step=step)
         loss = outcome.loss.item()
         if not math.isfinite(loss):  # before it spoils the weights
             raise UserError(
@@ -80,9 +81,10 @@ def train_features(images: Images, settings: FeatureSettings, run: Run) -> Featu
         rate = settings.learning_rate * warm_cosine(step, schedule.steps, warmup=schedule.warmup)
         set_learning_rate_(optimizer, rate)
         optimizer.zero_grad(set_to_none=True)
-        outcome.loss.backward()
+        state.scaler.scale(outcome.loss).backward()
         processes.average_gradients_(trained)
-        optimizer.step()
+        state.scaler.step(optimizer)
+        state.scaler.update()
         pretext.update_(outcome, step=step)
 
         done = step + 1
@@ -169,7 +171,7 @@ def view_pairs(
             step = epoch * schedule.per_epoch + batch.number
             if step < start:
                 continue
-            pixels = images.take(batch.images).to(run.device)
+            pixels = to_device(images.take(batch.images), run.device)
             recipe = early if step < early_steps else late
             randoms = (run.generator("features", "view", view, step) for view in range(2))
             views = (recipe(pixels, random, rows=rows, of=schedule.batch) for random in randoms)
@@ -182,6 +184,7 @@ class State(NamedTuple):
 
     pretext: Pretext
     optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
     monitor: HealthMonitor
     health: list[Health]
 
@@ -190,6 +193,7 @@ class State(NamedTuple):
         return {
             "pretext": self.pretext.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
             "recent": list(self.monitor.recent),
             "health": [tuple(line) for line in self.health],
         }
@@ -205,6 +209,8 @@ class State(NamedTuple):
         if saved is not None:
             self.pretext.load_state_dict(saved.state["pretext"])
             self.optimizer.load_state_dict(saved.state["optimizer"])
+            if saved.state.get("scaler"):  # empty unless the precision is float16
+                self.scaler.load_state_dict(saved.state["scaler"])
             self.monitor.recent.extend(saved.state["recent"])
             self.health.extend(Health(*line) for line in saved.state["health"])
             log.info("features: resuming at step %d", step)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from spice.augment import Contrastive, Plain, Recipe
 from spice.data.images import Images
-from spice.engine.device import placed
+from spice.engine.device import placed, to_device
 from spice.engine.run import Run
 from spice.models.backbone import Backbone, evaluating
 from spice.models.networks import PartialWhitening
@@ -35,7 +35,9 @@ def whiten(
         # The purpose keeps an older name: it is part of the seed.
         generator = run.generator("features", "evened", name)
         parts = torch.split(positions, 500)
-        return torch.cat([network(recipe(images.take(part).to(run.device), generator)) for part in parts])  # (n, D)
+        return torch.cat(
+            [network(recipe(to_device(images.take(part), run.device), generator)) for part in parts]
+        )  # (n, D)
 
     result = placed(PartialWhitening(network), run.device)
     with evaluating(network):

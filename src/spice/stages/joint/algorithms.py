@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from spice.engine.device import autocast
 from spice.engine.processes import ALONE, Processes
 from spice.errors import UserError
 from spice.settings import JointSettings
@@ -63,7 +64,8 @@ class Batch:
         together = torch.cat(views)
         if together.ndim == 4:  # images and maps: convolutions are fastest with channels last; tokens stay as they are
             together = together.contiguous(memory_format=torch.channels_last)
-        logits = self.network(together)
+        with autocast(together.device):
+            logits = self.network(together).float()
         if not logits.isfinite().all():
             raise FloatingPointError("the network's output is no longer finite")
         return list(logits.split([len(view) for view in views]))

@@ -105,7 +105,9 @@ def estimated_seconds(
     labeled = Labeled(torch.arange(64), torch.arange(64) % clusters)
     start = _start(encoder, Head(encoder.features, clusters), few, 0, device)
     times: list[float] = []
-    train_jointly(start.learner, pixels, labeled, few, Run(progress=lambda *_: times.append(time.monotonic())))
+    train_jointly(
+        start.learner, pixels, labeled, few, Run(device=device, progress=lambda *_: times.append(time.monotonic()))
+    )
     # Without the first step, which is slow: it allocates memory and chooses kernels.
     training = settings.steps * (times[-1] - times[0]) / (len(times) - 1)
     started = time.monotonic()

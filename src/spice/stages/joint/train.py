@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from spice.augment import Strong, Weak
 from spice.core import ema_update_
 from spice.data.images import Images
+from spice.engine.device import grad_scaler, to_device
 from spice.engine.run import Run
 from spice.engine.schedules import set_learning_rate_, seven_sixteenths_cosine
 from spice.errors import UserError
@@ -116,6 +117,8 @@ class _Training:
         self.average = copy.deepcopy(self.network)
         self.algorithm = find_algorithm(settings.algorithm)(settings, learner.clusters)
         self.optimizer = _optimizer(self.network, settings)
+        self.device = next(self.network.parameters()).device
+        self.scaler = grad_scaler(self.device)
         self.draws = Draws(len(images), labeled, settings, run)
 
     def step_(self, step: int, steps: int) -> Step:
@@ -132,17 +135,18 @@ class _Training:
             ) from None
         set_learning_rate_(self.optimizer, self.settings.learning_rate * seven_sixteenths_cosine(step, steps))
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         self.run.processes.average_gradients_(self.network.parameters())
-        self.optimizer.step()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         ema_update_(self.average, self.network, momentum=momentum(self.settings, steps))
         return Step(loss.item(), batch.taught)
 
     def _batch(self, step: int, steps: int) -> Batch:
-        device = next(self.network.parameters()).device
         drawn, names = self.draws.of(step), self.algorithm.views
         count = len(drawn.labeled)
-        pixels = self.images.take(torch.cat([drawn.labeled, drawn.others]) if names else drawn.labeled).to(device)
+        shown = torch.cat([drawn.labeled, drawn.others]) if names else drawn.labeled
+        pixels = to_device(self.images.take(shown), self.device)
         random = self.run.generator("joint", "views", step)  # the same in every process: each keeps its own rows
 
         def view(name: str, rows: slice) -> Tensor:
@@ -159,7 +163,7 @@ class _Training:
             self.network,
             self.average,
             weak[:count],
-            drawn.clusters.to(device),
+            to_device(drawn.clusters, self.device),
             tuple(others),
             step,
             steps,
@@ -186,6 +190,7 @@ class _Training:
             "network": self.network.state_dict(),
             "average": self.average.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
             "algorithm": self.algorithm.state(),
         }
 
@@ -194,6 +199,8 @@ class _Training:
         self.network.load_state_dict(state["network"])
         self.average.load_state_dict(state["average"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if state.get("scaler"):  # empty unless the precision is float16
+            self.scaler.load_state_dict(state["scaler"])
         self.algorithm.restore_(state["algorithm"])
         return state["steps"], [Step(*entry) for entry in state["history"].tolist()]
 
