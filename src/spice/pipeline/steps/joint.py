@@ -39,7 +39,7 @@ def joint(work: Work, run: Run) -> JointResult:
     labeled, names = training_labels(work, stage2, run)
     if len(labeled.image) == 0:
         return _nothing_learned("no image is reliable, so there is nothing to learn from")
-    if len(labeled.cluster.unique()) == 1:  # such as images of one color, on which training diverges
+    if bool((labeled.cluster == labeled.cluster[0]).all()):  # such as images of one color, on which training diverges
         return _nothing_learned("all labels to learn are of one cluster, so there is nothing to tell apart")
     found = refine(stage2, labeled, settings.joint, run)
     used = not found.failed_checks or not settings.joint.checks
