@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spice.runs import open_result
-from spice.runs.artifacts import KMEANS, LABELS, NEIGHBORS, PROBABILITIES, Artifact
+from spice.runs.artifacts import KMEANS, LABELS, LABELS_CSV, MODEL, NEIGHBORS, PROBABILITIES, Artifact
 
 Spice = Callable[..., Any]
 
@@ -67,18 +67,21 @@ def test_damaged_files_are_named_and_never_read(
     damage(path)
     ended = spice(*(str(run) if argument == "RUN" else argument for argument in arguments))
     assert ended.code == 2
-    assert ended.err == f"spice: {path} is damaged; delete it, then make it again with: spice resume {run}\n"
+    assert ended.err == f"spice: {path} is damaged; make it again with: spice resume {run}\n"
     assert ended.out == ""
 
 
-def test_damaged_labels_are_made_again(spice: Spice, run: Path) -> None:
-    before = (run / "labels.csv").read_bytes()
-    path = open_result(run) / LABELS
-    flip(path)
-    assert spice("resume", run).code == 2
-    path.unlink()
+@pytest.mark.parametrize("damage", [flip, cut])
+@pytest.mark.parametrize("artifact", [LABELS, LABELS_CSV, NEIGHBORS, KMEANS, PROBABILITIES, MODEL])
+def test_a_run_that_is_resumed_repairs_what_other_commands_read(
+    spice: Spice, run: Path, artifact: Artifact, damage: Callable[[Path], None]
+) -> None:
+    path = open_result(run) / artifact
+    path = path / "head.safetensors" if artifact is MODEL else path
+    before = path.read_bytes()
+    damage(path)
     assert spice("resume", run).code == 0
-    assert (run / "labels.csv").read_bytes() == before
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("arguments", [("resume",), ("report",), ("evaluate", "--truth", "folders"), ("refine",)])

@@ -207,7 +207,7 @@ def test_a_model_without_hashes_is_checked_as_a_whole(
     model: TrainedModel, tmp_path: Path, file: str, name: str, value: torch.Tensor, words: str
 ) -> None:
     model.save(tmp_path / "model")
-    change_about(tmp_path / "model", hashes={})  # as models were saved before version 0.3
+    change_about(tmp_path / "model", hashes={})  # as in older models
     TrainedModel.load(tmp_path / "model")
     path = tmp_path / "model" / f"{file}.safetensors"
     save_file(load_file(path) | {name: value}, path)

@@ -190,7 +190,7 @@ class WhitenedPatchesNet(Backbone):
         """Compute the first layer from normalized images (B, C, S, S): their patches' components and the negatives."""
         patches = F.unfold(images, PATCH).transpose(1, 2).flatten(0, 1).double()  # (B * places, n = 9 C)
         variances, directions = torch.linalg.eigh(patches.T.cov())  # (n,), (n, n) in columns
-        largest = variances[-1].clamp(min=1e-6)  # images of one color have none
+        largest = variances[-1] if variances[-1] > 1e-6 else variances.new_ones(())  # images of one color have none
         scale = (variances.clamp(min=0.0) + PATCH_FLOOR * largest).rsqrt()
         kept = (directions * scale).T[-(len(self.whitening.weight) // 2) :]  # eigh sorts by variance, ascending
         filters = kept.reshape(-1, images.shape[1], PATCH, PATCH)

@@ -24,6 +24,8 @@ from spice.stages.encode import probabilities
 from spice.stages.joint.given import find_given, match_labels
 from spice.stages.joint.refine import estimated_seconds
 
+# Steps whose files other commands read: they are checked even if nothing is left to do.
+READ_BY_OTHERS = ("neighbors", "kmeans", "labels", "model")
 BY_NAME = {step.name: step for step in STEPS_IN_ORDER}
 
 
@@ -162,6 +164,8 @@ class Execution:
         for step in self.steps:
             try:
                 self.ensure(step)
+                if step in READ_BY_OTHERS:
+                    self._verify(step)
             except Exception as error:
                 if not BY_NAME[step].optional or isinstance(error, UserError):
                     raise

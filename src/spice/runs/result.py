@@ -59,7 +59,7 @@ class Result:
             raise UserError(f"{path} is missing; make it again with: spice resume {self.run}")
         record = self.records.get(artifact.step)
         if record is not None and record.is_damaged(self.run / self.entry.folders[artifact.step], artifact.name):
-            raise UserError(f"{path} is damaged; delete it, then make it again with: spice resume {self.run}")
+            raise UserError(f"{path} is damaged; make it again with: spice resume {self.run}")
         return path
 
     @property

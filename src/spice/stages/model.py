@@ -51,7 +51,7 @@ class About(Settings):
     # The same name may stand for other weights on another machine.
     encoder_hash: str
     embedded: bool
-    hashes: dict[str, str] = Field(default_factory=dict)  # of the other files; models before version 0.3 have none
+    hashes: dict[str, str] = Field(default_factory=dict)  # of the other files; older models have none
 
 
 class Predictions(NamedTuple):

@@ -38,7 +38,9 @@ def joint(work: Work, run: Run) -> JointResult:
     stage2 = stage_2(work)
     labeled, names = training_labels(work, stage2, run)
     if len(labeled.image) == 0:
-        return _nothing_learned()
+        return _nothing_learned("no image is reliable, so there is nothing to learn from")
+    if bool((labeled.cluster == labeled.cluster[0]).all()):  # such as images of one color, on which training diverges
+        return _nothing_learned("all labels to learn are of one cluster, so there is nothing to tell apart")
     found = refine(stage2, labeled, settings.joint, run)
     used = not found.failed_checks or not settings.joint.checks
     if not used:
@@ -78,12 +80,11 @@ def training_labels(work: Work, stage2: Stage2, run: Run) -> TrainingLabels:
     return TrainingLabels(merge_labels(labeled, given, names), names)
 
 
-def _nothing_learned() -> JointResult:
-    failed = ["no image is reliable, so there is nothing to learn from"]
-    _warn(failed)
+def _nothing_learned(reason: str) -> JointResult:
+    _warn([reason])
     return JointResult(
         labeled=0, given=0, names={}, moved=0, loss=[], taught=[], before=None, after=None,
-        failed_checks=failed, used=False,
+        failed_checks=[reason], used=False,
     )  # fmt: skip
 
 
