@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spice.runs import open_result
-from spice.runs.artifacts import KMEANS, LABELS, LABELS_CSV, MODEL, NEIGHBORS, PROBABILITIES, Artifact
+from spice.runs.artifacts import KMEANS, LABELS, LABELS_CSV, MAP, MODEL, NEIGHBORS, PICTURES, PROBABILITIES, Artifact
 
 Spice = Callable[..., Any]
 
@@ -57,6 +57,7 @@ def cut(path: Path) -> None:
         (LABELS, ("runs", "RUN")),
         (NEIGHBORS, ("why", "RUN", "disc/0.png")),
         (PROBABILITIES, ("why", "RUN", "disc/0.png")),
+        (MAP, ("report", "RUN")),
         (KMEANS, ("evaluate", "RUN", "--truth", "folders")),
     ],
 )
@@ -94,3 +95,13 @@ def test_no_command_writes_through_a_link(spice: Spice, run: Path, tmp_path: Pat
     assert ended.code == 2
     assert ended.err.splitlines()[-1] == f"spice: {run}/.holder is a link to {mine}, outside the run folder: remove it"
     assert mine.read_text() == "mine"
+
+
+def test_damaged_pictures_are_not_put_on_the_page(spice: Spice, run: Path) -> None:
+    pictures = open_result(run) / PICTURES
+    (pictures / "sheet-0.jpg").unlink()
+    ended = spice("report", run)
+    assert ended.code == 2
+    assert ended.err == f"spice: {pictures} is damaged; delete this folder, then: spice report {run}\n"
+    shutil.rmtree(pictures)
+    assert spice("report", run).code == 0

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from spice.errors import UserError
 from spice.report.chosen import Chosen, choose
 from spice.report.pictures import Sheets, read_sheets
 from spice.report.verdict import Verdict, neighbor_votes, verdicts
@@ -59,7 +60,10 @@ def read_content(result: Result) -> Content:
     """The content of a finished result."""
     summary, labels, answer = account(result), result.labels, result.answer
     votes = neighbor_votes(labels, result.neighbors[:, : answer.neighbors], answer.clusters)
-    points = result / MAP
+    points, pictures = result / MAP, result / PICTURES
+    drawn = result.records.get("pictures")
+    if pictures.exists() and drawn is not None and drawn.is_damaged(pictures.parent, pictures.name):
+        raise UserError(f"{pictures} is damaged; delete this folder, then: spice report {result.run}")
     return Content(
         result=result,
         account=summary,
@@ -67,7 +71,7 @@ def read_content(result: Result) -> Content:
         notices=[notice(warning) for warning in summary.warnings],
         chosen=choose(labels, answer.clusters),
         verdicts=verdicts(labels, votes, np.load(result.need(KMEANS)), answer.head_overlap),
-        points=np.load(points) if points.exists() else None,
+        points=np.load(result.need(MAP)) if points.exists() else None,
         pictures=result / PICTURES,
         sheets=read_sheets(result / PICTURES),
         problems=_problems(result.problems),

@@ -177,8 +177,9 @@ class Record(BaseModel, Generic[Found]):
         return [path for path, file in there.items() if not file.is_file() or _stamp(file) != self.files[path]]
 
     def is_damaged(self, folder: Path, name: str) -> bool:
-        """Whether this one file is not what the step wrote."""
-        return name in self.files and _stamp(folder / name) != self.files[name]
+        """Whether the file, or a file of the folder, that the step made under this name is not what it wrote."""
+        ours = {path: stamp for path, stamp in self.files.items() if path.split("/")[0] == name}
+        return any(_size(folder / path) is None or _stamp(folder / path) != stamp for path, stamp in ours.items())
 
     def is_intact(self, folder: Path, names: Collection[str]) -> bool:
         """Whether every file that the step made under one of these names is still there, at its size."""
