@@ -123,12 +123,17 @@ def other_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """A run on the other device, in a single thread: others would not see the pretense."""
     from torch.optim import optimizer
 
+    with torch.device("cpu"):
+        torch.empty(0)  # torch collects its own functions at the first such call: not with the one patched below
+
     fused = "_get_fused_kernels_supported_devices"
     known = getattr(optimizer, fused)()
     monkeypatch.setattr(optimizer, fused, lambda: [*known, DEVICE.type])
     tensor = torch.tensor  # it makes tensors in its own way, and without values if the device is meta
     monkeypatch.setattr(torch, "tensor", lambda data, device=None, **about: tensor(data, **about).to(device or "cpu"))
     monkeypatch.setattr(torch, "inference_mode", torch.no_grad)  # in which a pretended tensor cannot be made
+    # It builds networks on the real meta device, whose name the pretended one bears.
+    monkeypatch.setattr("spice.models.weights._refuse_misfits", lambda *_: None)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with OtherDevice():  # type: ignore[no-untyped-call]

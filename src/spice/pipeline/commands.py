@@ -65,7 +65,7 @@ def cluster(
             refuse_untrainable(encoder)
     with explain_write_errors(out), join_processes(place) as processes:
         run = Run(settings.seed, None, place, processes, progress if processes.first else silent)
-        with _opened(out, run, source) as folder:
+        with _opened(out, run, source, settings) as folder:
             size = working_size(settings, encoder)
             inputs = read_inputs(source, out, size=size, run=run, extra=settings.extra)
             if inputs.vectors is not None:
@@ -111,7 +111,7 @@ def refine(
 
 
 @contextmanager
-def _opened(out: Path, run: Run, source: SourceLike) -> Iterator[RunFolder]:
+def _opened(out: Path, run: Run, source: SourceLike, settings: RunSettings) -> Iterator[RunFolder]:
     """The run folder, which the first process holds and the others read."""
     first = run.processes.first
     if first:
@@ -122,7 +122,7 @@ def _opened(out: Path, run: Run, source: SourceLike) -> Iterator[RunFolder]:
     with locked(out) if first else nullcontext():
         if first:
             sweep(out)
-            folder = RunFolder.open_or_create(out, source=_absolute(source))
+            folder = RunFolder.open_or_create(out, source=_absolute(source), pending=settings.model_dump(mode="json"))
         run.processes.barrier()
         yield folder if first else RunFolder.open(out)
 

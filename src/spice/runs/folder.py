@@ -35,12 +35,12 @@ class RunFolder:
         return cls(path, read_manifest(path))
 
     @classmethod
-    def open_or_create(cls, path: Path, *, source: str | None) -> Self:
-        """The run in `path`, new if there is none."""
+    def open_or_create(cls, path: Path, *, source: str | None, pending: dict[str, JsonValue] | None = None) -> Self:
+        """The run in `path`; if there is none, a new one, to be resumed with the settings `pending`."""
         if is_run(path):
             return cls.open(path)
         refuse_foreign(path)
-        run = cls(path, Manifest(created=now(), source=source))
+        run = cls(path, Manifest(created=now(), source=source, pending=pending))
         write_manifest(path, run.manifest)
         return run
 

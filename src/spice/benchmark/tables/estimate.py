@@ -174,7 +174,7 @@ class _Trial:
     def joint_heads(self, name: str) -> Part:
         chosen, clusters = self.choice.joint_heads, self.choice.clusters
         batch = min(self.choice.paper_heads.batch or self.images, self.images)
-        made = self._made(max(self.batch, clusters))  # a batch has an image for every cluster
+        made = self._made(max(self.batch, 2 * clusters))  # the fewest that stage 2 takes
         heads = 1 if name == "Joint-SH" else chosen.heads
         changes = {"heads": heads, "epochs": STEPS, "least_steps": 1, "components": None, "batch": len(made)}
         few = self.choice.paper_heads.model_copy(update=changes)
