@@ -35,7 +35,7 @@ COMMANDS: dict[str, Callable[[Path, Path], Account]] = {
     "another K": lambda images, run: cluster(images, settings(3), run),
 }
 STEPS = {
-    "refine": ("joint", "labels", "model", "pictures", "report"),
+    "refine": ("joint", "labels", "model", "map", "pictures", "report"),
     "another K": ("kmeans", "heads", "labels", "model", "pictures", "report"),
 }
 
