@@ -55,7 +55,7 @@ def get(
         typer.Option(help="Keep it in this folder instead of $SPICE_DATA.", show_default=False),
     ] = None,
 ) -> None:
-    """Download a data set, or take it from a local archive or folder. A stopped download goes on where it was."""
+    """Download a data set, or take it from a local archive or folder. A stopped download is resumed."""
     from spice.benchmark import datasets
 
     card, root = datasets.card_of(name), to or datasets.default_root()

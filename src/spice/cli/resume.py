@@ -1,4 +1,4 @@
-"""`spice resume`: go on with a run that was stopped."""
+"""`spice resume`: continue a run that was stopped."""
 
 from spice.cli.cluster import finish
 from spice.cli.display import shown_progress

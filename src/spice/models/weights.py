@@ -8,7 +8,7 @@ import torch
 from pydantic import Field, PositiveInt, ValidationError, model_validator
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
 from spice.errors import UserError
 from spice.files import written_atomically
@@ -46,9 +46,14 @@ class NetworkCard(Settings):
         return PartialWhitening(built) if self.partial_whitening else built
 
 
+def cpu_weights(module: nn.Module) -> dict[str, Tensor]:
+    """A module's state as safetensors takes it: contiguous tensors on the CPU."""
+    return {name: value.detach().cpu().contiguous() for name, value in module.state_dict().items()}
+
+
 def save_network(path: Path, trained: Backbone, card: NetworkCard) -> None:
     """Write the weights under the card, whole or not at all."""
-    weights = {name: value.detach().cpu().contiguous() for name, value in trained.state_dict().items()}
+    weights = cpu_weights(trained)
     with written_atomically(path) as temporary:
         # Not save_file, which makes files that only their owner can read.
         temporary.write_bytes(save(weights, {HEADER: card.model_dump_json()}))

@@ -1,5 +1,7 @@
-"""What can be asked of a run: cluster, resume, refine. The same command again, another number of clusters and a
-refinement are one and the same thing: the steps that are not finished yet are run beside those that are.
+"""The commands of a run: cluster, resume, refine.
+
+They are one thing: running the same command again, another number of clusters and a refinement all run the steps that
+are not finished yet, and leave finished ones as they are.
 """
 
 import os
@@ -46,7 +48,7 @@ def cluster(
     """Group the images of `source`; the result is kept in the run folder `out`, beside earlier ones.
 
     Args:
-        last: stop after this stage, if the settings ask for more; `resume` goes on from there.
+        last: stop after this stage, if the settings ask for more; `resume` continues from there.
         page: whether to make the page, and what only the page shows.
         redo: cluster `source` even if its images are not those that the run folder was made for.
         device: "auto", "cpu", "cuda", "cuda:1", "mps".

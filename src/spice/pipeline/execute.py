@@ -249,7 +249,7 @@ class Execution:
             match_labels(given, predicted, clusters=self.settings.heads.clusters)
 
     def _announce_joint_training(self) -> None:
-        """Joint training takes long: say how long before the heads begin; one that goes on shows what is left."""
+        """Joint training takes long: say how long before the heads start. A resumed one shows the time left instead."""
         joint, heads = self.settings.joint, self.settings.heads
         if joint is None or self.is_done("joint") or any((self.work.folders["joint"] / UNFINISHED).glob("*")):
             return

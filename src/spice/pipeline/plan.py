@@ -46,7 +46,7 @@ class Step:
     needs: tuple[Artifact, ...] = ()  # what it reads that may have been deleted
     in_result: bool = False  # whether it belongs to one result alone, and lies in its folder
     on_all: bool = False  # whether all processes take part, or the first alone
-    optional: bool = False  # whether the run goes on where this step fails
+    optional: bool = False  # whether the run continues if this step fails
 
     @property
     def makes(self) -> tuple[Artifact, ...]:

@@ -21,6 +21,7 @@ from spice.files import written_atomically
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
 from spice.models.given_features import GivenFeatures, NoEncoder
 from spice.models.heads import Head
+from spice.models.weights import cpu_weights
 from spice.runs.artifacts import (
     ENCODER,
     FEATURES,
@@ -158,9 +159,10 @@ def save_array(path: Path, array: NDArray[np.generic]) -> None:
 
 def save_weights(path: Path, module: nn.Module) -> None:
     """Write a module's state as safetensors, whole or not at all."""
-    weights = {name: value.detach().cpu().contiguous() for name, value in module.state_dict().items()}
     with written_atomically(path) as temporary:
-        temporary.write_bytes(save(weights))  # not save_file, which makes files that only their owner can read
+        temporary.write_bytes(
+            save(cpu_weights(module))
+        )  # not save_file, which makes files that only their owner can read
 
 
 def _mapped(path: Path) -> Tensor:

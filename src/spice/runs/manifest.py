@@ -54,7 +54,7 @@ class Manifest(BaseModel):
     source: str | None
     # Hash over the content of all images; None until they have been scanned.
     input: str | None = None
-    # What the last command asked for, until all of it is done: `spice resume` goes on with it.
+    # What the last command asked for, until all of it is done: `spice resume` continues with it.
     pending: dict[str, JsonValue] | None = None
     results: dict[Annotated[str, Field(pattern=f"^{NAME}$")], ResultEntry] = {}
     current: str | None = None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import AliasChoices, Field, FiniteFloat, PositiveInt, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
-from torch import Tensor, nn
+from torch import Tensor
 
 from spice.core import reliable
 from spice.data.images import Images
@@ -24,7 +24,7 @@ from spice.files import folder_written_atomically
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
 from spice.models.given_features import NoEncoder
 from spice.models.heads import Head
-from spice.models.weights import MAX_SIZE, save_network
+from spice.models.weights import MAX_SIZE, cpu_weights, save_network
 from spice.progress import Progress, silent
 from spice.settings import Settings
 from spice.stages.bank import Bank, hold_against
@@ -121,12 +121,12 @@ class TrainedModel:
         if folder.exists() and not (folder / ABOUT).exists() and any(folder.iterdir()):
             raise UserError(f"{folder} exists and is not a model; give another name")
         with folder_written_atomically(folder) as new:
-            (new / HEAD).write_bytes(save(_contiguous(self.head)))
+            (new / HEAD).write_bytes(save(cpu_weights(self.head)))
             (new / BANK).write_bytes(save({"features": self.bank.features, "cluster": self.bank.cluster}))
             if isinstance(self.encoder, TorchEncoder) and self.encoder.card is not None:
                 save_network(new / ENCODER, self.encoder.module, self.encoder.card)
             elif embed and self.encoder.module is not None:
-                (new / ENCODER).write_bytes(save(_contiguous(self.encoder.module)))
+                (new / ENCODER).write_bytes(save(cpu_weights(self.encoder.module)))
             about = about.model_copy(update={"hashes": _hashes(new)})
             (new / ABOUT).write_text(about.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
@@ -222,7 +222,3 @@ def _read_about(folder: Path) -> About:
             f"it was made by spice {about.spice}: install that version"
         )
     return about
-
-
-def _contiguous(module: nn.Module) -> dict[str, Tensor]:
-    return {name: value.detach().cpu().contiguous() for name, value in module.state_dict().items()}
