@@ -1,5 +1,6 @@
 """Files that change behind the program's back are noticed, and never give other labels in silence."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -70,3 +71,15 @@ def test_verify_names_every_damaged_file(
     assert code == 2
     assert err.count("damaged    ") == 3
     assert "head.safetensors" in err
+
+
+def test_a_record_with_another_key_counts_for_nothing(finished: Path, shapes: Path, tmp_path: Path) -> None:
+    """A tampered record, or a page that another version of the program wrote: the step is run again."""
+    run = Path(shutil.copytree(finished / "run", tmp_path / "run", symlinks=True))
+    result = open_result(run)
+    for record in ((result / HEAD).with_name("heads.json"), result.folder / "report.json"):
+        key = json.loads(record.read_text())["key"]
+        record.write_text(record.read_text().replace(key, "0" * len(key)))
+        cluster(shapes, settings(4), run)
+        assert json.loads(record.read_text())["key"] == key
+    assert (run / "labels.csv").read_bytes() == (finished / "run" / "labels.csv").read_bytes()
