@@ -1,7 +1,7 @@
 """Exact neighbors against scikit-learn and faiss at one thread, their memory, and where an index takes over.
 
 Run on an idle core:  OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/neighbors.py [rivals] [memory] [index]
-Prints the tables of docs/benchmarks.md. Seconds are CPU seconds of the one thread, which other work on the machine
+Prints the tables of docs/lab-notes. Seconds are CPU seconds of the one thread, which other work on the machine
 disturbs least. Where only some queries are timed, the time is scaled up: all of these searches are linear in them.
 """
 

@@ -1,4 +1,4 @@
-"""The second stage on real collections: against its rivals, and its ablations. Prints tables of docs/results.md.
+"""The second stage on real collections: against its rivals, and its ablations. Prints tables of docs/lab-notes.
 
     python benchmarks/stage2.py views    --data ../shared/data --folder /tmp/stage2      (encode once, about 15 minutes)
     python benchmarks/stage2.py views    --folder /tmp/own --collections cifar10-test --encoder trained.safetensors

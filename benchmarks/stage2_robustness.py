@@ -4,7 +4,7 @@
     OMP_NUM_THREADS=1 python benchmarks/stage2_robustness.py --folder /tmp/stage2 [--seeds 2] [--only "cifar K4"]
 
 Every seed draws other images and, where a case names a number of classes, other classes; k-means and SPICE-s see the
-same. Labels are read for the final score alone. Prints the robustness table of docs/results.md.
+same. Labels are read for the final score alone. Prints the robustness table of docs/lab-notes.
 """
 
 import argparse

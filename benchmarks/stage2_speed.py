@@ -1,4 +1,4 @@
-"""The second stage's time, its growth with the images, and where it goes. Prints tables of docs/benchmarks.md.
+"""The second stage's time, its growth with the images, and where it goes. Prints tables of docs/lab-notes.
 
     OMP_NUM_THREADS=1 python benchmarks/stage2_speed.py            (a table of sizes and settings)
     OMP_NUM_THREADS=1 python benchmarks/stage2_speed.py --profile  (operations of the standard settings)

@@ -32,4 +32,5 @@ def test_every_link_leads_somewhere(name: str) -> None:
 
 def test_every_page_is_in_the_sites_contents() -> None:
     contents = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    assert {page.name for page in (ROOT / "docs").glob("*.md")} == set(re.findall(r"[\w-]+\.md", contents))
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    assert pages == set(re.findall(r"[\w./-]+\.md", contents))

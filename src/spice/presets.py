@@ -131,7 +131,7 @@ def joint_on_cpu(*, pretrained: bool, minutes: float | None = None, flip: bool =
 
 
 def standard_heads(clusters: int) -> HeadSettings:
-    """Many small heads that start from k-means; `docs/results.md` gives the reasons and the measurements."""
+    """Many small heads that start from k-means; `docs/lab-notes` gives the reasons and the measurements."""
     return HeadSettings(
         clusters=clusters,
         heads=30,
@@ -236,7 +236,7 @@ _PAPER = {
 def features_on_cpu(*, images: int, size: int, mirror: bool = True) -> FeatureSettings:
     """Stage 1 from scratch in at most half an hour on two cores, for small images (up to about 40 px).
 
-    What differs from the paper, and why (docs/results.md has the figures):
+    What differs from the paper, and why (docs/lab-notes has the figures):
     SimCLR, since one pass teaches from both views and needs no key pass, with its temperature and without blur, as its
     authors have it for CIFAR-10; a network of six convolutions that starts from whitened patches;
     views of three quarters of the images' side, since random crops enlarge objects, so that what the network sees at

@@ -94,7 +94,7 @@ class ViewSettings(Settings):
     """How many random views of each image the frozen encoder encodes, once, before stage 2."""
 
     # Heads are labeled from weak views and learn from strong ones: a second strong view teaches more, a second weak one
-    # labels no better (docs/results.md), and each takes the encoder another pass over all images.
+    # labels no better (docs/lab-notes), and each takes the encoder another pass over all images.
     weak: PositiveInt = 1
     strong: PositiveInt = 2
     # Encode new views in every step of stage 2, as in the paper. The encoder then runs twice over all images in every

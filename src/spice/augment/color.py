@@ -1,7 +1,7 @@
 """Color jitter of contrastive views: brightness, contrast, saturation, hue and gray as one affine map per image.
 
 The operations of ColorJitter in each image's own order, with two simplifications that make them one product per pixel:
-values are clamped once, at the end, and hue rotates about the gray axis of RGB, not in HSV. docs/benchmarks.md has the
+values are clamped once, at the end, and hue rotates about the gray axis of RGB, not in HSV. docs/lab-notes has the
 measured difference.
 
 Shapes: B images, C channels (3, or 1 for gray pictures, which have neither saturation nor hue).
