@@ -50,7 +50,8 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
 
     Attributes:
         labels_: (N,) the cluster of each image.
-        probabilities_: (N, K) the probability of every cluster.
+        probabilities_: (N, K) the softmax of every cluster; overconfident, use `chance_` to judge a label.
+        chance_: (N,) the chance that the label is right.
         reliability_: (N,) the share of the nearest images that lie in the same cluster.
         reliable_: (N,) whether that share is above the threshold.
         paths_: the names of the images.
@@ -107,6 +108,7 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
             places = _places(source, collection)
             self.labels_ = places.fill(result.labels.cluster, np.int32(-1))
             self.probabilities_ = places.fill(np.load(result / PROBABILITIES), np.float32(np.nan))
+            self.chance_ = places.fill(result.labels.chance, np.float32(np.nan))
             self.reliability_ = places.fill(result.labels.reliability, np.float32(np.nan))
             self.reliable_ = places.fill(result.labels.reliable, np.bool_(False))
             self.paths_ = places.names

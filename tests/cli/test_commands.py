@@ -186,8 +186,8 @@ def test_predict_writes_a_table_to_the_next_program(spice: Spice, run: Path, sha
     assert ended.code == 0
     assert len(rows) == 24
     assert list(rows[0]) == [
-        "path", "cluster", "probability", "margin", "reliability", "reliable", "nearest_other_cluster", "similarity",
-        "unlike",
+        "path", "cluster", "chance", "confidence", "margin", "reliability", "reliable", "nearest_other_cluster",
+        "similarity", "unlike",
     ]  # fmt: skip
     assert len({row["cluster"] for row in rows}) == 1
     assert "images     24" in ended.err

@@ -28,7 +28,10 @@ def run(tmp_path: Path, classes: Array) -> Result:
     cluster = ((classes + wrong + 1) % K).astype(np.int32)
     trust = np.where(wrong, 0.5, 1.0).astype(np.float32)
     order = np.arange(N, dtype=np.int32)
-    labels = Labels([f"{row}.jpg" for row in range(N)], cluster, trust, trust, trust, trust > 0.95, cluster, order)
+    paths = [f"{row}.jpg" for row in range(N)]
+    labels = Labels(
+        paths, cluster, trust, trust, trust, trust, trust > 0.95, cluster, order, np.zeros(N, np.bool_), [""] * N
+    )
     run = make_run(tmp_path / "run", labels, {"heads": heads_result([[2.0, 2.0], [2.0, 1.0]], head=1)})
     np.save(run / KMEANS, np.zeros(N, dtype=np.int32))
     rows = np.arange(0, N, 2)
@@ -49,8 +52,8 @@ def test_all_scores_of_a_run(run: Result, classes: Array) -> None:
     assert (found.reliable.acc, found.reliable.images) == (1.0, 160)
     assert found.kmeans.acc == 0.25
     assert np.array(found.confusion.counts).trace() == 160
-    assert found.by_reliability.share == [0.8, 1.0]  # images of equal trust are kept or left together
-    assert found.by_reliability.acc == [1.0, 0.8]
+    assert found.by_chance.share == [0.8, 1.0]  # images of equal trust are kept or left together
+    assert found.by_chance.acc == [1.0, 0.8]
     assert found.second_stage is None  # there was no joint training
 
 
@@ -116,4 +119,4 @@ def test_of_many_thresholds_a_hundred_are_kept_and_the_last_is_all_images() -> N
 
 def test_all_images_kept_have_the_accuracy_of_the_run(run: Result, classes: Array) -> None:
     found = evaluate_run(run, whole(classes))
-    assert found.by_probability.acc[-1] == found.spice.acc == accuracy(run.labels.cluster, classes)
+    assert found.by_confidence.acc[-1] == found.spice.acc == accuracy(run.labels.cluster, classes)

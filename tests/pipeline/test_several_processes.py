@@ -63,6 +63,6 @@ def test_two_processes_give_the_labels_of_one(shapes: Path, tmp_path: Path, enco
     one, other = read_labels(tmp_path / "one"), read_labels(tmp_path / "two")
     if encoder == "lite0":  # no network is trained from scratch: sums over two halves of a batch round a little
         np.testing.assert_array_equal(one.cluster, other.cluster)
-        np.testing.assert_allclose(one.probability, other.probability, atol=1e-3)
+        np.testing.assert_allclose(one.confidence, other.confidence, atol=1e-3)
     assert open_result(tmp_path / "two").refined
     assert (tmp_path / "two" / "report.html").exists()

@@ -60,12 +60,12 @@ def test_a_run_that_stops_after_a_stage_is_gone_on_with_as_if_it_had_not(
     assert account.joint is not None
     assert account.stopped_before is None
     third, whole = read_labels(run), read_labels(tmp_path / "whole")
-    np.testing.assert_array_equal(third.probability, whole.probability)
-    assert not np.array_equal(third.probability, second.probability)
+    np.testing.assert_array_equal(third.confidence, whole.confidence)
+    assert not np.array_equal(third.confidence, second.confidence)
 
     # Asking for less afterwards takes nothing away.
     assert cluster(shapes, tiny(JOINT), run, last="features").joint is not None
-    np.testing.assert_array_equal(read_labels(run).probability, whole.probability)
+    np.testing.assert_array_equal(read_labels(run).confidence, whole.confidence)
 
 
 def test_how_long_joint_training_takes_is_told_before_the_heads_begin(
@@ -98,7 +98,7 @@ def test_nothing_reliable_leaves_the_second_stages_answer(
     assert (tmp_path / "run" / "report.html").exists()
     assert account.joint is not None
     assert not account.joint.used
-    np.testing.assert_array_equal(read_labels(tmp_path / "run").probability, read_labels(tmp_path / "two").probability)
+    np.testing.assert_array_equal(read_labels(tmp_path / "run").confidence, read_labels(tmp_path / "two").confidence)
 
 
 @pytest.mark.parametrize(("step", "broken"), [(pictures_step, "write_pictures"), (report_step, "write_report")])
@@ -128,7 +128,7 @@ def test_heads_may_learn_from_new_views_in_every_step(shapes: Path, tmp_path: Pa
         cluster(shapes, settings, tmp_path / name, page=False)
         labels = read_labels(tmp_path / name)
         assert len(labels.cluster) == 96
-        losses.append(labels.probability)
+        losses.append(labels.confidence)
     np.testing.assert_array_equal(losses[1], losses[2])
     assert not np.array_equal(losses[0], losses[1])
     np.save(tmp_path / "mine.npy", np.random.default_rng(0).normal(size=(96, 8)).astype(np.float32))

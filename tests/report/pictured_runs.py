@@ -13,6 +13,7 @@ from spice.report.pictures import Attention, write_pictures
 from spice.runs import Labels, Result
 from spice.runs.artifacts import HEAD_LABELS, KMEANS, MAP, NEIGHBORS, PICTURES, REFINED_NEIGHBORS, SCORES
 from spice.runs.records import ClusteringStats, FeaturesResult, JointResult, StepWarning
+from spice.trust.chance import chance
 
 HARMFUL = "<script>alert(1)</script>.jpg"
 SIDE = 48
@@ -95,7 +96,7 @@ def _labels(random: np.random.Generator, images: int, clusters: int) -> Labels:
     cluster = random.integers(0, clusters - 1, size=images).astype(np.int32)  # none falls into the last one
     # The higher its number, the worse a cluster.
     reliability = np.clip(random.normal(1.05 - 0.6 * cluster / clusters, 0.1), 0, 1).astype(np.float32)
-    probability = random.uniform(0.5, 1, size=images).astype(np.float32)
+    confidence = random.uniform(0.5, 1, size=images).astype(np.float32)
     rank = np.empty(images, dtype=np.int32)
     for number in range(clusters):
         members = np.flatnonzero(cluster == number)
@@ -103,7 +104,19 @@ def _labels(random: np.random.Generator, images: int, clusters: int) -> Labels:
     paths = [f"album {number % 7}/photo-{number:05d}.jpg" for number in range(images)]
     paths[int(np.flatnonzero((cluster == 0) & (rank == 0))[0])] = HARMFUL  # on a card, on the map, in the list
     other = ((cluster + 1) % clusters).astype(np.int32)
-    return Labels(paths, cluster, probability, 2 * probability - 1, reliability, reliability > 0.95, other, rank)
+    return Labels(
+        path=paths,
+        cluster=cluster,
+        chance=chance(reliability, NEIGHBORS_COUNTED, clusters),
+        confidence=confidence,
+        margin=2 * confidence - 1,
+        reliability=reliability,
+        reliable=reliability > 0.95,
+        nearest_other_cluster=other,
+        prototype_rank=rank,
+        outlier=np.arange(images) % 50 == 3,
+        duplicate_of=[paths[0] if row == 1 else "" for row in range(images)],
+    )
 
 
 def _points(random: np.random.Generator, cluster: NDArray[np.int32]) -> NDArray[np.float32]:

@@ -166,7 +166,7 @@ def test_fading_changes_what_is_drawn(page: Page) -> None:
     page.click("#map-fade")
     page.wait(f"{PIXELS} !== {json.dumps(faded)}")
     plain = page.run(PIXELS)
-    choose(page, "map-color", "reliability")
+    choose(page, "map-color", "chance")
     page.wait(f"{PIXELS} !== {json.dumps(plain)}")
     assert page.run("!document.getElementById('map-scale').hidden && document.getElementById('map-fade').disabled")
 

@@ -69,7 +69,7 @@ def test_an_evaluated_run_shows_what_labels_say(small: Result, tmp_path: Path) -
     texts = {name: (tmp_path / "figures" / f"{name}.svg").read_text() for name in ("heads", "kept", "samples")}
     assert "selected without labels" in texts["heads"]
     assert "best by true labels" in texts["heads"]
-    assert "kept by reliability" in texts["kept"]
+    assert "kept by chance" in texts["kept"]
     assert "(b) reliable" in texts["samples"]
     assert "ACC" in texts["samples"]
     assert drawn(tmp_path / "figures" / "kept.png") > 5

@@ -34,7 +34,19 @@ def labels_of(reliability: list[float], margin: list[float], cluster: list[int])
     trust, lead = np.array(reliability, dtype=np.float32), np.array(margin, dtype=np.float32)
     numbers = np.array(cluster, dtype=np.int32)
     rank = np.array([cluster[:row].count(cluster[row]) for row in range(count)], dtype=np.int32)
-    return Labels([f"{row}.jpg" for row in range(count)], numbers, lead, lead, trust, trust > 0.95, 1 - numbers, rank)
+    return Labels(
+        path=[f"{row}.jpg" for row in range(count)],
+        cluster=numbers,
+        chance=trust,
+        confidence=lead,
+        margin=lead,
+        reliability=trust,
+        reliable=trust > 0.95,
+        nearest_other_cluster=1 - numbers,
+        prototype_rank=rank,
+        outlier=np.zeros(count, np.bool_),
+        duplicate_of=[""] * count,
+    )
 
 
 def test_no_image_is_shown_twice_on_a_card_and_each_kind_is_what_it_says(small: Result) -> None:

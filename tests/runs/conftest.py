@@ -19,12 +19,15 @@ def labels() -> Labels:
     return Labels(
         path=list(NAMES),
         cluster=np.array([0, 0, 2, 2, 2, 0], np.int32),
-        probability=np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4], np.float32),
+        chance=np.array([0.9, 0.7, 0.9, 0.5, 0.9, 0.3], np.float32),
+        confidence=np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4], np.float32),
         margin=np.array([0.8, 0.7, 0.5, 0.4, 0.3, 0.1], np.float32),
         reliability=np.array([1.0, 0.75, 1.0, 0.5, 1.0, 0.25], np.float32),
         reliable=np.array([True, False, True, False, True, False]),
         nearest_other_cluster=np.array([2, 2, 0, 0, 1, 1], np.int32),
         prototype_rank=np.array([0, 1, 0, 2, 1, 2], np.int32),
+        outlier=np.array([False, False, False, True, False, False]),
+        duplicate_of=["", "", "", "", "", "cats/b.png"],
     )
 
 

@@ -17,7 +17,7 @@ def test_the_account_counts_what_the_labels_say(finished: Result) -> None:
 
 def test_an_empty_cluster_is_listed_without_made_up_figures(finished: Result) -> None:
     empty = account(finished).clusters[1]
-    assert (empty.images, empty.reliability, empty.probability, empty.nearest_other_cluster) == (0, None, None, None)
+    assert (empty.images, empty.reliability, empty.confidence, empty.nearest_other_cluster) == (0, None, None, None)
 
 
 def test_results_warnings_and_times_come_from_the_steps(finished: Result) -> None:

@@ -85,7 +85,7 @@ def test_label_studio_gets_predictions_to_confirm(labels: Labels, photos: list[P
     tasks = read(tmp_path / "out" / "tasks.json")
     assert tasks[0]["data"]["image"] == "/data/local-files/?d=cats/a.png"
     assert tasks[5]["data"]["image"] == "/data/local-files/?d=na%C3%AFve%20%E4%B8%AD.png"
-    assert tasks[1]["predictions"][0]["score"] == 0.75
+    assert tasks[1]["predictions"][0]["score"] == 0.7
     config = (tmp_path / "out" / "config.xml").read_text()
     for task in tasks:
         choice = task["predictions"][0]["result"][0]["value"]["choices"][0]

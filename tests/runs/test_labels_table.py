@@ -13,12 +13,15 @@ from spice.runs import Labels, read_labels, write_labels
 COLUMNS = [
     "path",
     "cluster",
-    "probability",
+    "chance",
+    "confidence",
     "margin",
     "reliability",
     "reliable",
     "nearest_other_cluster",
     "prototype_rank",
+    "outlier",
+    "duplicate_of",
 ]
 
 
@@ -28,7 +31,7 @@ def test_labels_are_read_as_they_were_written(tmp_path: Path, labels: Labels) ->
     assert again.path == labels.path
     for written, read in zip(labels[1:], again[1:], strict=True):
         np.testing.assert_array_equal(written, read)
-        assert written.dtype == read.dtype
+        assert np.asarray(written).dtype == np.asarray(read).dtype
 
 
 def test_both_files_have_the_promised_columns(tmp_path: Path, labels: Labels) -> None:
@@ -37,9 +40,20 @@ def test_both_files_have_the_promised_columns(tmp_path: Path, labels: Labels) ->
     with (tmp_path / "labels.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == COLUMNS
-    assert [row["path"] for row in rows] == labels.path  # quotes, line breaks and all
-    assert rows[1]["probability"] == "0.800000"
-    assert [row["reliable"] for row in rows] == ["1", "0", "1", "0", "1", "0"]
+    assert sorted(row["path"] for row in rows) == sorted(labels.path)  # quotes, line breaks and all
+    by_path = {row["path"]: row for row in rows}
+    assert by_path["cats/b.png"]["confidence"] == "0.800000"
+    assert by_path["cats/b.png"]["chance"] == "0.700000"
+    assert [by_path[path]["reliable"] for path in labels.path] == ["1", "0", "1", "0", "1", "0"]
+    assert [by_path[path]["outlier"] for path in labels.path] == ["0", "0", "0", "1", "0", "0"]
+    assert [by_path[path]["duplicate_of"] for path in labels.path] == labels.duplicate_of
+
+
+def test_the_csv_file_is_sorted_by_path_and_the_parquet_file_is_not(tmp_path: Path, labels: Labels) -> None:
+    write_labels(tmp_path, labels)
+    with (tmp_path / "labels.csv").open(newline="", encoding="utf-8") as file:
+        assert [row["path"] for row in csv.DictReader(file)] == sorted(labels.path) != labels.path
+    assert pq.read_table(tmp_path / "labels.parquet").column("path").to_pylist() == labels.path
 
 
 def test_the_same_labels_are_the_same_bytes(tmp_path: Path, labels: Labels) -> None:
@@ -54,7 +68,7 @@ def test_some_rows_keep_all_columns_together(labels: Labels) -> None:
     chosen = labels.rows(np.array([4, 0]))
     assert chosen.path == [labels.path[4], labels.path[0]]
     for part, whole in zip(chosen[1:], labels[1:], strict=True):
-        np.testing.assert_array_equal(part, whole[[4, 0]])
+        np.testing.assert_array_equal(part, np.asarray(whole)[[4, 0]])
 
 
 def test_a_run_without_labels_says_how_to_finish_it(tmp_path: Path) -> None:

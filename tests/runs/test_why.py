@@ -24,7 +24,13 @@ def test_why_lists_copies_rank_and_neighbors(finished: Result) -> None:
     assert (found.prototype_rank, found.cluster_size) == (1, 3)
     assert [near.path for near in found.nearest] == ["cats/a.png", "naïve 中.png", "dogs/a.png"]
     assert found.nearest[0].similarity == pytest.approx(0.9)
-    assert list(found.probabilities) == [0, 2, 1]
+    assert list(found.confidences) == [0, 2, 1]
+
+
+def test_why_tells_the_chance_and_what_the_image_repeats(finished: Result) -> None:
+    copy = why(finished.run, "naïve 中.png")
+    assert (copy.chance, copy.duplicate_of, copy.outlier) == (pytest.approx(0.3), "cats/b.png", False)
+    assert why(finished.run, 'with "quotes".png').outlier
 
 
 def test_an_image_is_found_by_name_by_path_and_by_the_end_of_its_path(

@@ -7,9 +7,10 @@ from torch.nn import functional as F
 
 from spice.core import prototypes
 from spice.settings import ReliabilitySettings
-from spice.stages.answers import answers, prototype_rank
+from spice.stages.answers import Alike, answers, prototype_rank
 
 ASK_TWO = ReliabilitySettings(neighbors=2)
+NOTHING_ALIKE = Alike(np.zeros(40, dtype=np.bool_), np.full(40, -1))
 
 
 @pytest.fixture
@@ -24,15 +25,19 @@ def probs() -> torch.Tensor:
 
 def test_every_column_says_what_the_probabilities_say(features: torch.Tensor, probs: torch.Tensor) -> None:
     neighbors = torch.tensor([[(i + 1) % 40, (i + 2) % 40, (i + 3) % 40] for i in range(40)])
-    found = answers([f"{i}.png" for i in range(40)], features, probs, neighbors, ASK_TWO)
+    alike = Alike(np.arange(40) == 3, np.where(np.arange(40) == 5, 7, -1))
+    found = answers([f"{i}.png" for i in range(40)], features, probs, neighbors, ASK_TWO, alike=alike)
+    assert [i for i in range(40) if found.outlier[i]] == [3]
+    assert {i: path for i, path in enumerate(found.duplicate_of) if path} == {5: "7.png"}
     for i, row in enumerate(probs.tolist()):
         order = sorted(range(3), key=lambda k: -row[k])
         assert found.cluster[i] == order[0]
         assert found.nearest_other_cluster[i] == order[1]
-        assert found.probability[i] == pytest.approx(row[order[0]])
+        assert found.confidence[i] == pytest.approx(row[order[0]])
         assert found.margin[i] == pytest.approx(row[order[0]] - row[order[1]])
         agreeing = sum(found.cluster[(i + step) % 40] == found.cluster[i] for step in (1, 2))
         assert found.reliability[i] == agreeing / 2
+        assert found.chance[i] == pytest.approx((agreeing + 1 / 3) / 3)
         assert found.reliable[i] == (agreeing == 2)
 
 
@@ -57,7 +62,7 @@ def test_ranks_of_a_cluster_are_all_different_even_among_copies(probs: torch.Ten
 
 def test_columns_have_the_types_of_the_table(features: torch.Tensor, probs: torch.Tensor) -> None:
     neighbors = torch.arange(40).roll(1)[:, None].repeat(1, 2)
-    found = answers([""] * 40, features, probs, neighbors, ASK_TWO)
-    assert [column.dtype for column in found[1:]] == [
-        np.dtype(kind) for kind in ("int32", "float32", "float32", "float32", "bool", "int32", "int32")
+    found = answers([""] * 40, features, probs, neighbors, ASK_TWO, alike=NOTHING_ALIKE)
+    assert [column.dtype for column in found[1:-1]] == [
+        np.dtype(kind) for kind in ("int32", *["float32"] * 4, "bool", "int32", "int32", "bool")
     ]

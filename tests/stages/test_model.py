@@ -105,7 +105,7 @@ def test_predictions_agree_with_the_head_and_the_bank(model: TrainedModel) -> No
     probs = model.head(features).softmax(dim=1)
     np.testing.assert_allclose(found.probabilities, probs.detach().numpy(), rtol=1e-5)
     np.testing.assert_array_equal(found.cluster, found.probabilities.argmax(axis=1))
-    np.testing.assert_allclose(found.probability, found.probabilities.max(axis=1))
+    np.testing.assert_allclose(found.confidence, found.probabilities.max(axis=1))
     np.testing.assert_array_equal(found.reliable, found.reliability > 0.5)
     assert (found.nearest_other_cluster != found.cluster).all()
 

@@ -29,7 +29,7 @@ def command(
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """Put other images into the groups of a run: cluster, probability, reliability, and "unlike anything seen"."""
+    """Put other images into the groups of a run: cluster, chance, reliability, and "unlike anything seen"."""
     from spice.estimator import load
     from spice.runs import explain_output_errors
     from spice.runs.table import refuse_other_ending, write_csv, write_table

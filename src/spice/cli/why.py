@@ -21,7 +21,7 @@ def command(
     image: Annotated[str, typer.Argument(help="The image: its path, or its name where only one has it.")],
     as_json: Json = False,
 ) -> None:
-    """Tell why an image is in its cluster: probabilities, neighbors, and why it is reliable or not."""
+    """Tell why an image is in its cluster, the chance that it is right, and what its neighbors say."""
     from spice.runs.why import why
 
     found = why(run, image)
@@ -29,14 +29,18 @@ def command(
 
 
 def _lines(found: "Why") -> list[str]:
-    lines = [found.path, f"cluster    {found.cluster} (probability {found.probabilities[found.cluster]:.3f})"]
-    others = [f"{cluster} ({value:.3f})" for cluster, value in found.probabilities.items() if cluster != found.cluster]
-    lines.append(f"next       {', '.join(others)}")
+    lines = [found.path, f"cluster    {found.cluster}", f"chance     {found.chance:.2f} that this is the right cluster"]
     lines.append(f"reliable   {_verdict(found)}")
     if found.others:
         votes = ", ".join(f"{count} in cluster {cluster}" for cluster, count in list(found.others.items())[:5])
         lines.append(f"           of the others, {votes}")
     lines.append(f"typical    number {found.prototype_rank + 1:,} of {found.cluster_size:,}, from the most typical on")
+    sure = (f"{cluster} ({value:.3f})" for cluster, value in found.confidences.items())
+    lines.append(f"confidence {', '.join(sure)}: the head's softmax, which is often too sure")
+    if found.outlier:
+        lines.append("outlier    unlike all other images of the run")
+    if found.duplicate_of is not None and found.duplicate_of not in found.copies:
+        lines.append(f"duplicate  nearly the same as {found.duplicate_of}")
     lines += [f"copy       {name}" for name in found.copies]
     for number, near in enumerate(found.nearest):
         lines.append(

@@ -32,8 +32,8 @@ def evaluate_run(run: Result, truth: Truth) -> Scores:
         kmeans=_score(kmeans, truth.labels),
         second_stage=_second_stage(run, labels, truth),
         confusion=Confusion(clusters=table.clusters.tolist(), counts=table.counts.tolist()),
-        by_reliability=kept(known.reliability, right),
-        by_probability=kept(known.probability, right),
+        by_chance=kept(known.chance, right),
+        by_confidence=kept(known.confidence, right),
         heads=_head_scores(run, labels, truth),
     )
 

@@ -68,7 +68,7 @@ def _card(content: Content, figures: Cluster, color: Color) -> Card:
 def _picture(content: Content, row: int) -> Picture:
     labels, folder = content.labels, content.pictures
     caption = (
-        f"probability {labels.probability[row]:.2f}, reliability {labels.reliability[row]:.2f}, "
+        f"chance {labels.chance[row]:.2f}, confidence {labels.confidence[row]:.2f}, "
         f"next cluster {labels.nearest_other_cluster[row]}"
     )
     image, attention = (_data_url(folder / f"{kind}-{row}.jpg") for kind in ("image", "attention"))

@@ -92,18 +92,18 @@ def _heads(heads: HeadsResult) -> Curve:
 
 
 def _kept(scores: Scores) -> Curve:
-    reliability, probability = scores.by_reliability, scores.by_probability
+    chance, confidence = scores.by_chance, scores.by_confidence
     share = scores.reliable.images / scores.images
     lines = [
-        Series("kept by probability", probability.share, probability.acc, "other"),
-        Series("kept by reliability", reliability.share, reliability.acc),
+        Series("kept by confidence", confidence.share, confidence.acc, "other"),
+        Series("kept by chance", chance.share, chance.acc),
     ]
-    marks = [Mark(*point_at(reliability, share), f"the {share:.0%} that the run calls reliable")] if share else []
+    marks = [Mark(*point_at(chance, share), f"the {share:.0%} that the run calls reliable")] if share else []
     chart = line_chart(
         lines, x_title="share of the images kept", y_title="accuracy", marks=marks, percent=True, maximum=1
     )
     caption = "if only the most trusted images are kept. The dot marks the images that the run calls reliable"
-    legend = (("selected", "by reliability"), ("other", "by probability"))
+    legend = (("selected", "by chance"), ("other", "by confidence"))
     return Curve("Accuracy against share kept", caption, chart, legend)
 
 

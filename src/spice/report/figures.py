@@ -138,20 +138,20 @@ def _draw_accuracy(axes: Axes, result: HeadsResult, scores: HeadScores) -> None:
 
 
 def kept(content: Content) -> Figure | None:
-    """Accuracy against the share of images kept by reliability; only after `spice evaluate`."""
+    """Accuracy against the share of images kept by chance; only after `spice evaluate`."""
     scores = content.result.scores
     if scores is None:
         return None
     figure = Figure(figsize=(3.5, 2.6), layout="constrained")
     axes = figure.subplots()
     for points, name, color, line, width in (
-        (scores.by_probability, "probability", _TRUE, (0, (4, 2)), 1.1),
-        (scores.by_reliability, "reliability", _SELECTED, "solid", 1.5),
+        (scores.by_confidence, "confidence", _TRUE, (0, (4, 2)), 1.1),
+        (scores.by_chance, "chance", _SELECTED, "solid", 1.5),
     ):
         share, accuracy = 100 * np.array(points.share), 100 * np.array(points.acc)
         axes.plot(share, accuracy, color=color, linestyle=line, linewidth=width, label=f"kept by {name}")
     if scores.reliable.images:
-        point = 100 * np.array(point_at(scores.by_reliability, scores.reliable.images / scores.images))
+        point = 100 * np.array(point_at(scores.by_chance, scores.reliable.images / scores.images))
         axes.plot(*point, "o", color=_SELECTED, label=rf"reliable ($r > {content.result.answer.threshold}$)")
     axes.set(xlabel="images kept (%)", ylabel="accuracy (%)", xlim=(0, 102))
     axes.legend(loc="lower left")

@@ -30,7 +30,8 @@ class Cluster(BaseModel):
     images: int
     reliable: int
     reliability: float | None  # mean of r_i over its images; None for an empty cluster
-    probability: float | None
+    chance: float | None  # mean over its images
+    confidence: float | None
     # The second choice of most of its images.
     nearest_other_cluster: int | None
 
@@ -95,7 +96,8 @@ def _cluster(labels: Labels, number: int) -> Cluster:
         images=int(members.sum()),
         reliable=int(labels.reliable[members].sum()),
         reliability=_mean(labels.reliability[members]),
-        probability=_mean(labels.probability[members]),
+        chance=_mean(labels.chance[members]),
+        confidence=_mean(labels.confidence[members]),
         nearest_other_cluster=int(nearest.argmax()) if len(nearest) else None,
     )
 

@@ -64,7 +64,7 @@ def _imagefolder(labels: Labels, originals: list[Path], destination: Path, put: 
 
 
 def _labelstudio(labels: Labels, originals: list[Path], destination: Path, put: Put) -> None:
-    """Label Studio tasks: the cluster is a prediction to confirm, and its score is the reliability."""
+    """Label Studio tasks: the cluster is a prediction to confirm, and its score is the chance that it is right."""
     del put  # Label Studio serves the originals from where they are.
     root = Path(os.path.commonpath([path.parent for path in originals]))
     names = sorted({_cluster_name(labels, row) for row in range(len(originals))})
@@ -97,9 +97,7 @@ def _task(labels: Labels, row: int, name: Path) -> dict[str, JsonValue]:
             "image": f"/data/local-files/?d={quote(os.fsencode(name.as_posix()))}",
             "reliable": bool(labels.reliable[row]),
         },
-        "predictions": [
-            {"model_version": "spice", "score": round(float(labels.reliability[row]), 6), "result": [choice]}
-        ],
+        "predictions": [{"model_version": "spice", "score": round(float(labels.chance[row]), 6), "result": [choice]}],
     }
 
 
@@ -109,7 +107,7 @@ def _fiftyone(labels: Labels, originals: list[Path], destination: Path, put: Put
     entries: dict[str, JsonValue] = {
         str(row): {
             "label": _cluster_name(labels, row),
-            "confidence": round(float(labels.probability[row]), 6),
+            "confidence": round(float(labels.chance[row]), 6),
             "attributes": {
                 "reliability": round(float(labels.reliability[row]), 6),
                 "reliable": bool(labels.reliable[row]),

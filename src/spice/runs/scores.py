@@ -56,8 +56,8 @@ class Scores(_Frozen):
     kmeans: Score
     second_stage: Score | None = None  # before joint training, where that changed the answer
     confusion: Confusion
-    by_reliability: Kept
-    by_probability: Kept
+    by_chance: Kept
+    by_confidence: Kept
     heads: HeadScores | None = None
 
 

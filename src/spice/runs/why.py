@@ -33,7 +33,8 @@ class Why(BaseModel):
 
     path: str
     cluster: int
-    probabilities: dict[int, float]  # of the most likely clusters
+    chance: float  # that this is the right cluster
+    confidences: dict[int, float]  # the head's softmax for the most likely clusters
     reliable: bool
     reliability: float
     threshold: float
@@ -42,6 +43,8 @@ class Why(BaseModel):
     others: dict[int, int]  # and how many in each other cluster
     prototype_rank: int  # 0 is the most typical image of the cluster
     cluster_size: int
+    outlier: bool
+    duplicate_of: str | None
     copies: list[str]
     nearest: list[Near]
 
@@ -59,7 +62,8 @@ def why(folder: Path, image: str) -> Why:
     return Why(
         path=labels.path[row],
         cluster=cluster,
-        probabilities={
+        chance=float(labels.chance[row]),
+        confidences={
             int(k): float(probabilities[k]) for k in np.argsort(-probabilities, kind="stable")[:SHOWN_CLUSTERS]
         },
         reliable=bool(labels.reliable[row]),
@@ -70,6 +74,8 @@ def why(folder: Path, image: str) -> Why:
         others=dict(sorted(votes.items(), key=lambda vote: (-vote[1], vote[0]))),
         prototype_rank=int(labels.prototype_rank[row]),
         cluster_size=int((labels.cluster == cluster).sum()),
+        outlier=bool(labels.outlier[row]),
+        duplicate_of=labels.duplicate_of[row] or None,
         copies=_copies(result, row),
         nearest=[
             Near(path=labels.path[other], cluster=int(labels.cluster[other]), similarity=float(similarity))

@@ -3,35 +3,50 @@
 Shapes: N images, D feature width, K clusters, S neighbors.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
 from spice.core.fast_prototypes import fast_prototypes
 from spice.runs import Labels
 from spice.settings import ReliabilitySettings
-from spice.stages.reliability import judge
+from spice.stages.reliability import judge, reliability_neighbors
+from spice.trust.chance import chance
+
+
+class Alike(NamedTuple):
+    """What the similarities between images say, whatever the clusters are."""
+
+    outlier: NDArray[np.bool_]  # (N,)
+    duplicate_of: NDArray[np.int64]  # (N,) a row, or -1
 
 
 def answers(
-    paths: list[str], features: Tensor, probs: Tensor, neighbors: Tensor, settings: ReliabilitySettings
+    paths: list[str], features: Tensor, probs: Tensor, neighbors: Tensor, settings: ReliabilitySettings, *, alike: Alike
 ) -> Labels:
     """One row per image from features (N, D), the selected head's probabilities (N, K) and neighbors (N, >= S)."""
     clusters = probs.shape[1]
     best = probs.topk(2, dim=1)
     cluster, other = best.indices.unbind(dim=1)  # (N,), (N,)
-    probability, next_probability = best.values.unbind(dim=1)
+    confidence, next_confidence = best.values.unbind(dim=1)
     trust = judge(cluster, neighbors, settings, clusters=clusters)
+    ratio = trust.ratio.float().numpy()
     return Labels(
         path=paths,
         cluster=cluster.int().numpy(),
-        probability=probability.float().numpy(),
-        margin=(probability - next_probability).float().numpy(),
-        reliability=trust.ratio.float().numpy(),
+        chance=chance(ratio, reliability_neighbors(len(probs), clusters, settings), clusters),
+        confidence=confidence.float().numpy(),
+        margin=(confidence - next_confidence).float().numpy(),
+        reliability=ratio,
         reliable=trust.reliable.numpy(),
         nearest_other_cluster=other.int().numpy(),
         prototype_rank=prototype_rank(features, probs, cluster).int().numpy(),
+        outlier=alike.outlier,
+        duplicate_of=[paths[original] if original >= 0 else "" for original in alike.duplicate_of.tolist()],
     )
 
 

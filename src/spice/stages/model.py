@@ -29,6 +29,7 @@ from spice.progress import Progress, silent
 from spice.settings import Settings
 from spice.stages.bank import Bank, hold_against
 from spice.stages.encode import encode_plain, probabilities
+from spice.trust.chance import chance
 from spice.version import __version__
 
 FORMAT = 1
@@ -58,7 +59,8 @@ class Predictions(NamedTuple):
     """Results for new images: the columns of `labels.csv`, and how similar the images are to the training images."""
 
     cluster: NDArray[np.int32]  # (Q,)
-    probability: NDArray[np.float32]
+    chance: NDArray[np.float32]  # that this is the right cluster
+    confidence: NDArray[np.float32]  # the head's softmax for it
     margin: NDArray[np.float32]
     reliability: NDArray[np.float32]  # share of the nearest training images in the same cluster
     reliable: NDArray[np.bool_]
@@ -93,7 +95,8 @@ class TrainedModel:
         judged = hold_against(self.bank, features, cluster)
         return Predictions(
             cluster=cluster.int().numpy(),
-            probability=best.values[:, 0].numpy(),
+            chance=chance(judged.reliability.numpy(), self.bank.neighbors, self.head.clusters),
+            confidence=best.values[:, 0].numpy(),
             margin=(best.values[:, 0] - best.values[:, 1]).numpy(),
             reliability=judged.reliability.numpy(),
             reliable=reliable(judged.reliability, threshold=self.threshold).numpy(),

@@ -1,12 +1,12 @@
-// All images: search by name, filter by cluster and reliability, sort; shown one page at a time.
+// All images: search by name, filter by cluster and chance, sort; shown one page at a time.
 
 const PAGE = 96;
 const lowered = data.path.map((path) => path.toLowerCase());
 const sorts = {
   rank: (a, b) => data.rank[a] - data.rank[b],
-  doubt: (a, b) => data.reliability[a] - data.reliability[b],
+  doubt: (a, b) => data.chance[a] - data.chance[b],
   margin: (a, b) => data.margin[a] - data.margin[b],
-  probability: (a, b) => data.probability[b] - data.probability[a],
+  confidence: (a, b) => data.confidence[b] - data.confidence[a],
   path: (a, b) => (lowered[a] < lowered[b] ? -1 : lowered[a] > lowered[b] ? 1 : 0),
 };
 let matches = [], shown = 0;
@@ -19,7 +19,7 @@ function search() {
   for (let image = 0; image < lowered.length; image++) {
     if (cluster !== "" && data.cluster[image] !== Number(cluster)) continue;
     if (trust !== "" && data.reliable[image] !== Number(trust)) continue;
-    if (data.reliability[image] < least || !lowered[image].includes(wanted)) continue;
+    if (data.chance[image] < least || !lowered[image].includes(wanted)) continue;
     matches.push(image);
   }
   matches.sort(sorts[byId("sort").value]);
@@ -45,7 +45,7 @@ function item(image) {
   button.title = data.path[image];
   button.setAttribute("aria-label", `${data.path[image]}, ${facts(image)}${data.reliable[image] ? "" : ", not reliable"}`);
   const line = text("span", "", "facts");
-  line.append(text("span", "", "dot"), `cluster ${data.cluster[image]}`, text("span", share(data.reliability[image]), "trust"));
+  line.append(text("span", "", "dot"), `cluster ${data.cluster[image]}`, text("span", share(data.chance[image]), "trust"));
   button.append(thumbnail(image), line, text("span", data.path[image], "name"));
   button.addEventListener("click", () => showDetail(image));
   element.append(button);

@@ -24,7 +24,7 @@ function startMap(canvas) {
 
   const isDark = () => getComputedStyle(document.documentElement).colorScheme === "dark";
   const byCluster = (image) => data.cluster[image];
-  const byReliability = (image) => Math.min(9, Math.floor(data.reliability[image] / 100));
+  const byChance = (image) => Math.min(9, Math.floor(data.chance[image] / 100));
 
   // From orange through gray to blue: distinct with any color vision. page.css has the same colors for the scale.
   function trustColor(share) {
@@ -35,12 +35,12 @@ function startMap(canvas) {
 
   // Points are drawn color by color: setting a color costs more than drawing a point.
   function groupByColor() {
-    const reliability = byId("map-color").value === "reliability";
+    const chance = byId("map-color").value === "chance";
     const fade = byId("map-fade").checked;
     const groups = new Map();
     for (let image = 0; image < count; image++) {
-      const color = reliability ? byReliability(image) : byCluster(image);
-      const faint = (fade && !reliability && !data.reliable[image]) || (alone !== null && data.cluster[image] !== alone);
+      const color = chance ? byChance(image) : byCluster(image);
+      const faint = (fade && !chance && !data.reliable[image]) || (alone !== null && data.cluster[image] !== alone);
       const key = color * 2 + (faint ? 0 : 1);
       if (!groups.has(key)) groups.set(key, []);
       groups.get(key).push(image);
@@ -48,7 +48,7 @@ function startMap(canvas) {
     return [...groups].sort((a, b) => (a[0] & 1) - (b[0] & 1)).map(([key, images]) => ({
       images,
       alpha: key & 1 ? 0.9 : 0.24,
-      color: reliability
+      color: chance
         ? `rgb(${trustColor((key >> 1) / 9)})`
         : data.colors[key >> 1][isDark() ? 1 : 0],
     }));
@@ -179,9 +179,9 @@ function startMap(canvas) {
   byId("map-in").addEventListener("click", () => zoom(1.5));
   byId("map-out").addEventListener("click", () => zoom(1 / 1.5));
   byId("map-color").addEventListener("change", (event) => {
-    const reliability = event.target.value === "reliability";
-    byId("map-scale").hidden = !reliability;
-    byId("map-fade").disabled = reliability;
+    const chance = event.target.value === "chance";
+    byId("map-scale").hidden = !chance;
+    byId("map-fade").disabled = chance;
     regroup();
   });
   byId("map-fade").addEventListener("change", regroup);

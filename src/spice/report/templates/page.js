@@ -36,16 +36,16 @@ function sheetRows(sheet) {
 }
 
 const share = (thousandths) => (thousandths / 1000).toFixed(2);
-const facts = (image) => `cluster ${data.cluster[image]}, reliability ${share(data.reliability[image])}`;
+const facts = (image) => `cluster ${data.cluster[image]}, chance ${share(data.chance[image])}`;
 
 function showDetail(image, picture) {
   byId("detail-picture").replaceChildren(picture || thumbnail(image));
   byId("detail-name").textContent = data.path[image];
   const lines = [
     ["Cluster", data.cluster[image]],
-    ["Reliable", `${data.reliable[image] ? "yes" : "no"} (${share(data.reliability[image])})`],
-    ["Probability", share(data.probability[image])],
-    ["Margin", `${share(data.margin[image])} over cluster ${data.other[image]}`],
+    ["Chance", `${share(data.chance[image])} that this is the right cluster`],
+    ["Neighbors", `${share(data.reliability[image])} of the nearest images are in the same cluster${data.reliable[image] ? "" : `; reliable is above ${data.threshold}`}`],
+    ["Confidence", `${share(data.confidence[image])}, ${share(data.margin[image])} ahead of cluster ${data.other[image]}`],
     ["Closeness to center", `number ${(data.rank[image] + 1).toLocaleString("en")} in its cluster`],
   ];
   byId("detail-facts").replaceChildren(...lines.flatMap(([name, value]) => [text("dt", name), text("dd", value)]));

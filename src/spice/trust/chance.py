@@ -1,0 +1,19 @@
+"""The chance that an image is in the right group, from the share of its neighbors that are in the same group (III-C).
+
+Shapes: N images, K groups, S neighbors.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def chance(reliability: NDArray[np.float32], neighbors: int, clusters: int) -> NDArray[np.float32]:
+    """(S r_i + 1/K) / (S + 1): r_i, as if one more neighbor had been drawn from a group at random: (N,) -> (N,).
+
+    This is the mean of a Beta distribution that starts with one observation at 1/K. It matters where neighbors are few:
+    with ten groups, 5 of 5 neighbors is 0.85 and 100 of 100 is 0.99. It never reaches 0 or 1, and keeps the order of r.
+    """
+    if neighbors < 1 or clusters < 1:
+        raise ValueError(f"need at least one neighbor and one cluster, got {neighbors} and {clusters}")
+    counted = reliability.astype(np.float64) * neighbors
+    return ((counted + 1 / clusters) / (neighbors + 1)).astype(np.float32)

@@ -1,0 +1,36 @@
+"""Images unlike all others, from the similarities of each image to its nearest images.
+
+Shapes: N images, S neighbors.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+NEAREST = 5  # enough that one copy does not hide an outlier
+FENCE = 1.5  # Tukey's: beyond the upper quartile by more than so many interquartile ranges
+
+
+class Outliers(NamedTuple):
+    """How far every image is from its nearest images, and from where on that is unusual."""
+
+    distance: NDArray[np.float64]  # (N,) one minus the mean similarity to the nearest images
+    fence: float
+
+    @property
+    def outlier(self) -> NDArray[np.bool_]:
+        """(N,) beyond the fence."""
+        return self.distance > self.fence
+
+    def farthest(self) -> NDArray[np.int64]:
+        """The rows of the outliers, farthest first."""
+        rows = np.flatnonzero(self.outlier)
+        return rows[np.argsort(-self.distance[rows], kind="stable")]
+
+
+def find_outliers(similarities: NDArray[np.float32]) -> Outliers:
+    """Outliers by Tukey's rule, from similarities (N, S), nearest first. The rule fits itself to any collection."""
+    distance = 1 - similarities[:, :NEAREST].mean(axis=1, dtype=np.float64)
+    low, high = np.quantile(distance, [0.25, 0.75])
+    return Outliers(distance, float(high + FENCE * (high - low)))
