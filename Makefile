@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install test fast check format docs demo clean
+.PHONY: help install test fast check format docs demo release clean
 
 help:  ## what there is to run
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -40,6 +40,9 @@ format: install  ## put the code into shape
 
 docs: install  ## the documentation as a site, in site/; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+release: install  ## sdist and wheel, installed into a fresh environment, where the demo runs
+	scripts/check-release.sh
 
 demo: .venv/.program  ## all three stages on scikit-learn's digits, from nothing to a page to look at
 	$(BIN)/spice demo

@@ -1,0 +1,70 @@
+"""Whether the documentation can be read at a glance: short lines, short paragraphs, plain words.
+
+    python scripts/check_prose.py
+
+Checks README, CONTRIBUTING and docs/ (lab notes and generated tables are exempt), and the messages and docstrings of
+src/ for wordings that this project has replaced. Prints one line per finding; exits with 1 if there is any.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LONGEST_LINE, LONGEST_PARAGRAPH = 200, 5
+GENERATED = ("docs/tables.md",)
+
+# Wordings that had to be read twice, and what to write instead.
+BANNED = {
+    r"\b(is|was|are|were) (not )?believed\b": "is kept / was rejected",
+    r"\bspeaks? against\b": "fails a check / disagrees",
+    r"\bgo(es)? on where (it|they)\b": "resumes",
+    r"\bgone on with\b": "resumed",
+    r"\b(is|are|was) no clustering\b": "need at least 2 clusters",
+    r"\brefused in words\b": "refused with a message",
+    r"\bwhat was thought of\b": "the predicted labels",
+    r"\bwins? over (it|the preset)\b": "overrides",
+    r"\b(under_way|abreast|told_in_words)\b": "a conventional name",
+    r"\bwhat looks at\b": "encoder",
+}
+
+
+def main() -> int:
+    """Print every finding; the exit code is 1 if there is one."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    found = [finding for page in pages if _name(page) not in GENERATED for finding in _shape(page)]
+    sources = [*pages, *sorted((ROOT / "src").rglob("*.py")), *sorted((ROOT / "src").rglob("*.html"))]
+    found += [finding for path in sources for finding in _wording(path)]
+    print("\n".join(found) or "prose: nothing to mend")
+    return 1 if found else 0
+
+
+def _shape(page: Path) -> Iterator[str]:
+    """Prose lines that are too long, and paragraphs with too many lines. Code, tables and pictures are exempt."""
+    length, code = 0, False
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
+        code ^= line.startswith("```")
+        prose = not code and not line.startswith(("```", "|", "    ", "[![", "!["))
+        begins = line.lstrip().startswith(("#", "- ", "* ", "> ")) or re.match(r"\s*\d+\. ", line) is not None
+        length = 0 if not prose or not line.strip() else 1 if begins else length + 1
+        if prose and len(line) > LONGEST_LINE:
+            yield f"{_name(page)}:{number}: {len(line)} characters; break the line, better the sentence"
+        if length == LONGEST_PARAGRAPH + 1:
+            yield f"{_name(page)}:{number}: a paragraph of more than {LONGEST_PARAGRAPH} lines; split it"
+
+
+def _wording(path: Path) -> Iterator[str]:
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        for pattern, instead in BANNED.items():
+            match = re.search(pattern, line, re.IGNORECASE)
+            if match:
+                yield f"{_name(path)}:{number}: {match.group()!r}; write: {instead}"
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
