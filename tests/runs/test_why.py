@@ -29,7 +29,8 @@ def test_why_lists_copies_rank_and_neighbors(finished: Result) -> None:
 
 def test_why_tells_the_chance_and_what_the_image_repeats(finished: Result) -> None:
     copy = why(finished.run, "naïve 中.png")
-    assert (copy.chance, copy.duplicate_of, copy.outlier) == (pytest.approx(0.3), "cats/b.png", False)
+    assert copy.chance == pytest.approx(0.3)
+    assert (copy.duplicate_of, copy.outlier) == ("cats/b.png", False)
     assert why(finished.run, 'with "quotes".png').outlier
 
 
