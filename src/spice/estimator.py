@@ -102,7 +102,7 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         with _folder(self.run_folder) as out:
             # A folder that is gone in a moment needs no page.
             page, progress = self.run_folder is not None, self._progress()
-            cluster(source, settings, out, page=page, redo=True, device=self.device, progress=progress)
+            cluster(source, settings, out, page=page, redo=True, download=True, device=self.device, progress=progress)
             result = open_result(out)
             collection = Collection.load((result / IMAGES).parent)
             places = _places(source, collection)
@@ -149,7 +149,7 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         progress = progress or self._progress()
         with TemporaryDirectory(prefix="spice-") as folder:
             store = ingest(images, size=model.encoder.size, folder=Path(folder), progress=progress)
-            found = model.predict(store, progress=progress)
+            found = model.predict(store, starts=store.collection.starts, progress=progress)
         return found, _places(images, store.collection), store.collection.problems
 
     def _progress(self) -> Progress:

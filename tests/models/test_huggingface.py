@@ -186,5 +186,5 @@ def test_no_network_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(UserError, match=r"hf:facebook/none cannot be loaded: .*give the folder") as caught:
-        load_encoder("hf:facebook/none")
+        load_encoder("hf:facebook/none", download=True)
     assert "\n" not in str(caught.value)

@@ -1,6 +1,7 @@
 """Files that change behind the program's back are noticed, and never give other labels in silence."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -83,3 +84,34 @@ def test_a_record_with_another_key_counts_for_nothing(finished: Path, shapes: Pa
         cluster(shapes, settings(4), run)
         assert json.loads(record.read_text())["key"] == key
     assert (run / "labels.csv").read_bytes() == (finished / "run" / "labels.csv").read_bytes()
+
+
+def test_a_damaged_store_is_read_again(shapes: Path, tmp_path: Path) -> None:
+    few = settings(4).model_copy(update={"views": settings(4).views.model_copy(update={"weak": 1, "strong": 1})})
+    cluster(shapes, few, tmp_path / "whole", page=False)
+    cluster(shapes, few, tmp_path / "run", last="features", page=False)
+    for step in ("views", "neighbors"):
+        for folder in (tmp_path / "run" / "steps").glob(f"{step}-*"):
+            shutil.rmtree(folder)
+    flip_a_byte(tmp_path / "run" / "store" / "64" / "color.u8")
+    with pytest.warns(DamagedFileWarning, match=r"decoded images in .*64 are damaged .* which is done now"):
+        cluster(shapes, few, tmp_path / "run", page=False)
+    assert (tmp_path / "run" / "labels.csv").read_bytes() == (tmp_path / "whole" / "labels.csv").read_bytes()
+
+
+def test_a_rescan_sees_images_that_changed_behind_their_time(
+    finished: Path, shapes: Path, tmp_path: Path, spice: Callable[..., tuple[int, str, str]]
+) -> None:
+    run = Path(shutil.copytree(finished / "run", tmp_path / "run", symlinks=True))
+    images = Path(shutil.copytree(shapes, tmp_path / "images"))
+    manifest = run / "manifest.json"
+    manifest.write_text(manifest.read_text().replace(str(shapes), str(images)))
+    assert spice("resume", run)[0] == 0
+    smallest, *_, largest = sorted(images.rglob("*.png"), key=lambda path: path.stat().st_size)
+    status = largest.stat()
+    largest.write_bytes(smallest.read_bytes().ljust(status.st_size, b"\0"))
+    os.utime(largest, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert spice("resume", run)[0] == 0, "name, size and time of change are trusted"
+    code, _, err = spice("resume", run, "--rescan")
+    assert code == 2
+    assert "the images have changed since this run began" in err

@@ -132,5 +132,6 @@ def _collection(paths: list[str], problems: Sequence[Problem], copy_of: Mapping[
         "copy_of": pa.array([copy_of.get(row) for row in rows], pa.int64()),
         "number": rows,
         "row": rows,
+        "pixels": [f"pixels-{row}" for row in rows],
     }
     return Collection(pa.table(table).cast(SCHEMA), tuple(problems))

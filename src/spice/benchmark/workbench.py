@@ -138,7 +138,7 @@ class Workbench:
     def _frozen(self) -> Encoder | None:
         if self.choice.encoder == SCRATCH:
             return None
-        return load_encoder(self.choice.encoder, size=self.choice.pixels, device=self.run.device)
+        return load_encoder(self.choice.encoder, size=self.choice.pixels, device=self.run.device, download=True)
 
     def _ensure(self, execution: Execution, step: str) -> None:
         """Run a step if need be, and charge the method for it, also where it was finished for another method."""

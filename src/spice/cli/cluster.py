@@ -9,7 +9,7 @@ import typer
 
 from spice.cli.display import show_account, shown_progress
 from spice.cli.help import examples
-from spice.cli.running import Device, Json, SettingsFile, interruptible
+from spice.cli.running import Device, Json, Rescan, SettingsFile, interruptible
 from spice.errors import NothingTrustworthyError, UserError
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def command(
     redo: Annotated[
         bool, typer.Option("--redo", help="Use the run folder even though its images have changed.")
     ] = False,
+    rescan: Rescan = False,
     as_json: Json = False,
 ) -> None:
     """Group images by meaning. Run the same command again to resume; your images are only read."""
@@ -111,7 +112,17 @@ def command(
     if settings.joint is None and (minutes is not None or labels is not None):
         raise UserError("--minutes and --labels are for joint training, which was not asked for: add --refine")
     with interruptible(out), shown_progress() as progress:
-        account = cluster(images, settings, out, last=last, redo=redo, device=device, progress=progress)
+        account = cluster(
+            images,
+            settings,
+            out,
+            last=last,
+            redo=redo,
+            rescan=rescan,
+            download=True,
+            device=device,
+            progress=progress,
+        )
     finish(account, as_json=as_json)
 
 

@@ -19,6 +19,12 @@ STOPPED = 130  # what shells expect of a command ended by Ctrl-C
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, cuda:1, mps.")]
+Rescan = Annotated[
+    bool,
+    typer.Option(
+        "--rescan", help="Read every image again, also those whose name, size and time of change are the same."
+    ),
+]
 SettingsFile = Annotated[
     Path | None,
     typer.Option("--settings", help="A TOML file with settings to change; see: spice settings.", show_default=False),

@@ -29,6 +29,7 @@ SCHEMA = pa.schema(
         ("copy_of", pa.int64()),  # the line of the first image with the same content; null in that line itself
         ("number", pa.int64()),  # place in the source's own listing: row of an array, place in a list
         ("row", pa.int64()),  # place in the store's file of gray or of color images; -1: decoded when needed
+        ("pixels", pa.string()),  # hash of the pixels in the store
     ]
 )
 
@@ -74,6 +75,11 @@ class Collection:
         return np.array(order, dtype=np.int64)
 
     @property
+    def starts(self) -> NDArray[np.int64]:  # (U,)
+        """Positions of images that are no copy of an earlier one; the copies of each follow it."""
+        return np.flatnonzero(self.copy_of < 0)
+
+    @property
     def identity(self) -> str:
         """A hash of all contents: the same images have the same identity, whatever their names."""
         return hashlib.blake2b("".join(self.table["hash"].to_pylist()).encode(), digest_size=16).hexdigest()
@@ -102,6 +108,7 @@ def collection_of_vectors(vectors: NDArray[np.generic]) -> Collection:
         "copy_of": pa.nulls(len(vectors), pa.int64()),
         "number": np.arange(len(vectors)),
         "row": np.full(len(vectors), -1),
+        "pixels": pa.nulls(len(vectors), pa.string()),
     }
     return Collection(pa.table(table).cast(SCHEMA), ())
 

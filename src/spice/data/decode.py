@@ -80,6 +80,11 @@ def format_of(head: bytes) -> str | None:
     return None
 
 
+def pixel_hash(pixels: NDArray[np.uint8]) -> str:
+    """A short hash of decoded pixels, by which damage to the store is found."""
+    return hashlib.blake2b(pixels.data, digest_size=8).hexdigest()
+
+
 def digest(content: Content) -> str:
     """The identity of an image: a hash of the file's bytes, or of its pixels with their shape and type."""
     if isinstance(content, bytes):

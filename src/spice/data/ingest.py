@@ -15,7 +15,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from spice.data.decode import MAX_PIXELS, Decoded, available_cores, decode, digest
+from spice.data.decode import MAX_PIXELS, Decoded, available_cores, decode, digest, pixel_hash
 from spice.data.problems import BadImageError, bad_file, printable
 from spice.data.recognize import open_source
 from spice.data.sources import Piece, SourceLike
@@ -41,6 +41,7 @@ def ingest(
     limit_bytes: int = LIMIT_BYTES,
     max_pixels: int = MAX_PIXELS,
     leave_out: Iterable[Path] = (),
+    rescan: bool = False,
     workers: int | None = None,
     progress: Progress = silent,
 ) -> ImageStore:
@@ -51,13 +52,15 @@ def ingest(
         limit_bytes: what the store may take on disk; images beyond it are decoded whenever they are needed.
         max_pixels: larger images are a problem, not an image.
         leave_out: folders inside the source that are not part of it, such as a run's own.
+        rescan: read every file again, whatever the store holds. Without it, a file whose name, size and time of change
+            are the same is taken for unchanged.
     """
     if size < 1:
         raise ValueError(f"the working size must be at least 1 pixel, got {size}")
     opened = open_source(source, leave_out=[*leave_out, folder])
     entries, problems = opened.listing()
     examine = partial(_examine, size=size, max_pixels=max_pixels)
-    with _locked(folder), closing(Writer(folder, size, limit_bytes)) as writer:
+    with _locked(folder), closing(Writer(folder, size, limit_bytes, anew=rescan)) as writer:
         missing = writer.journal.missing(entries)
         done, bad = len(entries) - len(missing), len(problems)
         progress("reading images", done, len(entries), {"problems": bad})
@@ -131,8 +134,9 @@ def _examine(group: list[Piece], *, size: int, max_pixels: int) -> list[Examined
         try:
             content = read()
             decoded = decode(content, size, max_pixels=max_pixels)
-            gray = len(decoded.pixels) == 1
-            examined.append((Outcome(entry, digest(content), decoded.width, decoded.height, gray), decoded))
+            pixels = decoded.pixels
+            found = Outcome(entry, digest(content), decoded.width, decoded.height, len(pixels) == 1)
+            examined.append((found._replace(pixels=pixel_hash(pixels)), decoded))
         except (BadImageError, OSError) as error:
             bad = bad_file(error) if isinstance(error, OSError) else error
             examined.append((Outcome(entry, reason=bad.reason, detail=printable(bad.detail)), None))

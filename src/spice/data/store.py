@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spice.data.collection import Collection
-from spice.data.decode import available_cores, decode, digest
+from spice.data.decode import available_cores, decode, digest, pixel_hash
 from spice.data.problems import BadImageError, printable
 from spice.data.sources import Entry, Source
 from spice.errors import UserError
@@ -27,8 +27,12 @@ GRAY, COLOR = "gray.u8", "color.u8"
 _CACHE_BYTES = 64 << 20
 
 
+class DamagedStoreError(UserError):
+    """Pixels in the store are not those that were decoded: the images have to be read again."""
+
+
 class ImageStore:
-    """The images of a collection at the working size, by position."""
+    """The images of a collection at the working size, by position. What is read for the first time is checked."""
 
     def __init__(self, folder: Path, collection: Collection, size: int, streamed: "Streamed | None" = None) -> None:
         self.collection = collection
@@ -37,6 +41,8 @@ class ImageStore:
         self._gray, self._rows = collection.gray, collection.rows
         self._files = {True: _mapped(folder / GRAY, 1, size), False: _mapped(folder / COLOR, 3, size)}
         self._streamed = streamed
+        self._folder, self._hashes = folder, collection.table["pixels"]
+        self._unchecked = np.ones(len(collection), dtype=np.bool_)
 
     def __len__(self) -> int:
         return len(self.collection)
@@ -51,12 +57,25 @@ class ImageStore:
         for is_gray, file in self._files.items():
             here = np.flatnonzero((gray == is_gray) & (rows >= 0))
             if len(here):
-                out[here] = file[rows[here]]  # the one channel of a gray image spreads over three
+                found = file[rows[here]]
+                self._check(wanted[here], found)
+                out[here] = found  # the one channel of a gray image spreads over three
         if self._streamed is not None:
             elsewhere = np.flatnonzero(rows < 0)
             for place, pixels in zip(elsewhere, self._streamed.take(wanted[elsewhere].tolist()), strict=True):
                 out[place] = pixels
         return torch.from_numpy(out)
+
+    def _check(self, positions: NDArray[np.int64], pixels: NDArray[np.uint8]) -> None:
+        """Compare pixels with the hashes of what was decoded, once for every image."""
+        for place in np.flatnonzero(self._unchecked[positions]):
+            position = int(positions[place])
+            if pixel_hash(pixels[place]) != self._hashes[position].as_py():
+                name = self.collection.table["path"][position].as_py()
+                raise DamagedStoreError(
+                    f"the decoded images in {self._folder} are damaged (at {name}); read them again with --rescan"
+                )
+            self._unchecked[position] = False
 
 
 class Streamed:

@@ -28,7 +28,7 @@ from spice.data.store import COLOR, GRAY
 from spice.errors import UserError
 from spice.files import written_atomically
 
-JOURNAL, _DESCRIPTION, _FORMAT = "journal", "store.json", 1
+JOURNAL, _DESCRIPTION, _FORMAT = "journal", "store.json", 2
 
 # How much work a kill may cost.
 _SECONDS_BETWEEN_PARTS = 3.0
@@ -49,18 +49,20 @@ class Outcome(NamedTuple):
     height: int = 0
     gray: bool = False
     row: int = -1
+    pixels: str | None = None  # hash of them, as they are in the store
     reason: Reason | None = None
     detail: str = ""
 
 
-_IN_TABLE = [SCHEMA.field(name) for name in ("hash", "width", "height", "gray", "row")]
+_IN_TABLE = [SCHEMA.field(name) for name in ("hash", "width", "height", "gray", "row", "pixels")]
 _SCHEMA = pa.schema([("key", pa.binary()), *_IN_TABLE, ("reason", pa.string()), ("detail", pa.string())])
 
 
 class Writer:
     """Adds decoded images to the store in a folder; pixels first, then the journal that refers to them."""
 
-    def __init__(self, folder: Path, size: int, limit_bytes: int) -> None:
+    def __init__(self, folder: Path, size: int, limit_bytes: int, *, anew: bool = False) -> None:
+        """Continue the store in `folder`, or start it `anew`."""
         self.folder = folder
         self.is_full = False
         self._limit = limit_bytes
@@ -68,6 +70,8 @@ class Writer:
         self._saved = time.monotonic()
         with explained_errors(folder):
             try:
+                if anew:
+                    raise ValueError("what is there is not wanted")
                 self._open(size)
             except ValueError:
                 _clear(folder, size)
@@ -208,7 +212,12 @@ class Journal:
         self._parts = 0
         folder.mkdir(exist_ok=True)
         for path in sorted(folder.glob("*.parquet")):
-            part = pq.read_table(path)
+            try:
+                part = pq.read_table(path, page_checksum_verification=True)
+            except OSError as error:
+                if error.errno is not None:
+                    raise
+                raise ValueError(f"{path} is damaged") from error  # which pyarrow reports as an error of the disk
             self._tables.append(part.filter(pc.is_valid(part["hash"])))
             self._parts = int(path.stem) + 1
 
@@ -222,7 +231,7 @@ class Journal:
         table = pa.table([[_key(entry) for entry in entries], *columns], schema=_SCHEMA)
         self._tables.append(table)
         with written_atomically(self._folder / f"{self._parts:08d}.parquet") as temporary:
-            pq.write_table(table, temporary)
+            pq.write_table(table, temporary, write_page_checksum=True)
         self._parts += 1
 
     def missing(self, entries: Sequence[Entry]) -> list[Entry]:

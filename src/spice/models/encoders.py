@@ -19,6 +19,7 @@ from spice.models.backbone import Backbone, Pretrained, check_shape, evaluating,
 from spice.models.efficientnet import load_lite0
 from spice.models.frozen import Session, frozen_session
 from spice.models.given_features import GivenFeatures
+from spice.models.hub import may_download
 from spice.models.huggingface import load_huggingface
 from spice.models.networks import NETWORKS
 from spice.models.onnx_file import OnnxEncoder
@@ -59,6 +60,7 @@ class Options(NamedTuple):
     size: int | None = None
     normalization: Normalization | None = None
     device: torch.device | str = "cpu"
+    download: bool = False  # whether a name that is not on this machine may be looked up elsewhere
 
 
 Loader = Callable[[str, Options], Encoder]
@@ -75,15 +77,20 @@ def load_encoder(
     size: int | None = None,
     normalization: Normalization | None = None,
     device: torch.device | str = "cpu",
+    download: bool = False,
 ) -> Encoder:
     """The encoder called `name`; size and normalization are its own by default.
 
     `lite0`; FILE.safetensors or `resnet18:FILE.safetensors`; `hf:NAME` or `hf:FOLDER`; `timm:NAME`; `onnx:FILE`;
     `features:FILE`; or a prefix that was registered.
+
+    Args:
+        download: whether weights may be downloaded. Only for a name that the user gives now: one that is read from a
+            run or a model may be a stranger's choice.
     """
     if size is not None and size < 1:
         raise UserError(f"images of {size} px cannot be encoded; give a size of 1 or more")
-    options = Options(size, normalization, device)
+    options = Options(size, normalization, device, download or may_download())
     prefix, _, rest = name.partition(":")
     if name == "lite0":
         return _torch_encoder(name, load_lite0(), options)
@@ -174,9 +181,14 @@ def _load_saved(path: str, options: Options, *, network: str | None = None) -> E
     return _torch_encoder(name, Pretrained(trained, card.size, card.normalization), options)
 
 
+def _load_named(prefix: str, load: Callable[..., Pretrained], name: str, options: Options) -> Encoder:
+    found = load(name, size=options.size, download=options.download)
+    return _torch_encoder(f"{prefix}:{name}", found, options)
+
+
 _LOADERS: dict[str, Loader] = {
-    "hf": lambda rest, options: _torch_encoder(f"hf:{rest}", load_huggingface(rest, size=options.size), options),
-    "timm": lambda rest, options: _torch_encoder(f"timm:{rest}", load_timm(rest, size=options.size), options),
+    "hf": partial(_load_named, "hf", load_huggingface),
+    "timm": partial(_load_named, "timm", load_timm),
     "onnx": lambda rest, options: OnnxEncoder(Path(rest).expanduser(), options.size, options.normalization),
     "features": lambda rest, _: GivenFeatures(Path(rest).expanduser()),
     **{network: partial(_load_saved, network=network) for network in NETWORKS},

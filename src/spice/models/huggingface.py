@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from spice.errors import SpiceWarning, UserError
 from spice.models.backbone import Backbone, Pool, Pretrained, patches_as_map
+from spice.models.hub import hub_access, not_here
 from spice.settings import IMAGENET, Normalization
 
 
@@ -22,7 +23,7 @@ class NormalizationWarning(SpiceWarning):
     """A model does not say how its images were normalized."""
 
 
-def load_huggingface(name: str, *, size: int | None = None) -> Pretrained:
+def load_huggingface(name: str, *, size: int | None = None, download: bool = False) -> Pretrained:
     """The vision model called `name` on the hub, or in the folder `name`, for images of `size` pixels."""
     try:
         import transformers
@@ -31,7 +32,17 @@ def load_huggingface(name: str, *, size: int | None = None) -> Pretrained:
     transformers.utils.logging.disable_progress_bar()
     if name.startswith("~"):  # the shell does not expand it after "hf:"
         name = str(Path(name).expanduser())
-    config = _fetch(transformers.AutoConfig.from_pretrained, name)
+    is_folder = Path(name).is_dir()
+    if not is_folder and (name.startswith(("/", ".")) or name.count("/") > 1):
+        raise UserError(f"there is no folder {name} to load a model from")
+    with hub_access(f"hf:{name}", download=download and not is_folder):
+        return _load(name, size, download=download)
+
+
+def _load(name: str, size: int | None, *, download: bool) -> Pretrained:
+    import transformers
+
+    config = _fetch(transformers.AutoConfig.from_pretrained, name, download=download)
     kind = config.model_type
     if kind not in _KINDS:
         raise UserError(f"hf:{name} is of type {kind!r}, which is not supported; choose from {', '.join(_KINDS)}")
@@ -41,6 +52,7 @@ def load_huggingface(name: str, *, size: int | None = None) -> Pretrained:
     model, report = _fetch(
         getattr(transformers, model_class).from_pretrained,
         name,
+        download=download,
         use_safetensors=True,
         output_loading_info=True,
         dtype=torch.float32,
@@ -221,17 +233,17 @@ _KINDS: dict[str, tuple[str, Callable[[Any, int], Backbone]]] = {
 }
 
 
-def _fetch(read: Callable[..., Any], name: str, **options: Any) -> Any:
-    """Read from a folder; else from the hub, or from its local copy if the hub is out of reach."""
+def _fetch(read: Callable[..., Any], name: str, *, download: bool, **options: Any) -> Any:
+    """Read from a folder or a local copy; with `download` from the hub, or its copy if it is out of reach."""
     is_folder = Path(name).is_dir()
-    if not is_folder and (name.startswith(("/", ".")) or name.count("/") > 1):
-        raise UserError(f"there is no folder {name} to load a model from")
     failure: Exception | None = None
-    for local in [True] if is_folder else [False, True]:
+    for local in [False, True] if download and not is_folder else [True]:
         try:
             return read(name, local_files_only=local, trust_remote_code=False, **options)
         except (OSError, ValueError, RuntimeError) as error:
             failure = failure or error
+    if not download and not is_folder:
+        raise not_here(f"hf:{name}") from failure
     advice = "" if is_folder else "; offline, give the folder of a downloaded model"
     raise UserError(f"hf:{name} cannot be loaded: {' '.join(str(failure).split())[:200]}{advice}") from failure
 

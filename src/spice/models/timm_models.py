@@ -1,5 +1,6 @@
 """Models of `timm` as feature models: an extra, because timm needs torchvision (paper III-A)."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -7,10 +8,11 @@ from torch import Tensor
 
 from spice.errors import UserError
 from spice.models.backbone import Backbone, Pretrained, patches_as_map
+from spice.models.hub import hub_access, not_here
 from spice.settings import Normalization
 
 
-def load_timm(name: str, *, size: int | None = None, pretrained: bool = True) -> Pretrained:
+def load_timm(name: str, *, size: int | None = None, pretrained: bool = True, download: bool = False) -> Pretrained:
     """The model called `name` in timm, with its own pooling and without its classifier."""
     try:
         import timm
@@ -19,18 +21,32 @@ def load_timm(name: str, *, size: int | None = None, pretrained: bool = True) ->
         raise UserError(
             f"timm: encoders need timm and a matching torchvision: pip install 'spice-cluster[timm]' ({error})"
         ) from error
-    create = partial(timm.create_model, name, pretrained=pretrained, num_classes=0)
-    try:
-        try:  # transformers need their image size, convolutional networks have no such argument
-            model = create(img_size=size) if size is not None else create()
-        except TypeError:
-            model = create()
-    # timm and the hub raise errors of many kinds for an unknown name or an unreachable file.
-    except Exception as error:
-        raise UserError(f"timm:{name} cannot be loaded: {' '.join(str(error).split())[:200]}") from error
+    with hub_access(f"timm:{name}", download=download):
+        if pretrained and not download and _is_behind_an_address(timm, name):
+            raise not_here(f"timm:{name}")
+        model = _create(partial(timm.create_model, name, pretrained=pretrained, num_classes=0), name, size)
     wanted = timm.data.resolve_model_data_config(model)
     normalization = Normalization(mean=tuple(wanted["mean"]), std=tuple(wanted["std"]))
     return Pretrained(TimmBackbone(model), size or int(wanted["input_size"][-1]), normalization)
+
+
+def _create(create: Callable[..., Any], name: str, size: int | None) -> Any:
+    try:
+        try:  # transformers need their image size, convolutional networks have no such argument
+            return create(img_size=size) if size is not None else create()
+        except TypeError:
+            return create()
+    # timm and the hub raise errors of many kinds for an unknown name or an unreachable file.
+    except Exception as error:
+        if type(error).__name__ in ("OfflineModeIsEnabled", "LocalEntryNotFoundError"):
+            raise not_here(f"timm:{name}") from error
+        raise UserError(f"timm:{name} cannot be loaded: {' '.join(str(error).split())[:200]}") from error
+
+
+def _is_behind_an_address(timm: Any, name: str) -> bool:
+    """Whether timm would fetch the weights without the hub's library, which is what we can keep offline."""
+    card = timm.models.get_pretrained_cfg(name)
+    return card is not None and bool(card.url) and not card.hf_hub_id
 
 
 class TimmBackbone(Backbone):

@@ -5,6 +5,7 @@ are not finished yet, and leave finished ones as they are.
 """
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -14,13 +15,14 @@ from pydantic import ValidationError
 
 from spice.data import SourceLike
 from spice.data.recognize import open_source
+from spice.data.store import DamagedStoreError
 from spice.engine.device import choose
 from spice.engine.processes import join_processes
 from spice.engine.run import Run
 from spice.errors import UserError
 from spice.files import refuse_undecodable
 from spice.models.encoders import SCRATCH, load_encoder
-from spice.pipeline.execute import Execution
+from spice.pipeline.execute import DamagedFileWarning, Execution
 from spice.pipeline.resolve import working_size
 from spice.pipeline.steps.scan import read_inputs
 from spice.pipeline.work import vector_encoder
@@ -42,6 +44,8 @@ def cluster(
     last: Stage = "joint",
     page: bool = True,
     redo: bool = False,
+    rescan: bool = False,
+    download: bool = False,
     device: str = "auto",
     progress: Progress = silent,
 ) -> Account:
@@ -51,6 +55,8 @@ def cluster(
         last: stop after this stage, if the settings ask for more; `resume` continues from there.
         page: whether to make the page, and what only the page shows.
         redo: cluster `source` even if its images are not those that the run folder was made for.
+        rescan: read every image again, also those whose name, size and time of change are the same.
+        download: fetch the encoder if it is not on this machine; for a name that the user gives now.
         device: "auto", "cpu", "cuda", "cuda:1", "mps".
     """
     # What the user may have misspelled comes first, before anything is written.
@@ -62,24 +68,33 @@ def cluster(
     place = choose(device)
     encoder = None
     if not vectors and settings.encoder != SCRATCH:
-        encoder = load_encoder(settings.encoder, size=settings.size, device=place)
+        encoder = load_encoder(settings.encoder, size=settings.size, device=place, download=download)
         if settings.joint is not None:
             refuse_untrainable(encoder)
     with explain_write_errors(out), join_processes(place) as processes:
         run = Run(settings.seed, None, place, processes, progress if processes.first else silent)
         with _opened(out, run, source, settings) as folder:
             size = working_size(settings, encoder)
-            inputs = read_inputs(source, out, size=size, run=run, extra=settings.extra)
-            if inputs.vectors is not None:
-                encoder = vector_encoder(inputs.vectors)
-            execution = Execution(folder, settings, inputs, encoder, run, page=page and not vectors)
-            return execution.carry_out(_absolute(source), last, redo=redo)
+
+            def carry_out(*, rescan: bool) -> Account:
+                inputs = read_inputs(source, out, size=size, run=run, extra=settings.extra, rescan=rescan)
+                used = encoder if inputs.vectors is None else vector_encoder(inputs.vectors)
+                execution = Execution(folder, settings, inputs, used, run, page=page and not vectors)
+                return execution.carry_out(_absolute(source), last, redo=redo)
+
+            try:
+                return carry_out(rescan=rescan)
+            except DamagedStoreError as error:
+                if rescan or processes.count > 1:  # the other processes would wait for this one
+                    raise
+                warnings.warn(f"{error}, which is done now", DamagedFileWarning, stacklevel=2)
+                return carry_out(rescan=True)
 
 
-def resume(out: Path, *, device: str = "auto", progress: Progress = silent) -> Account:
+def resume(out: Path, *, rescan: bool = False, device: str = "auto", progress: Progress = silent) -> Account:
     """Go on with what the last command asked for; a finished run is left as it is."""
     folder = RunFolder.open(out)
-    return cluster(_source_of(folder), _requested(folder), out, device=device, progress=progress)
+    return cluster(_source_of(folder), _requested(folder), out, rescan=rescan, device=device, progress=progress)
 
 
 def refine(

@@ -3,7 +3,9 @@
 Shapes: Q images, D feature width, K clusters.
 """
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from spice.augment import Plain
@@ -18,19 +20,33 @@ from spice.settings import AugmentSettings
 BATCH = 64
 
 
-def encode_plain(encoder: Encoder, images: Images, *, count: int | None = None, progress: Progress = silent) -> Tensor:
-    """Features of the first `count` images (None: of all), without augmentation: (Q, D)."""
+def encode_plain(
+    encoder: Encoder,
+    images: Images,
+    *,
+    count: int | None = None,
+    starts: NDArray[np.int64] | None = None,
+    progress: Progress = silent,
+) -> Tensor:
+    """Features of the first `count` images (None: of all), without augmentation: (Q, D).
+
+    Args:
+        starts: (U,) positions at which another content starts; the images up to the next one are exact copies, which
+            are encoded once. None: all images differ.
+    """
     total, colored = len(images) if count is None else count, InColor(images, encoder.channels)
     plain = Plain(AugmentSettings(), size=encoder.size, normalization=encoder.normalization)
     features = torch.empty(total, encoder.features)
+    firsts = torch.arange(total) if starts is None else torch.from_numpy(starts)
+    ends = torch.cat([firsts[1:], torch.tensor([total])])
+    parts = list(zip(torch.split(firsts, BATCH), torch.split(ends, BATCH), strict=True)) if total else []
 
-    def encoded(start: int) -> Tensor:
-        return encoder.encode(plain(colored.take(torch.arange(start, min(start + BATCH, total))))).cpu()
+    def encoded(part: tuple[Tensor, Tensor]) -> Tensor:
+        return encoder.encode(plain(colored.take(part[0]))).cpu()
 
-    starts = range(0, total, BATCH)
-    for start, batch in zip(starts, parallel_map(encoded, starts), strict=True):
-        features[start : start + len(batch)] = batch
-        progress("encoding images", start + len(batch), total)
+    for (first, end), batch in zip(parts, parallel_map(encoded, parts), strict=True):
+        features[first[0] : end[-1]] = batch.repeat_interleave(end - first, dim=0)
+        progress("encoding images", int(end[-1]), total)
     return features
 
 

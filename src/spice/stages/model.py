@@ -83,9 +83,11 @@ class TrainedModel:
         self.bank = bank
         self.threshold = threshold
 
-    def predict(self, images: Images, *, progress: Progress = silent) -> Predictions:
-        """The clusters of new images."""
-        return self.predict_features(encode_plain(self.encoder, images, progress=progress))
+    def predict(
+        self, images: Images, *, starts: NDArray[np.int64] | None = None, progress: Progress = silent
+    ) -> Predictions:
+        """The clusters of new images; for `starts` see `encode_plain`."""
+        return self.predict_features(encode_plain(self.encoder, images, starts=starts, progress=progress))
 
     def predict_features(self, features: Tensor) -> Predictions:
         """The clusters of images with features (Q, D)."""

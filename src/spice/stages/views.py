@@ -73,13 +73,23 @@ class Views:
         return _rows(self.plain if self.bank is None else self.bank, positions)
 
 
-def encode_views(images: Images, encoder: Encoder, settings: ViewSettings, run: Run, *, identity: str = "") -> Views:
+def encode_views(
+    images: Images,
+    encoder: Encoder,
+    settings: ViewSettings,
+    run: Run,
+    *,
+    identity: str = "",
+    starts: NDArray[np.int64] | None = None,
+) -> Views:
     """Encode plain images, V weak and V strong views into `run.folder`; a killed run resumes.
 
     Writes features.npy (N, D), views/weak.npy and views/strong.npy (V, N, D).
 
     Args:
         identity: of the images and of the encoder's weights. Files with another identity are computed again.
+        starts: (U,) positions at which another content starts; the images up to the next one are exact copies, which
+            are encoded once. None: all images differ.
     """
     recipes, pixels = _recipes(encoder, settings), InColor(images, encoder.channels)
 
@@ -87,7 +97,7 @@ def encode_views(images: Images, encoder: Encoder, settings: ViewSettings, run: 
         return encoder.encode(recipes[kind](to_device(pixels.take(positions), run.device), generator))
 
     about = f"{identity} {encoder.name} {encoder.size}"
-    return _Files(settings, (len(images), encoder.features), run, about=about).fill(encode)
+    return _Files(settings, (len(images), encoder.features), run, about=about, starts=starts).fill(encode)
 
 
 def with_fresh_views(views: Views, images: Images, encoder: Encoder, settings: ViewSettings) -> Views:
@@ -144,12 +154,22 @@ def open_views(folder: Path) -> Views:
 class _Files:
     """The three files while they are filled batch by batch; a batch is marked only after it has been written."""
 
-    def __init__(self, settings: ViewSettings, shape: tuple[int, int], run: Run, *, about: str) -> None:
+    def __init__(
+        self,
+        settings: ViewSettings,
+        shape: tuple[int, int],
+        run: Run,
+        *,
+        about: str,
+        starts: NDArray[np.int64] | None = None,
+    ) -> None:
         if run.folder is None:
             raise ValueError("views are written to files: give the run a folder")
         self.run, self.folder = run, run.folder
         self.images, self.width = shape
-        self.batches = -(-self.images // BATCH)  # per view
+        self.starts = torch.from_numpy(np.arange(self.images) if starts is None else starts)  # (U,)
+        self.ends = torch.cat([self.starts[1:], torch.tensor([self.images])])
+        self.batches = -(-len(self.starts) // BATCH)  # per view
         self.views: dict[Kind, int] = {"plain": 1, "weak": settings.weak, "strong": settings.strong}
         # The plain features are also read elsewhere: they stay in full precision.
         self.dtypes: dict[Kind, str] = {"plain": "float32", "weak": settings.precision, "strong": settings.precision}
@@ -211,15 +231,16 @@ class _Files:
 
         def compute(number: int) -> Tensor:
             view, batch = divmod(number, self.batches)
-            positions = torch.arange(batch * BATCH, min((batch + 1) * BATCH, self.images))
+            positions = self.starts[batch * BATCH : (batch + 1) * BATCH]
             return make_rows(kind, positions, self.run.generator("views", kind, view, batch)).cpu()
 
         own = range(self.run.processes.rank, len(marks), self.run.processes.count)
         missing = [number for number in own if not marks[number]]
         for number, rows in zip(missing, parallel_map(compute, missing), strict=True):
             view, batch = divmod(number, self.batches)
-            start, end = batch * BATCH, batch * BATCH + len(rows)
-            by_view[view, start:end] = rows.numpy()
+            copies = self.ends[batch * BATCH :][: len(rows)] - self.starts[batch * BATCH :][: len(rows)]
+            start, end = int(self.starts[batch * BATCH]), int(self.ends[batch * BATCH + len(rows) - 1])
+            by_view[view, start:end] = rows.repeat_interleave(copies, dim=0).numpy()
             written.append(number)
             if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
                 save()

@@ -119,7 +119,7 @@ class _Trial:
         self.made = self._made(batch)
         self.card = network_card(self.made, choice.features)
         if choice.encoder != SCRATCH:
-            given = load_encoder(choice.encoder, size=choice.pixels)
+            given = load_encoder(choice.encoder, size=choice.pixels, download=True)
             self.card = NetworkCard(network=choice.encoder, size=given.size, normalization=given.normalization)
         self.backbone = placed(self.card.build().eval(), self.device)
 

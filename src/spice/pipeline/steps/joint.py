@@ -66,7 +66,8 @@ def stage_2(work: Work) -> Stage2:
     features = torch.clone(work.features)
     probs = probabilities(work.head, features)
     count = reliability_neighbors(len(work), work.settings.heads.clusters, work.settings.reliability)
-    return Stage2(work.learned_images, work.encoder, work.head, features, probs, work.neighbors, count)
+    images, starts = work.learned_images, work.inputs.collection.starts
+    return Stage2(images, work.encoder, work.head, features, probs, work.neighbors, count, starts)
 
 
 def training_labels(work: Work, stage2: Stage2, run: Run) -> TrainingLabels:

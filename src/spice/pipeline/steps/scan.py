@@ -14,7 +14,9 @@ from spice.runs.records import ScanResult
 STORE = "store"
 
 
-def read_inputs(source: SourceLike, out: Path, *, size: int, run: Run, extra: SourceLike | None = None) -> Inputs:
+def read_inputs(
+    source: SourceLike, out: Path, *, size: int, run: Run, extra: SourceLike | None = None, rescan: bool = False
+) -> Inputs:
     """The images of `source`, decoded into the store of the run folder `out`; or its vectors, if it is an (N, D) array.
 
     Under several processes the first one decodes, and the others then find everything decoded.
@@ -26,7 +28,8 @@ def read_inputs(source: SourceLike, out: Path, *, size: int, run: Run, extra: So
         folder = out / STORE / name
         if not run.processes.first:
             run.processes.barrier()
-        store = ingest(images, size=size, folder=folder, leave_out=[out], progress=run.progress)
+        again = rescan and run.processes.first
+        store = ingest(images, size=size, folder=folder, leave_out=[out], rescan=again, progress=run.progress)
         if run.processes.first:
             run.processes.barrier()
         return store

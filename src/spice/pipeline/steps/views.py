@@ -18,7 +18,7 @@ def views(work: Work, run: Run) -> ViewsResult:
             raise UserError("new views in every step need images, and here are features only: set views.fresh = false")
         found = perturb_features(work.vectors.numpy(), settings, here)
     else:
-        found = encode_views(work.images, work.encoder, settings, here)
+        found = encode_views(work.images, work.encoder, settings, here, starts=work.inputs.collection.starts)
     encoder, width = work.encoder, found.plain.shape[1]
     space: Literal["images", "features"] = "images" if work.vectors is None else "features"
     return ViewsResult(encoder=encoder.name, size=encoder.size, width=width, space=space)

@@ -7,7 +7,9 @@ import copy
 import time
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from spice.data.images import Images, InColor, InMemory
@@ -39,6 +41,8 @@ class Stage2(NamedTuple):
     neighbors: Tensor  # (N, S) the nearest images in `features`
     # How many of the neighbors the checks of the result count. None: all of them.
     checked_neighbors: int | None = None
+    # Where another content starts (see `encode_plain`). None: all images differ.
+    starts: NDArray[np.int64] | None = None
 
 
 class Refined(NamedTuple):
@@ -76,7 +80,7 @@ def refine(stage2: Stage2, labeled: Labeled, settings: JointSettings, run: Run) 
         card=_card(encoder, settings),
     )
     head = start.head.cpu()
-    features = encode_plain(refined, images, count=count, progress=run.progress)
+    features = encode_plain(refined, images, count=count, starts=stage2.starts, progress=run.progress)
     probs = probabilities(head, features)
     neighbors = nearest(features, stage2.neighbors.shape[1])
     prior, own = (index[:, : stage2.checked_neighbors] for index in (stage2.neighbors, neighbors.index))

@@ -1,0 +1,40 @@
+"""When weights may be downloaded: only for a model that the user names now, never for one that a run or model names."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from spice.errors import UserError
+from spice.progress import log
+
+VARIABLE = "SPICE_DOWNLOAD"
+
+
+def may_download() -> bool:
+    """Whether the user allows downloads in general."""
+    return os.environ.get(VARIABLE, "") not in ("", "0")
+
+
+@contextmanager
+def hub_access(name: str, *, download: bool) -> Iterator[None]:
+    """Say that `name` is looked up on the hub; or, without `download`, let no request leave this machine."""
+    from huggingface_hub import constants
+
+    if download:
+        log.info(f"loading {name}; what is not on this machine is downloaded from the Hugging Face hub")
+        yield
+        return
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+def not_here(name: str) -> UserError:
+    """The error for a model that would have to be downloaded."""
+    return UserError(
+        f"{name} is not on this machine, and models that a run or model names are not downloaded; to allow it, "
+        f"set {VARIABLE}=1"
+    )

@@ -1,0 +1,74 @@
+"""Exact copies are encoded once and get the same answer, in a run and in a prediction."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from spice.data.images import InMemory
+from spice.engine.run import Run
+from spice.estimator import load
+from spice.models.encoders import TorchEncoder, load_encoder
+from spice.pipeline import cluster
+from spice.presets import standard
+from spice.runs import open_result
+from spice.runs.artifacts import FEATURES, MODEL, VIEWS
+from spice.settings import ViewSettings
+from spice.stages.encode import encode_plain
+from spice.stages.views import encode_views
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many images the encoder was given, call by call."""
+    counts: list[int] = []
+    encode = TorchEncoder.encode
+
+    def counting(self: TorchEncoder, images: torch.Tensor) -> torch.Tensor:
+        counts.append(len(images))
+        return encode(self, images)
+
+    monkeypatch.setattr(TorchEncoder, "encode", counting)
+    return counts
+
+
+def test_copies_are_encoded_once_and_get_the_same_answer(shapes: Path, tmp_path: Path, encoded: list[int]) -> None:
+    distinct = sorted(shapes.rglob("*.png"))[::4]
+    listed = [str(path) for path in distinct for _ in range(7)]
+    (tmp_path / "list.txt").write_text("\n".join(listed))
+    settings = standard(clusters=3, size=32)
+    small = settings.heads.model_copy(update={"heads": 2, "epochs": 2})
+    settings = settings.model_copy(update={"heads": small, "views": ViewSettings(weak=2, strong=3)})
+    cluster(tmp_path / "list.txt", settings, tmp_path / "run", page=False)
+    assert sum(encoded) == len(distinct) * (1 + 2 + 3)
+    result = open_result(tmp_path / "run")
+    features, strong = np.load(result / FEATURES), np.load(result / VIEWS / "strong.npy")
+    assert features.shape[0] == strong.shape[1] == len(listed)
+    for start in range(0, len(listed), 7):
+        assert (features[start : start + 7] == features[start]).all()
+        assert (strong[:, start : start + 7] == strong[:, start, None]).all()
+    answers = {path: set() for path in map(str, distinct)}  # type: ignore[var-annotated]
+    for row in zip(result.labels.path, result.labels.cluster, result.labels.reliability, strict=True):
+        answers[row[0]].add(row[1:])
+    assert {len(answer) for answer in answers.values()} == {1}
+
+    encoded.clear()
+    again = tmp_path / "again"
+    again.mkdir()
+    for number in range(5):
+        shutil.copy(distinct[0], again / f"{number}.png")
+    found = load(result / MODEL).assess(again)
+    assert encoded == [1]
+    assert len(found.paths) == 5
+    assert len(set(zip(found.predictions.cluster, found.predictions.probability, strict=True))) == 1
+
+
+def test_without_copies_nothing_changes(tmp_path: Path) -> None:
+    pixels = InMemory(torch.randint(0, 256, (70, 3, 32, 32), generator=torch.Generator().manual_seed(0)).byte())
+    encoder, settings = load_encoder("lite0", size=32), ViewSettings(weak=1, strong=1)
+    usual = encode_views(pixels, encoder, settings, Run(folder=tmp_path / "usual"))
+    same = encode_views(pixels, encoder, settings, Run(folder=tmp_path / "same"), starts=np.arange(70))
+    assert (usual.strong == same.strong).all()
+    assert encode_plain(encoder, pixels).equal(encode_plain(encoder, pixels, starts=np.arange(70)))
