@@ -62,7 +62,7 @@ def test_copies_are_encoded_once_and_get_the_same_answer(shapes: Path, tmp_path:
     found = load(result / MODEL).assess(again)
     assert encoded == [1]
     assert len(found.paths) == 5
-    assert len(set(zip(found.predictions.cluster, found.predictions.probability, strict=True))) == 1
+    assert len(set(zip(found.predictions.cluster, found.predictions.chance, strict=True))) == 1
 
 
 def test_without_copies_nothing_changes(tmp_path: Path) -> None:
