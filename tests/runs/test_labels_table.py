@@ -39,7 +39,7 @@ def test_both_files_have_the_promised_columns(tmp_path: Path, labels: Labels) ->
     assert pq.read_table(tmp_path / "labels.parquet").column_names == COLUMNS
     with (tmp_path / "labels.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == COLUMNS
+    assert list(rows[0]) == [*COLUMNS, "group", "name", "by_person"]
     assert sorted(row["path"] for row in rows) == sorted(labels.path)  # quotes, line breaks and all
     by_path = {row["path"]: row for row in rows}
     assert by_path["cats/b.png"]["confidence"] == "0.800000"

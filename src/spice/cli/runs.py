@@ -27,7 +27,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
     """List the results in a run folder. Every number of clusters and every refinement is kept until you remove it."""
-    from spice.runs import RunFolder, explain_write_errors, locked
+    from spice.runs import RunFolder, explain_write_errors, keep_edited_groups, locked, update_csv
     from spice.runs.folder import refuse_links_outside
 
     if use is not None or remove is not None:
@@ -37,7 +37,9 @@ def command(
             folder = RunFolder.open(run)
             if use is not None:
                 folder.use(use)
+                update_csv(run)
             if remove is not None:
+                keep_edited_groups(run, folder.manifest, remove)
                 folder.remove(remove)
     _show(RunFolder.open(run), as_json=as_json)
 

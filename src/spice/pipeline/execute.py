@@ -15,7 +15,8 @@ from spice.pipeline.plan import MADE_BY, STEPS_IN_ORDER, Plan, Step, plan
 from spice.pipeline.resolve import resolve
 from spice.pipeline.work import Inputs, Work
 from spice.progress import duration, log
-from spice.runs import Account, Result, RunFolder, account
+from spice.runs import Account, Result, RunFolder, account, update_csv
+from spice.runs.edits import read_edits
 from spice.runs.folder import UNFINISHED
 from spice.runs.manifest import ResultEntry, now, versions
 from spice.runs.records import Record, StepResult, StepWarning, read_record, stamp_files, write_record
@@ -178,6 +179,8 @@ class Execution:
     def _publish(self) -> None:
         if self.run.processes.first:
             self.folder.publish(self.plan.name, self.entry)
+            if read_edits(self.folder.path).edits:  # names and corrections of earlier results live on in this one
+                update_csv(self.folder.path)
         self.run.processes.barrier()
 
     def _do(self, step: Step) -> Record[StepResult]:

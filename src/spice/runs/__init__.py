@@ -1,16 +1,19 @@
 """The folder that a run leaves behind. Opens without torch."""
 
 from spice.runs.account import Account, Cluster, account
+from spice.runs.edited_csv import update_csv
 from spice.runs.folder import RunFolder, key_of
+from spice.runs.groups import Groups
 from spice.runs.labels import Labels, read_labels, write_labels
 from spice.runs.lock import locked
 from spice.runs.manifest import Manifest, ResultEntry, read_manifest
-from spice.runs.result import Result, open_result
+from spice.runs.result import Result, keep_edited_groups, open_result
 from spice.runs.trouble import explain_output_errors, explain_write_errors
 
 __all__ = [
     "Account",
     "Cluster",
+    "Groups",
     "Labels",
     "Manifest",
     "Result",
@@ -19,10 +22,12 @@ __all__ = [
     "account",
     "explain_output_errors",
     "explain_write_errors",
+    "keep_edited_groups",
     "key_of",
     "locked",
     "open_result",
     "read_labels",
     "read_manifest",
+    "update_csv",
     "write_labels",
 ]

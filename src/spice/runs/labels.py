@@ -1,5 +1,6 @@
-"""The labels of a run: one row per image, as parquet and as csv."""
+"""The labels of a run: one row per image, as parquet (the head's answer) and as csv (the same, with people's edits)."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,13 +11,13 @@ from numpy.typing import NDArray
 
 from spice.errors import UserError
 from spice.runs.artifacts import LABELS, LABELS_CSV
-from spice.runs.table import write_table
+from spice.runs.table import Column, write_table
 
 
 class Labels(NamedTuple):
-    """The columns of `labels.parquet` and `labels.csv`, in this order; rows in the order of `images.parquet`.
+    """The columns of `labels.parquet`, in this order; rows in the order of `images.parquet`.
 
-    The rows of `labels.csv` are sorted by path instead.
+    `labels.csv` is sorted by path instead, and has three more columns, which show people's edits: `Groups.columns`.
     """
 
     path: list[str]
@@ -40,9 +41,27 @@ class Labels(NamedTuple):
 
 def write_labels(folder: Path, labels: Labels) -> None:
     """Write both files; the parquet file last, since its presence means that both exist."""
-    by_path = np.array(sorted(range(len(labels.path)), key=labels.path.__getitem__), dtype=np.int64)
-    write_table(folder / LABELS_CSV.name, labels.rows(by_path)._asdict())
+    write_labels_csv(folder / LABELS_CSV.name, labels, _no_edits(labels))
     write_table(folder / LABELS.name, labels._asdict())
+
+
+def write_labels_csv(path: Path, labels: Labels, edits: Mapping[str, Column]) -> None:
+    """The labels and further columns as text, sorted by path."""
+    by_path = sorted(range(len(labels.path)), key=labels.path.__getitem__)
+    columns = labels._asdict() | dict(edits)
+    rows = np.array(by_path, dtype=np.int64)
+    write_table(
+        path,
+        {
+            name: [column[row] for row in by_path] if isinstance(column, list) else column[rows]
+            for name, column in columns.items()
+        },
+    )
+
+
+def _no_edits(labels: Labels) -> dict[str, Column]:
+    images = len(labels.path)
+    return {"group": labels.cluster, "name": [""] * images, "by_person": np.zeros(images, dtype=np.bool_)}
 
 
 def read_labels(folder: Path) -> Labels:

@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 import numpy as np
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from spice.errors import UserError
+from spice.runs.apply import apply
 from spice.runs.artifacts import (
+    IMAGES,
     LABELS,
     NEIGHBORS,
     PROBLEMS,
@@ -18,6 +21,8 @@ from spice.runs.artifacts import (
     SIMILARITIES,
     Artifact,
 )
+from spice.runs.edits import Edits, read_edits
+from spice.runs.groups import Base, Groups
 from spice.runs.labels import Labels, read_labels
 from spice.runs.manifest import MANIFEST, Manifest, ResultEntry, read_manifest
 from spice.runs.records import (
@@ -32,6 +37,8 @@ from spice.runs.records import (
     read_record,
 )
 from spice.runs.scores import Scores, read_scores
+
+KEPT = "edited"  # folder with the groups of removed results that people edited
 
 Kind = TypeVar("Kind", bound=StepResult)
 
@@ -111,6 +118,33 @@ class Result:
         return read_labels(self.folder)
 
     @cached_property
+    def hashes(self) -> list[str]:
+        """(N,) of the images' contents, in the order of the labels."""
+        with self.need(IMAGES).open("rb") as file:
+            found: list[str] = pq.read_table(file, columns=["hash"]).column("hash").to_pylist()
+        return found
+
+    @cached_property
+    def base(self) -> Base:
+        """The answer before any edit."""
+        return Base.of(self.name, self.labels, self.hashes, clusters=self.answer.clusters)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The answer that people see: the labels, with all edits of the run applied."""
+        return self.groups_after(read_edits(self.run))
+
+    def groups_after(self, edits: Edits) -> Groups:
+        """The same after some of the edits, or after others."""
+        return apply(self.base, edits, earlier=self._other)
+
+    def _other(self, name: str) -> Base | None:
+        """Another result of the run, or what was kept of one that was removed."""
+        if name in self.manifest.results:
+            return Result(self.run, self.manifest, name, self.manifest.results[name]).base
+        return _kept_base(self.run, name)
+
+    @cached_property
     def scores(self) -> Scores | None:
         return read_scores(self / SCORES)
 
@@ -144,9 +178,21 @@ class Result:
         return found
 
 
+def keep_edited_groups(run: Path, manifest: Manifest, name: str) -> None:
+    """Before a result is removed: keep the groups that edits were made on, so that names live on in other results."""
+    if name in manifest.results and any(edit.result == name for edit in read_edits(run).edits):
+        Result(run, manifest, name, manifest.results[name]).base.save(run / KEPT / f"{name}.parquet")
+
+
 def open_result(run: Path) -> Result:
     """The current result of the run in `run`."""
     manifest = read_manifest(run)
     if manifest.current is None:
         raise UserError(f"{run} has no labels yet; finish it with: spice resume {run}")
     return Result(run, manifest, manifest.current, manifest.results[manifest.current])
+
+
+def _kept_base(run: Path, name: str) -> Base | None:
+    """What `keep_edited_groups` kept; None where there is nothing."""
+    file = run / KEPT / f"{name}.parquet"
+    return Base.load(name, file) if file.exists() else None

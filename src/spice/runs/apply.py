@@ -1,0 +1,167 @@
+"""Edits applied to the head's answer: the one function behind labels.csv, page, exports, `predict`, `why`, explorer.
+
+Shapes: N images, K clusters.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from spice.runs.carry import carry
+from spice.runs.edits import Edits, Learned, Merge, Move, Name, Operation, Pair, Reject, SetAside, Split
+from spice.runs.groups import NONE, Base, Groups, unedited
+
+Find = Callable[[str], Base | None]
+
+
+def apply(base: Base, edits: Edits, *, earlier: Find = lambda _name: None) -> Groups:
+    """The groups of a result after all edits.
+
+    Edits that were made on this result are applied to it one after the other. If others were made before the first of
+    them on another result of the run (fewer images, another K), then names and corrections are carried over first, by
+    shared images: see `spice.runs.carry`.
+
+    Args:
+        earlier: gives another result by its name; None if nothing is left of it, so that it carries nothing over.
+    """
+    first = next((at for at, edit in enumerate(edits.edits) if edit.result == base.name), edits.revision)
+    before = edits.until(first)
+    inherited = [edit for edit in before.active() if changes_groups(edit.operation)]
+    source = earlier(inherited[-1].result) if inherited else None
+    start = unedited(base) if source is None else carry(source, apply(source, before, earlier=earlier), base)
+    state = _State(base, start)
+    for edit in edits.of_result(base.name):
+        state.do_(edit.operation)
+    return state.groups()
+
+
+def changes_groups(operation: Operation) -> bool:
+    """Whether the operation says something about groups; answers to a check do not."""
+    return isinstance(operation, Name | Merge | Split | SetAside | Move | Reject | Pair | Learned)
+
+
+class _State:
+    """The groups while edits are applied one by one."""
+
+    def __init__(self, base: Base, groups: Groups) -> None:
+        self.base = base
+        self.free = max([*groups.existing, base.clusters - 1]) + 1  # the next number for a new group
+        self.group, self.by_person, self.of_cluster = groups.group, groups.by_person, groups.of_cluster
+        self.names, self.existing, self.aside = dict(groups.names), set(groups.existing), set(groups.set_aside)
+        self.rejected, self.touched = dict(groups.rejected), set(groups.touched)
+        self.model = groups.model
+
+    def groups(self) -> Groups:
+        return Groups(
+            self.group,
+            self.by_person,
+            {group: self.names[group] for group in sorted(self.names)},
+            sorted(self.existing),
+            frozenset(self.aside),
+            self.of_cluster,
+            self.rejected,
+            frozenset(self.touched),
+            self.model,
+        )
+
+    def do_(self, operation: Operation) -> None:
+        """Apply one operation; one that changes no group is passed over."""
+        match operation:
+            case Name():
+                self._name_(operation)
+            case Merge():
+                self._merge_(operation)
+            case Split():
+                self._split_(operation)
+            case SetAside():
+                self._set_aside_(operation)
+            case Move():
+                self._move_(operation)
+            case Reject():
+                self._reject_all_(operation)
+            case Pair():
+                self._pair_(operation)
+            case Learned():
+                self._learned_(operation)
+
+    def _name_(self, operation: Name) -> None:
+        self.touched.add(operation.group)
+        if operation.name:
+            self.names[operation.group] = operation.name
+        else:
+            self.names.pop(operation.group, None)
+
+    def _merge_(self, operation: Merge) -> None:
+        kept, *others = operation.groups
+        names = [self.names[group] for group in operation.groups if group in self.names]
+        for other in others:
+            self.group[self.group == other] = kept
+            self.of_cluster[self.of_cluster == other] = kept
+            self.names.pop(other, None)
+            self.existing.discard(other)
+        self.aside.difference_update(operation.groups)
+        self.touched.difference_update(others)
+        self.touched.add(kept)
+        if names:
+            self.names[kept] = names[0]
+
+    def _split_(self, operation: Split) -> None:
+        for part in operation.parts:
+            rows = self.base.rows(part)
+            self.group[rows[self.group[rows] == operation.group]] = self._new_()
+        self.touched.add(operation.group)
+
+    def _set_aside_(self, operation: SetAside) -> None:
+        (self.aside.add if operation.aside else self.aside.discard)(operation.group)
+        self.touched.add(operation.group)
+
+    def _move_(self, operation: Move) -> None:
+        rows = self.base.rows(operation.images)
+        group = self._new_() if operation.group is None else operation.group
+        self.group[rows] = group
+        self.by_person[rows] = True
+        self.touched.add(group)
+        for row in set(rows.tolist()) & set(self.rejected):  # the newest decision counts
+            self.rejected[row] -= {group}
+
+    def _reject_all_(self, operation: Reject) -> None:
+        for row in self.base.rows(operation.images).tolist():
+            self._reject_(row, operation.group)
+
+    def _reject_(self, row: int, group: int) -> None:
+        """The image leaves the group, for the next best one that nobody has ruled out."""
+        self.rejected[row] = self.rejected.get(row, frozenset()) | {group}
+        if self.group[row] != group:
+            return
+        likely = self.base.next_cluster[row], self.base.cluster[row]
+        choices = [int(self.of_cluster[cluster]) for cluster in likely]
+        ruled_out = self.rejected[row] | self.aside
+        self.group[row] = next((choice for choice in choices if choice not in ruled_out), NONE)
+        self.by_person[row] = False  # a person said where it is not, not where it is
+
+    def _pair_(self, operation: Pair) -> None:
+        """The image that is less certain gives way: one that a person placed stays, then the more reliable one."""
+        firsts, seconds = self.base.rows([operation.first]), self.base.rows([operation.second])
+        if len(firsts) == 0 or len(seconds) == 0:
+            return
+        certain = self.by_person.astype(np.float32) * 2 + self.base.reliability
+        stays, gives = (firsts, seconds) if certain[firsts[0]] >= certain[seconds[0]] else (seconds, firsts)
+        group = int(self.group[stays[0]])
+        if operation.kind == "same":
+            self.group[gives[~self.by_person[gives]]] = group
+        elif not self.by_person[gives[0]]:
+            for row in gives[self.group[gives] == group].tolist():
+                self._reject_(row, group)
+
+    def _learned_(self, operation: Learned) -> None:
+        self.model = operation.model
+        for group, images in operation.moved.items():
+            rows = self.base.rows(images)
+            self.group[rows[~self.by_person[rows]]] = group
+
+    def _new_(self) -> int:
+        group = self.free
+        self.free += 1
+        self.existing.add(group)
+        self.touched.add(group)
+        return group

@@ -1,0 +1,26 @@
+"""`labels.csv` after an edit: written again, and stamped again, so that it is not taken for a damaged file."""
+
+import shutil
+from pathlib import Path
+
+from spice.runs.artifacts import LABELS_CSV
+from spice.runs.labels import write_labels_csv
+from spice.runs.records import read_record, stamp_files, write_record
+from spice.runs.result import Result, open_result
+
+
+def update_csv(run: Path, result: Result | None = None) -> None:
+    """Write `labels.csv` of the current result with all edits; the same edits give the same bytes."""
+    result = (result or open_result(run)).reread()
+    path, linked = result / LABELS_CSV, run / LABELS_CSV.name
+    # Where a file system has no links, the file at the top is a copy of ours.
+    copied = linked.is_file() and not linked.is_symlink() and path.is_file()
+    copied = copied and linked.read_bytes() == path.read_bytes()
+    write_labels_csv(path, result.labels, result.groups.columns())
+    record = read_record(result.folder, "labels")
+    if record is not None and record.files:
+        stamps = record.files | stamp_files(result.folder, [LABELS_CSV.name])
+        if stamps != record.files:
+            write_record(result.folder, record.model_copy(update={"files": stamps}))
+    if copied:
+        shutil.copy2(path, linked)

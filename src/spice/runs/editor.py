@@ -1,0 +1,155 @@
+"""Editing a run: operations are checked against the groups as they are, written, and seen at once.
+
+>>> editor = Editor(Path("photos.spice"))
+>>> editor.do(Name(group=3, name="mountains"))
+>>> editor.do(Move(images=editor.base.images([17, 4]), group=3))
+>>> editor.undo()
+>>> editor.groups.names
+"""
+
+from pathlib import Path
+
+from spice.errors import UserError
+from spice.runs.edits import (
+    Edit,
+    Edits,
+    ImageId,
+    Learned,
+    Merge,
+    Move,
+    Name,
+    Operation,
+    Pair,
+    Redo,
+    Reject,
+    SetAside,
+    Split,
+    Undo,
+    add_held,
+    editing,
+    read_edits,
+    redo,
+    undo,
+)
+from spice.runs.groups import Base, Groups
+from spice.runs.result import Result, open_result
+
+LONGEST_NAME = 200
+
+
+class Editor:
+    """The current result of a run and its edits. Reads again whatever another program has written in the meantime."""
+
+    def __init__(self, run: Path, result: Result | None = None) -> None:
+        self.run = run
+        self.result = result or open_result(run)
+        self.base: Base = self.result.base
+        self._seen: tuple[int, Groups] | None = None  # by revision
+
+    @property
+    def edits(self) -> Edits:
+        """The list as it is on the disk now."""
+        return read_edits(self.run)
+
+    @property
+    def groups(self) -> Groups:
+        """The groups as they are now, with the edits of every other program too."""
+        return self._groups(self.edits)
+
+    def do(self, operation: Operation, *, expected: int | None = None) -> Groups:
+        """Add an operation, or say in one line why it cannot be done; the groups after it.
+
+        Args:
+            expected: `edits.revision` as the caller has seen it: StaleEditsError if others have edited since.
+        """
+        with editing(self.run, expected=expected) as held:
+            refuse_impossible(operation, self._groups(held), self.base)
+            return self._groups(add_held(self.run, held, operation, result=self.base.name))
+
+    def undo(self, *, expected: int | None = None) -> Edit | None:
+        """Take back the last edit and return it; None where there is nothing to undo."""
+        return undo(self.run, expected=expected)
+
+    def redo(self, *, expected: int | None = None) -> Edit | None:
+        """Do again what was taken back last and return it; None where there is nothing to redo."""
+        return redo(self.run, expected=expected)
+
+    def _groups(self, edits: Edits) -> Groups:
+        if self._seen is None or self._seen[0] != edits.revision:
+            self._seen = edits.revision, self.result.groups_after(edits)
+        return self._seen[1]
+
+
+def refuse_impossible(operation: Operation, groups: Groups, base: Base) -> None:
+    """Raise UserError if the operation names a group or an image that is not there, or says nothing."""
+    if isinstance(operation, Undo | Redo):
+        raise ValueError("undo and redo are methods of their own")
+    _refuse_unknown(groups, *_numbers(operation))
+    match operation:
+        case Name():
+            _refuse_bad_name(groups, operation)
+        case Merge() if len(set(operation.groups)) < len(operation.groups):
+            raise UserError(f"a group cannot be merged with itself: {_listed(operation.groups)}")
+        case Split():
+            _refuse_bad_split(operation, groups, base)
+        case Move() | Reject():
+            _refuse_missing(base, operation.images)
+        case Pair():
+            _refuse_missing(base, [operation.first, operation.second])
+            if operation.first.hash == operation.second.hash:
+                raise UserError(f"{operation.first.path} and {operation.second.path} are the same image")
+
+
+def _numbers(operation: Operation) -> list[int]:
+    """The groups that an operation names."""
+    match operation:
+        case Name() | Split() | SetAside() | Reject():
+            return [operation.group]
+        case Move():
+            return [] if operation.group is None else [operation.group]
+        case Merge():
+            return operation.groups
+        case Learned():
+            return list(operation.moved)
+    return []
+
+
+def _refuse_unknown(groups: Groups, *numbers: int) -> None:
+    for number in numbers:
+        if number not in groups.existing:
+            raise UserError(f"there is no group {number}; the groups are {_listed(groups.existing)}")
+
+
+def _refuse_bad_name(groups: Groups, operation: Name) -> None:
+    name = operation.name
+    if name != name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
+        raise UserError(f"a name needs visible letters, at most {LONGEST_NAME}, without blanks at its ends: {name!r}")
+    taken = next((group for group, other in groups.names.items() if other == name and group != operation.group), None)
+    if taken is not None:
+        raise UserError(
+            f"group {taken} is already called {name!r}; merge the two (spice merge RUN {taken} {operation.group}) "
+            "or choose another name"
+        )
+
+
+def _refuse_bad_split(operation: Split, groups: Groups, base: Base) -> None:
+    members = set((groups.group == operation.group).nonzero()[0].tolist())
+    leaving: set[int] = set()
+    for part in operation.parts:
+        rows = set(base.rows(part).tolist()) & members
+        if not rows or rows & leaving:
+            raise UserError(f"every part of group {operation.group} needs images of its own")
+        leaving |= rows
+    if leaving == members:
+        raise UserError(f"a split of group {operation.group} must leave images in it")
+
+
+def _refuse_missing(base: Base, images: list[ImageId]) -> None:
+    for image in images:
+        if len(base.rows([image])) == 0:
+            raise UserError(f"{image.path} is not an image of this result; labels.csv lists them")
+
+
+def _listed(numbers: list[int]) -> str:
+    shown = ", ".join(map(str, numbers[:12]))
+    return shown + (f", ... {numbers[-1]}" if len(numbers) > 12 else "")

@@ -1,0 +1,309 @@
+"""What people decided about the groups of a run: `edits.json`, an append-only list of operations with undo and redo.
+
+Nothing is ever removed from the list: an undo is an entry too. `append`, `undo` and `redo` return only when the entry
+is on the disk, so a process or a machine that dies loses no edit that was reported as done. Two writers take turns (a
+file lock); a writer that passes the revision it has seen is told if another one was faster.
+
+What the operations mean is in `spice.runs.groups`; `spice.runs.editor` checks them before they are added.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from filelock import FileLock, Timeout
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
+
+from spice.errors import UserError
+from spice.runs.manifest import now
+
+EDITS, LOCK = "edits.json", ".edits.lock"
+FORMAT = 1
+PATIENCE = 20.0  # seconds to wait for another writer
+
+
+class StaleEditsError(UserError):
+    """Somebody else edited the run in the meantime: read the edits again, then decide again."""
+
+
+class _Operation(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ImageId(NamedTuple):
+    """An image in whatever result of the run: found by the hash of its content, or else by its path."""
+
+    hash: str
+    path: str
+
+
+class Name(_Operation):
+    """Call a group `name`; an empty name takes its name away."""
+
+    kind: Literal["name"] = "name"
+    group: int
+    name: str
+
+
+class Merge(_Operation):
+    """Make one group of several: the first keeps its number, and the first name found is its name."""
+
+    kind: Literal["merge"] = "merge"
+    groups: Annotated[list[int], Field(min_length=2)]
+
+
+class Split(_Operation):
+    """Take images out of a group into new groups, one for each of `parts`; what is not listed stays."""
+
+    kind: Literal["split"] = "split"
+    group: int
+    parts: Annotated[list[list[ImageId]], Field(min_length=1)]
+
+
+class SetAside(_Operation):
+    """Say that a group is not a group: its images are in no group until it is brought back (`aside=False`)."""
+
+    kind: Literal["set_aside"] = "set_aside"
+    group: int
+    aside: bool = True
+
+
+class Move(_Operation):
+    """Put images into a group; None makes a new one of them."""
+
+    kind: Literal["move"] = "move"
+    images: Annotated[list[ImageId], Field(min_length=1)]
+    group: int | None
+
+
+class Reject(_Operation):
+    """Say that images do not belong to a group: they go to the next best one."""
+
+    kind: Literal["reject"] = "reject"
+    images: Annotated[list[ImageId], Field(min_length=1)]
+    group: int
+
+
+class Pair(_Operation):
+    """Say that two images belong to the same group, or to different ones."""
+
+    kind: Literal["same", "different"]
+    first: ImageId
+    second: ImageId
+
+
+class Learned(_Operation):
+    """What a head that was trained on the other edits moved, after a person saw and accepted it: images by group."""
+
+    kind: Literal["learned"] = "learned"
+    model: str  # folder of the head, relative to the run folder
+    moved: dict[int, list[ImageId]]
+
+
+class Undo(_Operation):
+    """Take back the edit with this id."""
+
+    kind: Literal["undo"] = "undo"
+    edit: int
+
+
+class Redo(_Operation):
+    """Do again what was taken back."""
+
+    kind: Literal["redo"] = "redo"
+    edit: int
+
+
+class Other(BaseModel):
+    """A kind that this version does not know, or that changes no group: kept as it is, and ignored by `groups`."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    kind: str
+
+
+_KNOWN = ("name", "merge", "split", "set_aside", "move", "reject", "learned", "undo", "redo")
+
+
+def _tag(value: Any) -> str:
+    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+    if kind in ("same", "different"):
+        return "pair"
+    return kind if kind in _KNOWN else "other"
+
+
+Operation = Annotated[
+    Annotated[Name, Tag("name")]
+    | Annotated[Merge, Tag("merge")]
+    | Annotated[Split, Tag("split")]
+    | Annotated[SetAside, Tag("set_aside")]
+    | Annotated[Move, Tag("move")]
+    | Annotated[Reject, Tag("reject")]
+    | Annotated[Pair, Tag("pair")]
+    | Annotated[Learned, Tag("learned")]
+    | Annotated[Undo, Tag("undo")]
+    | Annotated[Redo, Tag("redo")]
+    | Annotated[Other, Tag("other")],
+    Discriminator(_tag),
+]
+OPERATION: TypeAdapter[Operation] = TypeAdapter(Operation)
+
+
+class Edit(BaseModel):
+    """One entry of the list."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: int  # 1, 2, 3, ...: its place in the list
+    time: str
+    result: str  # the result of the run whose groups are meant
+    operation: Operation
+
+
+class Edits(BaseModel):
+    """All entries of `edits.json`, oldest first."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: int = FORMAT
+    edits: list[Edit] = []
+
+    @property
+    def revision(self) -> int:
+        """How many entries there are: it grows with every edit, undo and redo."""
+        return len(self.edits)
+
+    def active(self) -> list[Edit]:
+        """The edits that count, oldest first: without those taken back, and without undo and redo themselves."""
+        return self._stacks()[0]
+
+    def of_result(self, name: str) -> list[Edit]:
+        """The active edits made on one result."""
+        return [edit for edit in self.active() if edit.result == name]
+
+    def until(self, revision: int) -> "Edits":
+        """The list as it was when it had so many entries."""
+        return Edits(edits=self.edits[:revision])
+
+    @property
+    def undoable(self) -> Edit | None:
+        """What the next undo takes back."""
+        done = self._stacks()[0]
+        return done[-1] if done else None
+
+    @property
+    def redoable(self) -> Edit | None:
+        """What the next redo does again; None after a new edit."""
+        undone = self._stacks()[1]
+        return undone[-1] if undone else None
+
+    def _stacks(self) -> tuple[list[Edit], list[Edit]]:
+        done: list[Edit] = []
+        undone: list[Edit] = []
+        for edit in self.edits:
+            if isinstance(edit.operation, Undo):
+                undone.append(done.pop())
+            elif isinstance(edit.operation, Redo):
+                done.append(undone.pop())
+            else:
+                done.append(edit)
+                undone.clear()
+        return done, undone
+
+
+def read_edits(run: Path) -> Edits:
+    """The edits of the run in `run`; an empty list where there are none."""
+    path = run / EDITS
+    try:
+        content = json.loads(path.read_bytes())
+        if isinstance(content, dict) and content.get("format", FORMAT) > FORMAT:
+            raise UserError(f"{path} was made by a newer spice; update with: pip install -U spice-cluster")
+        found = Edits.model_validate(content)
+        found.active()
+    except (FileNotFoundError, NotADirectoryError):
+        return Edits()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    except (ValidationError, ValueError, IndexError, TypeError) as error:
+        raise UserError(f"{path} is damaged ({str(error).splitlines()[0]}); restore it from a backup") from None
+    return found
+
+
+@contextmanager
+def editing(run: Path, *, expected: int | None = None) -> Iterator[Edits]:
+    """Hold the list: the edits as they are, unchanged by others until the end of the block.
+
+    Args:
+        expected: the revision that the caller has seen. StaleEditsError if there are other edits by now.
+    """
+    lock = FileLock(run / LOCK, timeout=PATIENCE)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise UserError(f"another program is writing {run / EDITS}; try again in a moment") from None
+    try:
+        found = read_edits(run)
+        if expected is not None and expected != found.revision:
+            raise StaleEditsError(
+                f"{run} was edited by someone else in the meantime (revision {found.revision}, not {expected}); "
+                "look at the groups again"
+            )
+        yield found
+    finally:
+        lock.release()
+
+
+def append(run: Path, operation: Operation, *, result: str, expected: int | None = None) -> Edits:
+    """Add one entry and return the list with it, as soon as it is safely on the disk.
+
+    >>> append(run, Name(group=3, name="mountains"), result=open_result(run).name)
+    """
+    with editing(run, expected=expected) as found:
+        return add_held(run, found, operation, result=result)
+
+
+def undo(run: Path, *, expected: int | None = None) -> Edit | None:
+    """Take back the last edit that counts, and return it; None where there is nothing left to undo."""
+    with editing(run, expected=expected) as found:
+        last = found.undoable
+        if last is not None:
+            add_held(run, found, Undo(edit=last.id), result=last.result)
+        return last
+
+
+def redo(run: Path, *, expected: int | None = None) -> Edit | None:
+    """Do again what the last undo took back, and return it; None where there is nothing to redo."""
+    with editing(run, expected=expected) as found:
+        last = found.redoable
+        if last is not None:
+            add_held(run, found, Redo(edit=last.id), result=last.result)
+        return last
+
+
+def add_held(run: Path, held: Edits, operation: Operation, *, result: str) -> Edits:
+    """`append` inside a block of `editing`, which gave `held`."""
+    entry = Edit(id=held.revision + 1, time=now(), result=result, operation=operation)
+    edits = Edits(edits=[*held.edits, entry])
+    _write(run, edits)
+    return edits
+
+
+def _write(run: Path, edits: Edits) -> None:
+    """One entry per line. The new file replaces the old one in a single step, and is on the disk before and after."""
+    lines = ",\n".join(edit.model_dump_json() for edit in edits.edits)
+    # Not `.partial`: a run that starts meanwhile sweeps those away. The lock makes sure that there is one writer.
+    temporary = run / f".{EDITS}.new"
+    with temporary.open("wb") as file:
+        file.write(f'{{"format":{edits.format},"edits":[\n{lines}\n]}}\n'.encode())
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(run / EDITS)
+    if os.name == "posix":  # the new name is safe only when the folder is
+        folder = os.open(run, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

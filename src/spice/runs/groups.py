@@ -1,0 +1,155 @@
+"""The groups that people see: what edits make of the clusters of a result. See `spice.runs.apply` for how.
+
+A group has a number. Clusters that nobody touched keep theirs, a merged group keeps the number of its first part, and
+new groups (of a split, of moved images) get numbers from K on, so no number ever means two things in one result.
+
+Shapes: N images, K clusters.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from spice.files import written_atomically
+from spice.runs.edits import ImageId
+from spice.runs.labels import Labels
+from spice.runs.table import Column
+
+NONE = -1  # the group of an image that is in no group
+
+
+class Base:
+    """A result before any edit: the head's answer, and what identifies its images. Rows as in `labels.parquet`."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        clusters: int,
+        hashes: Sequence[str],
+        paths: Sequence[str],
+        cluster: NDArray[np.int32],
+        next_cluster: NDArray[np.int32],
+        reliability: NDArray[np.float32],
+    ) -> None:
+        self.name, self.clusters, self.hashes, self.paths = name, clusters, hashes, paths
+        self.cluster, self.next_cluster, self.reliability = cluster, next_cluster, reliability  # (N,) each
+
+    @classmethod
+    def of(cls, name: str, labels: Labels, hashes: Sequence[str], *, clusters: int) -> "Base":
+        """The base with these labels."""
+        return cls(
+            name,
+            clusters=clusters,
+            hashes=hashes,
+            paths=labels.path,
+            cluster=labels.cluster,
+            next_cluster=labels.nearest_other_cluster,
+            reliability=labels.reliability,
+        )
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def rows(self, images: Iterable[ImageId]) -> NDArray[np.int64]:
+        """Where these images are: all exact copies of each, or the image of that path if its content has changed."""
+        by_hash, by_path = self._places
+        found = (by_hash.get(image.hash) or by_path.get(image.path, []) for image in images)
+        return np.unique(np.array([row for rows in found for row in rows], dtype=np.int64))
+
+    def image(self, row: int) -> ImageId:
+        """What an edit calls the image in this row."""
+        return ImageId(self.hashes[row], self.paths[row])
+
+    def images(self, rows: Iterable[int]) -> list[ImageId]:
+        """What an edit calls the images in these rows."""
+        return [self.image(int(row)) for row in rows]
+
+    @cached_property
+    def _places(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        by_hash: dict[str, list[int]] = {}
+        for row, content in enumerate(self.hashes):
+            by_hash.setdefault(content, []).append(row)
+        return by_hash, {path: [row] for row, path in enumerate(self.paths)}
+
+    def save(self, file: Path) -> None:
+        """Keep what edits refer to when the result itself is deleted."""
+        columns = {
+            "hash": pa.array(self.hashes, pa.string()),
+            "path": pa.array(self.paths, pa.string()),
+            "cluster": self.cluster,
+            "next_cluster": self.next_cluster,
+            "reliability": self.reliability,
+        }
+        table = pa.table(columns).replace_schema_metadata({"clusters": str(self.clusters)})
+        file.parent.mkdir(exist_ok=True)
+        with written_atomically(file) as temporary, temporary.open("wb") as opened:
+            pq.write_table(table, opened)
+
+    @classmethod
+    def load(cls, name: str, file: Path) -> "Base":
+        """Read what `save` wrote."""
+        with file.open("rb") as opened:
+            table = pq.read_table(opened)
+        cluster, following, reliability = (
+            table[column].to_numpy() for column in ("cluster", "next_cluster", "reliability")
+        )
+        return cls(
+            name,
+            clusters=int(table.schema.metadata[b"clusters"]),
+            hashes=table["hash"].to_pylist(),
+            paths=table["path"].to_pylist(),
+            cluster=cluster,
+            next_cluster=following,
+            reliability=reliability,
+        )
+
+
+class Groups(NamedTuple):
+    """The edited answer."""
+
+    group: NDArray[np.int32]  # (N,) number of each image's group; -1: in no group
+    by_person: NDArray[np.bool_]  # (N,) whether a person put this image into its group
+    names: dict[int, str]  # of the groups that have a name
+    existing: list[int]  # all numbers in use, ascending: empty groups and groups set aside too
+    set_aside: frozenset[int]  # groups that are none, as a person said
+    of_cluster: NDArray[np.int32]  # (K,) the group that a new image of each cluster belongs to
+    rejected: dict[int, frozenset[int]]  # by row: groups that the image does not belong to, as a person said
+    touched: frozenset[int]  # groups that a person named, merged, split or moved images to
+    model: str | None = None  # folder of the head that learned from the edits; None: the result's own
+
+    @property
+    def shown(self) -> NDArray[np.int32]:
+        """(N,) number of each image's group; -1 for those in no group and those in a group that is set aside."""
+        aside = np.isin(self.group, list(self.set_aside))
+        return np.where(aside, NONE, self.group).astype(np.int32)
+
+    def name(self, group: int) -> str:
+        """What to call a group: its name, or its number in words."""
+        return self.names.get(group) or ("no group" if group == NONE else f"group {group}")
+
+    def columns(self) -> dict[str, Column]:
+        """The columns that `labels.csv` has besides those of `Labels`."""
+        shown = self.shown
+        named = [self.names.get(group, "") for group in shown.tolist()]
+        return {"group": shown, "name": named, "by_person": self.by_person}
+
+
+def unedited(base: Base) -> Groups:
+    """The groups of a result that nobody has edited: its clusters."""
+    return Groups(
+        group=base.cluster.astype(np.int32),
+        by_person=np.zeros(len(base), dtype=np.bool_),
+        names={},
+        existing=list(range(base.clusters)),
+        set_aside=frozenset(),
+        of_cluster=np.arange(base.clusters, dtype=np.int32),
+        rejected={},
+        touched=frozenset(),
+    )
