@@ -27,6 +27,7 @@ def parameters(module: nn.Module, *, outputs: int = 0) -> int:
         ("wrn-28-8", None, 20, 23_359_972),
         ("wrn-37-2", None, 10, 5_929_434),
         ("lite0", None, 1000, 4_652_008),
+        ("lite2", None, 1000, 6_092_072),
     ],
 )
 def test_networks_have_the_published_number_of_parameters(
@@ -48,7 +49,7 @@ def test_each_stem_gives_the_map_the_authors_have_at_its_size(stem: Stem, size: 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_pooled_features_are_the_mean_of_the_feature_map(name: str, channels: int) -> None:
-    width = None if name == "lite0" else 4
+    width = None if name.startswith("lite") else 4
     model = network(name, width=width, channels=channels).eval()
     images = torch.randn(2, channels, 40, 40)
     with torch.no_grad():

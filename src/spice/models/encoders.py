@@ -16,7 +16,7 @@ from torch import Tensor
 from spice.engine.device import autocast, placed, to_device
 from spice.errors import UserError
 from spice.models.backbone import Backbone, Pretrained, check_shape, evaluating, weights_hash
-from spice.models.efficientnet import load_lite0
+from spice.models.efficientnet import SCALES, load_lite
 from spice.models.frozen import Session, frozen_session
 from spice.models.given_features import GivenFeatures
 from spice.models.hub import may_download
@@ -81,8 +81,8 @@ def load_encoder(
 ) -> Encoder:
     """The encoder called `name`; size and normalization are its own by default.
 
-    `lite0`; FILE.safetensors or `resnet18:FILE.safetensors`; `hf:NAME` or `hf:FOLDER`; `timm:NAME`; `onnx:FILE`;
-    `features:FILE`; or a prefix that was registered.
+    `lite0` or `lite2`; FILE.safetensors or `resnet18:FILE.safetensors`; `hf:NAME` or `hf:FOLDER`; `timm:NAME`;
+    `onnx:FILE`; `features:FILE`; or a prefix that was registered.
 
     Args:
         download: whether weights may be downloaded. Only for a name that the user gives now: one that is read from a
@@ -92,14 +92,14 @@ def load_encoder(
         raise UserError(f"images of {size} px cannot be encoded; give a size of 1 or more")
     options = Options(size, normalization, device, download or may_download())
     prefix, _, rest = name.partition(":")
-    if name == "lite0":
-        return _torch_encoder(name, load_lite0(), options)
+    if name in SCALES:
+        return _torch_encoder(name, load_lite(name), options)
     if prefix in _LOADERS and rest:
         return _LOADERS[prefix](rest, options)
     if name.endswith(".safetensors"):
         return _load_saved(name, options)
     raise UserError(
-        f"there is no encoder {name!r}; choose lite0, hf:NAME, timm:NAME, onnx:FILE, features:FILE, "
+        f"there is no encoder {name!r}; choose lite0, lite2, hf:NAME, timm:NAME, onnx:FILE, features:FILE, "
         "FILE.safetensors, or a network with its weights, such as resnet18:FILE.safetensors"
     )
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spice.models.backbone import Backbone, Pool, initialize_convolutions_
-from spice.models.efficientnet import EfficientNetLite0
+from spice.models.efficientnet import SCALES, EfficientNetLite
 
 Stem = Literal["imagenet", "pool", "plain"]
 STEMS: tuple[Stem, ...] = get_args(Stem)
@@ -36,7 +36,7 @@ def network(name: str, *, stem: Stem | None = None, width: int | None = None, ch
         raise ValueError(f"there is no network {name!r}; choose one of {', '.join(NETWORKS)}")
     if stem is not None and not name.startswith("resnet"):
         raise ValueError(f"{name} has a fixed stem, got stem {stem!r}; only ResNets have a choice")
-    if width is not None and name == "lite0":
+    if width is not None and name in SCALES:
         raise ValueError(f"{name} has a fixed width, got {width}")
     options = {"stem": stem, "width": width}
     return NETWORKS[name](channels=channels, **{key: value for key, value in options.items() if value is not None})
@@ -269,5 +269,5 @@ NETWORKS: dict[str, Callable[..., Backbone]] = {
     "wrn-28-8": partial(WideResNet, 28, 8),
     "wrn-37-2": partial(WideResNet, 37, 2, groups=4, first_stride=2),
     "whitened-patches": WhitenedPatchesNet,
-    "lite0": EfficientNetLite0,
+    **{name: partial(EfficientNetLite, name) for name in SCALES},
 }
