@@ -8,13 +8,15 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from spice.data import Collection, Problem, SourceLike, ingest
+from spice.data.adapters import Given, adapted, is_table_of_numbers
+from spice.data.vectors import Vectors
+from spice.models.given_features import NoEncoder, checked_vectors
 from spice.pipeline import cluster
 from spice.presets import preset
 from spice.progress import Logged, Progress, silent
@@ -97,8 +99,7 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
             minutes=self.minutes,
             seed=_seed(self.random_state),
         )
-        vectors = _are_features(X)
-        source = validate_data(self, X, dtype=np.float32, ensure_min_samples=2) if vectors else X
+        source = self._given(X, reset=True)
         with _folder(self.run_folder) as out:
             # A folder that is gone in a moment needs no page.
             page, progress = self.run_folder is not None, self._progress()
@@ -142,15 +143,29 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
     ) -> "tuple[Predictions, _Places, tuple[Problem, ...]]":
         check_is_fitted(self, "model_")
         model: TrainedModel = self.model_
-        if _are_features(images):
-            features = torch.from_numpy(validate_data(self, images, dtype=np.float32, reset=False))
-            names = [str(row) for row in range(len(features))]
+        given = self._given(images, reset=False)
+        if isinstance(given, Vectors):
+            features = checked_vectors(given.values, given.label)
+            names = given.names or [str(row) for row in range(len(features))]
             return model.predict_features(features), _Places(np.arange(len(features)), names), ()
+        if isinstance(model.encoder, NoEncoder):
+            model.encoder.refuse()
         progress = progress or self._progress()
         with TemporaryDirectory(prefix="spice-") as folder:
-            store = ingest(images, size=model.encoder.size, folder=Path(folder), progress=progress)
+            store = ingest(given, size=model.encoder.size, folder=Path(folder), progress=progress)
             found = model.predict(store, starts=store.collection.starts, progress=progress)
-        return found, _places(images, store.collection), store.collection.problems
+        return found, _places(given, store.collection), store.collection.problems
+
+    def _given(self, images: SourceLike, *, reset: bool) -> Given:
+        """The images as a source; vectors are checked as scikit-learn checks them."""
+        if is_table_of_numbers(images):
+            return Vectors(
+                validate_data(self, images, dtype=np.float32, ensure_min_samples=2 if reset else 1, reset=reset)
+            )
+        given = adapted(images)
+        if isinstance(given, Vectors):
+            validate_data(self, given.values, dtype=np.float32, reset=reset)
+        return given
 
     def _progress(self) -> Progress:
         return Logged() if self.verbose else silent
@@ -191,23 +206,14 @@ class _Places(NamedTuple):
         return found
 
 
-def _places(images: SourceLike, collection: Collection) -> _Places:
+def _places(given: Given, collection: Collection) -> _Places:
     numbers = collection.numbers
-    if isinstance(images, str | os.PathLike):
+    if isinstance(given, str):
         order = numbers.argsort(kind="stable")
         return _Places(order, [collection.paths[row] for row in order])
-    rows = np.full(len(images), -1, dtype=np.int64)
+    rows = np.full(len(given) if isinstance(given, Vectors) else given.count, -1, dtype=np.int64)
     rows[numbers] = np.arange(len(collection))
     return _Places(rows, [collection.paths[row] if row >= 0 else "" for row in rows])
-
-
-def _are_features(images: object) -> bool:
-    """Anything that says of itself that it is a table: an array (N, D), a data frame, a list of lists of numbers."""
-    if isinstance(images, str | os.PathLike):
-        return False
-    if isinstance(images, list | tuple) and images:
-        return isinstance(images[0], list | tuple | float | int)
-    return len(getattr(images, "shape", ())) == 2
 
 
 def _seed(state: int | np.random.RandomState | None) -> int:

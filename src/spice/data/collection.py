@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from spice.data.problems import Problem, read_problems, write_problems
+from spice.data.problems import Problem, printable, read_problems, write_problems
 from spice.files import written_atomically
 
 # The lines of images.parquet. A position in the collection is a line here.
@@ -96,11 +96,13 @@ class Collection:
         return cls(pq.read_table(folder / "images.parquet"), tuple(read_problems(folder / "problems.csv")))
 
 
-def collection_of_vectors(vectors: NDArray[np.generic]) -> Collection:
-    """Feature vectors (N, D) as a collection: in the order given, each called by its row."""
+def collection_of_vectors(
+    vectors: NDArray[np.generic], names: list[str] | None = None, problems: tuple[Problem, ...] = ()
+) -> Collection:
+    """Feature vectors (N, D) as a collection: in the order given, each called by its name or its row."""
     rows = range(len(vectors))
     table = {
-        "path": [str(row) for row in rows],
+        "path": [str(row) for row in rows] if names is None else [printable(name) for name in names],
         "hash": [hashlib.blake2b(np.ascontiguousarray(vectors[row]).data, digest_size=16).hexdigest() for row in rows],
         "width": np.full(len(vectors), vectors.shape[1]),
         "height": np.ones(len(vectors)),
@@ -110,7 +112,7 @@ def collection_of_vectors(vectors: NDArray[np.generic]) -> Collection:
         "row": np.full(len(vectors), -1),
         "pixels": pa.nulls(len(vectors), pa.string()),
     }
-    return Collection(pa.table(table).cast(SCHEMA), ())
+    return Collection(pa.table(table).cast(SCHEMA), problems)
 
 
 def in_order(table: pa.Table, problems: list[Problem]) -> Collection:

@@ -5,7 +5,10 @@ Shapes: N images, B of them taken, C channels, S pixels on a side.
 
 from typing import Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
 from torch import Tensor
 
 
@@ -71,4 +74,51 @@ class Combined:
         out = torch.empty(len(positions), self.channels, self.size, self.size, dtype=torch.uint8)
         for part, here, start in zip(self.parts, (positions < border, positions >= border), (0, border), strict=True):
             out[here] = part.take(positions[here] - start)  # a gray image's channel spreads over three
+        return out
+
+
+class Tiles:
+    """What to show of vectors that have no images: a gray tile with the row's number."""
+
+    size, channels = 160, 1
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def take(self, positions: Tensor) -> Tensor:
+        """uint8 (B, 1, S, S)."""
+        return torch.from_numpy(np.stack([self._draw(int(row)) for row in positions]))[:, None]
+
+    def _draw(self, row: int) -> NDArray[np.uint8]:
+        tile = Image.new("L", (self.size, self.size), 225)
+        middle = self.size / 2
+        ImageDraw.Draw(tile).text((middle, middle), str(row), fill=70, anchor="mm", font_size=40)
+        return np.asarray(tile)
+
+
+class Pictured:
+    """The images of vectors as far as they can be read, by the vector's row; elsewhere a tile with its number."""
+
+    def __init__(self, images: Images, rows: NDArray[np.int64], count: int) -> None:
+        self.images, self.tiles = images, Tiles(count)
+        self.size, self.channels = images.size, images.channels
+        self.tiles.size = images.size
+        self.places = np.full(count, -1, dtype=np.int64)
+        self.places[rows] = np.arange(len(rows))
+
+    def __len__(self) -> int:
+        return len(self.tiles)
+
+    def take(self, positions: Tensor) -> Tensor:
+        """uint8 (B, C, S, S)."""
+        rows = np.asarray(positions)
+        places = torch.from_numpy(self.places[rows])
+        there = places >= 0
+        out = torch.empty(len(rows), self.channels, self.size, self.size, dtype=torch.uint8)
+        out[there] = self.images.take(places[there])
+        if not bool(there.all()):
+            out[~there] = self.tiles.take(torch.from_numpy(rows)[~there])
         return out

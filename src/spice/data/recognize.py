@@ -1,52 +1,42 @@
 """Opens what the user gave as one kind of source."""
 
 import csv
-import os
 import tarfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from glob import has_magic
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from PIL import Image
 
+from spice.data.adapters import adapted
 from spice.data.archives import Tar, TarStream, Zip
+from spice.data.columns import PATH_COLUMNS, find_column
 from spice.data.problems import printable
-from spice.data.sources import Arrays, Files, Folder, Pictures, Source, SourceLike, array_file
+from spice.data.sources import Files, Folder, Source, SourceLike, array_file
+from spice.data.vectors import Vectors
 from spice.errors import UserError
-
-# Columns that may hold the paths in a table, the likeliest first.
-PATH_COLUMNS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path", "img")
 
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
 
 
 def open_source(source: SourceLike, *, leave_out: Iterable[Path] = ()) -> Source:
-    """The source behind a path, a glob, a list or an array; a UserError if it is none of these.
+    """The source behind a path, a glob, or anything in memory that holds images; a UserError if it is none of these.
 
     `leave_out`: folders not to enter, such as the run's own, should it lie among the images.
     """
-    if isinstance(source, np.ndarray):
-        return Arrays({"": source}, label="array")
-    if isinstance(source, str | os.PathLike):
-        try:
-            return _open_path(os.fspath(source), leave_out)
-        except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
-            raise UserError(f"{printable(os.fspath(source))} cannot be read: {error}") from error
-    items = list(source)
-    if not items:
-        raise UserError("the list of images is empty")
-    pictures = [item for item in items if isinstance(item, Image.Image)]
-    paths = [os.fspath(item) for item in items if isinstance(item, str | os.PathLike)]
-    if len(pictures) == len(items):
-        return Pictures(pictures)
-    if len(paths) == len(items):
-        return Files(paths, label="list of paths")
-    kinds = ", ".join(sorted({type(item).__name__ for item in items}))
-    raise UserError(f"a list of images must hold paths or PIL images, all of one kind, but this one holds: {kinds}")
+    given = adapted(source)
+    if isinstance(given, Vectors):
+        if given.pictures is None:
+            raise UserError(f"{given.label} holds vectors of shape {given.values.shape}, but images are needed")
+        return given.pictures
+    if isinstance(given, Source):
+        return given
+    try:
+        return _open_path(given, leave_out)
+    except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
+        raise UserError(f"{printable(given)} cannot be read: {error}") from error
 
 
 def _open_path(name: str, leave_out: Iterable[Path]) -> Source:
@@ -114,8 +104,7 @@ def _column_of_csv(path: Path, separator: str) -> list[str | None]:
 
 
 def _path_column(names: Sequence[str], path: Path) -> str:
-    by_lower = {name.strip().lower(): name for name in reversed(names)}
-    for name in PATH_COLUMNS:
-        if name in by_lower:
-            return by_lower[name]
-    raise UserError(f"{path} has no column of paths: name one `path` (found: {', '.join(names) or 'no column'})")
+    found = find_column(names, PATH_COLUMNS)
+    if found is None:
+        raise UserError(f"{path} has no column of paths: name one `path` (found: {', '.join(names) or 'no column'})")
+    return found

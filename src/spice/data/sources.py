@@ -1,13 +1,12 @@
 """Where images come from. A source lists its entries cheaply, and reads the content of one entry at a time.
 
-A user may give a folder, a glob, a list of paths (text, csv, parquet or Python), a tar or zip archive, an array or a
-.npy/.npz file of arrays, or a list of PIL images.
+A user may give a folder, a glob, a list of paths (text, csv, parquet), a tar or zip archive, or a .npy/.npz file of
+arrays; in Python also what `adapters` recognizes.
 """
 
 import json
 import os
 import stat
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import IO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from spice.data.decode import MAX_BYTES, Content, digest, format_of
 from spice.data.problems import BadImageError, Problem, Reason, bad_file
@@ -28,7 +26,8 @@ _PIECE = 1 << 20  # bytes read at once: a read allocates what it asks for, howev
 # Folders in which file managers, cloud drives and photo libraries keep thumbnails and deleted files.
 _SYSTEM_FOLDERS = ("@eaDir", "__MACOSX", "$RECYCLE.BIN", "System Volume Information", "lost+found")
 
-SourceLike = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Sequence[Image.Image] | NDArray[np.generic]
+# Whatever `spice.data.adapters` recognizes: a path, a list, an array, a frame, a data set, a generator, ...
+SourceLike = object
 
 
 class Entry(NamedTuple):
@@ -47,6 +46,7 @@ class Source:
     """A folder, a list, an archive, an array: anything that holds images."""
 
     label: str
+    count: int  # of what is given in memory: how many answers are expected
     any_order = True  # False: entries can only be read first to last (a compressed tar)
 
     def entries(self) -> Iterator[Entry | Problem]:
@@ -83,7 +83,7 @@ class Files(_OnDisk):
     """Paths in the order given, named as given. The same path twice is two entries: an answer for each is expected."""
 
     def __init__(self, paths: Sequence[str], *, label: str, base: Path | None = None) -> None:
-        self.label, self.paths = label, paths
+        self.label, self.paths, self.count = label, paths, len(paths)
         self.base = "" if base is None else str(base)
 
     def entries(self) -> Iterator[Entry | Problem]:
@@ -116,6 +116,7 @@ class Arrays(Source):
 
     def __init__(self, arrays: Mapping[str, NDArray[np.generic]], *, label: str, stamp: str = "") -> None:
         self.label, self.stamp, self.arrays = label, stamp, arrays
+        self.count = sum(map(len, arrays.values()))
         self.factors = {name: _factor(array, f"{label}[{name}]" if name else label) for name, array in arrays.items()}
 
     def entries(self) -> Iterator[Entry | Problem]:
@@ -135,22 +136,6 @@ class Arrays(Source):
                 return image if factor is None else np.rint(image.astype(np.float64) * factor).astype(np.uint8)
             row -= len(array)
         raise IndexError(entry.number)
-
-
-class Pictures(Source):
-    """PIL images in a list."""
-
-    label = "list of images"
-
-    def __init__(self, images: Sequence[Image.Image]) -> None:
-        self.images = images
-        self.stamp = uuid.uuid4().hex  # never the same twice: these images carry no date
-
-    def entries(self) -> Iterator[Entry | Problem]:
-        return (Entry(str(number), self.stamp, number, 0) for number in range(len(self.images)))
-
-    def read(self, entry: Entry) -> Content:
-        return self.images[entry.number]
 
 
 def array_file(path: Path) -> Arrays:

@@ -4,16 +4,17 @@ A new encoder takes one file: a class with the members of `Encoder`, and `regist
 which `load_encoder("prefix:REST")` returns `loader("REST", options)`. See tests/models/test_a_new_encoder.py.
 """
 
+import copy
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from spice.engine.device import autocast, placed, to_device
+from spice.engine.device import autocast, choose, placed, to_device
 from spice.errors import UserError
 from spice.models.backbone import Backbone, Pretrained, check_shape, evaluating, weights_hash
 from spice.models.efficientnet import SCALES, load_lite
@@ -155,6 +156,25 @@ class TorchEncoder:
 
     def fingerprint(self) -> str:
         return weights_hash(self.module)
+
+    def __getstate__(self) -> dict[str, object]:
+        """For pickle and copy: the weights on the CPU. What was exported from them is not part of it."""
+        state = {
+            name: value for name, value in vars(self).items() if name not in ("_session", "_exporting", "_exported")
+        }
+        if self.device.type != "cpu":
+            state["module"] = copy.deepcopy(self.module).cpu()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._session, self._exported, self._exporting = None, -1, Lock()
+        try:
+            self.device = choose(str(self.device))
+        except UserError:  # that GPU is on another machine
+            self.device = torch.device("cpu")
+        if self.device.type != "cpu":
+            self.module = placed(self.module, self.device)
 
     def _current_session(self) -> Session | None:
         """The exported network; exported again if its weights have changed."""

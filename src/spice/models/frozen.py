@@ -51,6 +51,10 @@ class Session:
         self.input = session.get_inputs()[0]
         self.outputs = session.get_outputs()
 
+    def __reduce__(self) -> tuple[type["Session"], tuple[Path | bytes]]:
+        """For pickle and copy: opened again, from the same file."""
+        return Session, (Path(self._model) if isinstance(self._model, str) else self._model,)
+
     def run(self, images: Tensor, output: str) -> Tensor:
         """One named output for float32 images."""
         ready = images.detach().to(device="cpu", dtype=torch.float32)

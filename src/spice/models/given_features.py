@@ -8,6 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -69,6 +70,9 @@ class NoEncoder:
         self.features = features
 
     def encode(self, images: Tensor) -> Tensor:  # noqa: ARG002
+        self.refuse()
+
+    def refuse(self) -> NoReturn:
         raise UserError("this model was made from features: give it features (N, D), not images")
 
     feature_map = encode

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-import numpy as np
 from pydantic import ValidationError
 
 from spice.data import SourceLike
+from spice.data.adapters import adapted
 from spice.data.recognize import open_source
 from spice.data.store import DamagedStoreError
+from spice.data.vectors import Vectors
 from spice.engine.device import choose
 from spice.engine.processes import join_processes
 from spice.engine.run import Run
@@ -60,10 +61,11 @@ def cluster(
         device: "auto", "cpu", "cuda", "cuda:1", "mps".
     """
     # What the user may have misspelled comes first, before anything is written.
-    vectors = isinstance(source, np.ndarray) and source.ndim == 2
     refuse_undecodable(_absolute(source) or "", settings.extra or "", str(out))
+    given = adapted(source)
+    vectors = isinstance(given, Vectors)
     if not vectors:
-        open_source(source)
+        open_source(given)
     _refuse_contradictions(settings, vectors=vectors)
     place = choose(device)
     encoder = None
@@ -77,9 +79,9 @@ def cluster(
             size = working_size(settings, encoder)
 
             def carry_out(*, rescan: bool) -> Account:
-                inputs = read_inputs(source, out, size=size, run=run, extra=settings.extra, rescan=rescan)
+                inputs = read_inputs(given, out, size=size, run=run, extra=settings.extra, rescan=rescan)
                 used = encoder if inputs.vectors is None else vector_encoder(inputs.vectors)
-                execution = Execution(folder, settings, inputs, used, run, page=page and not vectors)
+                execution = Execution(folder, settings, inputs, used, run, page=page)
                 return execution.carry_out(_absolute(source), last, redo=redo)
 
             try:

@@ -45,6 +45,7 @@ class Inputs(NamedTuple):
     store: ImageStore | None  # None: there are vectors and no images
     vectors: Tensor | None = None  # (N, D)
     extra: ImageStore | None = None  # further images, for stages 1 and 3 only
+    pictures: Images | None = None  # what the page shows of vectors
 
 
 class Answer(NamedTuple):
@@ -84,6 +85,11 @@ class Work:
         """The images that are clustered."""
         assert self.inputs.store is not None, "only vectors were given"
         return self.inputs.store
+
+    @property
+    def shown_images(self) -> Images:
+        """What the page shows."""
+        return self.images if self.inputs.pictures is None else self.inputs.pictures
 
     @property
     def learned_images(self) -> Images:

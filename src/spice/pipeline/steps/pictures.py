@@ -1,7 +1,10 @@
 """What the report shows of images: thumbnails, attention overlays."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import torch
+from torch import Tensor
 
 from spice.engine.run import Run
 from spice.pipeline.work import Work
@@ -19,12 +22,15 @@ def pictures(work: Work, run: Run) -> StepResult:
     chosen = choose(found, work.settings.heads.clusters)
     rows = np.concatenate(with_attention(chosen))
     probs = torch.from_numpy(np.load(work / PROBABILITIES))
-    seen = attention_of(rows, images=work.images, encoder=source.encoder, features=source.features, probs=probs)
+    images = work.shown_images
+    seen: Iterable[tuple[int, Tensor]] = ()
+    if work.inputs.pictures is None:  # no encoder has looked at the pictures of vectors
+        seen = attention_of(rows, images=images, encoder=source.encoder, features=source.features, probs=probs)
     write_pictures(
         work / PICTURES,
-        lambda rows: work.images.take(rows).numpy(),
+        lambda rows: images.take(torch.from_numpy(rows)).numpy(),
         images=len(found.path),
-        side=work.images.size,
+        side=images.size,
         on_cards=np.concatenate([rows for kinds in chosen for rows in kinds]),
         attention=(Attention(row, places.numpy()) for row, places in seen),
         progress=run.progress,

@@ -1,30 +1,37 @@
 """Step 1: look at the source. What has not changed is not read again; what has changed must not go unseen."""
 
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
-from spice.data import ImageStore, SourceLike, ingest
+from spice.data import ImageStore, Problem, ingest
+from spice.data.adapters import Given
 from spice.data.collection import collection_of_vectors
+from spice.data.images import Images, Pictured, Tiles
+from spice.data.sources import Source
+from spice.data.vectors import Vectors
 from spice.engine.run import Run
+from spice.errors import NothingReadableError
 from spice.models.given_features import checked_vectors
 from spice.pipeline.work import Inputs, Work
+from spice.progress import log
 from spice.runs.records import ScanResult
 
 STORE = "store"
 
 
+# Pixels on a side of the pictures shown beside vectors.
+SHOWN_SIZE = 160
+
+
 def read_inputs(
-    source: SourceLike, out: Path, *, size: int, run: Run, extra: SourceLike | None = None, rescan: bool = False
+    source: Given, out: Path, *, size: int, run: Run, extra: str | None = None, rescan: bool = False
 ) -> Inputs:
-    """The images of `source`, decoded into the store of the run folder `out`; or its vectors, if it is an (N, D) array.
+    """The images of `source`, decoded into the store of the run folder `out`; or its vectors, with their pictures.
 
     Under several processes the first one decodes, and the others then find everything decoded.
     """
-    if isinstance(source, np.ndarray) and source.ndim == 2:
-        return Inputs(collection_of_vectors(source), None, checked_vectors(source, "the array of features"))
 
-    def decoded(images: SourceLike, name: str) -> ImageStore:
+    def decoded(images: Given, name: str, size: int) -> ImageStore:
         folder = out / STORE / name
         if not run.processes.first:
             run.processes.barrier()
@@ -34,8 +41,26 @@ def read_inputs(
             run.processes.barrier()
         return store
 
-    store = decoded(source, str(size))
-    return Inputs(store.collection, store, extra=None if extra is None else decoded(extra, f"extra-{size}"))
+    if isinstance(source, Vectors):
+        return _vector_inputs(source, lambda images: decoded(images, "pictures", SHOWN_SIZE))
+    store = decoded(source, str(size), size)
+    return Inputs(store.collection, store, extra=None if extra is None else decoded(extra, f"extra-{size}", size))
+
+
+def _vector_inputs(given: Vectors, decoded: Callable[[Source], ImageStore]) -> Inputs:
+    """Pictures that cannot be read are problems; their vectors are clustered all the same."""
+    pictures: Images = Tiles(len(given))
+    problems: tuple[Problem, ...] = ()
+    if given.pictures is not None:
+        try:
+            store = decoded(given.pictures)
+        except NothingReadableError as error:
+            log.info("no pictures: %s", error)
+        else:
+            problems = store.collection.problems
+            pictures = Pictured(store, store.collection.numbers, len(given))
+    vectors = checked_vectors(given.values, given.label)
+    return Inputs(collection_of_vectors(given.values, given.names, problems), None, vectors, pictures=pictures)
 
 
 def scan(work: Work, run: Run) -> ScanResult:  # noqa: ARG001

@@ -1,0 +1,12 @@
+"""Names of columns that hold paths, images or vectors, the likeliest first."""
+
+from collections.abc import Iterable
+
+PATH_COLUMNS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path", "img")
+VECTOR_COLUMNS = ("embedding", "embeddings", "features", "feature", "vector", "vectors")
+
+
+def find_column(names: Iterable[str], wanted: Iterable[str]) -> str | None:
+    """The first of the `wanted` names that is there, however it is written; None if none is."""
+    by_lower = {name.strip().lower(): name for name in reversed(list(names))}
+    return next((by_lower[name] for name in wanted if name in by_lower), None)
