@@ -12,6 +12,7 @@ from spice.cli import (
     datasets,
     demo,
     doctor,
+    edit,
     evaluate,
     export,
     figures,
@@ -44,6 +45,14 @@ app.command("export", epilog=export.EXAMPLES)(export.command)
 app.command("report", epilog=report.EXAMPLES)(report.command)
 app.command("figures", epilog=figures.EXAMPLES)(figures.command)
 app.command("why", epilog=why.EXAMPLES)(why.command)
+app.command("groups", epilog=edit.GROUPS_EXAMPLES)(edit.show_groups)
+app.command("name", epilog=edit.NAME_EXAMPLES)(edit.name)
+app.command("merge", epilog=edit.MERGE_EXAMPLES)(edit.merge)
+app.command("split", epilog=edit.SPLIT_EXAMPLES)(edit.split)
+app.command("move", epilog=edit.MOVE_EXAMPLES)(edit.move)
+app.command("set-aside", epilog=edit.ASIDE_EXAMPLES)(edit.set_aside)
+app.command("undo", epilog=edit.UNDO_EXAMPLES)(edit.undo)
+app.command("redo", epilog=edit.REDO_EXAMPLES)(edit.redo)
 app.command("runs", epilog=runs.EXAMPLES)(runs.command)
 app.command("verify", epilog=verify.EXAMPLES)(verify.command)
 app.command("settings", epilog=settings.EXAMPLES)(settings.command)

@@ -40,6 +40,10 @@ class ImageId(NamedTuple):
     path: str
 
 
+def _images(images: list[ImageId]) -> str:
+    return f"{len(images):,} image{'' if len(images) == 1 else 's'}"
+
+
 class Name(_Operation):
     """Call a group `name`; an empty name takes its name away."""
 
@@ -47,12 +51,20 @@ class Name(_Operation):
     group: int
     name: str
 
+    @property
+    def words(self) -> str:
+        return f"name group {self.group} {self.name!r}" if self.name else f"take the name of group {self.group} away"
+
 
 class Merge(_Operation):
     """Make one group of several: the first keeps its number, and the first name found is its name."""
 
     kind: Literal["merge"] = "merge"
     groups: Annotated[list[int], Field(min_length=2)]
+
+    @property
+    def words(self) -> str:
+        return f"merge groups {', '.join(map(str, self.groups))}"
 
 
 class Split(_Operation):
@@ -62,6 +74,10 @@ class Split(_Operation):
     group: int
     parts: Annotated[list[list[ImageId]], Field(min_length=1)]
 
+    @property
+    def words(self) -> str:
+        return f"split group {self.group} into {len(self.parts) + 1}"
+
 
 class SetAside(_Operation):
     """Say that a group is not a group: its images are in no group until it is brought back (`aside=False`)."""
@@ -69,6 +85,10 @@ class SetAside(_Operation):
     kind: Literal["set_aside"] = "set_aside"
     group: int
     aside: bool = True
+
+    @property
+    def words(self) -> str:
+        return f"set group {self.group} aside" if self.aside else f"bring group {self.group} back"
 
 
 class Move(_Operation):
@@ -78,6 +98,10 @@ class Move(_Operation):
     images: Annotated[list[ImageId], Field(min_length=1)]
     group: int | None
 
+    @property
+    def words(self) -> str:
+        return f"move {_images(self.images)} to {'a new group' if self.group is None else f'group {self.group}'}"
+
 
 class Reject(_Operation):
     """Say that images do not belong to a group: they go to the next best one."""
@@ -85,6 +109,10 @@ class Reject(_Operation):
     kind: Literal["reject"] = "reject"
     images: Annotated[list[ImageId], Field(min_length=1)]
     group: int
+
+    @property
+    def words(self) -> str:
+        return f"take {_images(self.images)} out of group {self.group}"
 
 
 class Pair(_Operation):
@@ -94,6 +122,10 @@ class Pair(_Operation):
     first: ImageId
     second: ImageId
 
+    @property
+    def words(self) -> str:
+        return f"{self.first.path} and {self.second.path}: {self.kind} group{'s' if self.kind == 'different' else ''}"
+
 
 class Learned(_Operation):
     """What a head that was trained on the other edits moved, after a person saw and accepted it: images by group."""
@@ -102,12 +134,20 @@ class Learned(_Operation):
     model: str  # folder of the head, relative to the run folder
     moved: dict[int, list[ImageId]]
 
+    @property
+    def words(self) -> str:
+        return f"let what was learned move {_images([image for one in self.moved.values() for image in one])}"
+
 
 class Undo(_Operation):
     """Take back the edit with this id."""
 
     kind: Literal["undo"] = "undo"
     edit: int
+
+    @property
+    def words(self) -> str:
+        return f"undo edit {self.edit}"
 
 
 class Redo(_Operation):
@@ -116,6 +156,10 @@ class Redo(_Operation):
     kind: Literal["redo"] = "redo"
     edit: int
 
+    @property
+    def words(self) -> str:
+        return f"redo edit {self.edit}"
+
 
 class Other(BaseModel):
     """A kind that this version does not know, or that changes no group: kept as it is, and ignored by `groups`."""
@@ -123,6 +167,11 @@ class Other(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     kind: str
+
+    @property
+    def words(self) -> str:
+        """What was done, as far as this version knows."""
+        return self.kind
 
 
 _KNOWN = ("name", "merge", "split", "set_aside", "move", "reject", "learned", "undo", "redo")

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from spice.errors import UserError
 from spice.runs.apply import apply
 from spice.runs.artifacts import (
+    FEATURES,
     IMAGES,
     LABELS,
     NEIGHBORS,
     PROBLEMS,
+    REFINED_FEATURES,
     REFINED_NEIGHBORS,
     REFINED_SIMILARITIES,
     SCORES,
@@ -153,6 +155,12 @@ class Result:
         """(N, S), mapped: the nearest images by the features that the labels come from."""
         kept = REFINED_NEIGHBORS if self.refined else NEIGHBORS
         return cast(NDArray[np.int64], np.load(self.need(kept), mmap_mode="r"))
+
+    @property
+    def answer_features(self) -> NDArray[np.float32]:
+        """(N, D), mapped: the features that the labels come from."""
+        kept = REFINED_FEATURES if self.refined else FEATURES
+        return cast(NDArray[np.float32], np.load(self.need(kept), mmap_mode="r"))
 
     @property
     def similarities(self) -> NDArray[np.float32]:

@@ -1,0 +1,219 @@
+"""Correcting groups from the terminal: `spice groups`, `name`, `merge`, `split`, `move`, `set-aside`, `undo`, ..."""
+
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spice.cli.help import examples
+from spice.cli.running import Json, RunArgument
+from spice.errors import UserError
+
+if TYPE_CHECKING:
+    from spice.runs import Groups
+    from spice.runs.editor import Editor
+    from spice.runs.edits import Operation
+
+GROUPS_EXAMPLES = examples("spice groups photos.spice  # numbers, names and sizes")
+NAME_EXAMPLES = examples(
+    "spice name photos.spice 3 mountains",
+    'spice name photos.spice mountains "high mountains"  # a group may be called by its name, too',
+    'spice name photos.spice 3 ""  # take the name away',
+)
+MERGE_EXAMPLES = examples("spice merge photos.spice 3 5  # 5 becomes part of 3", "spice merge photos.spice cats 5 7")
+SPLIT_EXAMPLES = examples(
+    "spice split photos.spice 3  # into two, by what the images show", "spice split photos.spice 3 --into 4"
+)
+MOVE_EXAMPLES = examples(
+    "spice move photos.spice mountains summer/peak.jpg IMG_0042.jpg",
+    "spice move photos.spice new IMG_0042.jpg IMG_0043.jpg  # into a new group",
+    "spice move photos.spice none IMG_0042.jpg  # out of its group, to the next best one",
+)
+ASIDE_EXAMPLES = examples(
+    "spice set-aside photos.spice 4  # not a group: its images are in no group, and are not exported",
+    "spice set-aside photos.spice 4 --back",
+)
+UNDO_EXAMPLES = examples("spice undo photos.spice  # the last edit; again: the one before")
+REDO_EXAMPLES = examples("spice redo photos.spice  # what the last undo took back")
+
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="Number or name of the group.", show_default=False)]
+
+
+def show_groups(run: RunArgument, as_json: Json = False) -> None:
+    """List the groups with their names and sizes, after all edits."""
+    import json
+
+    from spice.runs import open_result
+
+    groups = open_result(run).groups
+    rows = [
+        {
+            "group": number,
+            "name": groups.names.get(number, ""),
+            "images": int((groups.group == number).sum()),
+            "by_person": int(groups.by_person[groups.group == number].sum()),
+            "set_aside": number in groups.set_aside,
+        }
+        for number in groups.existing
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    print(f"{'group':>5}{'images':>9}{'by you':>8}  name")
+    for row in rows:
+        mark = "  (set aside)" if row["set_aside"] else ""
+        print(f"{row['group']:>5}{row['images']:>9,}{row['by_person']:>8,}  {row['name']}{mark}".rstrip())
+    outside = int((groups.group < 0).sum())
+    if outside:
+        print(f"{'none':>5}{outside:>9,}")
+
+
+def name(
+    run: RunArgument, group: GroupArgument, new_name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")]
+) -> None:
+    """Give a group a name. Names go into labels.csv, exports, predict and why, and live on when images are added."""
+    from spice.runs.edits import Name
+
+    editor = _editor(run)
+    number = _number(editor.groups, group)
+    _do(editor, Name(group=number, name=new_name.strip()))
+    print(f"group {number} is now called {new_name.strip()}" if new_name.strip() else f"group {number} has no name now")
+
+
+def merge(
+    run: RunArgument, groups: Annotated[list[str], typer.Argument(metavar="GROUPS", help="Two or more groups.")]
+) -> None:
+    """Make one group of several; the first keeps its number."""
+    from spice.runs.edits import Merge
+
+    if len(groups) < 2:
+        raise UserError(f"merging needs two groups or more, got {len(groups)}: spice merge RUN 3 5")
+    editor = _editor(run)
+    numbers = [_number(editor.groups, group) for group in groups]
+    after = _do(editor, Merge(groups=numbers))
+    print(f"{_called(after, numbers[0])} has {_images(after, numbers[0])} now")
+
+
+def split(
+    run: RunArgument,
+    group: GroupArgument,
+    *,
+    into: Annotated[int, typer.Option(min=2, help="How many parts.")] = 2,
+) -> None:
+    """Split a group by what its images show. The largest part keeps number and name."""
+    from spice.stages.groups.split import propose_split
+
+    editor = _editor(run)
+    before = editor.groups
+    number = _number(before, group)
+    after = _do(editor, propose_split(editor.result, before, number, into=into))
+    made = [one for one in after.existing if one not in before.existing]
+    parts = ", ".join(f"{_called(after, one)} has {_images(after, one)}" for one in (number, *made))
+    print(f"split: {parts}")
+
+
+def move(
+    run: RunArgument,
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="Number or name; `new` or `none`.", show_default=False)],
+    images: Annotated[list[str], typer.Argument(metavar="IMAGES", help="Paths, or names that only one image has.")],
+) -> None:
+    """Put images into a group, into a new one (`new`), or out of theirs (`none`). This is never overruled."""
+    import numpy as np
+
+    from spice.runs.edits import Move, Reject
+    from spice.runs.why import find_row
+
+    editor = _editor(run)
+    result, before = editor.result, editor.groups
+    rows = np.array([find_row(result.labels, image, source=result.manifest.source) for image in images])
+    if group == "none":
+        for number in np.unique(before.group[rows][before.group[rows] >= 0]).tolist():
+            _do(editor, Reject(images=editor.base.images(rows[before.group[rows] == number]), group=number))
+    else:
+        target = None if group == "new" else _number(before, group)
+        _do(editor, Move(images=editor.base.images(rows), group=target))
+    after = editor.groups
+    for image, row in zip(images, rows.tolist(), strict=True):
+        print(f"{image}: {before.name(int(before.group[row]))} -> {after.name(int(after.group[row]))}")
+
+
+def set_aside(
+    run: RunArgument,
+    group: GroupArgument,
+    *,
+    back: Annotated[bool, typer.Option("--back", help="Make it a group again.")] = False,
+) -> None:
+    """Say that a group is not a group: its images are in no group, and are not exported."""
+    from spice.runs.edits import SetAside
+
+    editor = _editor(run)
+    number = _number(editor.groups, group)
+    after = _do(editor, SetAside(group=number, aside=not back))
+    state = "a group again" if back else "set aside"
+    print(f"{_called(after, number)} ({_images(after, number)}) is {state}")
+
+
+def undo(run: RunArgument) -> None:
+    """Take back the last edit; repeat to go further back."""
+    editor = _editor(run)
+    last = editor.undo()
+    _update(editor)
+    print(
+        f"undone: {last.operation.words}; do it again with: spice redo {quote(str(run))}" if last else "nothing to undo"
+    )
+
+
+def redo(run: RunArgument) -> None:
+    """Do again what was undone last."""
+    editor = _editor(run)
+    last = editor.redo()
+    _update(editor)
+    print(f"done again: {last.operation.words}" if last else "nothing to redo")
+
+
+def _editor(run: Path) -> "Editor":
+    from spice.runs import read_manifest
+    from spice.runs.editor import Editor
+    from spice.runs.folder import refuse_links_outside
+
+    read_manifest(run)  # a folder that is no run is not written to
+    refuse_links_outside(run)
+    return Editor(run)
+
+
+def _do(editor: "Editor", operation: "Operation") -> "Groups":
+    from spice.runs import explain_write_errors
+
+    with explain_write_errors(editor.run):
+        after = editor.do(operation)
+    _update(editor)
+    return after
+
+
+def _update(editor: "Editor") -> None:
+    from spice.runs import explain_write_errors, update_csv
+
+    with explain_write_errors(editor.run):
+        update_csv(editor.run)
+
+
+def _number(groups: "Groups", text: str) -> int:
+    """The group of this name, or of this number."""
+    named = [number for number, name in groups.names.items() if name == text]
+    if named:
+        return named[0]
+    if text.isdecimal():
+        return int(text)
+    names = ", ".join(groups.names.values()) or "none has a name yet"
+    raise UserError(f"there is no group called {text!r}; names: {names}; numbers: spice groups RUN")
+
+
+def _called(groups: "Groups", number: int) -> str:
+    name = groups.names.get(number)
+    return f"group {number} ({name})" if name else f"group {number}"
+
+
+def _images(groups: "Groups", number: int) -> str:
+    count = int((groups.group == number).sum())
+    return f"{count:,} image{'' if count == 1 else 's'}"

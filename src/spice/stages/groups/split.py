@@ -1,0 +1,34 @@
+"""A proposal for splitting a group: k-means on the features of its images.
+
+Shapes: N images, n of them in the group, D feature width.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spice.errors import UserError
+from spice.runs import Groups, Result
+from spice.runs.edits import Split
+from spice.stages.kmeans import kmeans
+
+
+def propose_split(result: Result, groups: Groups, group: int, *, into: int = 2, seed: int = 0) -> Split:
+    """The operation that splits a group into `into` parts; the largest part stays, so that it keeps number and name."""
+    members = np.flatnonzero(groups.group == group)
+    parts = split_rows(result.answer_features, members, into=into, seed=seed)
+    return Split(group=group, parts=[result.base.images(rows.tolist()) for rows in parts[1:]])
+
+
+def split_rows(
+    features: NDArray[np.float32], members: NDArray[np.int64], *, into: int, seed: int = 0
+) -> list[NDArray[np.int64]]:
+    """The rows `members` of features (N, D) in `into` parts, largest first."""
+    if into < 2:
+        raise UserError(f"a group is split into at least 2 parts, got {into}")
+    own = np.asarray(features[members], dtype=np.float32)  # (n, D)
+    different = len(np.unique(own, axis=0)) if len(own) <= 10 * into else into
+    if different < into:
+        raise UserError(f"a group of {len(members)} images ({different} different ones) has no {into} parts")
+    part = kmeans(own, into, seed=seed)
+    parts = [members[part == number] for number in range(into)]
+    return sorted((rows for rows in parts if len(rows)), key=len, reverse=True)
