@@ -1,0 +1,120 @@
+"""Correcting groups from the terminal."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_run import make_run
+from typer.testing import CliRunner
+
+from spice.cli import app
+from spice.errors import UserError
+from spice.runs import Labels
+from spice.runs.artifacts import FEATURES
+
+PATHS = [f"photos/{number}.png" for number in range(8)]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Images 0 to 3 in cluster 0, the others in cluster 1; features tell 0, 1 from 2, 3."""
+    images = len(PATHS)
+    zeros = np.zeros(images, np.float32)
+    labels = Labels(
+        path=PATHS,
+        cluster=np.array([0] * 4 + [1] * 4, np.int32),
+        chance=zeros,
+        confidence=zeros,
+        margin=zeros,
+        reliability=zeros,
+        reliable=zeros.astype(np.bool_),
+        nearest_other_cluster=np.array([1] * 4 + [0] * 4, np.int32),
+        prototype_rank=np.array([0, 1, 2, 3] * 2, np.int32),
+        outlier=zeros.astype(np.bool_),
+        duplicate_of=[""] * images,
+    )
+    made = make_run(tmp_path / "run", labels)
+    features = np.eye(4, dtype=np.float32)[[0, 0, 1, 1, 2, 2, 2, 2]]
+    np.save(made / FEATURES, features + np.linspace(0, 0.01, images, dtype=np.float32)[:, None])
+    return made.run
+
+
+def spice(*words: str | Path) -> str:
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    if isinstance(done.exception, Exception):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def table(run: Path) -> list[list[str]]:
+    """Path, group, name and by_person of every image, as labels.csv has them."""
+    lines = (run / "labels.csv").read_text().splitlines()[1:]
+    return [[line.split(",")[0], *line.split(",")[-3:]] for line in lines]
+
+
+def test_a_name_goes_into_labels_csv(run: Path) -> None:
+    assert spice("name", run, "1", "mountains") == "group 1 is now called mountains\n"
+    assert table(run)[4] == ["photos/4.png", "1", "mountains", "0"]
+    assert spice("name", run, "mountains", "hills") == "group 1 is now called hills\n"
+    assert spice("name", run, "1", "") == "group 1 has no name now\n"
+    assert table(run)[4] == ["photos/4.png", "1", "", "0"]
+
+
+def test_groups_are_merged_split_and_set_aside(run: Path) -> None:
+    assert spice("split", run, "0") == "split: group 0 has 2 images, group 2 has 2 images\n"
+    assert {row[1] for row in table(run)[:2]} != {row[1] for row in table(run)[2:4]}
+    assert spice("merge", run, "1", "2") == "group 1 has 6 images now\n"
+    assert spice("set-aside", run, "1") == "group 1 (6 images) is set aside\n"
+    assert [row[1] for row in table(run)].count("-1") == 6
+    assert spice("set-aside", run, "1", "--back") == "group 1 (6 images) is a group again\n"
+    assert spice("groups", run).splitlines()[0].split() == ["group", "images", "by", "you", "name"]
+    assert [row["images"] for row in json.loads(spice("groups", run, "--json"))] == [2, 6]
+
+
+def test_images_are_moved_by_path_or_name(run: Path) -> None:
+    spice("name", run, "1", "cats")
+    assert spice("move", run, "cats", "photos/0.png", "1.png") == (
+        "photos/0.png: group 0 -> cats\n1.png: group 0 -> cats\n"
+    )
+    assert table(run)[0] == ["photos/0.png", "1", "cats", "1"]
+    assert spice("move", run, "new", "4.png") == "4.png: cats -> group 2\n"
+    assert spice("move", run, "none", "5.png") == "5.png: cats -> group 0\n"
+    assert table(run)[5] == ["photos/5.png", "0", "", "0"]
+
+
+def test_undo_and_redo_say_what_they_did(run: Path) -> None:
+    before = (run / "labels.csv").read_bytes()
+    spice("name", run, "1", "cats")
+    spice("merge", run, "0", "1")
+    assert spice("undo", run).startswith("undone: merge groups 0, 1; do it again with: spice redo ")
+    assert spice("undo", run).startswith("undone: name group 1 'cats'")
+    assert (run / "labels.csv").read_bytes() == before
+    assert spice("undo", run) == "nothing to undo\n"
+    assert spice("redo", run) == "done again: name group 1 'cats'\n"
+    assert table(run)[4][2] == "cats"
+    spice("redo", run)
+    assert spice("redo", run) == "nothing to redo\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["name", "9", "x"], "there is no group 9; the groups are 0, 1"),
+        (["name", "cats", "x"], "there is no group called 'cats'; names: none has a name yet"),
+        (["merge", "0"], "merging needs two groups or more, got 1"),
+        (["split", "0", "--into", "5"], r"a group of 4 images \(4 different ones\) has no 5 parts"),
+        (["move", "0", "nosuch.png"], "nosuch.png is not among the 8 images of this run"),
+    ],
+)
+def test_mistakes_end_in_one_line_and_change_nothing(run: Path, words: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        spice(words[0], run, *words[1:])
+    assert not (run / "edits.json").exists()
+
+
+def test_a_folder_that_is_no_run_is_not_written_to(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not a run folder"):
+        spice("name", tmp_path, "0", "x")
+    assert list(tmp_path.iterdir()) == []
