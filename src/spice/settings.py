@@ -129,6 +129,9 @@ class HeadSettings(Settings):
     # Steps whose labels come from k-means where heads start from it, and runs of it, of which each head takes its best.
     start_steps: PositiveInt = 10
     start_runs: PositiveInt = 1
+    # How images are compared: by the cosine of their features (the paper), or of features that are averaged over
+    # neighbors, their neighbors and so on ("graph", ours: `stages/heads/diffusion`). Heads see features either way.
+    similarity: Literal["cosine", "graph"] = "cosine"
     # E-step. The prototype is the mean of the top center_ratio * M / K images (authors' code: 0.5).
     center_ratio: float = Field(default=1.0, gt=0.0, le=1.0)
     overlap: bool = True

@@ -132,7 +132,7 @@ STEPS_IN_ORDER = (
     Step(
         "heads",
         heads,
-        after=("views",),
+        after=("views", "neighbors"),
         depends=lambda settings, _: _dump(settings.heads, settings.seed),
         needs=(VIEWS,),
         on_all=True,

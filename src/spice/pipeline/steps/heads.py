@@ -18,7 +18,7 @@ def heads(work: Work, run: Run) -> HeadsResult:
     views = open_views(work.folders["views"])
     if work.settings.views.fresh:
         views = with_fresh_views(views, work.images, work.encoder, work.settings.views)
-    trained = train_heads(views, work.settings.heads, run)
+    trained = train_heads(views, work.settings.heads, run, work.neighbors)
     if run.processes.first:
         save_weights(work / HEAD, trained.head)
         with written_atomically(work / HEAD_LABELS) as temporary, temporary.open("wb") as file:

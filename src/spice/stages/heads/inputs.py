@@ -65,10 +65,10 @@ class Components(NamedTuple):
     def project(self, views: Views) -> Views:
         """The same views projected, in memory, with a bank of the plain features scaled to one length."""
         return Views(
-            self._table(views.plain),
-            np.stack([self._table(view) for view in views.weak]),
-            np.stack([self._table(view) for view in views.strong]),
-            self._table(views.plain, one_length=True),
+            self.table(views.plain),
+            np.stack([self.table(view) for view in views.weak]),
+            np.stack([self.table(view) for view in views.strong]),
+            self.table(views.plain, one_length=True),
             None if views.fresh is None else partial(self._fresh, views.fresh),
         )
 
@@ -83,9 +83,10 @@ class Components(NamedTuple):
         return whole
 
     def _fresh(self, make_rows: MakeRows, kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
-        return torch.from_numpy(self._table(make_rows(kind, positions, generator).numpy()))
+        return torch.from_numpy(self.table(make_rows(kind, positions, generator).numpy()))
 
-    def _table(self, table: NDArray[np.floating], *, one_length: bool = False) -> NDArray[np.float32]:
+    def table(self, table: NDArray[np.floating], *, one_length: bool = False) -> NDArray[np.float32]:
+        """Features (N, D), or these scaled to one length first, as components (N, R)."""
         projected = np.empty((len(table), self.basis.shape[1]), dtype=np.float32)
         offset = -(self.mean.double() @ self.basis.double()).float()  # (R,)
         for start in range(0, len(table), CHUNK):

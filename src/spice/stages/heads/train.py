@@ -8,8 +8,12 @@ rules, and neighbors in feature space decide.
 Shapes: n images in the sample by which heads are compared, D feature width, S neighbors, H heads.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from spice.core import consistency_ratio
@@ -18,7 +22,8 @@ from spice.neighbors import nearest
 from spice.settings import HeadSettings, ReliabilitySettings
 from spice.stages.heads.algorithm_1 import TrainedHeads, algorithm_1
 from spice.stages.heads.diagnostics import warn_about
-from spice.stages.heads.inputs import batch_size, epochs_for, principal_components
+from spice.stages.heads.diffusion import COMPONENTS, diffused, graph_neighbors
+from spice.stages.heads.inputs import Components, batch_size, epochs_for, principal_components
 from spice.stages.reliability import reliability_neighbors
 from spice.stages.views import Views
 
@@ -29,23 +34,50 @@ BETTER_ODDS = 1.25
 TOP_HEADS = 5
 
 
-def train_heads(views: Views, settings: HeadSettings, run: Run) -> TrainedHeads:
+def train_heads(views: Views, settings: HeadSettings, run: Run, neighbors: Tensor | None = None) -> TrainedHeads:
     """Train `settings.heads` heads on cached views and select the best; a stopped run resumes bit for bit.
 
     Under several processes each reads its share of every batch, labels are given over the whole batch, and all return
     the same heads.
+
+    Args:
+        neighbors: (N, >= S) nearest images of every image, where they are known already. They matter to the similarity
+            by the neighbor graph alone.
     """
     batch = batch_size(len(views), settings, run.processes)
     settings = settings.model_copy(update={"epochs": epochs_for(len(views), batch, settings)})
-    components = None
-    if settings.components is not None:
-        components = principal_components(views.plain, settings.components, seed=run.seed)
-        views = components.project(views)
+    views, components = _inputs(views, settings, run, neighbors)
     trained = (_train_both_sizes if settings.sizes == "found" else algorithm_1)(views, settings, run)
     warn_about(trained.diagnostics, settings)
     if components is not None:
         trained = trained._replace(head=components.on_features(trained.head), components=components)
     return trained
+
+
+def _inputs(
+    views: Views, settings: HeadSettings, run: Run, neighbors: Tensor | None
+) -> tuple[Views, Components | None]:
+    """The views as heads see them, with what images are compared by; and the components, if heads see these."""
+    graph = settings.similarity == "graph"
+    if settings.components is None and not graph:
+        return views, None
+    components = principal_components(views.plain, settings.components or COMPONENTS, seed=run.seed)
+    seen = views if settings.components is None else components.project(views)
+    if graph:
+        seen = replace(seen, bank=_graph_bank(views.plain, components, settings, neighbors))
+    return seen, None if settings.components is None else components
+
+
+def _graph_bank(
+    features: NDArray[np.floating], components: Components, settings: HeadSettings, neighbors: Tensor | None
+) -> NDArray[np.float32]:
+    """What images are compared by where their similarity follows the neighbor graph: (N, 2K), at most (N, R)."""
+    count = graph_neighbors(len(features), settings)
+    if neighbors is None:
+        neighbors = nearest(torch.from_numpy(np.asarray(features, dtype=np.float32)), count).index
+    if neighbors.shape[1] < count:
+        raise ValueError(f"need {count} neighbors of each image, got {neighbors.shape[1]}")
+    return diffused(components.table(features, one_length=True), neighbors[:, :count].numpy(), settings)
 
 
 def _train_both_sizes(views: Views, settings: HeadSettings, run: Run) -> TrainedHeads:
