@@ -1,0 +1,99 @@
+"""Checks by hand, simulated from true labels: do the intervals, the new chances and the kept images hold?
+
+    python benchmarks/check_simulation.py RUN=TRUTH [RUN=TRUTH ...] [--checks 200] [--answers 100]
+
+RUN is a run folder. TRUTH is `folders` (the class is the name of an image's folder) or a .npy file with one class per
+image, in the order of the source. A person who answers perfectly says "right" where an image is of the class that most
+of its group's center images have.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spice.runs import Labels, open_result
+from spice.trust import check
+
+CENTER_IMAGES = 8  # shown beside the image that is asked about
+TARGETS = (0.80, 0.90, 0.95)
+BINS = 10
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", metavar="RUN=TRUTH")
+    parser.add_argument("--checks", type=int, default=200)
+    parser.add_argument("--answers", type=int, default=100)
+    given = parser.parse_args()
+    kept = "".join(f"{f'keep {target}':>20}" for target in TARGETS)
+    print(f"{'run':<16}{'right':>7}{'reliable':>9}{'covered':>9}{'width':>7}{'groups':>8}{'error':>13}{kept}")
+    for pair in given.runs:
+        run, truth = pair.rsplit("=", maxsplit=1)
+        labels = open_result(Path(run)).labels
+        _simulate(Path(run).stem, labels, right_answers(labels, truth), checks=given.checks, answers=given.answers)
+
+
+def right_answers(labels: Labels, truth: str) -> NDArray[np.bool_]:
+    """Whether each image is of the class that most center images of its group have."""
+    names = [path.split("/")[-2] for path in labels.path] if truth == "folders" else None
+    classes = np.load(truth)[[int(path) for path in labels.path]] if names is None else names
+    classes = np.unique(classes, return_inverse=True)[1]
+    right = np.zeros(len(classes), dtype=np.bool_)
+    for number in np.unique(labels.cluster):
+        members = labels.cluster == number
+        centers = classes[members & (labels.prototype_rank < CENTER_IMAGES)]
+        right[members] = classes[members] == np.bincount(centers).argmax()
+    return right
+
+
+def calibration_error(chance: NDArray[np.float32], right: NDArray[np.bool_]) -> float:
+    """Mean distance, in points, between chance and share right in ten bins of equal width."""
+    place = np.minimum((chance * BINS).astype(np.int64), BINS - 1)
+    images = np.maximum(1, np.bincount(place, minlength=BINS))
+    gap = np.bincount(place, chance, minlength=BINS) - np.bincount(place, right, minlength=BINS)
+    return float(100 * np.abs(gap / images) @ np.bincount(place, minlength=BINS) / len(right))
+
+
+def _simulate(name: str, labels: Labels, right: NDArray[np.bool_], *, checks: int, answers: int) -> None:
+    covered, widths, errors, pure = [], [], [], []
+    kept: dict[float, list[tuple[int, bool]]] = {target: [] for target in TARGETS}
+    clusters = int(labels.cluster.max()) + 1
+    purity = [right[labels.cluster == number].mean() for number in range(clusters)]
+    for seed in range(checks):
+        rows = check.draw(labels.cluster, labels.chance, answers, seed=seed)
+        found = check.accuracy(labels.chance, rows, right[rows])
+        assert found is not None
+        covered.append(found.low <= right.mean() <= found.high)
+        widths.append(found.high - found.low)
+        errors.append(calibration_error(check.recalibrated(labels.chance, rows, right[rows]), right))
+        groups = check.purities(labels.cluster, rows, right[rows], clusters)
+        pure += [group.low <= true <= group.high for group, true in zip(groups, purity, strict=True) if group]
+        for target in TARGETS:
+            kept[target].append(_kept(labels, rows, right, target))
+    reliable = right[labels.reliable].mean() if labels.reliable.any() else np.nan
+    promises = "".join(
+        f"{np.mean([met for _, met in found]):>8.0%} ({np.mean([images for images, _ in found]) / len(right):>4.0%} kept)"
+        for found in kept.values()
+    )
+    print(
+        f"{name:<16}{right.mean():>7.3f}{reliable:>9.3f}{np.mean(covered):>9.1%}{np.mean(widths):>7.3f}"
+        f"{np.mean(pure) if pure else np.nan:>8.1%}{calibration_error(labels.chance, right):>6.1f} ->{np.mean(errors):>4.1f}"
+        f"{promises}",
+        flush=True,
+    )
+
+
+def _kept(labels: Labels, rows: NDArray[np.int64], right: NDArray[np.bool_], target: float) -> tuple[int, bool]:
+    """How many images are kept, and whether the promise is met. Where nothing can be promised, nothing is broken."""
+    found = check.keep(labels.chance, rows, right[rows], target=target)
+    if found.threshold is None:
+        return 0, True
+    inside = labels.chance >= found.threshold
+    inside[rows[~right[rows]]] = False  # known to be wrong
+    return found.images, bool(right[inside].mean() >= target)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""What a check by hand says: images drawn at random and judged right or wrong by a person.
+
+Shapes: N images, A answered images, K groups.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+Chances = NDArray[np.float32] | NDArray[np.float64]
+Rows = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+CONFIDENCE = 0.95  # of intervals
+KEEP, KEEP_CONFIDENCE = 0.95, 0.90
+FEWEST_ANSWERS = 5  # in a group, for its purity
+# Neighbors overstate differences: half of a difference between chances is believed before the check, with the weight of
+# 25 answers.
+PRIOR_SLOPE, PRIOR_ANSWERS = 0.5, 25
+LOWEST, HIGHEST = 0.001, 0.999  # chances after a check: no number of answers makes an image certain
+
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+class Estimate(NamedTuple):
+    """A share, and the interval that holds it with 95 % confidence."""
+
+    value: float
+    low: float
+    high: float
+    answers: int
+
+
+class Keep(NamedTuple):
+    """The images to keep so that a share of `target` of them is right."""
+
+    target: float
+    confidence: float
+    threshold: float | None  # keep images with at least this chance; None: the answers do not allow any
+    images: int
+    answers: int  # of the kept images
+    wrong: int  # of these
+    needed: int  # right answers in a row that would be enough for the first kept images
+
+
+def draw(cluster: NDArray[np.int32], chance: Chances, count: int, *, seed: int) -> Rows:
+    """Rows to ask about, each image equally likely; every beginning of the list is spread over groups and chances.
+
+    Images are sorted by group and chance, and visited in steps of the golden ratio from a random start. More images
+    from the same seed continue the same list.
+    """
+    images = len(cluster)
+    order = np.lexsort((chance, cluster))
+    start = np.random.default_rng([seed, 23]).random()
+    steps = (start + _GOLDEN * np.arange(4 * min(count, images) + 64)) % 1
+    rows = order[np.minimum((steps * images).astype(np.int64), images - 1)]
+    _, first = np.unique(rows, return_index=True)
+    found = rows[np.sort(first)]
+    # The last few of a small collection are not reached by steps.
+    rest = np.setdiff1d(order, found) if len(found) < min(count, images) else found[:0]
+    return np.concatenate([found, rest])[:count]
+
+
+def accuracy(chance: Chances, rows: Rows, right: Bools, *, among: Bools | None = None) -> Estimate | None:
+    """The share of images that are right: mean chance + mean(right - chance) of the answered (prediction-powered).
+
+    The interval is that formula's, 1.96 sd / sqrt(n), with two more right and two more wrong answers (Agresti and
+    Coull's "plus four"), so that it has a width where all answers are the same. `among` (N,): of these images only.
+    None: fewer than two of them are answered.
+    """
+    if among is not None:
+        inside = among[rows]
+        rows, right = rows[inside], right[inside]
+    if len(rows) < 2:
+        return None
+    images = len(chance) if among is None else int(among.sum())
+    mean = float(np.mean(chance if among is None else chance[among], dtype=np.float64))
+    difference = right - chance[rows].astype(np.float64)  # (A,)
+    value = float(np.clip(mean + difference.mean(), 0, 1))
+    more = np.concatenate([difference, [1 - mean, 1 - mean, -mean, -mean]])
+    unseen = max(0.0, 1 - len(rows) / images)
+    half = _z() * float(more.std(ddof=1)) / math.sqrt(len(more)) * math.sqrt(unseen)
+    center = mean + float(more.mean()) if unseen else value
+    return Estimate(value, max(0.0, min(value, center - half)), min(1.0, max(value, center + half)), len(rows))
+
+
+def purities(cluster: NDArray[np.int32], rows: Rows, right: Bools, clusters: int) -> list[Estimate | None]:
+    """The share of each group that is right, with Clopper and Pearson's exact interval; None below five answers."""
+    asked = np.bincount(cluster[rows], minlength=clusters)
+    good = np.bincount(cluster[rows][right], minlength=clusters)
+    return [
+        _exact(int(wins), int(tries)) if tries >= FEWEST_ANSWERS else None
+        for wins, tries in zip(good, asked, strict=True)
+    ]
+
+
+def recalibrated(chance: Chances, rows: Rows, right: Bools) -> NDArray[np.float32]:
+    """Chances whose mean is the accuracy found, and whose differences are scaled by one slope: (N,) -> (N,).
+
+    accuracy + b (chance - mean chance), where b is the least-squares slope of the answers, drawn towards 1/2.
+    """
+    found = accuracy(chance, rows, right)
+    if found is None:
+        return chance.astype(np.float32)
+    all_chances, asked = chance.astype(np.float64), chance[rows].astype(np.float64)
+    prior = PRIOR_ANSWERS * float(all_chances.var())
+    centered = asked - asked.mean()
+    spread = float((centered**2).sum()) + prior
+    slope = (float((centered * (right - right.mean())).sum()) + PRIOR_SLOPE * prior) / spread if spread else 0.0
+    new = found.value + max(0.0, slope) * (all_chances - all_chances.mean())
+    return np.clip(new, LOWEST, HIGHEST).astype(np.float32)
+
+
+def keep(
+    chance: Chances, rows: Rows, right: Bools, *, target: float = KEEP, confidence: float = KEEP_CONFIDENCE
+) -> Keep:
+    """The lowest chance from which on a share of `target` is right, with this confidence (exact binomial test).
+
+    Thresholds are tried from the top, each where it has just enough answers to pass with one more wrong answer than the
+    one before, and the first that fails ends the search. This fixed order needs no correction for several tests.
+    """
+    if not 0 < target < 1 or not 0 < confidence < 1:
+        raise ValueError(f"target and confidence must be between 0 and 1, got {target} and {confidence}")
+    asked = chance[rows].astype(np.float64)
+    descending = np.sort(asked)[::-1]
+    best = Keep(target, confidence, None, 0, 0, 0, needed(0, target, confidence))
+    for errors in range(len(rows)):
+        count = needed(errors, target, confidence)
+        if count > len(rows):
+            break
+        threshold = float(descending[count - 1]) if count < len(rows) else 0.0
+        inside = asked >= threshold  # more than `count` where chances are equal
+        wrong = int((~right[inside]).sum())
+        if stats.binom.cdf(wrong, int(inside.sum()), 1 - target) > 1 - confidence:
+            break
+        images = int((chance >= threshold).sum())
+        best = Keep(target, confidence, threshold, images - wrong, int(inside.sum()), wrong, best.needed)
+    return best
+
+
+def needed(errors: int, target: float, confidence: float) -> int:
+    """The fewest answers that prove `target` with this many wrong ones among them."""
+    count = errors + 1
+    while stats.binom.cdf(errors, count, 1 - target) > 1 - confidence:
+        count += 1
+    return count
+
+
+def _exact(wins: int, tries: int) -> Estimate:
+    tail = (1 - CONFIDENCE) / 2
+    low = float(stats.beta.ppf(tail, wins, tries - wins + 1)) if wins else 0.0
+    high = float(stats.beta.ppf(1 - tail, wins + 1, tries - wins)) if wins < tries else 1.0
+    return Estimate(wins / tries, low, high, tries)
+
+
+def _z() -> float:
+    return float(stats.norm.ppf((1 + CONFIDENCE) / 2))
