@@ -72,15 +72,13 @@ def _simulate(name: str, labels: Labels, right: NDArray[np.bool_], *, checks: in
         pure += [group.low <= true <= group.high for group, true in zip(groups, purity, strict=True) if group]
         for target in TARGETS:
             kept[target].append(_kept(labels, rows, right, target))
+    before = calibration_error(labels.chance, right)
     reliable = right[labels.reliable].mean() if labels.reliable.any() else np.nan
-    promises = "".join(
-        f"{np.mean([met for _, met in found]):>8.0%} ({np.mean([images for images, _ in found]) / len(right):>4.0%} kept)"
-        for found in kept.values()
-    )
+    means = (np.mean(found, axis=0) for found in kept.values())
+    promises = "".join(f"{met:>8.0%} ({images / len(right):>4.0%} kept)" for images, met in means)
     print(
         f"{name:<16}{right.mean():>7.3f}{reliable:>9.3f}{np.mean(covered):>9.1%}{np.mean(widths):>7.3f}"
-        f"{np.mean(pure) if pure else np.nan:>8.1%}{calibration_error(labels.chance, right):>6.1f} ->{np.mean(errors):>4.1f}"
-        f"{promises}",
+        f"{np.mean(pure) if pure else np.nan:>8.1%}{before:>6.1f} ->{np.mean(errors):>4.1f}{promises}",
         flush=True,
     )
 

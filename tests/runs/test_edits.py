@@ -44,7 +44,7 @@ def test_a_run_that_nobody_edited_has_no_edits_and_no_file(tmp_path: Path) -> No
 def test_edits_are_read_as_they_were_written(tmp_path: Path) -> None:
     image, other = ImageId("a1", "ü/a.png"), ImageId("b2", 'with "quotes".png')
     operations: list[Operation] = [named(3), Merge(groups=[3, 5]), Move(images=[image], group=None)]
-    operations += [Pair(kind="same", first=image, second=other), Other.model_validate({"kind": "check", "right": True})]
+    operations += [Pair(kind="same", first=image, second=other), Other.model_validate({"kind": "later", "right": True})]
     for operation in operations:
         append(tmp_path, operation, result="k6-made")
     found = read_edits(tmp_path)
@@ -52,7 +52,7 @@ def test_edits_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert [edit.id for edit in found.edits] == [1, 2, 3, 4, 5]
     assert {edit.result for edit in found.edits} == {"k6-made"}
     assert json.loads((tmp_path / "edits.json").read_text())["edits"][4]["operation"] == {
-        "kind": "check",
+        "kind": "later",
         "right": True,
     }
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from spice.errors import UserError
 from spice.runs.edits import (
+    Check,
     Edit,
     Edits,
     ImageId,
@@ -94,6 +95,8 @@ def refuse_impossible(operation: Operation, groups: Groups, base: Base) -> None:
             _refuse_bad_split(operation, groups, base)
         case Move() | Reject():
             _refuse_missing(base, operation.images)
+        case Check():
+            _refuse_missing(base, [operation.image])
         case Pair():
             _refuse_missing(base, [operation.first, operation.second])
             if operation.first.hash == operation.second.hash:
@@ -103,7 +106,7 @@ def refuse_impossible(operation: Operation, groups: Groups, base: Base) -> None:
 def _numbers(operation: Operation) -> list[int]:
     """The groups that an operation names."""
     match operation:
-        case Name() | Split() | SetAside() | Reject():
+        case Name() | Split() | SetAside() | Reject() | Check():
             return [operation.group]
         case Move():
             return [] if operation.group is None else [operation.group]

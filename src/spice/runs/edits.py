@@ -127,6 +127,19 @@ class Pair(_Operation):
         return f"{self.first.path} and {self.second.path}: {self.kind} group{'s' if self.kind == 'different' else ''}"
 
 
+class Check(_Operation):
+    """A person's answer to "is this image in the right group?"; it changes no group. See `spice.runs.checks`."""
+
+    kind: Literal["check"] = "check"
+    image: ImageId
+    group: int
+    answer: Literal["yes", "no", "unsure"]
+
+    @property
+    def words(self) -> str:
+        return f"answer {self.answer!r} for {self.image.path}"
+
+
 class Learned(_Operation):
     """What a head that was trained on the other edits moved, after a person saw and accepted it: images by group."""
 
@@ -162,7 +175,7 @@ class Redo(_Operation):
 
 
 class Other(BaseModel):
-    """A kind that this version does not know, or that changes no group: kept as it is, and ignored by `groups`."""
+    """A kind that this version does not know: kept as it is, and ignored by `groups`."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -174,7 +187,7 @@ class Other(BaseModel):
         return self.kind
 
 
-_KNOWN = ("name", "merge", "split", "set_aside", "move", "reject", "learned", "undo", "redo")
+_KNOWN = ("name", "merge", "split", "set_aside", "move", "reject", "check", "learned", "undo", "redo")
 
 
 def _tag(value: Any) -> str:
@@ -192,6 +205,7 @@ Operation = Annotated[
     | Annotated[Move, Tag("move")]
     | Annotated[Reject, Tag("reject")]
     | Annotated[Pair, Tag("pair")]
+    | Annotated[Check, Tag("check")]
     | Annotated[Learned, Tag("learned")]
     | Annotated[Undo, Tag("undo")]
     | Annotated[Redo, Tag("redo")]

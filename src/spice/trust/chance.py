@@ -6,6 +6,8 @@ Shapes: N images, K groups, S neighbors.
 import numpy as np
 from numpy.typing import NDArray
 
+_CHUNK = 65536
+
 
 def chance(reliability: NDArray[np.float32], neighbors: int, clusters: int) -> NDArray[np.float32]:
     """(S r_i + 1/K) / (S + 1): r_i, as if one more neighbor had been drawn from a group at random: (N,) -> (N,).
@@ -17,3 +19,12 @@ def chance(reliability: NDArray[np.float32], neighbors: int, clusters: int) -> N
         raise ValueError(f"need at least one neighbor and one cluster, got {neighbors} and {clusters}")
     counted = reliability.astype(np.float64) * neighbors
     return ((counted + 1 / clusters) / (neighbors + 1)).astype(np.float32)
+
+
+def agreement(group: NDArray[np.int32], neighbors: NDArray[np.int64]) -> NDArray[np.float32]:
+    """r_i, the share of the neighbors (N, S) that are in the same group: (N,). 0 where an image is in no group (-1)."""
+    found = np.empty(len(group), dtype=np.float32)
+    for start in range(0, len(group), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        found[part] = (group[neighbors[part]] == group[part, None]).mean(axis=1)
+    return np.where(group < 0, np.float32(0), found)

@@ -4,6 +4,7 @@ Shapes: N images, A answered images, K groups.
 """
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -67,9 +68,9 @@ def draw(cluster: NDArray[np.int32], chance: Chances, count: int, *, seed: int) 
 def accuracy(chance: Chances, rows: Rows, right: Bools, *, among: Bools | None = None) -> Estimate | None:
     """The share of images that are right: mean chance + mean(right - chance) of the answered (prediction-powered).
 
-    The interval is that formula's, 1.96 sd / sqrt(n), with two more right and two more wrong answers (Agresti and
-    Coull's "plus four"), so that it has a width where all answers are the same. `among` (N,): of these images only.
-    None: fewer than two of them are answered.
+    The interval is 1.96 sd / sqrt(n) on both sides, widened to that with two more right and two more wrong answers
+    (Agresti and Coull's "plus four"), so that it has a width where all answers are the same. `among` (N,): of these
+    images only. None: fewer than two of them are answered.
     """
     if among is not None:
         inside = among[rows]
@@ -78,13 +79,17 @@ def accuracy(chance: Chances, rows: Rows, right: Bools, *, among: Bools | None =
         return None
     images = len(chance) if among is None else int(among.sum())
     mean = float(np.mean(chance if among is None else chance[among], dtype=np.float64))
-    difference = right - chance[rows].astype(np.float64)  # (A,)
+    difference: NDArray[np.float64] = right - chance[rows].astype(np.float64)  # (A,)
     value = float(np.clip(mean + difference.mean(), 0, 1))
     more = np.concatenate([difference, [1 - mean, 1 - mean, -mean, -mean]])
     unseen = max(0.0, 1 - len(rows) / images)
-    half = _z() * float(more.std(ddof=1)) / math.sqrt(len(more)) * math.sqrt(unseen)
-    center = mean + float(more.mean()) if unseen else value
-    return Estimate(value, max(0.0, min(value, center - half)), min(1.0, max(value, center + half)), len(rows))
+    # Both the plain interval and that of "plus four": where errors are rare, each is too short on one side.
+    ends = [
+        center + side * _z() * math.sqrt(unseen * values.var(ddof=1) / len(values))
+        for values, center in ((difference, value), (more, mean + more.mean() if unseen else value))
+        for side in (-1, 1)
+    ]
+    return Estimate(value, float(max(0, min(ends))), float(min(1, max(ends))), len(rows))
 
 
 def purities(cluster: NDArray[np.int32], rows: Rows, right: Bools, clusters: int) -> list[Estimate | None]:
@@ -111,7 +116,8 @@ def recalibrated(chance: Chances, rows: Rows, right: Bools) -> NDArray[np.float3
     spread = float((centered**2).sum()) + prior
     slope = (float((centered * (right - right.mean())).sum()) + PRIOR_SLOPE * prior) / spread if spread else 0.0
     new = found.value + max(0.0, slope) * (all_chances - all_chances.mean())
-    return np.clip(new, LOWEST, HIGHEST).astype(np.float32)
+    clipped: NDArray[np.float32] = np.clip(new, LOWEST, HIGHEST).astype(np.float32)
+    return clipped
 
 
 def keep(
@@ -127,18 +133,25 @@ def keep(
     asked = chance[rows].astype(np.float64)
     descending = np.sort(asked)[::-1]
     best = Keep(target, confidence, None, 0, 0, 0, needed(0, target, confidence))
-    for errors in range(len(rows)):
-        count = needed(errors, target, confidence)
-        if count > len(rows):
-            break
-        threshold = float(descending[count - 1]) if count < len(rows) else 0.0
-        inside = asked >= threshold  # more than `count` where chances are equal
+    for threshold in _thresholds(descending, target, confidence):
+        inside = asked >= threshold
         wrong = int((~right[inside]).sum())
         if stats.binom.cdf(wrong, int(inside.sum()), 1 - target) > 1 - confidence:
             break
         images = int((chance >= threshold).sum())
         best = Keep(target, confidence, threshold, images - wrong, int(inside.sum()), wrong, best.needed)
     return best
+
+
+def _thresholds(descending: NDArray[np.float64], target: float, confidence: float) -> Iterator[float]:
+    """Chances to try, from the top, each with enough answers for one more wrong one; at last, all images."""
+    for errors in range(len(descending)):
+        count = needed(errors, target, confidence)
+        if count >= len(descending):
+            break
+        yield float(descending[count - 1])
+    if needed(0, target, confidence) <= len(descending):
+        yield 0.0
 
 
 def needed(errors: int, target: float, confidence: float) -> int:

@@ -1,0 +1,183 @@
+"""A check by hand: images drawn at random, a person's answers, and what they say about all images.
+
+The terminal and the explorer use the same functions: `questions` to ask, `record` and `take_back` for answers (kept as
+edits of the run), `summary` for what is known so far.
+
+Shapes: N images, A answered images.
+"""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spice.errors import UserError
+from spice.runs.editor import Editor
+from spice.runs.edits import Check, Undo, add_held, editing, read_edits
+from spice.runs.groups import NONE
+from spice.runs.labels import Labels
+from spice.runs.result import Result
+from spice.trust import check
+from spice.trust.chance import agreement, chance
+from spice.trust.check import Estimate, Keep
+
+Answer = Literal["yes", "no", "unsure"]
+IMAGES = 50  # to ask about
+CENTER_IMAGES = 8  # shown beside each
+
+
+class Question(NamedTuple):
+    """Is this image in the right group?"""
+
+    row: int
+    path: str
+    group: int
+    name: str  # of the group
+    centers: list[int]  # rows of the images nearest to the group's center
+
+
+class Summary(NamedTuple):
+    """What the answers say."""
+
+    yes: int
+    no: int
+    unsure: int
+    accuracy: Estimate | None  # of all images; None: fewer than two answers
+    reliable: Estimate | None  # of the images that the run calls reliable
+    groups: dict[int, Estimate]  # of the groups with enough answers
+    keep: Keep
+
+    @property
+    def answers(self) -> int:
+        """Those that count: yes and no."""
+        return self.yes + self.no
+
+
+class Checks:
+    """The answers to a result's questions, as they are on the disk now."""
+
+    def __init__(self, result: Result) -> None:
+        self.result = result.reread()  # edits may have changed
+        self.labels: Labels = self.result.labels
+        self.group: NDArray[np.int32] = self.result.groups.shown  # (N,)
+
+    @cached_property
+    def chance(self) -> NDArray[np.float32]:
+        """(N,) from neighbors, in the groups as edited, before any answer; 0 for an image in no group."""
+        groups = self.result.groups
+        if not groups.touched and (self.group == self.labels.cluster).all():
+            return self.labels.chance
+        count = self.result.answer.neighbors
+        ratio = agreement(self.group, self.result.neighbors[:, :count])
+        found = chance(ratio, count, max(1, len(set(groups.existing) - groups.set_aside)))
+        found[groups.by_person] = check.HIGHEST  # a person has seen these
+        return np.where(self.group == NONE, np.float32(0), found)
+
+    @cached_property
+    def answered(self) -> dict[int, Answer]:
+        """The last answer by row; an image that is now in another group is as good as not asked."""
+        found: dict[int, Answer] = {}
+        for edit in read_edits(self.result.run).of_result(self.result.name):
+            if isinstance(edit.operation, Check):
+                for row in self.result.base.rows([edit.operation.image]).tolist()[:1]:  # of exact copies, one
+                    if self.group[row] == edit.operation.group:
+                        found[row] = edit.operation.answer
+        return found
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """(A,) the images with a clear answer."""
+        return np.array([row for row, answer in self.answered.items() if answer != "unsure"], dtype=np.int64)
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """(A,) whether the answer was yes."""
+        return np.array([self.answered[row] == "yes" for row in self.rows.tolist()], dtype=np.bool_)
+
+    @cached_property
+    def chances(self) -> NDArray[np.float32]:
+        """(N,) recalibrated by the answers; as they were where there are too few."""
+        inside = self._inside
+        found = self.chance.copy()
+        if len(self.rows) >= check.FEWEST_ANSWERS:
+            found[inside] = check.recalibrated(self.chance[inside], self._places, self.right)
+        return found
+
+    def kept(self, keep: Keep) -> NDArray[np.bool_]:
+        """(N,) the images that `keep` keeps; those that a person found wrong are left out."""
+        if keep.threshold is None:
+            return np.zeros(len(self.group), dtype=np.bool_)
+        found: NDArray[np.bool_] = (self.chance >= keep.threshold) & (self.group != NONE)
+        found[self.rows[~self.right]] = False
+        return found
+
+    @property
+    def _inside(self) -> NDArray[np.int64]:
+        return np.flatnonzero(self.group != NONE)
+
+    @property
+    def _places(self) -> NDArray[np.int64]:
+        """(A,) the answered images among those that are in a group."""
+        return np.searchsorted(self._inside, self.rows)
+
+
+def questions(result: Result, count: int = IMAGES) -> list[Question]:
+    """The images to ask about, without those that have an answer. A longer list begins with the shorter one."""
+    checks = Checks(result)
+    inside, labels = checks._inside, checks.labels
+    seed = int.from_bytes(checks.result.name.encode()[-4:], "little")
+    drawn = inside[check.draw(checks.group[inside], checks.chance[inside], count, seed=seed)]
+    groups = checks.result.groups
+    centers: dict[int, list[int]] = {}
+    for group in np.unique(checks.group[drawn]).tolist():
+        members = np.flatnonzero(checks.group == group)
+        centers[group] = members[np.argsort(labels.prototype_rank[members], kind="stable")][:CENTER_IMAGES].tolist()
+    return [
+        Question(row, labels.path[row], group, groups.name(group), [other for other in centers[group] if other != row])
+        for row, group in zip(drawn.tolist(), checks.group[drawn].tolist(), strict=True)
+        if row not in checks.answered
+    ]
+
+
+def record(run: Path, row: int, answer: Answer, *, expected: int | None = None) -> None:
+    """Keep the answer for the image in `row` and the group that it is in now."""
+    if answer not in get_args(Answer):
+        raise UserError(f"an answer is yes, no or unsure, not {answer!r}")
+    editor = Editor(run)
+    group = int(editor.groups.shown[row])
+    editor.do(Check(image=editor.base.image(row), group=group, answer=answer), expected=expected)
+
+
+def take_back(run: Path) -> Check | None:
+    """Take back the last answer; None where the last edit of the run is something else."""
+    with editing(run) as held:
+        last = held.undoable
+        if last is None or not isinstance(last.operation, Check):
+            return None
+        add_held(run, held, Undo(edit=last.id), result=last.result)
+        return last.operation
+
+
+def summary(
+    result: Result,
+    *,
+    target: float = check.KEEP,
+    confidence: float = check.KEEP_CONFIDENCE,
+    checks: Checks | None = None,
+) -> Summary:
+    """What the answers say so far about all images, about the reliable ones, about each group, and what to keep."""
+    checks = checks or Checks(result)
+    inside, places, right = checks._inside, checks._places, checks.right
+    group, before = checks.group[inside], checks.chance[inside]
+    found = check.purities(group, places, right, int(group.max(initial=-1)) + 1)
+    return Summary(
+        yes=int(right.sum()),
+        no=int((~right).sum()),
+        unsure=sum(answer == "unsure" for answer in checks.answered.values()),
+        accuracy=check.accuracy(before, places, right),
+        reliable=check.accuracy(before, places, right, among=checks.labels.reliable[inside]),
+        groups={number: purity for number, purity in enumerate(found) if purity is not None},
+        keep=check.keep(before, places, right, target=target, confidence=confidence),
+    )
