@@ -9,10 +9,11 @@ import hashlib
 import os
 import struct
 import threading
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from importlib import import_module
 from io import BytesIO
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,14 +47,27 @@ class Decoded(NamedTuple):
     height: int
 
 
+Made = TypeVar("Made")
+Finish = Callable[[Image.Image, tuple[int, int], int], Made]  # image as loaded, its original size, size wanted
+
+
 def decode(content: Content, size: int, *, max_pixels: int = MAX_PIXELS) -> Decoded:
     """The image in `content`, cropped and resized; raises BadImageError, and nothing else, if there is none."""
+    return _decode(content, size, max_pixels, _finish)
+
+
+def whole_picture(content: Content, side: int, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
+    """The image in `content` to look at: upright, uncropped, at most `side` pixels long; raises BadImageError."""
+    return _decode(content, side, max_pixels, _shrink)
+
+
+def _decode(content: Content, size: int, max_pixels: int, finish: Finish[Made]) -> Made:
     try:
         if isinstance(content, bytes):
-            return _decode_bytes(content, size, max_pixels)
+            return _decode_bytes(content, size, max_pixels, finish)
         image = content if isinstance(content, Image.Image) else from_array(content)
         _refuse_large(image, max_pixels)
-        return _finish(image, image.size, size)
+        return finish(image, image.size, size)
     except BadImageError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError) as error:
@@ -120,7 +134,7 @@ _SIGNATURES = {
 _HEIF_BRANDS = (b"hei", b"hev", b"mif", b"msf")
 
 
-def _decode_bytes(data: bytes, size: int, max_pixels: int) -> Decoded:
+def _decode_bytes(data: bytes, size: int, max_pixels: int, finish: Finish[Made]) -> Made:
     if not data:
         raise BadImageError(Reason.EMPTY)
     kind = format_of(data[:32])
@@ -140,7 +154,7 @@ def _decode_bytes(data: bytes, size: int, max_pixels: int) -> Decoded:
                 # Decode at 1/2, 1/4 or 1/8 where that leaves twice the working size. All of the file is still read.
                 image.draft(None, (2 * size, 2 * size))
             image.load()
-            return _finish(image, original, size)
+            return finish(image, original, size)
 
 
 # The last bytes of a whole file, apart from the zeros that some cameras add.
@@ -189,10 +203,8 @@ def _refuse_large(image: Image.Image, max_pixels: int) -> None:
 def _finish(image: Image.Image, original: tuple[int, int], size: int) -> Decoded:
     """Turn upright, convert to 8 bits, crop to the centered square, resize, and keep one channel if all is gray."""
     orientation = _orientation(image)
-    image = _to_8_bit(image)
-    if orientation in _TURNS:
-        image = image.transpose(_TURNS[orientation])
-        original = original if orientation < 5 else original[::-1]
+    image = _upright(image, orientation)
+    original = original if orientation < 5 else original[::-1]
     short = min(image.size)
     left, top = (image.width - short) // 2, (image.height - short) // 2
     # Cropping in the same step keeps a 1 x 100,000 strip from being blown up to full length.
@@ -203,6 +215,18 @@ def _finish(image: Image.Image, original: tuple[int, int], size: int) -> Decoded
         planes = planes[:1]
     pixels = np.frombuffer(bytearray().join(planes), dtype=np.uint8).reshape(len(planes), size, size)
     return Decoded(pixels, *original)
+
+
+def _shrink(image: Image.Image, original: tuple[int, int], side: int) -> Image.Image:  # noqa: ARG001
+    image = _upright(image, _orientation(image))
+    image.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=2.0)
+    return image
+
+
+def _upright(image: Image.Image, orientation: int) -> Image.Image:
+    """In 8 bits, turned as it is meant to be seen."""
+    image = _to_8_bit(image)
+    return image.transpose(_TURNS[orientation]) if orientation in _TURNS else image
 
 
 _TURNS = {  # by EXIF orientation; from 5 on, width and height change places

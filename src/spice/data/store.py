@@ -9,19 +9,20 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from spice.data.collection import Collection
 from spice.data.decode import available_cores, decode, digest, pixel_hash
+from spice.data.pixels import COLOR, GRAY, mapped
 from spice.data.problems import BadImageError, printable
 from spice.data.sources import Entry, Source
 from spice.errors import UserError
 
-GRAY, COLOR = "gray.u8", "color.u8"
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # Images that are not in the store are kept in memory up to this size: enough to take one batch several times.
 _CACHE_BYTES = 64 << 20
@@ -39,7 +40,7 @@ class ImageStore:
         self.size = size
         self.channels = 1 if bool(collection.gray.all()) else 3
         self._gray, self._rows = collection.gray, collection.rows
-        self._files = {True: _mapped(folder / GRAY, 1, size), False: _mapped(folder / COLOR, 3, size)}
+        self._files = {True: mapped(folder / GRAY, 1, size), False: mapped(folder / COLOR, 3, size)}
         self._streamed = streamed
         self._folder, self._hashes = folder, collection.table["pixels"]
         self._unchecked = np.ones(len(collection), dtype=np.bool_)
@@ -47,8 +48,10 @@ class ImageStore:
     def __len__(self) -> int:
         return len(self.collection)
 
-    def take(self, positions: Tensor | Sequence[int] | NDArray[np.int64]) -> Tensor:
+    def take(self, positions: "Tensor | Sequence[int] | NDArray[np.int64]") -> "Tensor":
         """The images at `positions`, uint8 (B, C, S, S). C is 1 where every image of the collection is gray, else 3."""
+        import torch  # only here: the sources and decoders of this package are used by what opens without torch
+
         wanted = np.asarray(positions, dtype=np.int64)
         if wanted.size and not (wanted.min() >= 0 and wanted.max() < len(self)):
             raise IndexError(f"positions run from {wanted.min()} to {wanted.max()}, but there are {len(self)} images")
@@ -107,11 +110,3 @@ class Streamed:
         if digest(content) != self._hashes[position].as_py():
             raise UserError(f"{printable(entry.name)} has changed since it was scanned: scan its source again")
         return pixels
-
-
-def _mapped(path: Path, channels: int, size: int) -> NDArray[np.uint8]:
-    """The file as an array (rows, C, S, S) that is read from disk as it is used."""
-    rows = path.stat().st_size // (channels * size * size)
-    if rows == 0:  # an empty file cannot be mapped
-        return np.empty((0, channels, size, size), dtype=np.uint8)
-    return np.memmap(path, dtype=np.uint8, mode="r", shape=(rows, channels, size, size))

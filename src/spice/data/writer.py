@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from spice.data.collection import SCHEMA, Collection, in_order
 from spice.data.decode import Decoded
+from spice.data.pixels import COLOR, GRAY
 from spice.data.problems import Problem, Reason, printable
 from spice.data.sources import Entry
-from spice.data.store import COLOR, GRAY
 from spice.errors import UserError
 from spice.files import written_atomically
 

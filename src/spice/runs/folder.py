@@ -20,6 +20,7 @@ from spice.runs.lock import HOLDER, LOCK
 from spice.runs.manifest import MANIFEST, Manifest, ResultEntry, now, read_manifest, write_manifest
 
 STEPS, RESULTS, CURRENT = "steps", "results", "current"
+STORE = "store"  # decoded images, in a folder named after their size
 # In a step's folder: checkpoints, which are not needed any more when the step is finished.
 UNFINISHED = "unfinished"
 

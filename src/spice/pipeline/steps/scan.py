@@ -14,10 +14,8 @@ from spice.errors import NothingReadableError
 from spice.models.given_features import checked_vectors
 from spice.pipeline.work import Inputs, Work
 from spice.progress import log
+from spice.runs.folder import STORE
 from spice.runs.records import ScanResult
-
-STORE = "store"
-
 
 # Pixels on a side of the pictures shown beside vectors.
 SHOWN_SIZE = 160
