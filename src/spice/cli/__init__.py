@@ -14,6 +14,7 @@ from spice.cli import (
     doctor,
     edit,
     evaluate,
+    explore,
     export,
     figures,
     predict,
@@ -41,6 +42,7 @@ app.command("resume", epilog=resume.EXAMPLES)(resume.command)
 app.command("refine", epilog=refine.EXAMPLES)(refine.command)
 app.command("predict", epilog=predict.EXAMPLES)(predict.command)
 app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.command)
+app.command("open", epilog=explore.EXAMPLES)(explore.command)
 app.command("export", epilog=export.EXAMPLES)(export.command)
 app.command("report", epilog=report.EXAMPLES)(report.command)
 app.command("figures", epilog=figures.EXAMPLES)(figures.command)

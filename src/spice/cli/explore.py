@@ -1,0 +1,38 @@
+"""`spice open`: look at a run in the browser, and correct it."""
+
+from typing import Annotated
+
+import typer
+
+from spice.cli.help import examples
+from spice.cli.running import RunArgument
+
+EXAMPLES = examples(
+    "spice open photos.spice",
+    "spice open photos.spice --no-browser  # print the address only",
+    "spice open photos.spice --host 0.0.0.0 --port 8000  # other machines may connect, with the printed address",
+)
+
+
+def command(
+    run: RunArgument,
+    *,
+    host: Annotated[str, typer.Option(help="Address to serve on; the default is open to this machine alone.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve on; 0 takes a free one.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
+) -> None:
+    """Look, name, merge, split and correct in the browser. Everything can be undone; your images are not touched."""
+    from spice.web.app import make_app
+    from spice.web.server import serve
+    from spice.web.session import Session
+
+    session = Session(run)
+    session.state()  # a run that cannot be opened says so here, and not in the browser
+
+    def announce(address: str) -> None:
+        print(f"{run} is open at {address}\nPress Ctrl-C to stop; every edit is saved as you make it.", flush=True)
+
+    serve(make_app(session), host=host, port=port, announce=announce, browse=browser)
+    print(f"\nspice: stopped serving {run}; your edits are saved")

@@ -1,0 +1,172 @@
+"""The explorer's requests: the page and its files, the state of the run, pictures, and edits."""
+
+import json
+from collections.abc import Callable
+from importlib.resources import files
+from typing import TypeVar
+
+import numpy as np
+from pydantic import BaseModel, JsonValue, ValidationError
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from spice.errors import UserError
+from spice.runs.edits import StaleEditsError
+from spice.web import pictures
+from spice.web.content import column, describe, paths
+from spice.web.operations import Asked
+from spice.web.pictures import NoPictureError
+from spice.web.session import Session, StalePageError, State
+
+# Pictures never change while their address stays the same: it names the images of the run by a hash of them all.
+_FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+class Wanted(BaseModel):
+    """A change that the page asks for, and the state that the page shows."""
+
+    version: str
+
+
+class WantedEdit(Wanted):
+    """One operation."""
+
+    operation: Asked
+
+
+def make_app(session: Session) -> Starlette:
+    """The explorer of one run."""
+    explorer = Explorer(session)
+    routes = [
+        Route("/", explorer.page),
+        Route("/assets/{name}", explorer.asset),
+        Route("/api/state", explorer.state),
+        Route("/api/version", explorer.version),
+        Route("/api/paths", explorer.paths),
+        Route("/api/column/{name}", explorer.column),
+        Route("/api/nearest/{row:int}", explorer.nearest),
+        Route("/api/edit", explorer.edit, methods=["POST"]),
+        Route("/api/undo", explorer.undo, methods=["POST"]),
+        Route("/api/redo", explorer.redo, methods=["POST"]),
+        Route("/strip/{images}", explorer.strip),
+        Route("/picture/{images}/{row:int}", explorer.picture),
+    ]
+    return Starlette(routes=routes, exception_handlers={UserError: _refused, NoPictureError: _no_picture})
+
+
+class Explorer:
+    """Answers to requests. Those that read files or compute are plain functions, which Starlette runs in threads."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def page(self, request: Request) -> Response:  # noqa: ARG002
+        return _asset("index.html")
+
+    def asset(self, request: Request) -> Response:
+        return _asset(request.path_params["name"])
+
+    def version(self, request: Request) -> Response:  # noqa: ARG002
+        return JSONResponse({"version": self._session.state().version})
+
+    def state(self, request: Request) -> Response:  # noqa: ARG002
+        return _json(describe(self._session.state()))
+
+    def paths(self, request: Request) -> Response:  # noqa: ARG002
+        return _json(paths(self._session.state()))
+
+    def column(self, request: Request) -> Response:
+        found = column(self._session.state(), request.path_params["name"])
+        if found is None:
+            raise HTTPException(404)
+        return Response(found.tobytes(), media_type="application/octet-stream")
+
+    def nearest(self, request: Request) -> Response:
+        opened, row = self._session.state().opened, self._row(request)
+        near = np.asarray(opened.neighbors[row])
+        return _json({"rows": near.tolist(), "similarity": np.asarray(opened.similarities[row]).round(3).tolist()})
+
+    def strip(self, request: Request) -> Response:
+        opened = self._session.state().opened
+        rows = [int(row) for row in request.query_params.get("rows", "").split(",") if row.isdecimal()]
+        side = int(request.query_params.get("side", "96"))
+        if not 0 < len(rows) <= pictures.MOST_IN_STRIP or not 16 <= side <= pictures.LARGEST_TILE:
+            raise HTTPException(400)
+        if request.path_params["images"] != opened.result.scan.identity or max(rows) >= len(opened.labels.path):
+            raise HTTPException(404)
+        return Response(opened.pictures.strip(rows, side), media_type="image/jpeg", headers=_FOREVER)
+
+    def picture(self, request: Request) -> Response:
+        opened, row = self._session.state().opened, self._row(request)
+        if request.path_params["images"] != opened.result.scan.identity:
+            raise HTTPException(404)
+        found = opened.pictures.large(row, pictures.LARGEST_PICTURE)
+        return Response(found, media_type="image/jpeg", headers=_FOREVER)
+
+    async def edit(self, request: Request) -> Response:
+        wanted = await _read(request, WantedEdit)
+
+        def do() -> State:
+            return self._session.edit(wanted.version, wanted.operation.operations)
+
+        return await _changed(do)
+
+    async def undo(self, request: Request) -> Response:
+        wanted = await _read(request, Wanted)
+        return await _changed(lambda: self._session.undo(wanted.version))
+
+    async def redo(self, request: Request) -> Response:
+        wanted = await _read(request, Wanted)
+        return await _changed(lambda: self._session.redo(wanted.version))
+
+    def _row(self, request: Request) -> int:
+        row: int = request.path_params["row"]
+        if row >= len(self._session.state().opened.labels.path):
+            raise HTTPException(404)
+        return row
+
+
+async def _changed(do: Callable[[], State]) -> Response:
+    """The state after a change. Answered only when the change is on the disk."""
+    state = await run_in_threadpool(do)
+    return await run_in_threadpool(lambda: _json(describe(state)))
+
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+async def _read(request: Request, kind: type[Body]) -> Body:
+    if request.headers.get("content-type") != "application/json":
+        raise HTTPException(415)
+    try:
+        return kind.model_validate_json(await request.body())
+    except ValidationError as error:
+        raise HTTPException(400, detail=error.errors()[0]["msg"]) from None
+
+
+def _json(content: JsonValue) -> Response:
+    return Response(json.dumps(content, separators=(",", ":"), allow_nan=False), media_type="application/json")
+
+
+def _asset(name: str) -> Response:
+    kind = _TYPES.get(name.rpartition(".")[2])
+    # Shared with the report, so that the two look the same.
+    home = files("spice.report") / "templates" if name == "page.css" else files("spice.web") / "assets"
+    path = home / name
+    if kind is None or "/" in name or "\\" in name or not path.is_file():
+        raise HTTPException(404)
+    return Response(path.read_bytes(), media_type=f"{kind}; charset=utf-8", headers={"cache-control": "no-cache"})
+
+
+def _refused(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    stale = isinstance(error, StalePageError | StaleEditsError)
+    return JSONResponse({"error": str(error)}, 409 if stale else 422)
+
+
+def _no_picture(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    return JSONResponse({"error": "There is no picture of this image any more."}, 404)

@@ -1,0 +1,56 @@
+// Making elements. Names of files and groups only ever become text.
+
+export const byId = (id) => document.getElementById(id);
+
+/** An element: `element("button", { class: "quiet", onclick: f }, "Text", child)`. */
+export function element(tag, properties = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (name === "class") made.className = value;
+    else if (name === "data") Object.assign(made.dataset, value);
+    else if (name in made && typeof value !== "string") made[name] = value;
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return made;
+}
+
+export const button = (label, onclick, properties = {}) => element("button", { type: "button", onclick, ...properties }, label);
+
+export const number = (value) => value.toLocaleString("en");
+export const counted = (count, thing) => `${number(count)} ${thing}${count === 1 ? "" : "s"}`;
+export const percent = (share) => `${Math.round(100 * share)}%`;
+
+/** The color of a group, for what is drawn in it. */
+export function tint(made, group) {
+  made.style.setProperty("--on-light", group.colors[0]);
+  made.style.setProperty("--on-dark", group.colors[1]);
+  return made;
+}
+
+export const isDark = () => getComputedStyle(document.documentElement).colorScheme === "dark";
+
+const messages = () => byId("messages");
+
+/** A line at the bottom of the page, with at most one thing to do about it. */
+export function say(text, { action, onaction, bad = false } = {}) {
+  const line = element("p", { class: bad ? "message bad" : "message" }, text);
+  if (action) line.append(button(action, () => { line.remove(); onaction(); }, { class: "quiet" }));
+  messages().replaceChildren(line);
+  clearTimeout(say.timer);
+  say.timer = setTimeout(() => line.remove(), bad ? 12000 : 7000);
+}
+
+/** A dialog that is removed when it closes; the focus returns to where it was. */
+export function dialog(label, className, ...children) {
+  const before = document.activeElement;
+  const made = element("dialog", { class: className, "aria-label": label },
+    button("×", () => made.close(), { class: "quiet close", "aria-label": "Close" }), ...children);
+  made.addEventListener("click", (event) => event.target === made && made.close());
+  made.addEventListener("close", () => { made.remove(); if (before?.isConnected) before.focus(); });
+  document.body.append(made);
+  made.showModal();
+  return made;
+}

@@ -1,0 +1,82 @@
+// A grid of any number of tiles, of which only those on the screen exist.
+
+import { element } from "./dom.js";
+
+const GAP = 10, CAPTION = 38, LEAST = 112;
+const AHEAD = 1; // screens that are kept ready above and below
+
+export class Grid {
+  /** `make(item, width)` makes the element of one item. */
+  constructor(make, label) {
+    this.make = make;
+    this.items = [];
+    this.cells = new Map(); // place -> element
+    this.inner = element("div", { class: "grid-inner", role: "listbox", "aria-label": label, "aria-multiselectable": "true" });
+    this.outer = element("div", { class: "grid" }, this.inner);
+    this.outer.addEventListener("scroll", () => this.draw(), { passive: true });
+    this.watch = new ResizeObserver(() => this.layout());
+    this.watch.observe(this.outer);
+  }
+
+  show(items) {
+    this.items = items;
+    this.outer.scrollTop = 0;
+    this.layout();
+  }
+
+  layout() {
+    const width = this.inner.clientWidth;
+    if (!width) return;
+    this.columns = Math.max(3, Math.floor((width + GAP) / (LEAST + GAP)));
+    this.tile = (width - GAP * (this.columns - 1)) / this.columns;
+    this.line = this.tile + CAPTION;
+    this.inner.style.height = `${Math.ceil(this.items.length / this.columns) * this.line}px`;
+    this.redraw();
+  }
+
+  /** Make all elements again. */
+  redraw() {
+    for (const cell of this.cells.values()) cell.remove();
+    this.cells.clear();
+    this.draw();
+  }
+
+  draw() {
+    if (!this.line) return;
+    const { scrollTop, clientHeight } = this.outer;
+    const from = Math.max(0, Math.floor((scrollTop - AHEAD * clientHeight) / this.line)) * this.columns;
+    const to = Math.min(this.items.length, Math.ceil((scrollTop + (1 + AHEAD) * clientHeight) / this.line) * this.columns);
+    for (const [place, cell] of this.cells) {
+      if (place < from || place >= to) {
+        cell.remove();
+        this.cells.delete(place);
+      }
+    }
+    // What is on the screen is made last: its pictures are fetched first.
+    const middle = (place) => Math.abs(Math.floor(place / this.columns) * this.line - scrollTop - clientHeight / 2);
+    const missing = [];
+    for (let place = from; place < to; place++) if (!this.cells.has(place)) missing.push(place);
+    missing.sort((a, b) => middle(b) - middle(a) || a - b);
+    for (const place of missing) {
+      const cell = this.make(this.items[place], this.tile);
+      cell.dataset.place = place;
+      cell.style.width = `${this.tile}px`;
+      cell.style.transform = `translate(${(place % this.columns) * (this.tile + GAP)}px, ${Math.floor(place / this.columns) * this.line}px)`;
+      this.cells.set(place, cell);
+      this.inner.append(cell);
+    }
+  }
+
+  /** Bring an item onto the screen and give it the focus. */
+  focus(place) {
+    const top = Math.floor(place / this.columns) * this.line;
+    if (top < this.outer.scrollTop) this.outer.scrollTop = top;
+    if (top + this.line > this.outer.scrollTop + this.outer.clientHeight) this.outer.scrollTop = top + this.line - this.outer.clientHeight;
+    this.draw();
+    this.cells.get(place)?.focus({ preventScroll: true });
+  }
+
+  end() {
+    this.watch.disconnect();
+  }
+}

@@ -1,0 +1,210 @@
+// Groups: a card for each; rename, merge, split, set aside.
+
+import { button, byId, counted, dialog, element, number, percent, say, tint } from "./dom.js";
+import { chooseGroup } from "./choose.js";
+import { showPicture } from "./picture.js";
+import { ask, edit, nameOf, run, shownGroups } from "./run.js";
+import { tile } from "./tiles.js";
+
+const FEW = 24; // from more groups on, cards are small
+let order = "number";
+const orders = {
+  number: (a, b) => a.number - b.number,
+  size: (a, b) => b.size - a.size,
+  doubt: (a, b) => a.kept / Math.max(1, a.size) - b.kept / Math.max(1, b.size),
+  name: (a, b) => nameOf(a).localeCompare(nameOf(b), "en", { numeric: true }),
+};
+
+export function show(view) {
+  view.replaceChildren(head(), element("div", { id: "merges" }), element("div", { class: "cards", id: "cards" }), element("div", { id: "aside" }));
+  draw();
+}
+
+export function refresh() {
+  draw();
+}
+
+function head() {
+  const { info } = run;
+  const kept = info.groups.reduce((sum, group) => sum + group.kept, 0);
+  return element("div", { class: "intro" },
+    element("p", { class: "eyebrow" }, info.title),
+    element("h1", {}, `${counted(info.count, "image")} in `, element("span", { id: "how-many" }), ", ", element("em", {}, `${percent(kept / Math.max(1, info.count))} of them kept`)),
+    element("div", { class: "head" },
+      element("p", { class: "note lead" }, "Drag a card onto another to merge them. Click a name to change it. Everything can be undone."),
+      element("label", {}, "Sort by ", select())));
+}
+
+function select() {
+  const labels = { number: "number", name: "name", size: "size", doubt: "doubt" };
+  const made = element("select", { id: "sort-groups", onchange: () => { order = made.value; draw(); } },
+    Object.entries(labels).map(([value, label]) => element("option", { value, selected: value === order }, label)));
+  return made;
+}
+
+function draw() {
+  const cards = byId("cards");
+  if (!cards) return;
+  const shown = shownGroups().filter((group) => group.size || group.name).sort(orders[order]);
+  byId("how-many").textContent = counted(shown.length, "group");
+  const focus = document.activeElement?.closest(".card")?.dataset.number;
+  cards.classList.toggle("compact", shown.length > FEW);
+  cards.replaceChildren(...shown.map((group) => card(group, shown.length > FEW)));
+  if (focus) cards.querySelector(`[data-number="${focus}"]`)?.focus();
+  drawMerges();
+  drawAside();
+}
+
+function card(group, small) {
+  const title = element("input", {
+    class: "group-name", value: nameOf(group), "aria-label": `Name of group ${group.number}`, maxlength: "200", spellcheck: "false",
+    onfocus: () => { if (!group.name) title.value = ""; title.placeholder = nameOf(group); title.select(); },
+    onblur: () => rename(group, title),
+    onkeydown: (event) => {
+      event.stopPropagation();
+      if (event.key === "Enter") title.blur();
+      if (event.key === "Escape") { title.value = nameOf(group); title.blur(); }
+    },
+  });
+  const pictures = (rows, kind) => element("div", { class: `pictures ${kind}` }, rows.map((row) =>
+    element("button", { type: "button", class: "picture", "aria-label": run.path[row], title: run.path[row], onclick: () => showPicture(row, rows) }, tile(row, small ? 64 : 110))));
+  const doubtful = small ? [] : group.doubtful;
+  const made = tint(element("article", { class: "card", tabindex: "0", draggable: true, data: { number: group.number }, "aria-label": `${nameOf(group)}, ${counted(group.size, "image")}` },
+    element("header", {}, element("span", { class: "dot", "aria-hidden": "true" }), title, element("span", { class: "size" }, counted(group.size, "image"))),
+    element("span", { class: "meter", role: "img", "aria-label": `${number(group.kept)} kept`, title: `${number(group.kept)} of ${number(group.size)} kept` }, element("i", {})),
+    pictures(small ? group.typical.slice(0, 4) : group.typical, "prototypes"),
+    doubtful.length ? element("div", {}, element("h4", {}, "Most doubtful"), pictures(doubtful, "doubts")) : null,
+    element("footer", { class: "actions" },
+      element("a", { class: "do", href: `#images?group=${group.number}` }, "Show all"),
+      button("Merge …", () => merge(group), { class: "do" }),
+      button("Split …", () => split(group), { class: "do", disabled: group.size < 2 }),
+      button("Set aside", () => setAside(group), { class: "do", title: "Not a group: its images are in no group" }))), group);
+  made.querySelector(".meter i").style.width = percent(group.kept / Math.max(1, group.size));
+  made.addEventListener("keydown", (event) => keys(event, group, title, made));
+  drag(made, group);
+  return made;
+}
+
+function keys(event, group, title, made) {
+  if (event.target !== made || event.ctrlKey || event.metaKey || event.altKey) return;
+  const does = { Enter: () => title.focus(), r: () => title.focus(), m: () => merge(group), s: () => group.size > 1 && split(group), x: () => setAside(group), o: () => { location.hash = `#images?group=${group.number}`; } }[event.key];
+  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (does || step) event.preventDefault();
+  if (does) does();
+  if (step) {
+    const cards = [...byId("cards").children];
+    cards[(cards.indexOf(made) + step + cards.length) % cards.length].focus();
+  }
+}
+
+function drag(made, group) {
+  const allowed = (event) => event.dataTransfer.types.includes("text/spice-group");
+  made.addEventListener("dragstart", (event) => {
+    if (event.target.closest?.("input")) return event.preventDefault();
+    event.dataTransfer.setData("text/spice-group", String(group.number));
+    event.dataTransfer.effectAllowed = "move";
+    made.classList.add("dragged");
+  });
+  made.addEventListener("dragend", () => made.classList.remove("dragged"));
+  made.addEventListener("dragover", (event) => {
+    if (!allowed(event) || made.classList.contains("dragged")) return;
+    event.preventDefault();
+    made.classList.add("target");
+  });
+  made.addEventListener("dragleave", (event) => made.contains(event.relatedTarget) || made.classList.remove("target"));
+  made.addEventListener("drop", (event) => {
+    made.classList.remove("target");
+    if (!allowed(event)) return;
+    event.preventDefault();
+    const other = Number(event.dataTransfer.getData("text/spice-group"));
+    if (other !== group.number) join(group.number, other);
+  });
+}
+
+async function rename(group, title) {
+  const name = title.value.trim().replace(/\s+/g, " ");
+  const before = group.name;
+  if (name === before || (!before && (name === "" || name === nameOf(group)))) {
+    title.value = nameOf(group);
+    return;
+  }
+  if (!(await edit({ kind: "name", group: group.number, name }))) title.value = nameOf(group);
+}
+
+async function merge(group) {
+  const other = await chooseGroup(`Merge ${nameOf(group)} with`, { without: new Set([group.number]) });
+  if (other !== undefined) await join(group.number, other);
+}
+
+async function join(first, second) {
+  const names = [first, second].map((which) => nameOf(run.byNumber.get(which)));
+  if (await edit({ kind: "merge", groups: [first, second] })) say(`${names[0]} and ${names[1]} are one group now.`);
+}
+
+async function setAside(group) {
+  if (await edit({ kind: "set_aside", group: group.number, aside: true })) say(`${nameOf(group)} is set aside; its images are in no group.`);
+}
+
+/** Shows the parts before anything is changed. */
+async function split(group) {
+  let parts = [];
+  const list = element("div", { class: "parts", "aria-live": "polite" });
+  const into = element("input", { type: "number", min: "2", max: String(Math.min(12, group.size)), value: "2", "aria-label": "Number of parts" });
+  const accept = button("Split", async () => {
+    box.close();
+    if (await edit({ kind: "split", group: group.number, parts: parts.slice(1) })) say(`${nameOf(group)} is ${parts.length} groups now.`);
+  }, { class: "main", disabled: true });
+  const box = dialog(`Split ${nameOf(group)}`, "wide", element("h3", {}, `Split ${nameOf(group)}`),
+    element("label", { class: "into" }, "Into ", into, " groups"), list, element("div", { class: "buttons" }, accept));
+  let asked = 0;
+  async function preview() {
+    const turn = ++asked;
+    accept.disabled = true;
+    list.replaceChildren(element("p", { class: "note" }, "Looking for parts …"));
+    try {
+      const found = (await ask("/api/split", { group: group.number, into: Number(into.value) })).parts;
+      if (turn !== asked) return;
+      parts = found;
+      list.replaceChildren(...parts.map((rows, place) => element("section", { class: "part" },
+        element("h4", {}, place ? "New group " : `${nameOf(group)} `, element("small", {}, counted(rows.length, "image"))),
+        element("div", { class: "pictures" }, rows.slice(0, 12).map((row) => tile(row, 72))))));
+      accept.disabled = false;
+    } catch (error) {
+      if (turn === asked) list.replaceChildren(element("p", { class: "warning" }, error.message));
+    }
+  }
+  into.addEventListener("change", preview);
+  preview();
+}
+
+function drawMerges() {
+  const { merges } = run.info;
+  const place = byId("merges");
+  place.replaceChildren();
+  if (!merges.length) return;
+  place.append(element("details", { class: "suggested", open: place.dataset.open !== "no", ontoggle: (event) => { place.dataset.open = event.target.open ? "yes" : "no"; } },
+    element("summary", {}, `Suggested merges (${merges.length})`),
+    element("div", { class: "columns" }, merges.map(suggestion))));
+}
+
+function suggestion(merge) {
+  const groups = [merge.first, merge.second].map((which) => run.byNumber.get(which));
+  const label = (group) => tint(element("span", { class: "which" }, element("span", { class: "dot", "aria-hidden": "true" }), nameOf(group)), group);
+  return element("section", { class: "panel suggestion" },
+    element("p", {}, label(groups[0]), " and ", label(groups[1])),
+    element("p", { class: "note" }, `${percent(merge.share)} of their images’ neighbors are in the other group. These pairs speak for a merge:`),
+    element("div", { class: "pairs" }, merge.pairs.map(([first, second, similarity]) => element("span", { class: "pair", title: `similarity ${similarity.toFixed(2)}` },
+      ...[first, second].map((row) => element("button", { type: "button", class: "picture", "aria-label": run.path[row], onclick: () => showPicture(row, [first, second]) }, tile(row, 64)))))),
+    button("Merge", () => join(merge.first, merge.second), { class: "do" }));
+}
+
+function drawAside() {
+  const groups = run.info.groups.filter((group) => group.aside);
+  const place = byId("aside");
+  place.replaceChildren();
+  if (!groups.length) return;
+  place.append(element("h2", { class: "aside-title" }, "Set aside"), element("ul", { class: "aside-list" }, groups.map((group) => tint(element("li", {},
+    element("span", { class: "strip" }, group.typical.slice(0, 4).map((row) => tile(row, 41))),
+    element("span", {}, nameOf(group), " ", element("small", {}, counted(group.size, "image"))),
+    button("Bring back", () => edit({ kind: "set_aside", group: group.number, aside: false }), { class: "do" })), group))));
+}

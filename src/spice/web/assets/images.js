@@ -1,0 +1,121 @@
+// Images: all of them in one list; search, filter, sort, select.
+
+import { byId, counted, element, tint } from "./dom.js";
+import { Grid } from "./grid.js";
+import { showPicture } from "./picture.js";
+import { groupOf, nameOf, run } from "./run.js";
+import { actions, clear, select, selected, toggle } from "./selection.js";
+import { tile } from "./tiles.js";
+
+const sorts = {
+  rank: ["typical first", (a, b) => run.rank[a] - run.rank[b] || a - b],
+  doubt: ["lowest chance first", (a, b) => run.chance[a] - run.chance[b] || a - b],
+  sure: ["highest chance first", (a, b) => run.chance[b] - run.chance[a] || a - b],
+  path: ["file name", (a, b) => (run.lowered[a] < run.lowered[b] ? -1 : run.lowered[a] > run.lowered[b] ? 1 : a - b)],
+};
+const wanted = { text: "", group: "", show: "", sort: "rank" };
+let grid = null, items = [], anchor = 0;
+
+export function show(view, options) {
+  if (options.has("group")) Object.assign(wanted, { text: "", show: "", group: options.get("group") });
+  if (options.has("selected")) Object.assign(wanted, { text: "", group: "", show: "selected" });
+  grid = new Grid(cell, "Images");
+  grid.inner.addEventListener("keydown", keys);
+  view.replaceChildren(controls(), element("p", { class: "note", id: "match-count", role: "status" }), grid.outer);
+  find();
+}
+
+export function leave() {
+  grid?.end();
+  grid = null;
+}
+
+/** After an edit: the images stay where they are, so that a row of corrections can be made; only their captions change. */
+export function refresh(whole) {
+  if (!grid) return;
+  byId("controls").replaceWith(controls());
+  if (whole) return find();
+  grid.redraw();
+  count();
+}
+
+function controls() {
+  const pick = (name, label, choices) => element("label", {}, `${label} `, element("select", { id: `choose-${name}`, onchange: (event) => { wanted[name] = event.target.value; find(); } },
+    choices.map(([value, text]) => element("option", { value: String(value), selected: String(value) === wanted[name] }, text))));
+  const groups = run.info.groups.filter((group) => group.size).map((group) => [group.number, `${nameOf(group)} (${group.size})`]);
+  return element("form", { class: "controls", id: "controls", role: "search", onsubmit: (event) => event.preventDefault() },
+    element("label", { class: "wide" }, "File name ", element("input", { type: "search", id: "search", value: wanted.text, placeholder: "part of a name", autocomplete: "off", spellcheck: "false", oninput: (event) => { wanted.text = event.target.value; find(); } })),
+    pick("group", "Group", [["", "all groups"], ...groups, ["-1", "no group"]]),
+    pick("show", "Show", [["", "all images"], ["kept", "kept"], ["open", "not kept"], ["person", "placed by you"], ["selected", "selected"]]),
+    pick("sort", "Sort", Object.entries(sorts).map(([value, [text]]) => [value, text])));
+}
+
+function find() {
+  const text = wanted.text.trim().toLowerCase();
+  const shows = { "": () => true, kept: (image) => run.kept[image], open: (image) => !run.kept[image] && !run.person[image], person: (image) => run.person[image], selected: (image) => selected.has(image) }[wanted.show];
+  const group = wanted.group === "" ? null : Number(wanted.group);
+  items = [];
+  for (let image = 0; image < run.path.length; image++)
+    if ((group === null || run.group[image] === group) && shows(image) && (!text || run.lowered[image].includes(text))) items.push(image);
+  items.sort(sorts[wanted.sort][1]);
+  anchor = 0;
+  grid.show(items);
+  count();
+}
+
+function count() {
+  byId("match-count").textContent = `${counted(items.length, "image")}.`;
+}
+
+function cell(image, width) {
+  const group = groupOf(image);
+  const made = element("div", { class: "item", role: "option", tabindex: "0", title: run.path[image], data: { image },
+    "aria-label": `${run.path[image]}, ${nameOf(group)}${run.kept[image] ? "" : ", doubtful"}`, "aria-selected": String(selected.has(image)) },
+    tile(image, width),
+    element("button", { type: "button", class: "enlarge", tabindex: "-1", "aria-label": "Enlarge" }, "⤢"),
+    element("span", { class: "facts" }, element("span", { class: "dot", "aria-hidden": "true" }), element("span", { class: "group" }, nameOf(group)),
+      element("span", { class: run.person[image] ? "trust you" : run.kept[image] ? "trust" : "trust low" }, run.person[image] ? "you" : (run.chance[image] / 1000).toFixed(2))),
+    element("span", { class: "name" }, run.path[image].split("/").at(-1)));
+  made.addEventListener("click", (event) => {
+    if (event.target.closest(".enlarge")) return showPicture(image, items);
+    choose(Number(made.dataset.place), event.shiftKey);
+  });
+  made.addEventListener("dblclick", () => showPicture(image, items));
+  return group ? tint(made, group) : made;
+}
+
+function choose(place, range) {
+  if (range) {
+    const [from, to] = [Math.min(anchor, place), Math.max(anchor, place)];
+    select(items.slice(from, to + 1));
+  } else {
+    toggle(items[place]);
+    anchor = place;
+  }
+}
+
+function keys(event) {
+  const at = event.target.closest?.(".item");
+  if (!at || event.altKey) return;
+  const place = Number(at.dataset.place);
+  const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: grid.columns, ArrowUp: -grid.columns, Home: -place, End: items.length - 1 - place, PageDown: 4 * grid.columns, PageUp: -4 * grid.columns }[event.key];
+  if (step !== undefined) {
+    const next = Math.max(0, Math.min(items.length - 1, place + step));
+    if (event.shiftKey) choose(next, true);
+    grid.focus(next);
+  } else if (event.ctrlKey || event.metaKey) {
+    if (event.key !== "a") return;
+    select(items);
+  } else if (event.key === " ") choose(place, event.shiftKey);
+  else if (event.key === "Enter") showPicture(items[place], items);
+  else if (event.key === "Escape") clear();
+  else if (actions[event.key]) {
+    if (!selected.size) select([items[place]]);
+    actions[event.key]();
+  } else return;
+  event.preventDefault();
+}
+
+addEventListener("selection", () => {
+  for (const made of grid?.cells.values() || []) made.setAttribute("aria-selected", String(selected.has(Number(made.dataset.image))));
+});

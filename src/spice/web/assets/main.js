@@ -1,0 +1,121 @@
+// The page: views, undo and redo, theme, keys.
+
+import { byId, counted, dialog, element, say } from "./dom.js";
+import * as groups from "./groups.js";
+import * as images from "./images.js";
+import * as map from "./map.js";
+import { nameOf, open, redo, run, undo } from "./run.js";
+import { clear, selected } from "./selection.js";
+
+const VIEWS = { groups: ["Groups", groups], images: ["Images", images], map: ["Map", map] };
+let current = null;
+
+function route() {
+  const [name, query] = location.hash.slice(1).split("?");
+  const wanted = VIEWS[name] && (name !== "map" || run.info.map) ? name : "groups";
+  if (current) VIEWS[current][1].leave?.();
+  current = wanted;
+  document.body.dataset.view = wanted;
+  for (const link of byId("tabs").children) {
+    if (link.dataset.view === wanted) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  VIEWS[wanted][1].show(byId("view"), new URLSearchParams(query));
+  scrollTo(0, 0);
+}
+
+function drawTabs() {
+  const names = Object.keys(VIEWS).filter((name) => name !== "map" || run.info.map);
+  byId("tabs").replaceChildren(...names.map((name) => element("a", { href: `#${name}`, data: { view: name } }, VIEWS[name][0])));
+}
+
+/** What an edit did, in words. */
+function inWords(edit) {
+  const group = (which) => nameOf(run.byNumber.get(which) || { number: which });
+  const words = {
+    name: () => `rename ${group(edit.group)}`, merge: () => `merge into ${group(edit.groups[0])}`, split: () => `split ${group(edit.group)}`,
+    set_aside: () => `${edit.aside ? "set aside" : "bring back"} ${group(edit.group)}`, move: () => `move ${counted(edit.images, "image")}`,
+    reject: () => `not ${group(edit.group)}`, same: () => "same group", different: () => "different groups", learned: () => "learn from corrections",
+  }[edit.kind];
+  return words ? words() : "last change";
+}
+
+function drawTools() {
+  for (const [name, edit] of [["undo", run.info.undo], ["redo", run.info.redo]]) {
+    const tool = byId(name), title = name === "undo" ? "Undo" : "Redo";
+    tool.disabled = !edit;
+    tool.title = edit ? `${title}: ${inWords(edit)}` : title;
+    tool.setAttribute("aria-label", tool.title);
+  }
+}
+
+async function takeBack() {
+  const edit = run.info.undo;
+  if (edit && (await undo())) say(`Undone: ${inWords(edit)}.`, { action: "Redo", onaction: redo });
+}
+
+async function doAgain() {
+  const edit = run.info.redo;
+  if (edit && (await redo())) say(`Redone: ${inWords(edit)}.`);
+}
+
+const KEYS = [
+  ["1 2 3", "Groups, Images, Map"], ["Ctrl Z", "Undo"], ["Ctrl Shift Z", "Redo"], ["/", "Search by file name"], ["?", "This list"],
+  ["On a card", ""], ["Arrows", "Next card"], ["Enter", "Rename"], ["M", "Merge"], ["S", "Split"], ["X", "Set aside"], ["O", "Show its images"],
+  ["On images and the map", ""], ["Arrows", "Next image"], ["Space", "Select"], ["Shift Arrows", "Select on the way"], ["Enter", "Enlarge"], ["M", "Move to a group"], ["N", "Not this group"], ["L", "Lasso (map)"], ["Escape", "Clear the selection"],
+];
+
+function showKeys() {
+  dialog("Keyboard shortcuts", "keys-list", element("h3", {}, "Keyboard shortcuts"), element("dl", {}, KEYS.flatMap(([key, does]) =>
+    does ? [element("dt", {}, element("kbd", {}, key)), element("dd", {}, does)] : [element("dt", { class: "part-title" }, key), element("dd", {})])));
+}
+
+function keys(event) {
+  const typing = event.target.closest?.("input, select, textarea");
+  if ((event.ctrlKey || event.metaKey) && !typing) {
+    const key = event.key.toLowerCase();
+    if (key === "z" || key === "y") {
+      event.preventDefault();
+      (key === "y" || event.shiftKey ? doAgain : takeBack)();
+    }
+    return;
+  }
+  if (typing || event.altKey || event.ctrlKey || event.metaKey || document.querySelector("dialog[open]")) return;
+  const name = Object.keys(VIEWS)[Number(event.key) - 1];
+  if (name) location.hash = `#${name}`;
+  else if (event.key === "?") showKeys();
+  else if (event.key === "Escape" && selected.size) clear();
+  else if (event.key === "/") {
+    event.preventDefault();
+    if (current !== "images") location.hash = "#images";
+    setTimeout(() => byId("search")?.focus());
+  }
+}
+
+function switchTheme() {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  dispatchEvent(new Event("themechange"));
+}
+
+byId("undo").addEventListener("click", takeBack);
+byId("redo").addEventListener("click", doAgain);
+byId("help").addEventListener("click", showKeys);
+byId("theme").addEventListener("click", switchTheme);
+addEventListener("keydown", keys);
+addEventListener("hashchange", route);
+
+try {
+  await open();
+  document.title = `${run.info.title} · spice`;
+  drawTabs();
+  drawTools();
+  route();
+  addEventListener("run", (event) => {
+    drawTools();
+    VIEWS[current][1].refresh(event.detail.whole);
+  });
+} catch (error) {
+  byId("view").replaceChildren(element("p", { class: "warning" }, error.message));
+}

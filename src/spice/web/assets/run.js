@@ -1,0 +1,86 @@
+// The open run: what the server told of it, columns of numbers per image, edits. Views listen to "run" events.
+
+import { say } from "./dom.js";
+
+const KINDS = { group: Int32Array, person: Uint8Array, chance: Uint16Array, kept: Uint8Array, rank: Int32Array, x: Uint16Array, y: Uint16Array };
+const EDITED = ["group", "person"]; // what an edit can change
+
+/** `info` is what /api/state says; `group`, `chance`, ... hold one number per image. */
+export const run = { info: null, path: [], lowered: [], byNumber: new Map() };
+
+export async function open() {
+  await take(await ask("/api/state"), true);
+  setInterval(look, 2500);
+  document.addEventListener("visibilitychange", look);
+}
+
+/** Do something to the run; resolves to whether it was done. */
+export const edit = (operation) => change("/api/edit", { operation });
+export const undo = () => run.info.undo && change("/api/undo", {});
+export const redo = () => run.info.redo && change("/api/redo", {});
+
+export const groupOf = (image) => run.byNumber.get(run.group[image]);
+export const nameOf = (group) => (group ? group.name || `Group ${group.number}` : "No group");
+export const shownGroups = () => run.info.groups.filter((group) => !group.aside);
+
+let waiting = Promise.resolve();
+
+/** One change at a time: each is made on the state that the one before it left. */
+export function change(address, content) {
+  const turn = waiting.then(async () => {
+    try {
+      await take(await ask(address, { version: run.info.version, ...content }), false);
+      return true;
+    } catch (error) {
+      say(error.message, { bad: true });
+      if (error.stale) await reload();
+      return false;
+    }
+  });
+  waiting = turn;
+  return turn;
+}
+
+export async function ask(address, content) {
+  const request = content === undefined ? {} : { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(content) };
+  return (await send(address, request)).json();
+}
+
+export async function send(address, request) {
+  let answer;
+  try {
+    answer = await fetch(address, request);
+  } catch {
+    throw new Error("The server does not answer. Is spice open still running?");
+  }
+  if (answer.ok) return answer;
+  const told = await answer.json().catch(() => ({}));
+  throw Object.assign(new Error(told.error || `The server answered ${answer.status}.`), { stale: answer.status === 409 });
+}
+
+async function look() {
+  if (document.hidden || !run.info) return;
+  try {
+    const { version } = await ask("/api/version");
+    if (version !== run.info.version) await (waiting = waiting.then(reload));
+  } catch { /* said when the user does something */ }
+}
+
+async function reload() {
+  const info = await ask("/api/state");
+  if (info.version === run.info.version) return;
+  await take(info, info.result !== run.info.result);
+}
+
+async function take(info, whole) {
+  const names = (whole ? Object.keys(KINDS) : EDITED).filter((name) => info.map || (name !== "x" && name !== "y"));
+  const columns = names.map(async (name) => [name, new KINDS[name](await (await send(`/api/column/${name}`)).arrayBuffer())]);
+  if (whole) {
+    run.path = await ask("/api/paths");
+    run.lowered = run.path.map((path) => path.toLowerCase());
+  }
+  Object.assign(run, Object.fromEntries(await Promise.all(columns)));
+  run.info = info;
+  run.byNumber = new Map(info.groups.map((group) => [group.number, group]));
+  dispatchEvent(new CustomEvent("run", { detail: { whole } }));
+}

@@ -1,0 +1,80 @@
+// Small pictures. Those asked for at the same moment come from the server as one strip.
+
+import { element } from "./dom.js";
+import { run } from "./run.js";
+
+const PER_STRIP = 24, AT_ONCE = 4;
+const SIDES = [64, 96, 128, 160, 192, 256];
+
+const known = new Map(); // "row side" -> where its picture is
+let wanted = []; // tiles without a picture yet, the latest last
+let busy = 0, planned = false;
+
+/** A square picture of an image, about `width` pixels on the page. Put it on the page at once: else it stays blank. */
+export function tile(row, width = 112) {
+  const pixels = width * Math.min(2, devicePixelRatio || 1);
+  const most = run.info.side || 160;
+  const side = SIDES.find((size) => size >= Math.min(pixels, most)) || SIDES.at(-1);
+  const made = element("span", { class: "thumb" });
+  const place = known.get(`${row} ${side}`);
+  if (place) show(made, place);
+  else {
+    wanted.push({ made, row, side });
+    if (!planned) {
+      planned = true;
+      queueMicrotask(() => { planned = false; fetchNext(); });
+    }
+  }
+  return made;
+}
+
+/** How many tiles on the page wait for their picture: for measurements. */
+export const blankTiles = () => [...document.querySelectorAll(".thumb:not(.ready)")].length;
+
+function fetchNext() {
+  while (busy < AT_ONCE && wanted.length) {
+    // Tiles that were scrolled away are forgotten; what was asked for last is on the screen now.
+    wanted = wanted.filter((tile) => tile.made.isConnected);
+    if (!wanted.length) return;
+    const side = wanted.at(-1).side;
+    const batch = [];
+    for (let place = wanted.length - 1; place >= 0 && batch.length < PER_STRIP; place--)
+      if (wanted[place].side === side) batch.unshift(...wanted.splice(place, 1));
+    load(batch, side);
+  }
+}
+
+function load(batch, side) {
+  const rows = [...new Set(batch.map((tile) => tile.row))];
+  const address = `/strip/${run.info.images}?side=${side}&rows=${rows}`;
+  const picture = new Image();
+  busy++;
+  const end = () => { busy--; fetchNext(); };
+  picture.onload = () => {
+    rows.forEach((row, index) => known.set(`${row} ${side}`, { address, index, count: rows.length }));
+    for (const tile of batch) show(tile.made, known.get(`${tile.row} ${side}`));
+    end();
+  };
+  picture.onerror = () => {
+    for (const tile of batch) tile.made.classList.add("ready", "lost");
+    end();
+  };
+  picture.src = address;
+}
+
+function show(made, { address, index, count }) {
+  made.style.backgroundImage = `url("${address}")`;
+  made.style.backgroundSize = `${count * 100}% 100%`;
+  made.style.backgroundPosition = count > 1 ? `${(100 * index) / (count - 1)}% 0` : "0 0";
+  made.classList.add("ready");
+}
+
+/** One picture as an image that can be drawn on a canvas. */
+export function picture(row, side, ready) {
+  const image = new Image();
+  image.onload = ready;
+  image.src = `/strip/${run.info.images}?side=${side}&rows=${row}`;
+  return image;
+}
+
+export const largePicture = (row) => `/picture/${run.info.images}/${row}`;

@@ -1,0 +1,76 @@
+"""What the page is told: the run in words and numbers, and one column of numbers per fact about the images."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from spice.runs.edits import Edit
+from spice.web.groups import cards, suggested_merges
+from spice.web.session import State
+
+Column = NDArray[np.int32] | NDArray[np.uint16] | NDArray[np.uint8]
+
+
+def describe(state: State) -> dict[str, JsonValue]:
+    """All but what there is per image."""
+    result = state.opened.result
+    source = result.manifest.source
+    return {
+        "version": state.version,
+        "title": Path(source).name if source else "images in memory",
+        "run": str(result.run),
+        "result": result.name,
+        "images": result.scan.identity,
+        "count": len(state.opened.labels.path),
+        "side": state.opened.pictures.side,
+        "map": state.opened.points is not None,
+        "threshold": result.answer.threshold,
+        "groups": cards(state),
+        "merges": [suggestion._asdict() for suggestion in suggested_merges(state)],
+        "undo": _last(state.edits.undoable),
+        "redo": _last(state.edits.redoable),
+    }
+
+
+def paths(state: State) -> JsonValue:
+    """File names, in the order of the label table."""
+    return list(state.opened.labels.path)
+
+
+def column(state: State, name: str) -> Column | None:
+    """One number per image, little-endian; shares in thousandths, places on the map in ten-thousandths."""
+    make = _COLUMNS.get(name)
+    return make(state) if make is not None else None
+
+
+def _shares(values: NDArray[np.float32]) -> Column:
+    return (values * 1000).round().astype("<u2")
+
+
+def _place(state: State, axis: int) -> Column | None:
+    points = state.opened.points
+    return None if points is None else (points[:, axis] * 10000).round().astype("<u2")
+
+
+_COLUMNS: dict[str, Callable[[State], Column | None]] = {
+    "group": lambda state: state.groups.group.astype("<i4"),
+    "person": lambda state: state.groups.by_person.astype("u1"),
+    "chance": lambda state: _shares(state.opened.labels.reliability),
+    "kept": lambda state: state.opened.labels.reliable.astype("u1"),
+    "rank": lambda state: state.opened.labels.prototype_rank.astype("<i4"),
+    "x": lambda state: _place(state, 0),
+    "y": lambda state: _place(state, 1),
+}
+
+
+def _last(edit: Edit | None) -> JsonValue:
+    if edit is None:
+        return None
+    operation: dict[str, JsonValue] = edit.operation.model_dump(mode="json")
+    # Without the images, of which there may be many.
+    short = {key: value for key, value in operation.items() if key in ("kind", "group", "groups", "name", "aside")}
+    images = operation.get("images")
+    return {**short, "images": len(images) if isinstance(images, list) else None}

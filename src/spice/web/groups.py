@@ -1,0 +1,114 @@
+"""What the page shows of groups: a card for each, and pairs of groups that may be one.
+
+Shapes: N images, S neighbors, G groups.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from spice.report.colors import colors
+from spice.runs.groups import NONE
+from spice.web.session import State
+
+PICTURES_SHOWN = 8
+MOST_SUGGESTIONS, PAIRS_SHOWN = 4, 4
+# A merge is suggested from this share of neighbors in the other group on: the same share from which the report names
+# the other group in its verdict.
+SUGGESTED_SHARE = 0.05
+_CHUNK = 65536
+
+
+def cards(state: State) -> list[JsonValue]:
+    """One entry per group, in the order of their numbers."""
+    groups, labels = state.groups, state.opened.labels
+    tints = colors(max(groups.existing) + 1) if groups.existing else []
+    order = np.argsort(labels.prototype_rank, kind="stable")
+    by_group = order[np.argsort(groups.group[order], kind="stable")]
+    borders = np.searchsorted(groups.group[by_group], [*groups.existing, max(groups.existing, default=0) + 1])
+    found: list[JsonValue] = []
+    for place, number in enumerate(groups.existing):
+        members = by_group[borders[place] : borders[place + 1]]
+        members = members[groups.group[members] == number]
+        found.append(
+            {
+                "number": number,
+                "name": groups.names.get(number, ""),
+                "size": len(members),
+                "kept": int(labels.reliable[members].sum()),
+                "aside": number in groups.set_aside,
+                "by_person": int(groups.by_person[members].sum()),
+                "colors": list(tints[number]),
+                "typical": _spread(members).tolist(),
+                "doubtful": _doubtful(state, members).tolist(),
+            }
+        )
+    return found
+
+
+def _spread(members: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The most typical image, and others evenly from the center to the edge of the better half."""
+    half = members[: max(PICTURES_SHOWN, len(members) // 2)]
+    places = np.linspace(0, max(0, len(half) - 1), min(PICTURES_SHOWN, len(half))).round().astype(np.int64)
+    return half[np.unique(places)]
+
+
+def _doubtful(state: State, members: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The images that most of all deserve a look: lowest chance, not placed by a person."""
+    open_ones = members[~state.groups.by_person[members] & ~state.opened.labels.reliable[members]]
+    chance = state.opened.labels.reliability[open_ones]
+    return open_ones[np.argsort(chance, kind="stable")][:PICTURES_SHOWN]
+
+
+class Suggestion(NamedTuple):
+    """Two groups that may be one."""
+
+    first: int
+    second: int
+    share: float  # of the neighbors of either group's images that are in the other
+    pairs: list[tuple[int, int, float]]  # rows of images that are nearest to each other across the two; similarity
+
+
+def suggested_merges(state: State) -> list[Suggestion]:
+    """The pairs of groups whose images are most often neighbors, with the image pairs that speak for a merge."""
+    group, existing = state.groups.shown, state.groups.existing
+    counted = state.opened.result.answer.neighbors
+    neighbors = state.opened.neighbors[:, :counted]
+    size = max(existing, default=0) + 1
+    votes = np.zeros(size * size, dtype=np.int64)
+    for start in range(0, len(group), _CHUNK):
+        mine, theirs = group[start : start + _CHUNK, None].astype(np.int64), group[neighbors[start : start + _CHUNK]]
+        inside = (mine != NONE) & (theirs != NONE)
+        votes += np.bincount((mine * size + theirs)[inside], minlength=size * size)
+    table = votes.reshape(size, size)
+    share = table / np.maximum(1, table.sum(axis=1, keepdims=True))
+    # Of the smaller of the two shares: a small group beside a large one is not part of it yet.
+    both = np.triu(np.minimum(share, share.T), k=1)
+    best = np.argsort(-both, axis=None, kind="stable")[:MOST_SUGGESTIONS]
+    found = [(int(place // size), int(place % size), float(both.flat[place])) for place in best]
+    return [
+        Suggestion(first, second, part, _pairs(state, first, second))
+        for first, second, part in found
+        if part >= SUGGESTED_SHARE
+    ]
+
+
+def _pairs(state: State, first: int, second: int) -> list[tuple[int, int, float]]:
+    """The most similar images across two groups, no image twice."""
+    group = state.groups.shown
+    rows = np.flatnonzero(group == first)
+    neighbors, similarities = state.opened.neighbors[rows], np.asarray(state.opened.similarities[rows])
+    across = np.where(group[neighbors] == second, similarities, -2.0)
+    best, place = across.max(axis=1), across.argmax(axis=1)
+    pairs: list[tuple[int, int, float]] = []
+    seen: set[int] = set()
+    for at in np.argsort(-best, kind="stable").tolist():
+        other = int(neighbors[at, place[at]])
+        if best[at] <= -2.0 or len(pairs) == PAIRS_SHOWN:
+            break
+        if other not in seen:
+            seen.add(other)
+            pairs.append((int(rows[at]), other, round(float(best[at]), 3)))
+    return pairs

@@ -1,0 +1,187 @@
+"""Pictures of a run's images: small ones from the pixels that the run keeps, large ones from the originals.
+
+Small pictures are asked for in strips, a whole screen at a time. Where the run keeps no pixels, originals are read.
+"""
+
+import threading
+from functools import cached_property, lru_cache
+from io import BytesIO
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from PIL import Image
+
+from spice.data.decode import digest, whole_picture
+from spice.data.pixels import COLOR, GRAY, mapped
+from spice.data.problems import BadImageError, printable
+from spice.data.recognize import open_source
+from spice.data.sources import Entry, Source
+from spice.errors import UserError
+from spice.report.pictures import SHEET_COLUMNS, Sheets, read_sheets
+from spice.runs import Result
+from spice.runs.artifacts import IMAGES, PICTURES
+from spice.runs.folder import STORE
+
+LARGEST_TILE, LARGEST_PICTURE = 256, 2048
+MOST_IN_STRIP = 64
+_TILES_KEPT = 4096
+_QUALITY, _LARGE_QUALITY = 80, 90
+
+
+class NoPictureError(Exception):
+    """There is no picture of this image any more."""
+
+
+class Pictures:
+    """Pictures by row of the label table. Safe to use from several threads."""
+
+    def __init__(self, result: Result) -> None:
+        self._result = result
+        self._names = result.labels.path
+        self._hashes = pq.read_table(result.need(IMAGES), columns=["hash"]).column("hash")
+        self._tile = lru_cache(_TILES_KEPT)(self._make_tile)
+        self._opening = threading.Lock()
+
+    @property
+    def side(self) -> int:
+        """Pixels on a side of the pictures that the run keeps; 0 where it keeps none."""
+        return self._store[0][False].shape[2] if self._store is not None else 0
+
+    def strip(self, rows: list[int], side: int) -> bytes:
+        """Small square pictures side by side, as one JPEG; gray where there is no picture."""
+        strip = Image.new("RGB", (side * len(rows), side), (128, 128, 128))
+        for place, row in enumerate(rows):
+            try:
+                strip.paste(self._tile(row, side), (place * side, 0))
+            except NoPictureError:
+                continue
+        return _jpeg(strip, _QUALITY)
+
+    def large(self, row: int, side: int) -> bytes:
+        """The original, upright and whole, as a JPEG of at most `side` pixels; else the best picture that is left."""
+        try:
+            return _jpeg(self._original(row, side), _LARGE_QUALITY)
+        except NoPictureError:
+            return _jpeg(self._tile(row, LARGEST_TILE), _LARGE_QUALITY)
+
+    def original(self, row: int) -> bytes | Image.Image | NDArray[np.generic]:
+        """What the source holds of an image, if that is still what the run has seen."""
+        entry, source = self._entries.get(self._names[row]), self._source
+        if entry is None or source is None:
+            raise NoPictureError
+        try:
+            content = source.read(entry)
+        except (BadImageError, OSError, UserError):
+            raise NoPictureError from None
+        # The hash confines us to the run's own images, whatever a name or a link in the folder leads to by now.
+        if digest(content) != self._hashes[row].as_py():
+            raise NoPictureError
+        return content
+
+    def _original(self, row: int, side: int) -> Image.Image:
+        try:
+            return whole_picture(self.original(row), side)
+        except BadImageError:
+            raise NoPictureError from None
+
+    def _make_tile(self, row: int, side: int) -> Image.Image:
+        pixels = self._stored(row)
+        if pixels is None:
+            return self._tile_of_original(row, side)
+        planes = [Image.fromarray(plane) for plane in pixels]
+        picture = Image.merge("RGB", planes if len(planes) == 3 else 3 * planes)
+        return picture if picture.width == side else picture.resize((side, side), Image.Resampling.BILINEAR)
+
+    def _tile_of_original(self, row: int, side: int) -> Image.Image:
+        try:
+            picture = self._original(row, 2 * side).convert("RGB")
+        except NoPictureError:
+            return self._from_sheet(row, side)
+        short = min(picture.size)
+        left, top = (picture.width - short) // 2, (picture.height - short) // 2
+        return picture.resize((side, side), Image.Resampling.BILINEAR, box=(left, top, left + short, top + short))
+
+    def _from_sheet(self, row: int, side: int) -> Image.Image:
+        """From the report's small pictures, which stay when the run's pixels and the originals are gone."""
+        place = self._places.get(row)
+        sheets = self._sheets
+        if sheets is None or place is None:
+            raise NoPictureError
+        number, inside = divmod(place, SHEET_COLUMNS**2)
+        left, top = inside % sheets.columns * sheets.tile, inside // sheets.columns * sheets.tile
+        path = self._result / PICTURES / f"sheet-{number}.jpg"
+        try:
+            with Image.open(path, formats=("JPEG",)) as sheet:
+                tile = sheet.crop((left, top, left + sheets.tile, top + sheets.tile))
+        except OSError:
+            raise NoPictureError from None
+        return tile.resize((side, side), Image.Resampling.BICUBIC)
+
+    def _stored(self, row: int) -> NDArray[np.uint8] | None:
+        """Pixels (C, S, S) from the run's store, or None."""
+        if self._store is None:
+            return None
+        files, gray, places = self._store
+        place = int(places[row])
+        return files[bool(gray[row])][place] if place >= 0 else None
+
+    @cached_property
+    def _store(self) -> tuple[dict[bool, NDArray[np.uint8]], NDArray[np.bool_], NDArray[np.int64]] | None:
+        """The store's files; which images are gray; the place of each in its file, -1 where it is in neither."""
+        sizes = [int(path.name) for path in (self._result.run / STORE).glob("*") if path.name.isdecimal()]
+        for size in sorted(sizes, reverse=True):
+            folder = self._result.run / STORE / str(size)
+            try:
+                table = pq.read_table(folder / IMAGES.name, columns=["path", "hash", "gray", "row"])
+                files = {True: mapped(folder / GRAY, 1, size), False: mapped(folder / COLOR, 3, size)}
+            except (OSError, ValueError):
+                continue
+            return files, *self._rows_in(table)
+        return None
+
+    def _rows_in(self, table: "pq.Table") -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Where this result's images are in a store, which may hold more by now."""
+        gray, rows = np.asarray(table["gray"]).astype(np.bool_), np.asarray(table["row"]).astype(np.int64)
+        held = {
+            key: line for line, key in enumerate(zip(table["path"].to_pylist(), table["hash"].to_pylist(), strict=True))
+        }
+        lines = np.array(
+            [held.get(key, -1) for key in zip(self._names, self._hashes.to_pylist(), strict=True)], dtype=np.int64
+        )
+        return gray[lines], np.where(lines >= 0, rows[lines], -1)
+
+    @property
+    def _source(self) -> Source | None:
+        with self._opening:
+            return self._opened[0]
+
+    @property
+    def _entries(self) -> dict[str, Entry]:
+        with self._opening:
+            return self._opened[1]
+
+    @cached_property
+    def _opened(self) -> tuple[Source | None, dict[str, Entry]]:
+        """The run's source and its entries by name; opened when the first original is looked at."""
+        given = self._result.manifest.source
+        try:
+            source = open_source(given, leave_out=[self._result.run]) if given is not None else None
+            entries = source.listing()[0] if source is not None else []
+        except (UserError, OSError):
+            return None, {}
+        return source, {printable(entry.name): entry for entry in entries}
+
+    @cached_property
+    def _sheets(self) -> Sheets | None:
+        return read_sheets(self._result / PICTURES)
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        return {row: place for place, row in enumerate(self._sheets.rows)} if self._sheets else {}
+
+
+def _jpeg(picture: Image.Image, quality: int) -> bytes:
+    buffer = BytesIO()
+    picture.convert("RGB").save(buffer, "JPEG", quality=quality)
+    return buffer.getvalue()

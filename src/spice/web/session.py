@@ -1,0 +1,127 @@
+"""An open run: its current result with all edits applied, read again whenever anybody has changed it.
+
+Shapes: N images, S neighbors.
+"""
+
+import threading
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spice.errors import UserError
+from spice.runs import Labels, Result, open_result
+from spice.runs.artifacts import MAP
+from spice.runs.editor import Editor
+from spice.runs.edits import EDITS, Edits, ImageId, Operation
+from spice.runs.groups import Groups
+from spice.runs.manifest import MANIFEST
+from spice.web.pictures import Pictures
+
+
+class OpenResult:
+    """One result of the run, and what is read of it once."""
+
+    def __init__(self, run: Path, result: Result) -> None:
+        self.result = result
+        self.editor = Editor(run, result)
+
+    @property
+    def labels(self) -> Labels:
+        """The head's answer, before edits."""
+        return self.result.labels
+
+    def images(self, rows: list[int]) -> list[ImageId]:
+        return [self.editor.base.image(row) for row in rows]
+
+    @cached_property
+    def pictures(self) -> Pictures:
+        return Pictures(self.result)
+
+    @cached_property
+    def neighbors(self) -> NDArray[np.int64]:  # (N, S)
+        return self.result.neighbors
+
+    @cached_property
+    def similarities(self) -> NDArray[np.float32]:  # (N, S)
+        return self.result.similarities
+
+    @cached_property
+    def points(self) -> NDArray[np.float32] | None:  # (N, 2)
+        path = self.result / MAP
+        return np.load(path) if path.exists() else None
+
+
+class State:
+    """The run at one moment. Never changes: an edit makes another one."""
+
+    def __init__(self, opened: OpenResult, edits: Edits, groups: Groups) -> None:
+        self.opened, self.edits, self.groups = opened, edits, groups
+
+    @property
+    def version(self) -> str:
+        """Differs whenever the page would show something else."""
+        return f"{self.opened.result.name}-{self.edits.revision}"
+
+
+class Session:
+    """The run behind the page. Safe to use from several threads."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        self._lock = threading.RLock()
+        self._opened = OpenResult(run, open_result(run))
+        self._stamp: tuple[tuple[int, ...], ...] = ()
+        self._state: State | None = None
+
+    def state(self) -> State:
+        """The run as it is now."""
+        with self._lock:
+            stamp = _stamp(self.run / MANIFEST), _stamp(self.run / EDITS)
+            if self._state is None or stamp != self._stamp:
+                result = open_result(self.run)
+                if result.name != self._opened.result.name or result.entry != self._opened.result.entry:
+                    self._opened = OpenResult(self.run, result)
+                edits = self._opened.editor.edits
+                self._state = State(self._opened, edits, self._opened.result.groups_after(edits))
+                self._stamp = stamp
+            return self._state
+
+    def edit(self, version: str, decide: Callable[[State], list[Operation]]) -> State:
+        """Add operations to the edits; refused if the page does not show the run as it is."""
+        with self._lock:
+            expected = self._expected(version)
+            for operation in decide(self.state()):
+                self._opened.editor.do(operation, expected=expected)
+                expected += 1
+            return self.state()
+
+    def undo(self, version: str) -> State:
+        with self._lock:
+            self._opened.editor.undo(expected=self._expected(version))
+            return self.state()
+
+    def redo(self, version: str) -> State:
+        with self._lock:
+            self._opened.editor.redo(expected=self._expected(version))
+            return self.state()
+
+    def _expected(self, version: str) -> int:
+        state = self.state()
+        if version != state.version:
+            raise StalePageError("The groups were changed elsewhere; the page now shows them as they are.")
+        return state.edits.revision
+
+
+class StalePageError(UserError):
+    """The page shows the run as it was before somebody else changed it."""
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return ()
+    return status.st_mtime_ns, status.st_size, status.st_ino
