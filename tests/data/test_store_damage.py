@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 
 from spice.data import ingest
-from spice.data.store import COLOR, GRAY, DamagedStoreError
+from spice.data.pixels import COLOR, GRAY
+from spice.data.store import DamagedStoreError
 
 
 @pytest.fixture

@@ -29,10 +29,12 @@ def command(
     from spice.web.session import Session
 
     session = Session(run)
-    session.state()  # a run that cannot be opened says so here, and not in the browser
 
     def announce(address: str) -> None:
         print(f"{run} is open at {address}\nPress Ctrl-C to stop; every edit is saved as you make it.", flush=True)
 
-    serve(make_app(session), host=host, port=port, announce=announce, browse=browser)
+    try:
+        serve(make_app(session), host=host, port=port, announce=announce, browse=browser)
+    finally:
+        session.close()
     print(f"\nspice: stopped serving {run}; your edits are saved")

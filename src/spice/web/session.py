@@ -18,6 +18,7 @@ from spice.runs.editor import Editor
 from spice.runs.edits import EDITS, Edits, ImageId, Operation
 from spice.runs.groups import Groups
 from spice.runs.manifest import MANIFEST
+from spice.web.csv_keeper import CsvKeeper
 from spice.web.pictures import Pictures
 
 
@@ -34,7 +35,7 @@ class OpenResult:
         return self.result.labels
 
     def images(self, rows: list[int]) -> list[ImageId]:
-        return [self.editor.base.image(row) for row in rows]
+        return self.editor.base.images(rows)
 
     @cached_property
     def pictures(self) -> Pictures:
@@ -75,6 +76,13 @@ class Session:
         self._opened = OpenResult(run, open_result(run))
         self._stamp: tuple[tuple[int, ...], ...] = ()
         self._state: State | None = None
+        self._csv = CsvKeeper(run)
+        if self.state().edits.revision:  # the last explorer may have been killed before it wrote the table
+            self._csv.changed()
+
+    def close(self) -> None:
+        """Bring `labels.csv` up to date."""
+        self._csv.close()
 
     def state(self) -> State:
         """The run as it is now."""
@@ -86,6 +94,8 @@ class Session:
                     self._opened = OpenResult(self.run, result)
                 edits = self._opened.editor.edits
                 self._state = State(self._opened, edits, self._opened.result.groups_after(edits))
+                if self._stamp:
+                    self._csv.changed()
                 self._stamp = stamp
             return self._state
 
