@@ -56,6 +56,10 @@ class Page:
 
     def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
         """Load a file and wait until it has run."""
+        self.visit(path.resolve().as_uri(), width=width, height=height, dark=dark)
+
+    def visit(self, address: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+        """Load an address and wait until it has run."""
         self.errors.clear()
         self.requests.clear()
         self.call(
@@ -65,7 +69,7 @@ class Page:
         still = {"name": "prefers-reduced-motion", "value": "reduce"}  # no test waits for something to glide into place
         self.call("Emulation.setEmulatedMedia", features=[scheme, still])
         loads = self._loads
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=address)
         # The event, not the document's state: the old page may still be there, and is complete as well.
         while self._loads == loads:
             self._note(self._receive())
