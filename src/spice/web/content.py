@@ -58,7 +58,7 @@ def _place(state: State, axis: int) -> Column | None:
 _COLUMNS: dict[str, Callable[[State], Column | None]] = {
     "group": lambda state: state.groups.group.astype("<i4"),
     "person": lambda state: state.groups.by_person.astype("u1"),
-    "chance": lambda state: _shares(state.opened.labels.reliability),
+    "chance": lambda state: _shares(state.opened.labels.chance),
     "kept": lambda state: state.opened.labels.reliable.astype("u1"),
     "rank": lambda state: state.opened.labels.prototype_rank.astype("<i4"),
     "x": lambda state: _place(state, 0),

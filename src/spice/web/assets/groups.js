@@ -182,7 +182,7 @@ function drawMerges() {
   const place = byId("merges");
   place.replaceChildren();
   if (!merges.length) return;
-  place.append(element("details", { class: "suggested", open: place.dataset.open !== "no", ontoggle: (event) => { place.dataset.open = event.target.open ? "yes" : "no"; } },
+  place.append(element("details", { class: "suggested", open: place.dataset.open === "yes", ontoggle: (event) => { place.dataset.open = event.target.open ? "yes" : "no"; } },
     element("summary", {}, `Suggested merges (${merges.length})`),
     element("div", { class: "columns" }, merges.map(suggestion))));
 }

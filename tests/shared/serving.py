@@ -1,0 +1,85 @@
+"""The real command `spice open` in a process of its own, and requests to it."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Explorer:
+    """A running explorer."""
+
+    def __init__(self, process: subprocess.Popen[str], address: str) -> None:
+        self.process, self.address = process, address
+        self.host = re.sub(r"^http://|/.*", "", address)
+        self.cookie: str | None = None
+
+    def request(
+        self, path: str, content: object = None, *, headers: Mapping[str, str | None] = {}, method: str | None = None
+    ) -> Answer:
+        """One request with the cookie, if there is one. `headers` override; None leaves one out."""
+        body = None if content is None else content if isinstance(content, bytes) else json.dumps(content).encode()
+        given: dict[str, str | None] = {"Host": self.host, "Cookie": self.cookie}
+        if body is not None:
+            given |= {"Content-Type": "application/json", "Origin": f"http://{self.host}"}
+        sent = {name: value for name, value in (given | dict(headers)).items() if value is not None}
+        connection = http.client.HTTPConnection("127.0.0.1", int(self.host.rpartition(":")[2]), timeout=60)
+        try:
+            connection.request(method or ("GET" if body is None else "POST"), path, body, sent)
+            answer = connection.getresponse()
+            return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+        finally:
+            connection.close()
+
+    def enter(self) -> None:
+        """Turn the token into the cookie."""
+        answer = self.request("/" + self.address.rpartition("/")[2])
+        assert answer.status == 303
+        self.cookie = answer.headers["set-cookie"].split(";")[0]
+
+    def state(self) -> Any:
+        return self.request("/api/state").json
+
+    def edit(self, operation: object) -> Answer:
+        return self.request("/api/edit", {"version": self.state()["version"], "operation": operation})
+
+    def stop(self) -> str:
+        """As Ctrl-C does; what the command printed last."""
+        self.process.send_signal(signal.SIGINT)
+        rest, _ = self.process.communicate(timeout=30)
+        return rest
+
+
+@contextmanager
+def opened(run: Path, *options: str) -> Iterator[Explorer]:
+    """`spice open RUN`, ended at the end."""
+    command = [sys.executable, "-m", "spice", "open", str(run), "--no-browser", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
+    assert process.stdout is not None
+    try:
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found is not None
+        yield Explorer(process, found[0])
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()

@@ -1,0 +1,161 @@
+"""The explorer's server: who may talk to it, what it hands out, and that no acknowledged edit is ever lost."""
+
+import subprocess
+import sys
+import threading
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from explored_runs import ROTATED
+from PIL import Image
+from serving import Explorer, opened
+
+from spice.runs import Result
+from spice.runs.edits import read_edits
+
+NOTHING = (
+    b"Open the address that spice open printed.",
+    b"This address has been used before. For a new one, run spice open again.",
+)
+
+
+def row_of(run: Result, ending: str) -> int:
+    return next(row for row, path in enumerate(run.labels.path) if path.endswith(ending))
+
+
+def test_it_opens_without_torch() -> None:
+    script = "import sys, spice.web.app, spice.web.server, spice.cli; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_address_works_once_and_becomes_a_cookie(explorer: Explorer) -> None:
+    explorer.enter()
+    assert explorer.request("/api/state").status == 200
+    cookie, explorer.cookie = explorer.cookie, None
+    assert explorer.request("/" + explorer.address.rpartition("/")[2]).status == 403
+    explorer.cookie = cookie
+    assert explorer.request("/" + explorer.address.rpartition("/")[2]).status == 303  # the same browser may come again
+
+
+def test_without_the_token_there_is_nothing(explorer: Explorer) -> None:
+    for path in ("/", "/api/state", "/api/paths", "/assets/main.js", "/?token=", "/?token=wrong"):
+        answer = explorer.request(path)
+        assert answer.status == 403
+        assert answer.body in NOTHING
+        guess = f"spice-{explorer.host.split(':')[1]}=guess"
+        assert explorer.request(path, headers={"Cookie": guess}).status == 403
+
+
+def test_other_hosts_and_origins_get_nothing(inside: Explorer) -> None:
+    port = inside.host.split(":")[1]
+    for headers in (
+        {"Host": f"evil.example:{port}"},  # a name that an attacker's DNS leads to 127.0.0.1
+        {"Host": "127.0.0.1"},
+        {"Origin": "http://evil.example"},
+        {"Origin": f"http://127.0.0.1:{int(port) + 1}"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ):
+        assert inside.request("/api/state", headers=headers).status == 403, headers
+    change = {"version": inside.state()["version"], "operation": {"kind": "name", "group": 0, "name": "x"}}
+    assert inside.request("/api/edit", change, headers={"Origin": None}).status == 403
+    assert inside.request("/api/edit", change, headers={"Content-Type": "text/plain"}).status == 415
+    assert inside.request("/api/edit", b"[" * 100_000).status == 400
+    assert inside.state()["undo"] is None
+    assert inside.request("/api/edit", change).status == 200
+
+
+def test_nothing_but_the_run_is_handed_out(inside: Explorer, run: Result) -> None:
+    images = inside.state()["images"]
+    for path in (
+        "/assets/../app.py", "/assets/%2e%2e/app.py", "/assets/..%2fapp.py", "/assets/%2e%2e%5capp.py", "/assets/",
+        "/assets//etc/passwd", f"/picture/{images}/..%2f..%2fetc%2fpasswd", f"/picture/{images}/-1",
+        f"/picture/{images}/999999", "/picture/other/0", "/strip/other?rows=0", f"/strip/{images}?rows=999999",
+        f"/strip/{images}?rows=0&side=99999", f"/strip/{images}", "/api/column/path", "/api/nearest/999999",
+    ):  # fmt: skip
+        assert inside.request(path).status in (400, 404), path
+    policy = inside.request("/").headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_a_large_picture_is_upright_and_whole(inside: Explorer, run: Result) -> None:
+    answer = inside.request(f"/picture/{inside.state()['images']}/{row_of(run, ROTATED)}")
+    with Image.open(BytesIO(answer.body)) as picture:
+        assert picture.size == (40, 60)
+        assert not picture.getexif()
+
+
+def test_an_original_that_became_something_else_is_not_handed_out(
+    inside: Explorer, run: Result, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret.png"
+    Image.new("RGB", (7, 9), "white").save(secret)
+    row = row_of(run, "photo 005.png")
+    photo = tmp_path / "photos" / run.labels.path[row]
+    photo.unlink()
+    photo.symlink_to(secret)
+    answer = inside.request(f"/picture/{inside.state()['images']}/{row}")
+    with Image.open(BytesIO(answer.body)) as picture:
+        assert picture.width == picture.height  # the square that the run has kept
+        assert picture.getpixel((5, 5)) != (255, 255, 255)
+
+
+def test_small_pictures_come_in_strips(inside: Explorer, run: Result) -> None:
+    rows = [3, 1, 7]
+    answer = inside.request(f"/strip/{inside.state()['images']}?side=64&rows={','.join(map(str, rows))}")
+    with Image.open(BytesIO(answer.body)) as strip:
+        assert strip.size == (192, 64)
+        for place, row in enumerate(rows):
+            with Image.open(Path(str(run.manifest.source)) / run.labels.path[row]) as photo:
+                difference = np.subtract(strip.getpixel((place * 64 + 32, 32)), photo.convert("RGB").getpixel((9, 9)))
+                assert np.abs(difference).max() < 12
+    assert "immutable" in answer.headers["cache-control"]
+
+
+def test_an_edit_based_on_an_old_page_is_refused(inside: Explorer) -> None:
+    before = inside.state()["version"]
+    assert inside.edit({"kind": "name", "group": 0, "name": "first"}).status == 200
+    late = inside.request("/api/edit", {"version": before, "operation": {"kind": "name", "group": 0, "name": "second"}})
+    assert late.status == 409
+    assert inside.state()["groups"][0]["name"] == "first"
+    impossible = inside.edit({"kind": "merge", "groups": [0, 77]})
+    assert impossible.status == 422
+    assert "no group 77" in impossible.json["error"]
+
+
+def test_ctrl_c_ends_in_one_line_and_leaves_the_table_up_to_date(run: Result) -> None:
+    with opened(run.run) as explorer:
+        explorer.enter()
+        assert explorer.edit({"kind": "name", "group": 2, "name": "green things"}).status == 200
+        printed = explorer.stop().strip().splitlines()
+        assert explorer.process.returncode == 0
+    assert [line for line in printed if line][-1] == f"spice: stopped serving {run.run}; your edits are saved"
+    assert (run.run / "labels.csv").read_text().count("green things") == 12
+
+
+@pytest.mark.parametrize("moment", [0.05, 0.2, 0.35])
+def test_a_kill_loses_no_acknowledged_edit(run: Result, moment: float) -> None:
+    acknowledged: list[str] = []
+    with opened(run.run) as explorer:
+        explorer.enter()
+        version = explorer.state()["version"]
+        killer = threading.Timer(moment, explorer.process.kill)
+        killer.start()
+        for number in range(10_000):
+            name = f"name {number}"
+            try:
+                answer = explorer.request(
+                    "/api/edit", {"version": version, "operation": {"kind": "name", "group": 0, "name": name}}
+                )
+            except OSError:
+                break
+            acknowledged.append(name)
+            version = answer.json["version"]
+        killer.join()
+    kept = [edit.operation.name for edit in read_edits(run.run).edits]  # type: ignore[union-attr]
+    assert acknowledged
+    assert kept[: len(acknowledged)] == acknowledged
