@@ -33,8 +33,9 @@ def make_explored_run(folder: Path, *, images: int = 48, clusters: int = 4) -> R
         color = tuple(np.clip(np.array(_COLORS[number % clusters]) + shades[number], 0, 255).tolist())
         picture = Image.new("RGB", (60, 40), color)
         exif = Image.Exif()
-        exif[274] = 6  # turn it clockwise
-        picture.save(photos / name, **({"exif": exif} if name.endswith(ROTATED) else {}))
+        if name.endswith(ROTATED):
+            exif[274] = 6  # turn it clockwise
+        picture.save(photos / name, exif=exif)
     store = ingest(photos, size=SIDE, folder=folder / STORE / str(SIDE))
     cluster = np.array([int(path[0]) for path in store.collection.paths], dtype=np.int32)
     return _finish(folder, store.collection, cluster, clusters, source=str(photos))

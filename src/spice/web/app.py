@@ -3,10 +3,10 @@
 import json
 from collections.abc import Callable
 from importlib.resources import files
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic import BaseModel, Field, JsonValue, ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from spice.errors import UserError
 from spice.runs.edits import StaleEditsError
+from spice.stages.groups.split import split_rows
 from spice.web import pictures
 from spice.web.content import column, describe, paths
 from spice.web.operations import Asked
@@ -39,6 +40,13 @@ class WantedEdit(Wanted):
     operation: Asked
 
 
+class WantedSplit(BaseModel):
+    """A group, and how many parts to look for."""
+
+    group: int
+    into: Annotated[int, Field(ge=2, le=50)]
+
+
 def make_app(session: Session) -> Starlette:
     """The explorer of one run."""
     explorer = Explorer(session)
@@ -51,6 +59,7 @@ def make_app(session: Session) -> Starlette:
         Route("/api/column/{name}", explorer.column),
         Route("/api/nearest/{row:int}", explorer.nearest),
         Route("/api/edit", explorer.edit, methods=["POST"]),
+        Route("/api/split", explorer.split, methods=["POST"]),
         Route("/api/undo", explorer.undo, methods=["POST"]),
         Route("/api/redo", explorer.redo, methods=["POST"]),
         Route("/strip/{images}", explorer.strip),
@@ -115,6 +124,19 @@ class Explorer:
             return self._session.edit(wanted.version, wanted.operation.operations)
 
         return await _changed(do)
+
+    async def split(self, request: Request) -> Response:
+        """What the parts of a group would be; nothing is changed."""
+        wanted = await _read(request, WantedSplit)
+
+        def look() -> JsonValue:
+            state = self._session.state()
+            members = np.flatnonzero(state.groups.group == wanted.group)
+            parts = split_rows(state.opened.result.answer_features, members, into=wanted.into)
+            rank = state.opened.labels.prototype_rank
+            return {"parts": [rows[np.argsort(rank[rows], kind="stable")].tolist() for rows in parts]}
+
+        return _json(await run_in_threadpool(look))
 
     async def undo(self, request: Request) -> Response:
         wanted = await _read(request, Wanted)
