@@ -8,6 +8,7 @@ import typer
 
 from spice.cli import (
     bench,
+    check,
     cluster,
     datasets,
     demo,
@@ -47,6 +48,7 @@ app.command("export", epilog=export.EXAMPLES)(export.command)
 app.command("report", epilog=report.EXAMPLES)(report.command)
 app.command("figures", epilog=figures.EXAMPLES)(figures.command)
 app.command("why", epilog=why.EXAMPLES)(why.command)
+app.command("check", epilog=check.EXAMPLES)(check.command)
 app.command("groups", epilog=edit.GROUPS_EXAMPLES)(edit.show_groups)
 app.command("name", epilog=edit.NAME_EXAMPLES)(edit.name)
 app.command("merge", epilog=edit.MERGE_EXAMPLES)(edit.merge)

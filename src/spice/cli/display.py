@@ -157,6 +157,7 @@ def _what_next(account: "Account") -> list[str]:
         f"written    {run / 'labels.csv'}, labels.parquet, model/ and more",
         *([f"look       {page}"] if page.exists() else []),
         f"next       spice export {name} groups --as folders     a folder per group",
+        f"           spice check {name}                          how far to trust it: look at 50 images",
         f"           spice why {name} IMAGE                      why an image is where it is",
         f"           spice predict {name} MORE_IMAGES            the same groups for other images",
     ]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "spice export photos.spice groups --as folders  # a folder per group, links to your images",
     "spice export photos.spice training --as imagefolder --copy --reliable",
+    "spice export photos.spice sure --as folders --kept  # after: spice check photos.spice",
     "spice export photos.spice labels.csv --as csv",
     "spice export photos.spice tasks --as labelstudio",
     "spice export photos.spice model --as model --embed  # all that predict needs, encoder included",
@@ -45,13 +46,15 @@ def command(
     shape: Annotated[As, typer.Option("--as", help="What to write.")],
     copy: Annotated[bool, typer.Option("--copy/--link", help="Copy images, or link to them.")] = False,
     reliable: Annotated[bool, typer.Option("--reliable", help="Reliable images only.")] = False,
+    kept: Annotated[bool, typer.Option("--kept", help="Only images that a check by hand keeps.")] = False,
+    keep: Annotated[float, typer.Option(min=0.5, max=0.999, help="With --kept: share of them to be right.")] = 0.95,
     embed: Annotated[bool, typer.Option("--embed", help="With --as model: the encoder's weights too.")] = False,
 ) -> None:
     """Write the groups for people or other programs. Your images are linked or copied, never moved or changed."""
     if shape in (As.onnx, As.model):
         _export_model(run, destination, shape, embed=embed)
     else:
-        _export_images(run, destination, shape, copy=copy, reliable=reliable)
+        _export_images(run, destination, shape, copy=copy, reliable=reliable, keep=keep if kept else None)
 
 
 def _export_model(run: Path, destination: Path, shape: As, *, embed: bool) -> None:
@@ -72,7 +75,7 @@ def _export_model(run: Path, destination: Path, shape: As, *, embed: bool) -> No
     print(f"encoder and head written to {destination}; probabilities differ from torch's by {difference:.0e} at most")
 
 
-def _export_images(run: Path, destination: Path, shape: As, *, copy: bool, reliable: bool) -> None:
+def _export_images(run: Path, destination: Path, shape: As, *, copy: bool, reliable: bool, keep: float | None) -> None:
     import numpy as np
 
     from spice.runs import explain_output_errors, open_result
@@ -82,6 +85,10 @@ def _export_images(run: Path, destination: Path, shape: As, *, copy: bool, relia
     labels = result.labels
     if reliable:
         labels = labels.rows(np.flatnonzero(labels.reliable))
+    if keep is not None:
+        from spice.runs.checks import kept_rows
+
+        labels = labels.rows(kept_rows(result, target=keep))
     with TemporaryDirectory(prefix="spice-") as scratch, explain_output_errors(destination):
         files: list[Path] = []
         if shape not in (As.csv, As.parquet):

@@ -19,6 +19,8 @@ from spice.report.pictures import Sheets, read_sheets
 from spice.report.verdict import Verdict, neighbor_votes, verdicts
 from spice.runs import Account, Labels, Result, account
 from spice.runs.artifacts import IMAGES, KMEANS, MAP, PICTURES
+from spice.runs.checks import Checks, Summary
+from spice.runs.checks import summary as check_summary
 from spice.runs.records import StepWarning
 
 # Rows shown of tables that may be as long as the collection; the files of the run hold them whole.
@@ -54,11 +56,13 @@ class Content(NamedTuple):
     sheets: Sheets | None
     problems: Table
     copies: Table
+    check: Summary | None  # of a check by hand; None: there are no answers
 
 
 def read_content(result: Result) -> Content:
     """The content of a finished result."""
-    summary, labels, answer = account(result), result.labels, result.answer
+    summary, answer, checks = account(result), result.answer, Checks(result)
+    labels = result.labels._replace(chance=checks.chances)
     votes = neighbor_votes(labels, result.neighbors[:, : answer.neighbors], answer.clusters)
     points, pictures = result / MAP, result / PICTURES
     drawn = result.records.get("pictures")
@@ -76,6 +80,7 @@ def read_content(result: Result) -> Content:
         sheets=read_sheets(result / PICTURES),
         problems=_problems(result.problems),
         copies=_copies(result.need(IMAGES)),
+        check=check_summary(result, checks=checks) if checks.answered else None,
     )
 
 

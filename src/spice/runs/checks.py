@@ -8,6 +8,7 @@ Shapes: N images, A answered images.
 
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -53,6 +54,24 @@ class Summary(NamedTuple):
     def answers(self) -> int:
         """Those that count: yes and no."""
         return self.yes + self.no
+
+    @property
+    def promise(self) -> str:
+        """What is kept and how far that can be trusted, or why nothing is."""
+        keep = self.keep
+        if keep.threshold is not None:
+            sure = f"({keep.confidence:.0%} confidence)"
+            return f"{keep.images:,} images are kept; at least {keep.target:.0%} of them are right {sure}"
+        if self.answers < keep.needed:
+            return (
+                f"nothing yet: to promise that {keep.target:.0%} are right, {keep.needed} answers are needed, and "
+                f"there are {self.answers}"
+            )
+        lower = max(0.5, 1 - 2 * (1 - keep.target))
+        return (
+            f"nothing: too many of the surest images are wrong to promise that {keep.target:.0%} are right; "
+            f"try --keep {lower:.2f}"
+        )
 
 
 class Checks:
@@ -158,6 +177,16 @@ def take_back(run: Path) -> Check | None:
             return None
         add_held(run, held, Undo(edit=last.id), result=last.result)
         return last.operation
+
+
+def kept_rows(result: Result, *, target: float = check.KEEP) -> NDArray[np.int64]:
+    """The rows of the kept images; UserError where the answers do not allow any."""
+    checks = Checks(result)
+    found = summary(result, target=target, checks=checks)
+    if found.keep.threshold is None:
+        reason = found.promise if found.answers else "no image was checked yet"
+        raise UserError(f"{reason}; look at images with: spice check {quote(str(result.run))}")
+    return np.flatnonzero(checks.kept(found.keep))
 
 
 def summary(

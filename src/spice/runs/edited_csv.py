@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from spice.runs.artifacts import LABELS_CSV
+from spice.runs.checks import Checks
 from spice.runs.labels import write_labels_csv
 from spice.runs.records import read_record, stamp_files, write_record
 from spice.runs.result import Result, open_result
@@ -16,7 +17,8 @@ def update_csv(run: Path, result: Result | None = None) -> None:
     # Where a file system has no links, the file at the top is a copy of ours.
     copied = linked.is_file() and not linked.is_symlink() and path.is_file()
     copied = copied and linked.read_bytes() == path.read_bytes()
-    write_labels_csv(path, result.labels, result.groups.columns())
+    shown = result.labels._replace(chance=Checks(result).chances)
+    write_labels_csv(path, shown, result.groups.columns())
     record = read_record(result.folder, "labels")
     if record is not None and record.files:
         stamps = record.files | stamp_files(result.folder, [LABELS_CSV.name])

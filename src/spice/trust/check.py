@@ -34,6 +34,11 @@ class Estimate(NamedTuple):
     high: float
     answers: int
 
+    @property
+    def words(self) -> str:
+        """`83% (71% to 92%)`."""
+        return f"{self.value:.0%} ({self.low:.0%} to {self.high:.0%})"
+
 
 class Keep(NamedTuple):
     """The images to keep so that a share of `target` of them is right."""

@@ -1,0 +1,149 @@
+"""`spice check`: look at some images, and know how far to trust all of them."""
+
+import sys
+import webbrowser
+from pathlib import Path
+from shlex import quote
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spice.cli.help import examples
+from spice.cli.running import Json, RunArgument
+
+if TYPE_CHECKING:
+    from spice.runs import Result
+    from spice.runs.checks import Answer, Question, Summary
+
+EXAMPLES = examples(
+    "spice check photos.spice  # 50 images, one key each; stop at any time and continue later",
+    "spice check photos.spice --images 100 --keep 0.98",
+    "spice check photos.spice --summary  # what the answers say so far",
+)
+
+PAGE = "check.html"
+KEYS: "dict[str, Answer]" = {"y": "yes", "n": "no", "u": "unsure"}
+BACK, QUIT = "b", "q"
+
+
+def command(
+    run: RunArgument,
+    *,
+    images: Annotated[int, typer.Option(min=2, help="How many images to look at in all.")] = 50,
+    keep: Annotated[float, typer.Option(min=0.5, max=0.999, help="Share of the kept images to be right.")] = 0.95,
+    only_summary: Annotated[bool, typer.Option("--summary", help="Ask nothing; print what is known so far.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Judge images drawn at random, by one key each; learn the accuracy of all images, and which ones to keep.
+
+    Pictures open in the browser: each image beside the center images of its group. Answers are kept in the run.
+    """
+    from spice.runs import open_result, update_csv
+
+    result = open_result(run)
+    if not only_summary and not as_json:
+        _ask(result, images)
+        update_csv(run)
+    _tell(result, keep, as_json=as_json)
+
+
+def _ask(result: "Result", images: int) -> None:
+    from spice.runs.checks import questions
+
+    asked = questions(result, images)
+    if not asked:
+        print(f"{images:,} images have an answer already; ask for more with --images {2 * images}\n")
+        return
+    page = _write_page(result, asked)
+    if sys.stdin.isatty():
+        webbrowser.open(page.absolute().as_uri())
+    print(f"pictures   {page}")
+    print("keys       y: right group   n: wrong group   u: unsure   b: back   q: stop, continue later\n")
+    _answers(result.run, asked)
+    print()
+
+
+def _write_page(result: "Result", asked: "list[Question]") -> Path:
+    from spice.data.originals import originals
+    from spice.report.check_page import write_check_page
+
+    labels, page = result.labels, result.run / PAGE
+    rows = sorted({row for question in asked for row in (question.row, *question.centers)})
+    with TemporaryDirectory(prefix="spice-") as scratch:
+        names = [labels.path[row] for row in rows]
+        files = originals(result.manifest.source, names, run=result.run, taken_out=Path(scratch))
+        write_check_page(page, asked, dict(zip(rows, files, strict=True)), title=result.run.name)
+    return page
+
+
+def _answers(run: Path, asked: "list[Question]") -> None:
+    from spice.runs.checks import record, take_back
+
+    place = 0
+    while place < len(asked):
+        question = asked[place]
+        print(f"{place + 1:>3} of {len(asked)}  {question.path}  in {question.name}? ", end="", flush=True)
+        key = _key()
+        if key == QUIT:
+            print("stopped")
+            return
+        if key in KEYS:
+            print(KEYS[key])
+            record(run, question.row, KEYS[key])
+            place += 1
+        elif key == BACK and place > 0 and take_back(run) is not None:
+            print("back")
+            place -= 1
+        else:
+            print(f"press one of {', '.join([*KEYS, BACK, QUIT])}")
+
+
+def _key() -> str:
+    """One key of a terminal, or one letter of what another program sends; the end is "stop"."""
+    if sys.stdin.isatty():
+        return typer.getchar().lower()
+    letter = sys.stdin.read(1)
+    while letter.isspace():
+        letter = sys.stdin.read(1)
+    return letter.lower() or QUIT
+
+
+def _tell(result: "Result", keep: float, *, as_json: bool) -> None:
+    from spice.runs.checks import summary
+
+    found = summary(result, target=keep)
+    if as_json:
+        import json
+
+        print(json.dumps(_plain(found), indent=2))
+        return
+    print("\n".join(_lines(found, result)))
+
+
+def _plain(found: "Summary") -> dict[str, object]:
+    groups = {str(group): estimate._asdict() for group, estimate in found.groups.items()}
+    several = {name: value and value._asdict() for name, value in found._asdict().items() if name in _NAMED}
+    return {"yes": found.yes, "no": found.no, "unsure": found.unsure, **several, "groups": groups}
+
+
+_NAMED = ("accuracy", "reliable", "keep")
+
+
+def _lines(found: "Summary", result: "Result") -> list[str]:
+    unsure = f"; {found.unsure} unsure, left out" if found.unsure else ""
+    lines = [f"answers    {found.answers}: {found.yes} right, {found.no} wrong{unsure}"]
+    if found.accuracy is None:
+        return [*lines, f"next       spice check {quote(str(result.run))}     at least 2 answers are needed"]
+    lines.append(f"accuracy   {found.accuracy.words} of all images are right")
+    if found.reliable is not None:
+        lines.append(f"reliable   {found.reliable.words} of the images that the run calls reliable")
+    names = result.reread().groups
+    lines += [f"group      {part.words} of {names.name(group)}" for group, part in found.groups.items()]
+    return [*lines, f"keep       {found.promise}", *_next(found, result.run)]
+
+
+def _next(found: "Summary", run: Path) -> list[str]:
+    if found.keep.threshold is None:
+        return []
+    return [f"next       spice export {quote(str(run))} kept --as folders --kept     these images in folders"]

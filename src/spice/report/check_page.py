@@ -1,0 +1,38 @@
+"""The pictures of a check by hand, for the terminal: every image to judge beside the center images of its group."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from PIL import Image, ImageOps
+
+from spice.files import written_atomically
+from spice.runs.checks import Question
+
+LARGE, SMALL = 320, 128  # pixels on the longer side
+
+
+def write_check_page(path: Path, questions: Sequence[Question], files: Mapping[int, Path], *, title: str) -> None:
+    """Write one HTML file with all questions, numbered from 1; `files` are the images by row."""
+    centers = {row for question in questions for row in question.centers}
+    small = {row: _picture(files[row], SMALL) for row in sorted(centers)}
+    asked = [(question, _picture(files[question.row], LARGE)) for question in questions]
+    environment = Environment(
+        loader=PackageLoader("spice.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    page = environment.get_template("check.html").render(asked=asked, small=small, title=title)
+    with written_atomically(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+def _picture(path: Path, side: int) -> str:
+    """As a data URL, upright."""
+    with Image.open(path) as opened:
+        opened.draft("RGB", (2 * side, 2 * side))
+        upright = ImageOps.exif_transpose(opened).convert("RGB")
+    upright.thumbnail((side, side))
+    buffer = BytesIO()
+    upright.save(buffer, "JPEG", quality=82)
+    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
