@@ -18,6 +18,7 @@ from spice.cli import (
     explore,
     export,
     figures,
+    memory,
     predict,
     refine,
     report,
@@ -85,6 +86,7 @@ def main() -> None:
     _use_utf_8()
     try:
         refuse_undecodable(*sys.argv[1:])
+        memory.refuse_small_limits()
         app()
     except UserError as error:
         print(f"spice: {error}", file=sys.stderr)
@@ -92,6 +94,11 @@ def main() -> None:
     except BrokenPipeError:  # `spice ... | head`
         sys.stderr.close()
         sys.exit(1)
+    except Exception as error:
+        if not memory.is_out_of_memory(error):
+            raise
+        print(f"spice: {memory.ADVICE}", file=sys.stderr)
+        sys.exit(UserError.exit_code)
 
 
 def _use_utf_8() -> None:

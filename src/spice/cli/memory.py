@@ -1,0 +1,44 @@
+"""Too little memory: one line before libraries hang or abort, and one line instead of a traceback."""
+
+import errno
+import re
+from typing import Final
+
+from spice.errors import UserError
+
+# What a small run takes (measured: 0.8 and 2.0 GB), for `ulimit -d` and `ulimit -v`. With less, OpenBLAS waits for ever
+# as it is loaded, or the system's loader aborts.
+LEAST: Final = {"RLIMIT_DATA": ("-d", 0.75e9), "RLIMIT_AS": ("-v", 1.9e9)}
+_TEXT = re.compile(
+    r"can't start new thread|can't allocate memory|cannot allocate memory|bad.?alloc|failed to map segment|"
+    r"unable to allocate|out of memory",
+    re.IGNORECASE,
+)
+
+
+def refuse_small_limits() -> None:
+    """Refuse a limit on memory under which not even the libraries can be loaded."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limits
+        return
+    for name, (option, least) in LEAST.items():
+        allowed, _ = resource.getrlimit(getattr(resource, name))
+        if allowed != resource.RLIM_INFINITY and allowed < least:
+            raise UserError(
+                f"memory is limited to {allowed / 1e9:.2f} GB here, and spice needs {least / 1e9:.2f} GB at least; "
+                f"raise the limit with: ulimit {option} unlimited"
+            )
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error of Python, torch, ONNX Runtime or the system says that memory is used up."""
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    return isinstance(error, Exception) and bool(_TEXT.search(str(error)))
+
+
+ADVICE = (
+    "not enough memory; close other programs, or use a smaller --size (spice doctor --plan N says what a run needs). "
+    "Finished work is kept: run the same command again to resume"
+)

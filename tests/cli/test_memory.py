@@ -1,0 +1,54 @@
+"""Too little memory is one line, before libraries hang or abort."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spice.cli import memory
+
+LIMITED = "import resource; resource.setrlimit(resource.{0}, ({1}, {1})); from spice.cli import main; main()"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits as on Linux")
+@pytest.mark.parametrize(
+    ("limit", "size"), [("RLIMIT_DATA", 256 << 20), ("RLIMIT_DATA", 512 << 20), ("RLIMIT_AS", 1 << 30)]
+)
+def test_a_limit_that_no_library_fits_in_is_refused_in_one_line(shapes: Path, limit: str, size: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED.format(limit, size), "cluster", str(shapes), "-k", "4"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"spice: memory is limited to {size / 1e9:.2f} GB here, and spice needs ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("can't start new thread"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory"),
+        OSError(12, "Cannot allocate memory"),
+        ImportError("libx.so: failed to map segment from shared object"),
+    ],
+)
+def test_memory_that_is_used_up_is_one_line(
+    spice: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("spice.runs.read_manifest", fail)
+    ended = spice("verify", tmp_path)
+    assert ended.code == 2
+    assert ended.err == f"spice: {memory.ADVICE}\n"
+
+
+def test_other_errors_are_not_taken_for_it() -> None:
+    assert not memory.is_out_of_memory(RuntimeError("shapes differ"))
+    assert not memory.is_out_of_memory(OSError(28, "No space left on device"))
