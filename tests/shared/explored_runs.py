@@ -81,7 +81,7 @@ def _finish(
     np.save(run / SIMILARITIES, np.sort(random.uniform(0.5, 1, neighbors.shape).astype(np.float32))[:, ::-1])
     np.save(run / PROBABILITIES, np.eye(clusters, dtype=np.float32)[cluster])
     centers = random.normal(size=(clusters, 2, 8))
-    half = np.arange(len(cluster)) % 2  # every group has two halves, into which it can be split
+    half = labels.prototype_rank % 2  # every group has two halves, into which it can be split
     features = centers[cluster, half] + random.normal(0, 0.05, size=(len(cluster), 8))
     np.save(run / FEATURES, features.astype(np.float32))
     angle = cluster * (2 * np.pi / clusters)

@@ -1,4 +1,4 @@
-"""The real command `spice open` in a process of its own, and requests to it."""
+"""The explorer at work, in a thread or as the real command `spice open`, and requests to it."""
 
 import http.client
 import json
@@ -7,10 +7,15 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from spice.web.app import make_app
+from spice.web.server import Server
+from spice.web.session import Session
 
 
 class Answer(NamedTuple):
@@ -28,8 +33,8 @@ class Answer(NamedTuple):
 class Explorer:
     """A running explorer."""
 
-    def __init__(self, process: subprocess.Popen[str], address: str) -> None:
-        self.process, self.address = process, address
+    def __init__(self, address: str) -> None:
+        self.address = address
         self.host = re.sub(r"^http://|/.*", "", address)
         self.cookie: str | None = None
 
@@ -62,6 +67,14 @@ class Explorer:
     def edit(self, operation: object) -> Answer:
         return self.request("/api/edit", {"version": self.state()["version"], "operation": operation})
 
+
+class Command(Explorer):
+    """One in a process of its own."""
+
+    def __init__(self, address: str, process: subprocess.Popen[str]) -> None:
+        super().__init__(address)
+        self.process = process
+
     def stop(self) -> str:
         """As Ctrl-C does; what the command printed last."""
         self.process.send_signal(signal.SIGINT)
@@ -70,15 +83,32 @@ class Explorer:
 
 
 @contextmanager
-def opened(run: Path, *options: str) -> Iterator[Explorer]:
-    """`spice open RUN`, ended at the end."""
+def served(run: Path) -> Iterator[Explorer]:
+    """The explorer in a thread of this process, which starts at once."""
+    session = Session(run)
+    server = Server(make_app(session))
+    ready = threading.Event()
+    thread = threading.Thread(target=server.serve_until_stopped, args=(ready.set,))
+    thread.start()
+    assert ready.wait(30)
+    try:
+        yield Explorer(server.address)
+    finally:
+        server.stop()
+        thread.join()
+        session.close()
+
+
+@contextmanager
+def opened(run: Path, *options: str) -> Iterator[Command]:
+    """`spice open RUN` in a process of its own, ended at the end."""
     command = [sys.executable, "-m", "spice", "open", str(run), "--no-browser", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
     assert process.stdout is not None
     try:
         found = re.search(r"http://\S+", process.stdout.readline())
         assert found is not None
-        yield Explorer(process, found[0])
+        yield Command(found[0], process)
     finally:
         process.kill()
         process.wait()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from browser import COMMAND, Page, chromium
 from explored_runs import make_explored_run
-from serving import Explorer, opened
+from serving import Explorer, served
 
 from spice.runs import Result
 
@@ -18,7 +18,7 @@ def run(tmp_path: Path) -> Result:
 
 @pytest.fixture
 def explorer(run: Result) -> Iterator[Explorer]:
-    with opened(run.run) as explorer:
+    with served(run.run) as explorer:
         yield explorer
 
 

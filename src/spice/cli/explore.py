@@ -24,17 +24,23 @@ def command(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
 ) -> None:
     """Look, name, merge, split and correct in the browser. Everything can be undone; your images are not touched."""
+    import webbrowser
+
     from spice.web.app import make_app
-    from spice.web.server import serve
+    from spice.web.server import Server
     from spice.web.session import Session
 
     session = Session(run)
+    server = Server(make_app(session), host=host, port=port)
 
-    def announce(address: str) -> None:
-        print(f"{run} is open at {address}\nPress Ctrl-C to stop; every edit is saved as you make it.", flush=True)
+    def ready() -> None:
+        print(f"{run} is open at {server.address}", flush=True)
+        print("Press Ctrl-C to stop; every edit is saved as you make it.", flush=True)
+        if browser:
+            webbrowser.open(server.address)
 
     try:
-        serve(make_app(session), host=host, port=port, announce=announce, browse=browser)
+        server.serve_until_stopped(ready)
     finally:
         session.close()
     print(f"\nspice: stopped serving {run}; your edits are saved")

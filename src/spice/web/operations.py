@@ -84,6 +84,8 @@ class AskedReject(_Asked):
         rows = np.array(self.rows)
         inside = state.groups.group[rows]
         numbers = [int(number) for number in np.unique(inside) if number >= 0]
+        if not numbers:
+            raise UserError("these images are in no group")
         return [Reject(images=_images(state, rows[inside == number].tolist()), group=number) for number in numbers]
 
 

@@ -1,7 +1,6 @@
 """Serving the explorer on this machine, until Ctrl-C."""
 
 import socket
-import webbrowser
 from collections.abc import Callable
 
 import uvicorn
@@ -13,54 +12,45 @@ from spice.web.security import Guard
 LOCAL = "127.0.0.1"
 
 
-def serve(
-    app: ASGIApp,
-    *,
-    host: str = LOCAL,
-    port: int = 0,
-    announce: Callable[[str], None],
-    browse: bool = True,
-) -> None:
-    """Serve `app` until the user stops it. `announce` is given the address as soon as it can be opened.
+class Server(uvicorn.Server):
+    """Serves `app` to the browser that is given `address`.
 
     Args:
         host: an address of this machine. Anything but 127.0.0.1 lets other machines in, if they know the token.
         port: 0 takes a free one.
     """
-    listening = _listen(host, port)
-    port = listening.getsockname()[1]
-    shown = f"[{host}]" if ":" in host else host
-    hosts = {f"{name}:{port}" for name in {shown, *(("localhost",) if host == LOCAL else ())}}
-    guard = Guard(app, hosts=hosts, cookie=f"spice-{port}")
-    address = f"http://{shown}:{port}/?token={guard.token}"
-    settings = uvicorn.Config(
-        guard, log_level="critical", access_log=False, server_header=False, timeout_graceful_shutdown=1, lifespan="off"
-    )
-    server = _Server(settings, lambda: _started(address, announce, browse))
-    try:
-        server.run(sockets=[listening])
-    except KeyboardInterrupt:  # uvicorn ends in order, and then passes the signal on
-        pass
-    finally:
-        listening.close()
 
+    def __init__(self, app: ASGIApp, *, host: str = LOCAL, port: int = 0) -> None:
+        self._listening = _listen(host, port)
+        port = self._listening.getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+        names = (shown, "localhost") if host == LOCAL else (shown,)
+        guard = Guard(app, hosts={f"{name}:{port}" for name in names}, cookie=f"spice-{port}")
+        self.address = f"http://{shown}:{port}/?token={guard.token}"
+        super().__init__(
+            uvicorn.Config(
+                guard, log_level="critical", access_log=False, server_header=False, timeout_graceful_shutdown=1,
+                lifespan="off",
+            )
+        )  # fmt: skip
 
-class _Server(uvicorn.Server):
-    """Tells when it is ready."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
+    def serve_until_stopped(self, ready: Callable[[], None]) -> None:
+        """Serve until Ctrl-C or `stop`; `ready` is called as soon as the address can be opened."""
         self._ready = ready
+        try:
+            self.run(sockets=[self._listening])
+        except KeyboardInterrupt:  # uvicorn ends in order, and then passes the signal on
+            pass
+        finally:
+            self._listening.close()
+
+    def stop(self) -> None:
+        """From another thread."""
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._ready()
-
-
-def _started(address: str, announce: Callable[[str], None], browse: bool) -> None:
-    announce(address)
-    if browse:
-        webbrowser.open(address)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -1,0 +1,297 @@
+"""The explorer in a real browser: what a person does with it, and what nobody can do to it."""
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from browser import Page
+from explored_runs import HARMFUL_NAME
+from serving import Explorer, served
+
+from spice.runs import Result, open_result
+from spice.runs.edits import read_edits
+
+READY = "document.querySelector('.loading') === null && document.querySelectorAll('.thumb:not(.ready)').length === 0"
+NAMES = "[...document.querySelectorAll('#cards .group-name')].map(name => name.value)"
+SAID = "document.getElementById('messages').textContent"
+CARD = "#cards [data-number='{}']"
+BOX = "(b => [b.x, b.y, b.width, b.height])(document.querySelector({}).getBoundingClientRect())"
+DRAG = """(() => {
+  const data = new DataTransfer(), card = (number) => document.querySelector(`#cards [data-number='${number}']`);
+  const fire = (to, kind) =>
+    to.dispatchEvent(new DragEvent(kind, {dataTransfer: data, bubbles: true, cancelable: true}));
+  fire(card(3), 'dragstart');
+  fire(card(2), 'dragover');
+  fire(card(2), 'drop');
+  fire(card(2), 'dragend');
+})()"""
+
+
+def visit(page: Page, explorer: Explorer, view: str = "groups", *, width: int = 1280, dark: bool = False) -> None:
+    page.visit("about:blank")
+    page.visit(f"{explorer.address}#{view}", width=width, dark=dark)
+    page.wait(READY)
+
+
+def go(page: Page, view: str) -> None:
+    page.run(f"location.hash = '#{view}'")
+    page.wait(f"document.body.dataset.view === '{view.split('?', maxsplit=1)[0]}' && {READY}")
+
+
+@pytest.fixture
+def page(browser: Page, explorer: Explorer) -> Page:
+    visit(browser, explorer)
+    return browser
+
+
+def box(page: Page, selector: str) -> tuple[float, float, float, float]:
+    """Left, top, width, height."""
+    left, top, width, height = page.run(BOX.format(json.dumps(selector)))
+    return left, top, width, height
+
+
+def press(page: Page, key: str, *, ctrl: bool = False, shift: bool = False) -> None:
+    modifiers = 2 * ctrl + 8 * shift
+    text = {"Enter": "\r", " ": " "}.get(key, key if len(key) == 1 and not ctrl else "")
+    page.call(
+        "Input.dispatchKeyEvent", type="keyDown", key=key, modifiers=modifiers, **({"text": text} if text else {})
+    )
+    page.call("Input.dispatchKeyEvent", type="keyUp", key=key, modifiers=modifiers)
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+def test_every_view_draws_without_an_error(browser: Page, explorer: Explorer, width: int, dark: bool) -> None:
+    visit(browser, explorer, width=width, dark=dark)
+    for view in ("groups", "images", "map"):
+        go(browser, view)
+        assert browser.run("document.documentElement.scrollWidth") == width, view  # nothing sticks out on a phone
+        assert browser.run("[...document.querySelectorAll('button, input, select, a')].every(e => e.ariaLabel || "
+                           "e.textContent.trim() || e.closest('label') || e.labels?.length)")  # fmt: skip
+    assert browser.errors == []
+    outside = [url for url in browser.requests if not url.startswith((f"http://{explorer.host}/", "about:"))]
+    assert outside == []
+
+
+def test_rename_merge_split_and_undo(page: Page, run: Result) -> None:
+    # A name, typed on the card.
+    page.click(CARD.format(2) + " .group-name")
+    page.type("green things")
+    press(page, "Enter")
+    page.wait(f"{NAMES}.includes('green things')")
+    # A card dragged onto another.
+    page.run(DRAG)
+    page.wait("document.querySelectorAll('#cards .card').length === 3")
+    assert page.run(f"document.querySelector({json.dumps(CARD.format(2))}).textContent").count("24 images") == 1
+    # A split, after a look at the parts.
+    page.run(f"document.querySelector({json.dumps(CARD.format(0))}).focus()")
+    press(page, "s")
+    page.wait(
+        "document.querySelectorAll('dialog .part').length === 2 && !document.querySelector('dialog .main').disabled"
+    )
+    page.click("dialog .main")
+    page.wait("document.querySelectorAll('#cards .card').length === 4")
+    sizes = page.run("[...document.querySelectorAll('#cards .size')].map(size => size.textContent)")
+    assert sorted(sizes) == ["12 images", "24 images", "6 images", "6 images"]
+    # Set aside, by key.
+    page.run(f"document.querySelector({json.dumps(CARD.format(1))}).focus()")
+    press(page, "x")
+    page.wait("document.querySelectorAll('#cards .card').length === 3 && !!document.querySelector('.aside-list li')")
+    kinds = [edit.operation.kind for edit in read_edits(run.run).edits]
+    assert kinds == ["name", "merge", "split", "set_aside"]
+    assert open_result(run.run).groups.names == {2: "green things"}
+    # All of it taken back.
+    page.run("document.activeElement.blur()")
+    for left in (4, 3, 4, 4):
+        press(page, "z", ctrl=True)
+        page.wait(f"document.querySelectorAll('#cards .card').length === {left}")
+        page.wait(f"{SAID}.startsWith('Undone')")
+    page.wait("document.getElementById('undo').disabled")
+    assert page.run(NAMES) == ["Group 0", "Group 1", "Group 2", "Group 3"]
+    press(page, "z", ctrl=True, shift=True)
+    page.wait(f"{NAMES}.includes('green things')")
+
+
+def test_images_are_selected_and_moved(page: Page, run: Result) -> None:
+    go(page, "images?group=1")
+    assert page.run("document.getElementById('match-count').textContent") == "12 images."
+    page.click(".item[data-place='2']")
+    x, y, *_ = box(page, ".item[data-place='5']")
+    for kind in ("mousePressed", "mouseReleased"):
+        page.call("Input.dispatchMouseEvent", type=kind, x=x + 20, y=y + 20, button="left", clickCount=1, modifiers=8)
+    page.wait("document.querySelectorAll('.item[aria-selected=true]').length === 4")
+    page.run("document.querySelector(\".item[data-place='2']\").focus()")
+    press(page, "m")
+    page.wait("!!document.querySelector('dialog.choose')")
+    page.type("3")
+    page.wait("document.querySelectorAll('.choices li').length === 2")
+    press(page, "Enter")
+    page.wait(f"{SAID} === '4 images moved to Group 3.'")
+    groups = open_result(run.run).groups
+    assert (groups.group == 3).sum() == 16
+    assert groups.by_person.sum() == 4
+    # They stay on the screen, marked, so that a mistake can be seen.
+    assert page.run("[...document.querySelectorAll('.trust.you')].length") == 4
+    # A large picture and its neighbors.
+    page.run("document.querySelector(\".item[data-place='0']\").focus()")
+    press(page, "Enter")
+    page.wait(
+        "document.querySelector('.large')?.naturalWidth > 0 && document.querySelectorAll('.near .picture').length === 6"
+    )
+    press(page, "n")
+    page.wait(f"{SAID} === '1 image moved to the next best group.'")
+    assert (open_result(run.run).groups.group == 1).sum() == 7
+
+
+def test_the_lasso_selects_what_it_encloses(page: Page, run: Result) -> None:
+    go(page, "map")
+    left, top, width, height = box(page, "#map-canvas")
+    side = min(width, height) - 32
+    # Group 0 lies to the right of the middle.
+    x, y, reach = left + width / 2 + 0.38 * side, top + height / 2, 0.2 * side
+    corners = [(x - reach, y - reach), (x + reach, y - reach), (x + reach, y + reach), (x - reach, y + reach)]
+    page.click("#map-lasso")
+    page.call(
+        "Input.dispatchMouseEvent", type="mousePressed", x=corners[0][0], y=corners[0][1], button="left", clickCount=1
+    )
+    for corner in corners[1:]:
+        page.call("Input.dispatchMouseEvent", type="mouseMoved", x=corner[0], y=corner[1], button="left", buttons=1)
+    page.call(
+        "Input.dispatchMouseEvent",
+        type="mouseReleased",
+        x=corners[-1][0],
+        y=corners[-1][1],
+        button="left",
+        clickCount=1,
+    )
+    page.wait("document.querySelector('#selection strong')?.textContent === '12 images'")
+    chosen = page.run("import('/assets/selection.js').then(m => [...m.selected])")
+    assert sorted(chosen) == sorted((run.labels.cluster == 0).nonzero()[0].tolist())
+
+
+def test_a_harmful_name_is_text(page: Page) -> None:
+    go(page, "images")
+    page.run("document.getElementById('search').focus()")
+    page.type("<img")
+    page.wait("document.querySelectorAll('.item').length === 1")
+    assert page.run("document.querySelector('.item .name').textContent").endswith(HARMFUL_NAME)
+    go(page, "groups")
+    page.click(CARD.format(0) + " .group-name")
+    page.type("<script>alert(1)</script>")
+    press(page, "Enter")
+    page.wait(f"{NAMES}.includes('<script>alert(1)</script>')")
+    assert page.run("document.querySelectorAll('img[src=x], body script').length") == 0
+    # Even markup that had found a way in could not run.
+    page.run("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.harmed = true\">')")
+    page.run(
+        "document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.harmed = true'}))"
+    )
+    assert page.run("window.harmed") is None
+
+
+class _OtherPage(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<p>another page</p>")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture
+def other_page() -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _OtherPage)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+TRIES = """(async () => {
+  const fetched = (path, request) =>
+    fetch('HERE' + path, {credentials: 'include', ...request}).then(a => a.text(), () => 'refused');
+  const picture = new Promise((done) => {
+    const image = new Image();
+    image.onload = () => done('seen');
+    image.onerror = () => done('refused');
+    image.src = 'HERE/picture/IMAGES/0';
+  });
+  const change = {method: 'POST', headers: {'content-type': 'application/json'}, body: '{}'};
+  const blind = {method: 'POST', mode: 'no-cors', credentials: 'include', body: '{}'};
+  return [await fetched('/api/state'), await picture, await fetched('/api/edit', change),
+    await fetch('HERE/api/undo', blind).then(a => a.type, () => 'refused')];
+})()"""
+
+
+def test_a_page_of_another_origin_gets_nothing(page: Page, explorer: Explorer, other_page: str, run: Result) -> None:
+    images = page.run("import('/assets/run.js').then(m => m.run.info.images)")
+    here = f"http://{explorer.host}"
+    page.visit(other_page)
+    told = page.run(TRIES.replace("HERE", here).replace("IMAGES", images))
+    assert told == ["refused"] * 4
+    assert read_edits(run.run).revision == 0
+
+
+LATE = """import('/assets/run.js').then((m) => {
+  m.run.info.version = 'made-0';
+  return m.edit({kind: 'name', group: 3, name: 'late'});
+})"""
+
+
+def test_a_second_browser_sees_the_edits_of_the_first(page: Page, run: Result) -> None:
+    with served(run.run) as second:
+        second.enter()
+        assert second.edit({"kind": "name", "group": 3, "name": "from elsewhere"}).status == 200
+        page.wait(f"{NAMES}.includes('from elsewhere')")
+        # One that has not looked yet is told, and then shows what is there.
+        page.run(LATE)
+        assert "changed elsewhere" in page.run(SAID)
+    assert open_result(run.run).groups.names == {3: "from elsewhere"}
+
+
+# Random edits, made through the page's own code. One that is refused (a name that is taken) does not count.
+RANDOM = """(async () => {
+  const { run, edit } = await import('/assets/run.js');
+  let state = 7;
+  const random = (below) => (state = (state * 1103515245 + 12345) % 2147483648, Math.floor(state / 65536) % below);
+  const some = (count) => Array.from({length: count}, () => random(run.path.length));
+  let done = 0;
+  while (done < 100) {
+    const groups = run.info.groups.filter(group => group.size > 1);
+    const [one, two] = [0, 1].map(() => groups[random(groups.length)].number);
+    const members = [...run.group.keys()].filter(row => run.group[row] === one);
+    const operation = [
+      () => ({kind: 'name', group: one, name: `name ${done}`}),
+      () => ({kind: 'merge', groups: [one, two]}),
+      () => ({kind: 'split', group: one, parts: [members.slice(0, 1 + random(members.length - 1))]}),
+      () => ({kind: 'set_aside', group: one, aside: random(2) === 1}),
+      () => ({kind: 'move', rows: some(3), group: random(4) ? one : null}),
+      () => ({kind: 'reject', rows: some(1)}),
+      () => ({kind: random(2) ? 'same' : 'different', rows: some(2)}),
+    ][run.info.groups.length < 3 ? 2 : random(7)]();
+    if (await edit(operation)) done++;
+  }
+  return done;
+})()"""
+
+
+def test_a_hundred_random_edits_undone_leave_the_same_bytes(browser: Page, run: Result) -> None:
+    before, table = open_result(run.run).groups, (run.run / "labels.csv").read_bytes()
+    with served(run.run) as explorer:
+        visit(browser, explorer)
+        assert browser.run(RANDOM) == 100
+        changed = open_result(run.run).groups
+        assert changed.group.tobytes() != before.group.tobytes()
+        steps = read_edits(run.run).revision
+        assert steps >= 100
+        browser.run(
+            f"import('/assets/run.js').then(async m => {{ for (let i = 0; i < {steps}; i++) await m.undo(); }})"
+        )
+    after = open_result(run.run).groups
+    for name, value in after._asdict().items():
+        assert np.array_equal(value, getattr(before, name)), name
+    assert (run.run / "labels.csv").read_bytes() == table
