@@ -12,6 +12,7 @@ from explored_runs import HARMFUL_NAME
 from serving import Explorer, served
 
 from spice.runs import Result, open_result
+from spice.runs.checks import summary
 from spice.runs.edits import read_edits
 
 READY = "document.querySelector('.loading') === null && document.querySelectorAll('.thumb:not(.ready)').length === 0"
@@ -65,7 +66,7 @@ def press(page: Page, key: str, *, ctrl: bool = False, shift: bool = False) -> N
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
 def test_every_view_draws_without_an_error(browser: Page, explorer: Explorer, width: int, dark: bool) -> None:
     visit(browser, explorer, width=width, dark=dark)
-    for view in ("groups", "images", "map"):
+    for view in ("groups", "images", "map", "check"):
         go(browser, view)
         assert browser.run("document.documentElement.scrollWidth") == width, view  # nothing sticks out on a phone
         assert browser.run("[...document.querySelectorAll('button, input, select, a')].every(e => e.ariaLabel || "
@@ -169,6 +170,30 @@ def test_the_lasso_selects_what_it_encloses(page: Page, run: Result) -> None:
     page.wait("document.querySelector('#selection strong')?.textContent === '12 images'")
     chosen = page.run("import('/assets/selection.js').then(m => [...m.selected])")
     assert sorted(chosen) == sorted((run.labels.cluster == 0).nonzero()[0].tolist())
+
+
+def test_a_check_narrows_the_interval_with_every_answer(page: Page, run: Result) -> None:
+    go(page, "check")
+    width = "parseFloat(document.querySelector('#known .interval i')?.style.width)"
+    count = "document.querySelector('#question .eyebrow')?.textContent"
+    for number, key in enumerate("yyn"):
+        page.wait(f"{count} === '{number + 1} of 48'")
+        press(page, key)
+    page.wait(f"{count} === '4 of 48' && {width} > 0")
+    early = page.run(width)
+    press(page, "b")
+    page.wait(f"{count} === '3 of 48'")
+    for number in range(2, 20):
+        page.wait(f"{count} === '{number + 1} of 48'")
+        press(page, "u" if number == 5 else "y")
+    page.wait(f"{count} === '21 of 48'")
+    assert page.run(width) < early
+    assert [page.run(f"document.querySelectorAll('#known dd')[{place}].textContent") for place in range(3)] == [
+        "19",
+        "0",
+        "1",
+    ]
+    assert summary(open_result(run.run)).answers == 19
 
 
 def test_a_harmful_name_is_text(page: Page) -> None:

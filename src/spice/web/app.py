@@ -18,7 +18,7 @@ from spice.errors import UserError
 from spice.runs.edits import StaleEditsError
 from spice.stages.groups.split import split_rows
 from spice.web import pictures
-from spice.web.content import column, describe, paths
+from spice.web.content import column, describe, describe_check, paths
 from spice.web.operations import Asked
 from spice.web.pictures import NoPictureError
 from spice.web.session import Session, StalePageError, State
@@ -58,6 +58,7 @@ def make_app(session: Session) -> Starlette:
         Route("/api/paths", explorer.paths),
         Route("/api/column/{name}", explorer.column),
         Route("/api/nearest/{row:int}", explorer.nearest),
+        Route("/api/check", explorer.check),
         Route("/api/edit", explorer.edit, methods=["POST"]),
         Route("/api/split", explorer.split, methods=["POST"]),
         Route("/api/undo", explorer.undo, methods=["POST"]),
@@ -100,11 +101,15 @@ class Explorer:
         near = np.asarray(opened.neighbors[row])
         return _json({"rows": near.tolist(), "similarity": np.asarray(opened.similarities[row]).round(3).tolist()})
 
+    def check(self, request: Request) -> Response:
+        """The next questions of a check by hand, and what the answers say so far."""
+        return _json(describe_check(self._session.state(), _count(request, "images", default=50, most=2000)))
+
     def strip(self, request: Request) -> Response:
         opened = self._session.state().opened
         rows = [int(row) for row in request.query_params.get("rows", "").split(",") if row.isdecimal()]
-        side = int(request.query_params.get("side", "96"))
-        if not 0 < len(rows) <= pictures.MOST_IN_STRIP or not 16 <= side <= pictures.LARGEST_TILE:
+        side = _count(request, "side", default=96, most=pictures.LARGEST_TILE)
+        if not 0 < len(rows) <= pictures.MOST_IN_STRIP:
             raise HTTPException(400)
         if request.path_params["images"] != opened.result.scan.identity or max(rows) >= len(opened.labels.path):
             raise HTTPException(404)
@@ -169,6 +174,13 @@ async def _read(request: Request, kind: type[Body]) -> Body:
         return kind.model_validate_json(await request.body())
     except ValidationError as error:
         raise HTTPException(400, detail=error.errors()[0]["msg"]) from None
+
+
+def _count(request: Request, name: str, *, default: int, most: int) -> int:
+    text = request.query_params.get(name, str(default))
+    if not text.isdecimal() or not 1 <= int(text) <= most:
+        raise HTTPException(400)
+    return int(text)
 
 
 def _json(content: JsonValue) -> Response:

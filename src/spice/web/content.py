@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
+from spice.runs.checks import questions, summary
 from spice.runs.edits import Edit
+from spice.trust.check import Estimate
 from spice.web.groups import cards, suggested_merges
 from spice.web.session import State
 
@@ -35,6 +37,26 @@ def describe(state: State) -> dict[str, JsonValue]:
     }
 
 
+def describe_check(state: State, images: int) -> dict[str, JsonValue]:
+    """A check by hand: the next question, the one after it, and what is known so far."""
+    found = summary(state.opened.result, checks=state.checks)
+    asked = questions(state.opened.result, images)
+    return {
+        "images": min(images, int((state.groups.shown >= 0).sum())),
+        "left": len(asked),
+        "questions": [{"row": one.row, "group": one.group, "centers": list(one.centers)} for one in asked[:2]],
+        "answers": {"yes": found.yes, "no": found.no, "unsure": found.unsure},
+        "accuracy": _estimate(found.accuracy),
+        "groups": [{"group": number, **_estimate(part)} for number, part in found.groups.items()],
+        "promise": found.promise,
+        "kept": found.keep.images if found.keep.threshold is not None else 0,
+    }
+
+
+def _estimate(found: Estimate | None) -> dict[str, JsonValue]:
+    return {} if found is None else {"value": found.value, "low": found.low, "high": found.high, "words": found.words}
+
+
 def paths(state: State) -> JsonValue:
     """File names, in the order of the label table."""
     return list(state.opened.labels.path)
@@ -58,8 +80,9 @@ def _place(state: State, axis: int) -> Column | None:
 _COLUMNS: dict[str, Callable[[State], Column | None]] = {
     "group": lambda state: state.groups.group.astype("<i4"),
     "person": lambda state: state.groups.by_person.astype("u1"),
-    "chance": lambda state: _shares(state.opened.labels.chance),
-    "kept": lambda state: state.opened.labels.reliable.astype("u1"),
+    "chance": lambda state: _shares(state.checks.chances),
+    "reliable": lambda state: state.opened.labels.reliable.astype("u1"),
+    "outlier": lambda state: state.opened.labels.outlier.astype("u1"),
     "rank": lambda state: state.opened.labels.prototype_rank.astype("<i4"),
     "x": lambda state: _place(state, 0),
     "y": lambda state: _place(state, 1),

@@ -37,7 +37,7 @@ def cards(state: State) -> list[JsonValue]:
                 "number": number,
                 "name": groups.names.get(number, ""),
                 "size": len(members),
-                "kept": int(labels.reliable[members].sum()),
+                "reliable": int(labels.reliable[members].sum()),
                 "aside": number in groups.set_aside,
                 "by_person": int(groups.by_person[members].sum()),
                 "colors": list(tints[number]),
@@ -58,7 +58,7 @@ def _spread(members: NDArray[np.int64]) -> NDArray[np.int64]:
 def _doubtful(state: State, members: NDArray[np.int64]) -> NDArray[np.int64]:
     """The images that most of all deserve a look: lowest chance, not placed by a person."""
     open_ones = members[~state.groups.by_person[members] & ~state.opened.labels.reliable[members]]
-    chance = state.opened.labels.chance[open_ones]
+    chance = state.checks.chances[open_ones]
     return open_ones[np.argsort(chance, kind="stable")][:PICTURES_SHOWN]
 
 

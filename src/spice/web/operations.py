@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from spice.errors import UserError
-from spice.runs.edits import ImageId, Merge, Move, Name, Operation, Pair, Reject, SetAside, Split
+from spice.runs.edits import Check, ImageId, Merge, Move, Name, Operation, Pair, Reject, SetAside, Split
 from spice.web.session import State
 
 Rows = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
@@ -100,8 +100,21 @@ class AskedPair(_Asked):
         return [Pair(kind=self.kind, first=first, second=second)]
 
 
+class AskedCheck(_Asked):
+    """An answer: is the image in the right group?"""
+
+    kind: Literal["check"]
+    row: Annotated[int, Field(ge=0)]
+    answer: Literal["yes", "no", "unsure"]
+
+    def operations(self, state: State) -> list[Operation]:
+        (image,) = _images(state, [self.row])
+        return [Check(image=image, group=int(state.groups.shown[self.row]), answer=self.answer)]
+
+
 Asked = Annotated[
-    AskedName | AskedMerge | AskedSplit | AskedAside | AskedMove | AskedReject | AskedPair, Field(discriminator="kind")
+    AskedCheck | AskedName | AskedMerge | AskedSplit | AskedAside | AskedMove | AskedReject | AskedPair,
+    Field(discriminator="kind"),
 ]
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from spice.errors import UserError
 from spice.runs import Labels, Result, open_result
 from spice.runs.artifacts import MAP
+from spice.runs.checks import Checks
 from spice.runs.editor import Editor
 from spice.runs.edits import EDITS, Edits, ImageId, Operation
 from spice.runs.groups import Groups
@@ -60,6 +61,11 @@ class State:
 
     def __init__(self, opened: OpenResult, edits: Edits, groups: Groups) -> None:
         self.opened, self.edits, self.groups = opened, edits, groups
+
+    @cached_property
+    def checks(self) -> Checks:
+        """Chances of the groups as they are, and a person's answers about them."""
+        return Checks(self.opened.result)
 
     @property
     def version(self) -> str:

@@ -11,6 +11,7 @@ const sorts = {
   rank: ["typical first", (a, b) => run.rank[a] - run.rank[b] || a - b],
   doubt: ["lowest chance first", (a, b) => run.chance[a] - run.chance[b] || a - b],
   sure: ["highest chance first", (a, b) => run.chance[b] - run.chance[a] || a - b],
+  outlier: ["outliers first", (a, b) => run.outlier[b] - run.outlier[a] || run.chance[a] - run.chance[b] || a - b],
   path: ["file name", (a, b) => (run.lowered[a] < run.lowered[b] ? -1 : run.lowered[a] > run.lowered[b] ? 1 : a - b)],
 };
 const wanted = { text: "", group: "", show: "", sort: "rank" };
@@ -46,13 +47,13 @@ function controls() {
   return element("form", { class: "controls", id: "controls", role: "search", onsubmit: (event) => event.preventDefault() },
     element("label", { class: "wide" }, "File name ", element("input", { type: "search", id: "search", value: wanted.text, placeholder: "part of a name", autocomplete: "off", spellcheck: "false", oninput: (event) => { wanted.text = event.target.value; find(); } })),
     pick("group", "Group", [["", "all groups"], ...groups, ["-1", "no group"]]),
-    pick("show", "Show", [["", "all images"], ["kept", "kept"], ["open", "not kept"], ["person", "placed by you"], ["selected", "selected"]]),
+    pick("show", "Show", [["", "all images"], ["reliable", "reliable"], ["doubtful", "doubtful"], ["outlier", "outliers"], ["person", "placed by you"], ["selected", "selected"]]),
     pick("sort", "Sort", Object.entries(sorts).map(([value, [text]]) => [value, text])));
 }
 
 function find() {
   const text = wanted.text.trim().toLowerCase();
-  const shows = { "": () => true, kept: (image) => run.kept[image], open: (image) => !run.kept[image] && !run.person[image], person: (image) => run.person[image], selected: (image) => selected.has(image) }[wanted.show];
+  const shows = { "": () => true, reliable: (image) => run.reliable[image], doubtful: (image) => !run.reliable[image] && !run.person[image], outlier: (image) => run.outlier[image], person: (image) => run.person[image], selected: (image) => selected.has(image) }[wanted.show];
   const group = wanted.group === "" ? null : Number(wanted.group);
   items = [];
   for (let image = 0; image < run.path.length; image++)
@@ -70,11 +71,11 @@ function count() {
 function cell(image, width) {
   const group = groupOf(image);
   const made = element("div", { class: "item", role: "option", tabindex: "0", title: run.path[image], data: { image },
-    "aria-label": `${run.path[image]}, ${nameOf(group)}${run.kept[image] ? "" : ", doubtful"}`, "aria-selected": String(selected.has(image)) },
+    "aria-label": `${run.path[image]}, ${nameOf(group)}${run.reliable[image] ? "" : ", doubtful"}`, "aria-selected": String(selected.has(image)) },
     tile(image, width),
     element("button", { type: "button", class: "enlarge", tabindex: "-1", "aria-label": "Enlarge" }, "⤢"),
     element("span", { class: "facts" }, element("span", { class: "dot", "aria-hidden": "true" }), element("span", { class: "group" }, nameOf(group)),
-      element("span", { class: run.person[image] ? "trust you" : run.kept[image] ? "trust" : "trust low" }, run.person[image] ? "you" : (run.chance[image] / 1000).toFixed(2))),
+      element("span", { class: run.person[image] ? "trust you" : run.reliable[image] ? "trust" : "trust low" }, run.person[image] ? "you" : (run.chance[image] / 1000).toFixed(2))),
     element("span", { class: "name" }, run.path[image].split("/").at(-1)));
   made.addEventListener("click", (event) => {
     if (event.target.closest(".enlarge")) return showPicture(image, items);

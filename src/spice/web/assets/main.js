@@ -1,5 +1,6 @@
 // The page: views, undo and redo, theme, keys.
 
+import * as check from "./check.js";
 import { byId, counted, dialog, element, say } from "./dom.js";
 import * as groups from "./groups.js";
 import * as images from "./images.js";
@@ -7,7 +8,7 @@ import * as map from "./map.js";
 import { nameOf, open, redo, run, undo } from "./run.js";
 import { clear, selected } from "./selection.js";
 
-const VIEWS = { groups: ["Groups", groups], images: ["Images", images], map: ["Map", map] };
+const VIEWS = { groups: ["Groups", groups], images: ["Images", images], map: ["Map", map], check: ["Check", check] };
 let current = null;
 
 function route() {
@@ -35,7 +36,7 @@ function inWords(edit) {
   const words = {
     name: () => `rename ${group(edit.group)}`, merge: () => `merge into ${group(edit.groups[0])}`, split: () => `split ${group(edit.group)}`,
     set_aside: () => `${edit.aside ? "set aside" : "bring back"} ${group(edit.group)}`, move: () => `move ${counted(edit.images, "image")}`,
-    reject: () => `not ${group(edit.group)}`, same: () => "same group", different: () => "different groups", learned: () => "learn from corrections",
+    reject: () => `not ${group(edit.group)}`, same: () => "same group", different: () => "different groups", learned: () => "learn from corrections", check: () => "answer",
   }[edit.kind];
   return words ? words() : "last change";
 }
@@ -60,9 +61,10 @@ async function doAgain() {
 }
 
 const KEYS = [
-  ["1 2 3", "Groups, Images, Map"], ["Ctrl Z", "Undo"], ["Ctrl Shift Z", "Redo"], ["/", "Search by file name"], ["?", "This list"],
+  ["1 2 3 …", "Groups, Images, Map, …"], ["Ctrl Z", "Undo"], ["Ctrl Shift Z", "Redo"], ["/", "Search by file name"], ["?", "This list"],
   ["On a card", ""], ["Arrows", "Next card"], ["Enter", "Rename"], ["M", "Merge"], ["S", "Split"], ["X", "Set aside"], ["O", "Show its images"],
   ["On images and the map", ""], ["Arrows", "Next image"], ["Space", "Select"], ["Shift Arrows", "Select on the way"], ["Enter", "Enlarge"], ["M", "Move to a group"], ["N", "Not this group"], ["L", "Lasso (map)"], ["Escape", "Clear the selection"],
+  ["In a check", ""], ["Y N U", "Yes, no, unsure"], ["B", "Back"],
 ];
 
 function showKeys() {
@@ -82,6 +84,7 @@ function keys(event) {
   }
   if (typing || event.altKey || event.ctrlKey || event.metaKey || document.querySelector("dialog[open]")) return;
   const name = Object.keys(VIEWS)[Number(event.key) - 1];
+  if (VIEWS[current][1].key?.(event)) return;
   if (name) location.hash = `#${name}`;
   else if (event.key === "?") showKeys();
   else if (event.key === "Escape" && selected.size) clear();

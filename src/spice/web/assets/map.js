@@ -60,7 +60,7 @@ function setLasso(on) {
 function prepare() {
   const dark = isDark() ? 1 : 0, count = run.path.length;
   const byChance = options.color === "chance";
-  const faint = (image) => (options.fade && !byChance && !run.kept[image] && !run.person[image]) || (alone !== null && run.group[image] !== alone);
+  const faint = (image) => (options.fade && !byChance && !run.reliable[image] && !run.person[image]) || (alone !== null && run.group[image] !== alone);
   const tints = new Map(run.info.groups.map((group) => [group.number, group.aside ? "#8c8780" : group.colors[dark]]));
   colors = new Uint32Array(count);
   const back = [], front = [], top = [];

@@ -46,7 +46,7 @@ export function showPicture(row, list = [row]) {
     if (group) tint(where, group);
     const lines = [element("dt", {}, "Group"), where];
     if (run.person[row]) lines.push(element("dt", {}, "Placed by"), element("dd", {}, "you"));
-    else lines.push(element("dt", {}, "Chance"), element("dd", {}, `${(run.chance[row] / 1000).toFixed(2)}${run.kept[row] ? ", kept" : ""}`));
+    else lines.push(element("dt", {}, "Chance"), element("dd", {}, `${(run.chance[row] / 1000).toFixed(2)}${run.reliable[row] ? ", reliable" : ""}${run.outlier[row] ? ", unlike all other images" : ""}`));
     facts.replaceChildren(...lines);
   }
 

@@ -2,8 +2,8 @@
 
 import { say } from "./dom.js";
 
-const KINDS = { group: Int32Array, person: Uint8Array, chance: Uint16Array, kept: Uint8Array, rank: Int32Array, x: Uint16Array, y: Uint16Array };
-const EDITED = ["group", "person"]; // what an edit can change
+const KINDS = { group: Int32Array, person: Uint8Array, chance: Uint16Array, reliable: Uint8Array, outlier: Uint8Array, rank: Int32Array, x: Uint16Array, y: Uint16Array };
+const EDITED = ["group", "person", "chance"]; // what an edit can change
 
 /** `info` is what /api/state says; `group`, `chance`, ... hold one number per image. */
 export const run = { info: null, path: [], lowered: [], byNumber: new Map() };
