@@ -1,5 +1,12 @@
 """Errors and warnings that are meant for the user."""
 
+import os
+import sys
+import warnings
+from pathlib import Path
+
+_OURS = f"{Path(__file__).parent}{os.sep}"
+
 
 class UserError(Exception):
     """An error that the user can fix: one line that says what is wrong, the value found, and what to do."""
@@ -21,3 +28,13 @@ class NothingTrustworthyError(UserError):
 
 class SpiceWarning(UserWarning):
     """A result to check: the base class of all warnings of the program."""
+
+
+def warn_user(message: str, category: type[SpiceWarning]) -> None:
+    """Warn at the line of the user's program that led here: a line of our own would help nobody."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_OURS) and frame.f_back is not None:
+        frame = frame.f_back
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    module = frame.f_globals.get("__name__", "<unknown>")
+    warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, module, registry)

@@ -1,40 +1,54 @@
 """`SPICE(n_clusters=10).fit(...)`: a thin layer on the pipeline that follows scikit-learn's conventions."""
 
 import os
+import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClusterMixin
+from PIL import Image
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.metrics import silhouette_score
+from sklearn.preprocessing import normalize
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
 
 from spice.data import Collection, Problem, SourceLike, ingest
 from spice.data.adapters import Given, adapted, is_table_of_numbers
 from spice.data.vectors import Vectors
+from spice.errors import UserError
 from spice.models.given_features import NoEncoder, checked_vectors
+from spice.notebook.answers import Answers, answers_of
+from spice.notebook.places import Places, in_order, places_of
+from spice.notebook.progress import shown
 from spice.pipeline import cluster
 from spice.presets import preset
-from spice.progress import Logged, Progress, silent
-from spice.runs import open_result
-from spice.runs.artifacts import IMAGES, MODEL, PROBABILITIES
+from spice.progress import Progress
+from spice.runs import Result, open_result
+from spice.runs.artifacts import IMAGES, MODEL, PROBABILITIES, REPORT
+from spice.runs.folder import is_run
 from spice.runs.table import Column
+from spice.stages.encode import encode_plain
 from spice.stages.model import Predictions, TrainedModel
 
-Value = TypeVar("Value", bound=np.generic)
 Floats = NDArray[np.float32]
+# Silhouette compares all pairs.
+_SCORED = 5_000
 
 
-class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Groups images by meaning, without labels, and says which of its answers can be trusted.
 
-    Images are given as a folder, a glob, a list file, an archive, an array (N, H, W[, C]), or a list of paths or of PIL
-    images. For arrays and lists, results are in the order given, and an image that could not be read has the label -1;
-    for all else they are those of `paths_`, the images that could be read. An array (N, D) is taken for features.
+    Images are given as a path (a folder, a glob, a list file, an archive), or as what Python holds them in: a list or
+    generator of paths, PIL images, bytes or open files, an array (N, H, W[, C]), a tensor, a torch or Hugging Face data
+    set, a loader, a frame with a column of paths. For a path, results are those of `paths_`, the images that could be
+    read; for all else they are in the order given, and an image that could not be read has the label -1. An array
+    (N, D), a frame of numbers or a file of vectors is taken for features.
 
     Args:
         n_clusters: how many groups to make; None: the paper's number, with a preset such as "paper:cifar10".
@@ -48,7 +62,7 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         device: where to fit and predict: "auto", "cpu", "cuda", "cuda:1", "mps".
         random_state: the same state gives the same groups.
         run_folder: where the run is kept, so that a stopped fit can be resumed; None: nowhere.
-        verbose: whether to log progress.
+        verbose: whether to show progress: bars in a notebook, lines on stderr elsewhere.
 
     Attributes:
         labels_: (N,) the cluster of each image.
@@ -58,6 +72,7 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         reliable_: (N,) whether that share is above the threshold.
         paths_: the names of the images.
         model_: what predicts.
+        answers_: the whole answer; see `table` and `show`.
     """
 
     def __init__(
@@ -100,21 +115,91 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
             seed=_seed(self.random_state),
         )
         source = self._given(X, reset=True)
-        with _folder(self.run_folder) as out:
-            # A folder that is gone in a moment needs no page.
-            page, progress = self.run_folder is not None, self._progress()
+        with _folder(self.run_folder) as out, shown(self.verbose) as progress:
+            page = self.run_folder is not None  # a folder that is gone in a moment needs none
             cluster(source, settings, out, page=page, redo=True, download=True, device=self.device, progress=progress)
             result = open_result(out)
             collection = Collection.load((result / IMAGES).parent)
-            places = _places(source, collection)
-            self.labels_ = places.fill(result.labels.cluster, np.int32(-1))
-            self.probabilities_ = places.fill(np.load(result / PROBABILITIES), np.float32(np.nan))
-            self.chance_ = places.fill(result.labels.chance, np.float32(np.nan))
-            self.reliability_ = places.fill(result.labels.reliability, np.float32(np.nan))
-            self.reliable_ = places.fill(result.labels.reliable, np.bool_(False))
-            self.paths_ = places.names
-            self.model_ = TrainedModel.load(result / MODEL, device=self.device)
+            self._keep_(result, places_of(source, collection), kept=self.run_folder is not None)
         return self
+
+    def fit_predict(self, X: SourceLike, y: object = None) -> NDArray[np.int32]:  # noqa: N803
+        """Group the images `X`, and return their groups."""
+        return self.fit(X, y).labels_
+
+    def fit_transform(self, X: SourceLike, y: object = None) -> Floats:  # noqa: N803
+        """Group the images `X`, and return the probability of every cluster (N, K)."""
+        return self.fit(X, y).probabilities_
+
+    def transform(self, X: SourceLike) -> Floats:  # noqa: N803
+        """The probability of every cluster for other images (Q, K): `predict_proba`, for pipelines of scikit-learn."""
+        return self.predict_proba(X)
+
+    def score(self, X: SourceLike, y: object = None) -> float:  # noqa: N803, ARG002
+        """How well groups are set apart, for searches over parameters: mean silhouette of the features, -1 to 1.
+
+        It needs no labels and has no bias towards few groups, unlike reliability and neighbor agreement, which only
+        fall as groups are added. Images that cannot be read do not count; of many images, a sample of 5,000 is scored.
+        """
+        features, places, _ = self._features(X)
+        cluster = self.model_.predict_features(features).cluster
+        rows = np.unique(places.rows[places.rows >= 0])
+        rows = np.random.default_rng(0).permutation(rows)[:_SCORED]
+        found = cluster[rows]
+        if not 1 < len(np.unique(found)) < len(found):
+            return -1.0  # nothing is set apart
+        return float(silhouette_score(normalize(features[rows].numpy()), found))
+
+    def table(self) -> Any:
+        """The answer for every image as a pandas DataFrame: path, group, name, chance and every column of labels.csv.
+
+        With a `run_folder`, names and corrections made since the fit are in it.
+        """
+        return self._answers().table()
+
+    def show(self, group: int | str | None = None, *, images: int | None = None) -> Image.Image:
+        """The most typical images of a group (a number or a name), or a row of every group: a PIL image."""
+        return self._answers().sheet(group, images)
+
+    def open(self) -> None:
+        """Open the page of the run in a browser."""
+        run = self._answers().run
+        if run is None:
+            raise UserError(
+                "there is no page to open: fit with a run_folder, such as SPICE(10, run_folder='photos.spice')"
+            )
+        webbrowser.open((run / REPORT.name).resolve().as_uri())
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:  # noqa: N803 - scikit-learn's signature
+        text: str = super().__repr__(N_CHAR_MAX)
+        return f"{text}: {self.answers_.summary()}" if hasattr(self, "answers_") else text
+
+    def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**options)
+        if hasattr(self, "answers_") and "text/html" in bundle:
+            bundle["text/html"] += f"<p>{self.answers_.summary()}</p>"
+        return bundle
+
+    def _keep_(self, result: Result, places: Places, *, kept: bool) -> None:
+        labels = result.labels
+        self.labels_ = places.fill(labels.cluster, np.int32(-1))
+        self.probabilities_ = places.fill(np.load(result / PROBABILITIES), np.float32(np.nan))
+        self.chance_ = places.fill(labels.chance, np.float32(np.nan))
+        self.reliability_ = places.fill(labels.reliability, np.float32(np.nan))
+        self.reliable_ = places.fill(labels.reliable, np.bool_(False))
+        self.paths_ = places.names
+        self.answers_ = answers_of(result, places.rows, places.names, kept=kept)
+        self.model_ = TrainedModel.load(result / MODEL, device=self.device)
+        self._n_features_out = self.model_.head.clusters
+
+    def _answers(self) -> Answers:
+        check_is_fitted(self, "model_")
+        if not hasattr(self, "answers_"):
+            raise UserError(
+                "a model alone holds no images: fit, or load the whole run, such as spice.load('photos.spice')"
+            )
+        answers: Answers = self.answers_
+        return answers
 
     def predict(self, X: SourceLike) -> NDArray[np.int32]:  # noqa: N803
         """The clusters of other images, under the same numbers; -1 for one that cannot be read."""
@@ -140,21 +225,27 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
 
     def _predict(
         self, images: SourceLike, progress: Progress | None = None
-    ) -> "tuple[Predictions, _Places, tuple[Problem, ...]]":
+    ) -> tuple[Predictions, Places, tuple[Problem, ...]]:
+        features, places, problems = self._features(images, progress)
+        return self.model_.predict_features(features), places, problems
+
+    def _features(
+        self, images: SourceLike, progress: Progress | None = None
+    ) -> tuple[Tensor, Places, tuple[Problem, ...]]:
         check_is_fitted(self, "model_")
-        model: TrainedModel = self.model_
+        encoder = self.model_.encoder
         given = self._given(images, reset=False)
         if isinstance(given, Vectors):
             features = checked_vectors(given.values, given.label)
             names = given.names or [str(row) for row in range(len(features))]
-            return model.predict_features(features), _Places(np.arange(len(features)), names), ()
-        if isinstance(model.encoder, NoEncoder):
-            model.encoder.refuse()
-        progress = progress or self._progress()
-        with TemporaryDirectory(prefix="spice-") as folder:
-            store = ingest(given, size=model.encoder.size, folder=Path(folder), progress=progress)
-            found = model.predict(store, starts=store.collection.starts, progress=progress)
-        return found, _places(given, store.collection), store.collection.problems
+            return features, Places(np.arange(len(features)), names), ()
+        if isinstance(encoder, NoEncoder):
+            encoder.refuse()
+        with TemporaryDirectory(prefix="spice-") as folder, shown(self.verbose) as usual:
+            progress = progress or usual
+            store = ingest(given, size=encoder.size, folder=Path(folder), progress=progress)
+            features = encode_plain(encoder, store, starts=store.collection.starts, progress=progress)
+        return features, places_of(given, store.collection), store.collection.problems
 
     def _given(self, images: SourceLike, *, reset: bool) -> Given:
         """The images as a source; vectors are checked as scikit-learn checks them."""
@@ -166,9 +257,6 @@ class SPICE(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn 
         if isinstance(given, Vectors):
             validate_data(self, given.values, dtype=np.float32, reset=reset)
         return given
-
-    def _progress(self) -> Progress:
-        return Logged() if self.verbose else silent
 
 
 class Assessment(NamedTuple):
@@ -186,34 +274,19 @@ class Assessment(NamedTuple):
 
 
 def load(folder: str | os.PathLike[str], *, device: str = "auto") -> SPICE:
-    """A model that `SPICE.save` or a run has written (its `model/`), ready to predict on `device`."""
-    model = TrainedModel.load(Path(folder), device=device)
+    """A run folder (the current result, as if just fitted), or a model alone, which predicts; on `device`."""
+    path = Path(folder)
+    result = open_result(path) if is_run(path) else None
+    model = TrainedModel.load(path if result is None else result.need(MODEL), device=device)
     loaded = SPICE(model.head.clusters, encoder=model.encoder.name, size=model.encoder.size, device=device)
     loaded.model_ = model
     loaded.n_features_in_ = model.encoder.features
+    loaded._n_features_out = model.head.clusters
+    if result is not None:
+        loaded.run_folder = path
+        collection = Collection.load((result / IMAGES).parent)
+        loaded._keep_(result, in_order(collection), kept=True)
     return loaded
-
-
-class _Places(NamedTuple):
-    """Where each answer belongs: results come in order of content, the user's order is another."""
-
-    rows: NDArray[np.int64]  # (N,) for every image of the user its row in the collection; -1: it could not be read
-    names: list[str]
-
-    def fill(self, values: NDArray[Value], missing: Value) -> NDArray[Value]:
-        found = values[self.rows]
-        found[self.rows < 0] = missing
-        return found
-
-
-def _places(given: Given, collection: Collection) -> _Places:
-    numbers = collection.numbers
-    if isinstance(given, str):
-        order = numbers.argsort(kind="stable")
-        return _Places(order, [collection.paths[row] for row in order])
-    rows = np.full(len(given) if isinstance(given, Vectors) else given.count, -1, dtype=np.int64)
-    rows[numbers] = np.arange(len(collection))
-    return _Places(rows, [collection.paths[row] if row >= 0 else "" for row in rows])
 
 
 def _seed(state: int | np.random.RandomState | None) -> int:

@@ -5,7 +5,6 @@ No pickle. A file appears whole or not at all. The last two are kept, so a damag
 
 import json
 import time
-import warnings
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from spice.errors import SpiceWarning, UserError
+from spice.errors import SpiceWarning, UserError, warn_user
 from spice.files import written_atomically
 
 
@@ -90,10 +89,9 @@ class Checkpoints:
                     f"use those again, or delete {path.parent} to start over"
                 )
             if unreadable:
-                warnings.warn(
+                warn_user(
                     f"damaged checkpoint {', '.join(unreadable)}: resuming from step {header['step']} instead",
                     DamagedCheckpointWarning,
-                    stacklevel=2,
                 )
             return Saved(header["step"], state)
         if unreadable:

@@ -23,7 +23,7 @@ from onnx import numpy_helper
 from platformdirs import user_cache_dir
 from torch import Tensor, nn
 
-from spice.errors import SpiceWarning
+from spice.errors import SpiceWarning, warn_user
 from spice.files import written_atomically
 from spice.models.backbone import Backbone, example_images, weights_hash
 from spice.version import __version__
@@ -94,7 +94,7 @@ def frozen_session(network: Backbone, *, size: int, channels: int) -> Session | 
     except Exception as error:  # noqa: BLE001
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         message = f"{type(network).__name__} runs in torch, more slowly, because it could not be exported: {reason}"
-        warnings.warn(message, ExportWarning, stacklevel=2)
+        warn_user(message, ExportWarning)
         return None
 
 

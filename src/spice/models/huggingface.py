@@ -4,7 +4,6 @@ Weights are read from safetensors files only, and none may be missing. A folder 
 """
 
 import json
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spice.errors import SpiceWarning, UserError
+from spice.errors import SpiceWarning, UserError, warn_user
 from spice.models.backbone import Backbone, Pool, Pretrained, patches_as_map
 from spice.models.hub import hub_access, not_here
 from spice.settings import IMAGENET, Normalization
@@ -279,5 +278,5 @@ def _normalization(name: str, wanted: dict[str, Any], channels: int) -> Normaliz
         return Normalization(mean=tuple(wanted["image_mean"]), std=tuple(wanted["image_std"]))
     usual = IMAGENET if channels == 3 else Normalization(mean=(0.5,) * channels, std=(0.5,) * channels)
     message = f"hf:{name} does not say how its images were normalized (no preprocessor_config.json); assuming {usual}"
-    warnings.warn(message, NormalizationWarning, stacklevel=2)
+    warn_user(message, NormalizationWarning)
     return usual

@@ -9,13 +9,12 @@ Shapes: N images, Q queries, D feature width, S neighbors per query.
 """
 
 import logging
-import warnings
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from spice.errors import SpiceWarning
+from spice.errors import SpiceWarning, warn_user
 from spice.neighbors import approximate
 from spice.neighbors.exact import Neighbors, exact_nearest
 
@@ -69,11 +68,10 @@ def warn_of_blank(features: Tensor) -> None:
     """Warn if the encoder sees nothing in some images."""
     count = int((features.count_nonzero(dim=1) == 0).sum())
     if count:
-        warnings.warn(
+        warn_user(
             f"the encoder sees nothing in {count:,} of {len(features):,} images, which are grouped together; "
             "try a larger --size or another encoder",
             BlankImagesWarning,
-            stacklevel=2,
         )
 
 

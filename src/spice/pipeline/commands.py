@@ -5,7 +5,6 @@ are not finished yet, and leave finished ones as they are.
 """
 
 import os
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -20,7 +19,7 @@ from spice.data.vectors import Vectors
 from spice.engine.device import choose
 from spice.engine.processes import join_processes
 from spice.engine.run import Run
-from spice.errors import UserError
+from spice.errors import UserError, warn_user
 from spice.files import refuse_undecodable
 from spice.models.encoders import SCRATCH, load_encoder
 from spice.pipeline.execute import DamagedFileWarning, Execution
@@ -89,7 +88,7 @@ def cluster(
             except DamagedStoreError as error:
                 if rescan or processes.count > 1:  # the other processes would wait for this one
                     raise
-                warnings.warn(f"{error}, which is done now", DamagedFileWarning, stacklevel=2)
+                warn_user(f"{error}, which is done now", DamagedFileWarning)
                 return carry_out(rescan=True)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from spice.engine.run import Run
-from spice.errors import SpiceWarning, UserError
+from spice.errors import SpiceWarning, UserError, warn_user
 from spice.models.encoders import SCRATCH, Encoder
 from spice.pipeline.plan import MADE_BY, STEPS_IN_ORDER, Plan, Step, plan
 from spice.pipeline.resolve import resolve
@@ -115,11 +115,10 @@ class Execution:
         self.verified.add(key)
         if not self._first_process_says(bool(damaged)):
             return
-        warnings.warn(
+        warn_user(
             f"{', '.join(str(folder / path) for path in damaged[:3]) or folder} changed after it was written, and is "
             "made again",
             DamagedFileWarning,
-            stacklevel=2,
         )
         self._do(BY_NAME[name])
         self._forget_what_was_loaded()
@@ -269,7 +268,7 @@ class Execution:
             f"Try again with: spice resume {self.folder.path}"
         )
         self.failed.append(StepWarning(name=NoPageWarning.__name__, text=text))
-        warnings.warn(text, NoPageWarning, stacklevel=2)
+        warn_user(text, NoPageWarning)
 
 
 def _remove_damaged(folder: Path, step: str) -> None:

@@ -3,14 +3,13 @@
 Shapes: N images, K clusters, S neighbors (the paper's N_s).
 """
 
-import warnings
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from spice.core import authors_reliable, consistency_ratio, reliable
-from spice.errors import SpiceWarning
+from spice.errors import SpiceWarning, warn_user
 from spice.randomness import generator
 from spice.settings import ReliabilitySettings
 from spice.stages.joint.draws import Labeled
@@ -96,8 +95,7 @@ def _warn_of_untrusted(labels: Tensor, trusted: Tensor, clusters: int) -> None:
     if without:
         names = ", ".join(f"{cluster} ({sizes[cluster]} images)" for cluster in without[:10])
         more = f" and {len(without) - 10} more" if len(without) > 10 else ""
-        warnings.warn(
+        warn_user(
             f"no image is reliable in cluster {names}{more}: check these before you use them, or try fewer clusters",
             NoReliableImagesWarning,
-            stacklevel=3,
         )

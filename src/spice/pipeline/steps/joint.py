@@ -1,11 +1,11 @@
 """Stage 3: encoder and head trained together on reliable labels (III-C). Only with `--refine`."""
 
-import warnings
 from typing import NamedTuple
 
 import torch
 
 from spice.engine.run import Run
+from spice.errors import warn_user
 from spice.models.weights import save_network
 from spice.pipeline.work import Work, save_array, save_weights
 from spice.runs.artifacts import (
@@ -101,8 +101,7 @@ def _save(work: Work, found: Refined) -> None:
 
 
 def _warn(failed_checks: list[str]) -> None:
-    warnings.warn(
+    warn_user(
         f"joint training was rejected; keeping the stage-2 result: {'; '.join(failed_checks)}",
         RefinementRejectedWarning,
-        stacklevel=3,
     )

@@ -17,6 +17,7 @@ from spice.progress import log
 from spice.runs.folder import STORE
 from spice.runs.records import ScanResult
 
+STORED_PICTURES = "pictures"
 # Pixels on a side of the pictures shown beside vectors.
 SHOWN_SIZE = 160
 
@@ -40,7 +41,7 @@ def read_inputs(
         return store
 
     if isinstance(source, Vectors):
-        return _vector_inputs(source, lambda images: decoded(images, "pictures", SHOWN_SIZE))
+        return _vector_inputs(source, lambda images: decoded(images, STORED_PICTURES, SHOWN_SIZE))
     store = decoded(source, str(size), size)
     return Inputs(store.collection, store, extra=None if extra is None else decoded(extra, f"extra-{size}", size))
 

@@ -4,7 +4,6 @@ Shapes: B images of this process, P projection width, Q keys in the queue.
 """
 
 import copy
-import warnings
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from spice.core import ema_update_, enqueue_, info_nce
 from spice.engine.run import Run
-from spice.errors import SpiceWarning
+from spice.errors import SpiceWarning, warn_user
 from spice.models.backbone import Backbone
 from spice.settings import FeatureSettings
 from spice.stages.features.pretext import Outcome, Pretext, Projection, default_momentum
@@ -97,9 +96,8 @@ def queue_length(images: int, settings: FeatureSettings) -> int:
     if settings.queue < images:
         return settings.queue
     length = max(batch, (images - 1) // batch * batch)
-    warnings.warn(
+    warn_user(
         f"a queue of {settings.queue} keys would hold all {images} images: shortened to {length}",
         ShortQueueWarning,
-        stacklevel=2,
     )
     return length

@@ -3,7 +3,6 @@
 Shapes: N images, K clusters, H heads, n images in the sample by which heads are compared.
 """
 
-import warnings
 from typing import NamedTuple
 
 import torch
@@ -11,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spice.core.probs import cluster_probs
-from spice.errors import SpiceWarning
+from spice.errors import SpiceWarning, warn_user
 from spice.models.heads import Heads
 from spice.settings import HeadSettings
 from spice.stages.heads.losses import label_table
@@ -141,4 +140,4 @@ def _shared_prototypes(table: Tensor) -> list[tuple[int, int]]:
 
 
 def _warn(category: type[SpiceWarning], message: str) -> None:
-    warnings.warn(message, category, stacklevel=4)
+    warn_user(message, category)

@@ -1,0 +1,160 @@
+"""What was fitted: a line per image in the user's order, the groups as people have edited them, and pictures.
+
+Shapes: N images, L lines: images in the user's order, those that could not be read too.
+"""
+
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from spice.errors import UserError
+from spice.notebook.sheet import Section, contact_sheet
+from spice.pipeline.shown import shown_images
+from spice.runs import Labels, Result, read_manifest
+from spice.runs.folder import is_run
+from spice.runs.table import Column
+
+# Pictures kept where there is no run folder to take them from: so many of each group, and so many together.
+_PER_GROUP, _TOGETHER, _SIDE = 48, 2000, 96
+_IN_OVERVIEW = 10
+# What people look for first; the other columns follow.
+_FIRST_COLUMNS = ("path", "group", "name", "chance")
+
+
+class GroupsNow(NamedTuple):
+    """The groups as they are now, with all edits."""
+
+    group: NDArray[np.int32]  # (N,)
+    columns: dict[str, Column]  # `group`, `name`, `by_person`
+    names: dict[int, str]
+    existing: list[int]
+
+
+@dataclass(eq=False)
+class Answers:
+    """The answer for every image of a fit, with rows as in the run, and pictures of the most typical ones."""
+
+    labels: Labels
+    clusters: int
+    rows: NDArray[np.int64]  # (L,) the row of each line; -1: it could not be read
+    names: list[str]  # (L,)
+    run: Path | None  # None: the fit was not kept
+    result: str  # its name among the run's results
+    pictures: dict[int, bytes]  # JPEG by row, where the fit was not kept
+
+    def table(self) -> Any:
+        """A line per image as a pandas DataFrame."""
+        try:
+            import pandas
+        except ImportError:
+            raise UserError("a table is a pandas DataFrame: pip install pandas") from None
+        return pandas.DataFrame(self.columns())
+
+    def columns(self) -> dict[str, Column]:
+        """Every column, in the user's order."""
+        found: dict[str, Column] = {**self.labels._asdict(), **self.groups().columns}
+        filled = {name: _filled(column, self.rows) for name, column in found.items()}
+        filled["path"] = self.names
+        first = {name: filled.pop(name) for name in _FIRST_COLUMNS}
+        return {**first, **filled}
+
+    def groups(self) -> GroupsNow:
+        """The groups, with the edits that were made since the fit."""
+        kept = self._kept()
+        if kept is not None:
+            now = kept.groups
+            return GroupsNow(
+                now.shown, now.columns(), now.names, [one for one in now.existing if one not in now.set_aside]
+            )
+        cluster, images = self.labels.cluster, len(self.labels.cluster)
+        columns: dict[str, Column] = {"group": cluster, "name": [""] * images, "by_person": np.zeros(images, np.bool_)}
+        return GroupsNow(cluster, columns, {}, list(range(self.clusters)))
+
+    def sheet(self, group: int | str | None, images: int | None) -> Image.Image:
+        """The most typical images of one group, or of all."""
+        now = self.groups()
+        if group is None:
+            return contact_sheet([self._section(now, one, images or _IN_OVERVIEW) for one in now.existing])
+        return contact_sheet([self._section(now, _find(now, group), images or _PER_GROUP)])
+
+    def summary(self) -> str:
+        """`96 images, 4 groups, 92% kept`."""
+        unread = int((self.rows < 0).sum())
+        parts = [f"{len(self.labels.path):,} images", f"{len(self.groups().existing):,} groups"]
+        parts += [f"{self.labels.reliable.mean():.0%} kept"]
+        return ", ".join(parts + ([f"{unread:,} could not be read"] if unread else []))
+
+    def _section(self, now: GroupsNow, group: int, images: int) -> Section:
+        members = np.flatnonzero(now.group == group)
+        kept = float(self.labels.reliable[members].mean()) if len(members) else 0.0
+        name = now.names.get(group)
+        title = f"{group}  {name or 'group ' + str(group)}: {len(members):,} images, {kept:.0%} kept"
+        typical = members[self.labels.prototype_rank[members].argsort(kind="stable")]
+        return Section(title, self._pictures(typical, images))
+
+    def _pictures(self, rows: NDArray[np.int64], count: int) -> list[Image.Image]:
+        kept = self._kept()
+        if kept is None:
+            there = [self.pictures[row] for row in rows.tolist() if row in self.pictures][:count]
+            return [Image.open(BytesIO(data)) for data in there]
+        return pictures_of(kept, rows[:count])
+
+    def _kept(self) -> Result | None:
+        if self.run is None or not is_run(self.run):
+            return None
+        manifest = read_manifest(self.run)
+        entry = manifest.results.get(self.result)
+        return None if entry is None else Result(self.run, manifest, self.result, entry)
+
+
+def answers_of(result: Result, rows: NDArray[np.int64], names: list[str], *, kept: bool) -> Answers:
+    """The answers of a result; of one whose folder is about to be deleted, with pictures."""
+    labels, clusters = result.labels, result.answer.clusters
+    pictures = {} if kept else _typical_pictures(result, labels, clusters)
+    return Answers(labels, clusters, rows, names, result.run.absolute() if kept else None, result.name, pictures)
+
+
+def pictures_of(result: Result, rows: NDArray[np.int64]) -> list[Image.Image]:
+    """The images in these rows, at the size they were shown to the encoder."""
+    if not len(rows):
+        return []
+    taken = shown_images(result).take(torch.from_numpy(rows)).numpy()
+    return [Image.fromarray(image[0] if len(image) == 1 else np.moveaxis(image, 0, -1)) for image in taken]
+
+
+def _typical_pictures(result: Result, labels: Labels, clusters: int) -> dict[int, bytes]:
+    per_group = min(_PER_GROUP, max(1, _TOGETHER // clusters))
+    rows = np.flatnonzero(labels.prototype_rank < per_group)
+    return {int(row): _jpeg(picture) for row, picture in zip(rows, pictures_of(result, rows), strict=True)}
+
+
+def _jpeg(picture: Image.Image) -> bytes:
+    buffer = BytesIO()
+    picture.convert("RGB").resize((_SIDE, _SIDE), Image.Resampling.LANCZOS).save(buffer, "JPEG", quality=85)
+    return buffer.getvalue()
+
+
+def _find(now: GroupsNow, group: int | str) -> int:
+    if group in now.existing:
+        return int(group)
+    named = [number for number, name in now.names.items() if name == group]
+    if not named:
+        known = ", ".join(str(now.names.get(one, one)) for one in now.existing[:20])
+        raise UserError(f"there is no group {group!r}; the groups are: {known}")
+    return named[0]
+
+
+def _filled(column: Column, rows: NDArray[np.int64]) -> Column:
+    """The column in the user's order; empty, -1, False or NaN for what could not be read."""
+    if isinstance(column, list):
+        return [column[row] if row >= 0 else "" for row in rows]
+    found = column[rows]
+    missing = {"f": np.nan, "b": False}.get(column.dtype.kind, -1)
+    found[rows < 0] = missing
+    return found

@@ -1,0 +1,87 @@
+"""Progress of a fit in Python: bars in a notebook, lines in a script."""
+
+import html
+import logging
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from spice.progress import Logged, Progress, log, silent
+
+# Redrawing a cell costs more than a step of work.
+_SECONDS_BETWEEN_DRAWINGS = 0.2
+
+
+@contextmanager
+def shown(verbose: bool) -> Iterator[Progress]:
+    """Progress as `verbose` asks for: none, or bars in a notebook and lines on stderr in a script."""
+    if not verbose:
+        yield silent
+    elif in_notebook():
+        yield Bars()
+    else:
+        with _lines_on_stderr():
+            yield Logged(every_seconds=2.0)
+
+
+def in_notebook() -> bool:
+    """Whether this runs in a kernel that shows HTML."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and hasattr(shell, "kernel")
+
+
+@contextmanager
+def _lines_on_stderr() -> Iterator[None]:
+    """Show our log, unless the user's program shows it already."""
+    if log.hasHandlers() and log.isEnabledFor(logging.INFO):
+        yield
+        return
+    handler, level = logging.StreamHandler(sys.stderr), log.level
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+
+
+class Bars:
+    """One bar per task, in the output of a cell. Plain HTML: no widgets have to be installed."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, tuple[int, int, str]] = {}
+        self._handle: Any = None
+        self._drawn = 0.0
+
+    def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
+        """Draw the bars, unless that was a moment ago and the task goes on."""
+        text = ", ".join(f"{name} {value:.4g}" for name, value in (figures or {}).items())
+        self._tasks[task] = done, total, text
+        now = time.monotonic()
+        if done < total and now - self._drawn < _SECONDS_BETWEEN_DRAWINGS:
+            return
+        self._drawn = now
+        self._show()
+
+    def as_html(self) -> str:
+        """The bars as a table."""
+        rows = (
+            f"<tr><td style='text-align:left'>{html.escape(task)}</td>"
+            f"<td><progress value='{done}' max='{max(1, total)}'></progress></td>"
+            f"<td style='text-align:left'>{done:,} of {total:,} {html.escape(text)}</td></tr>"
+            for task, (done, total, text) in self._tasks.items()
+        )
+        return f"<table>{''.join(rows)}</table>"
+
+    def _show(self) -> None:
+        from IPython.display import HTML, display
+
+        if self._handle is None:
+            self._handle = display(HTML(self.as_html()), display_id=True)
+        else:
+            self._handle.update(HTML(self.as_html()))
