@@ -2,8 +2,8 @@
 
     python benchmarks/score_without_labels.py FEATURES.npz ...
 
-Each file holds `features` (N, D) and `truth` (N,). The truth is only counted, for the last column. Partitions are k-means on
-one half of 2,000 images, scored on the other half.
+Each file holds `features` (N, D) and `truth` (N,). The truth is only counted, for the last column. Partitions are
+k-means on one half of 2,000 images, scored on the other half.
 """
 
 import sys
@@ -32,7 +32,7 @@ def neighbor_information(cluster: NDArray[np.int32], neighbors: NDArray[np.int64
 def main() -> None:
     print("collection | by silhouette | by neighbor information | truth")
     for name in sys.argv[1:]:
-        stored = np.load(name, allow_pickle=True)
+        stored = np.load(name)
         chosen = np.random.default_rng(0).permutation(len(stored["features"]))[:IMAGES]
         features = normalize(stored["features"][chosen].astype(np.float32))
         fitted, scored = np.array_split(features, 2)

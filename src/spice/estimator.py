@@ -1,7 +1,6 @@
 """`SPICE(n_clusters=10).fit(...)`: a thin layer on the pipeline that follows scikit-learn's conventions."""
 
 import os
-import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,13 +23,14 @@ from spice.data.vectors import Vectors
 from spice.errors import UserError
 from spice.models.given_features import NoEncoder, checked_vectors
 from spice.notebook.answers import Answers, answers_of
+from spice.notebook.explorer import explore
 from spice.notebook.places import Places, in_order, places_of
 from spice.notebook.progress import shown
 from spice.pipeline import cluster
 from spice.presets import preset
 from spice.progress import Progress
 from spice.runs import Result, open_result
-from spice.runs.artifacts import IMAGES, MODEL, PROBABILITIES, REPORT
+from spice.runs.artifacts import IMAGES, MODEL, PROBABILITIES
 from spice.runs.folder import is_run
 from spice.runs.table import Column
 from spice.stages.encode import encode_plain
@@ -161,14 +161,15 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         """The most typical images of a group (a number or a name), or a row of every group: a PIL image."""
         return self._answers().sheet(group, images)
 
-    def open(self) -> None:
-        """Open the page of the run in a browser."""
+    def open(self, *, browser: bool = True) -> str:
+        """Look at the groups and correct them in a browser, as `spice open` does, until this process ends; the address.
+
+        It needs a `run_folder`. `table` and `show` know of every edit at once.
+        """
         run = self._answers().run
         if run is None:
-            raise UserError(
-                "there is no page to open: fit with a run_folder, such as SPICE(10, run_folder='photos.spice')"
-            )
-        webbrowser.open((run / REPORT.name).resolve().as_uri())
+            raise UserError("there is no run to open: fit with a run_folder: SPICE(10, run_folder='photos.spice')")
+        return explore(run, browser=browser)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:  # noqa: N803 - scikit-learn's signature
         text: str = super().__repr__(N_CHAR_MAX)

@@ -2,8 +2,10 @@
 
 import logging
 import pickle
+import urllib.request
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from sklearn.model_selection import GridSearchCV
 import spice
 from spice import SPICE
 from spice.errors import SpiceWarning, UserError, warn_user
+from spice.notebook import explorer
 from spice.notebook.progress import Bars
 from spice.notebook.sheet import Section, contact_sheet
 from spice.runs.editor import Editor
@@ -43,7 +46,8 @@ def test_the_table_has_a_line_for_every_image(fitted: SPICE, kept: SPICE) -> Non
     np.testing.assert_array_equal(table["chance"], fitted.chance_)
     assert table["group"].iloc[96] == -1
     assert np.isnan(table["chance"].iloc[96])
-    written = pandas.read_csv(Path(kept.run_folder) / "labels.csv", keep_default_na=False)
+    assert kept.answers_.run is not None
+    written = pandas.read_csv(kept.answers_.run / "labels.csv", keep_default_na=False)
     ours = kept.table().sort_values("path", ignore_index=True)
     assert set(ours.columns) == set(written.columns)
     np.testing.assert_array_equal(ours["path"], written["path"])
@@ -99,23 +103,29 @@ def test_a_repr_says_what_was_fitted(fitted: SPICE) -> None:
     assert "96 images, 4 groups" in fitted._repr_mimebundle_()["text/html"]
 
 
-def test_the_page_is_opened_where_there_is_one(
-    fitted: SPICE, kept: SPICE, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", opened.append)
-    kept.open()
-    assert opened[0].startswith("file:///")
-    assert opened[0].endswith("report.html")
+def test_the_explorer_is_opened_where_there_is_a_run(fitted: SPICE, kept: SPICE) -> None:
+    address, run = kept.open(browser=False), kept.answers_.run
+    assert run is not None
+    try:
+        assert kept.open(browser=False) == address, "it is served once"
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with browser.open(address) as page:
+            assert b"<html" in page.read()
+    finally:
+        process, _ = explorer._started.pop(run)
+        process.terminate()
+        process.communicate()
     with pytest.raises(UserError, match="fit with a run_folder"):
         fitted.open()
+    with pytest.raises(UserError, match="cannot open"):
+        explorer.explore(Path("nowhere"), browser=False)
 
 
 def test_probabilities_come_as_a_frame_where_scikit_learn_is_told_so() -> None:
     features, _ = make_blobs(60, 5, centers=3, random_state=0)
     model = SPICE(3).fit(features)
     model.set_output(transform="pandas")
-    found = model.transform(features)
+    found: Any = model.transform(features)
     assert found.columns.tolist() == ["spice0", "spice1", "spice2"]
     np.testing.assert_array_equal(found.to_numpy(), model.predict_proba(features))
 
@@ -137,13 +147,18 @@ def test_verbose_prints_lines_in_a_script_and_silence_is_the_default(
     verbose: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     features, _ = make_blobs(60, 5, centers=3, random_state=0)
+    log = logging.getLogger("spice")
+    before = log.level
+    log.setLevel(logging.WARNING)  # as in a program that has not set up any logging, whatever other tests did
     capsys.readouterr()
     SPICE(3, verbose=verbose).fit(features)
     printed = capsys.readouterr()
+    assert log.level == logging.WARNING
+    log.setLevel(before)
     assert ("heads: 90 of 90" in printed.err) == verbose
     assert printed.out == ""
     assert (printed.err == "") != verbose
-    assert not logging.getLogger("spice").handlers
+    assert not log.handlers
 
 
 def test_bars_in_a_notebook_are_drawn_for_every_task() -> None:

@@ -1,0 +1,30 @@
+"""The explorer beside a notebook: `spice open` in a process of its own, which ends with this one."""
+
+import atexit
+import subprocess
+import sys
+import webbrowser
+from pathlib import Path
+
+from spice.errors import UserError
+
+_started: dict[Path, tuple[subprocess.Popen[str], str]] = {}
+
+
+def explore(run: Path, *, browser: bool) -> str:
+    """Serve the run on this machine, unless that is done already; the address."""
+    process, address = _started.get(run, (None, ""))
+    if process is None or process.poll() is not None:
+        command = [sys.executable, "-m", "spice", "open", str(run), "--browser" if browser else "--no-browser"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if " is open at " not in line:
+            reason = (process.communicate()[1].strip().splitlines() or ["it did not start"])[-1]
+            raise UserError(f"cannot open {run}: {reason.removeprefix('spice: ')}")
+        address = line.rpartition(" is open at ")[2].strip()
+        _started[run] = process, address
+        atexit.register(process.terminate)
+    elif browser:
+        webbrowser.open(address)
+    return address
