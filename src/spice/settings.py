@@ -135,9 +135,11 @@ class HeadSettings(Settings):
     # E-step. The prototype is the mean of the top center_ratio * M / K images (authors' code: 0.5).
     center_ratio: float = Field(default=1.0, gt=0.0, le=1.0)
     overlap: bool = True
-    # Images that a cluster labels: M / K (the paper), or those nearest to its prototype of all (ours). With "found",
-    # both are tried, and the first is taken unless neighbors speak against it.
+    # Images that a cluster labels: M / K (the paper), those nearest to its prototype of all ("nearest", ours), or those
+    # that optimal transport gives it ("found", ours): even sizes are the target, and `evenness` is the price of missing
+    # it. At 0 sizes are free, as with "nearest".
     sizes: Literal["even", "nearest", "found"] = "even"
+    evenness: float = Field(default=0.4, ge=0.0)
     # M-step.
     loss: Literal["double_softmax", "cross_entropy", "temperature"] = "double_softmax"
     temperature: PositiveFloat = 0.2

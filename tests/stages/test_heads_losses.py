@@ -12,7 +12,9 @@ from spice.stages.heads.losses import label_pairs, label_table
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"overlap": False}, {"center_ratio": 0.25}, {"sizes": "nearest"}, {"sizes": "found"}], ids=str
+    "changes",
+    [{}, {"overlap": False}, {"center_ratio": 0.25}, {"sizes": "nearest"}, {"sizes": "found", "evenness": 0.7}],
+    ids=str,
 )
 def test_the_table_and_the_pairs_are_the_labels_of_the_settings(changes: dict[str, Any]) -> None:
     randomness = torch.Generator().manual_seed(0)
@@ -20,11 +22,10 @@ def test_the_table_and_the_pairs_are_the_labels_of_the_settings(changes: dict[st
     probs = torch.randn(3, 60, 4, generator=randomness, dtype=torch.float64).softmax(dim=2)
     settings = HeadSettings(clusters=4, **changes)
     pairs = label_pairs(features, probs, settings)
-    if changes.get("sizes") == "nearest":
-        expected = nearest_labels(features, probs)
+    if "sizes" in changes:
+        expected = nearest_labels(features, probs, evenness=0.7 if changes["sizes"] == "found" else 0.0)
     else:
-        options = {name: value for name, value in changes.items() if name != "sizes"}
-        expected = prototype_labels(features, probs, **options)
+        expected = prototype_labels(features, probs, **changes)
     assert torch.equal(pairs.image, expected.image)
     assert torch.equal(pairs.cluster, expected.cluster)
     counts = torch.zeros(3, 60, 4)

@@ -8,6 +8,8 @@
 which suits groups of about equal size. `nearest_table` and `nearest_labels` suit unequal ones (not in the paper): a
 prototype is the mean of the images that are most likely in its cluster, and every image takes the label of the nearest
 prototype. Each cluster's M // 4K nearest images (at least one) get its label once more, so that no cluster starves.
+With an `evenness` above zero, sizes between these extremes: images are assigned by optimal transport to clusters that
+should be of even size, at a price (`size_offsets`).
 
 Shapes: M images in a batch, D feature width, K clusters, H heads, T images labeled per cluster. Shapes (..., K, M) also
 lie in memory like this, clusters before images; `probs` says why.
@@ -20,6 +22,9 @@ from torch import Tensor
 from spice.core.checks import check_batch
 from spice.core.probs import one_hot_argmax, one_hot_labels
 from spice.core.prototypes import PseudoLabels, cosine, prototype_size, rescaled
+
+# Entropy of the transport in units of cosine similarity, and rounds of its solver.
+SMOOTHING, ROUNDS = 0.1, 10
 
 
 def prototype_table(features: Tensor, probs: Tensor, *, center_ratio: float = 1.0, overlap: bool = True) -> Tensor:
@@ -35,22 +40,41 @@ def fast_prototype_labels(
     return PseudoLabels(image.flatten(start_dim=-2), cluster.flatten(start_dim=-2))
 
 
-def nearest_table(features: Tensor, probs: Tensor) -> Tensor:
+def nearest_table(features: Tensor, probs: Tensor, *, evenness: float = 0.0) -> Tensor:
     """How often an image has each label by the nearest prototype, (M, K) or (H, M, K)."""
     similarity, central = _nearest_prototypes(features, probs)
+    similarity = similarity + size_offsets(similarity, evenness=evenness) if evenness else similarity
     return (central + one_hot_argmax(similarity)).mT
 
 
-def nearest_labels(features: Tensor, probs: Tensor) -> PseudoLabels:
+def nearest_labels(features: Tensor, probs: Tensor, *, evenness: float = 0.0) -> PseudoLabels:
     """One pair for each of the M images, then K * T more, cluster by cluster and nearest first: (P,) or (H, P)."""
     similarity, central = _nearest_prototypes(features, probs)
     image, cluster = _pairs(similarity, central)  # (..., K, T)
+    similarity = similarity + size_offsets(similarity, evenness=evenness) if evenness else similarity
     every = torch.arange(similarity.shape[-1], device=probs.device).expand(*similarity.shape[:-2], -1)  # (..., M)
     nearest = one_hot_labels(one_hot_argmax(similarity))  # (..., M)
     return PseudoLabels(
         torch.cat([every, image.flatten(start_dim=-2)], dim=-1),
         torch.cat([nearest, cluster.flatten(start_dim=-2)], dim=-1),
     )
+
+
+def size_offsets(similarity: Tensor, *, evenness: float, smoothing: float = SMOOTHING, rounds: int = ROUNDS) -> Tensor:
+    """What to add to each cluster's similarities (..., K, M) so that small clusters get more images: (..., K, 1).
+
+    Optimal transport with a relaxed target: Q maximizes <Q, similarity> + smoothing * H(Q) - evenness * KL(q | even),
+    where every image gives 1 / M and q are the clusters' sums of Q. Its solution is softmax((similarity + offset) /
+    smoothing) over clusters, with offset = evenness * ln(even / q): without `evenness` every image goes to the nearest
+    prototype, and with a large one all clusters get as much (the paper's rule).
+    """
+    clusters, pull = similarity.shape[-2], evenness / (evenness + smoothing)
+    scores = similarity.float() / smoothing
+    offset = torch.zeros_like(scores[..., :1])
+    for _ in range(rounds):
+        share = (scores + offset).softmax(dim=-2).mean(dim=-1, keepdim=True)  # q: (..., K, 1)
+        offset = pull * (offset - (clusters * share).clamp(min=1e-6).log())
+    return smoothing * offset
 
 
 def fast_prototypes(features: Tensor, probs: Tensor, *, per_cluster: int) -> Tensor:

@@ -20,15 +20,15 @@ from spice.settings import HeadSettings
 
 def label_table(features: Tensor, probs: Tensor, settings: HeadSettings) -> Tensor:
     """E-step: how often every head labels each image as each cluster, (M, D) and (H, M, K) -> (H, M, K)."""
-    if settings.sizes == "nearest":
-        return nearest_table(features, probs)
+    if settings.sizes != "even":
+        return nearest_table(features, probs, evenness=_evenness(settings))
     return prototype_table(features, probs, center_ratio=settings.center_ratio, overlap=settings.overlap)
 
 
 def label_pairs(features: Tensor, probs: Tensor, settings: HeadSettings) -> PseudoLabels:
     """E-step: the same labels as a list of pairs, which can be split into sub-batches."""
-    if settings.sizes == "nearest":
-        return nearest_labels(features, probs)
+    if settings.sizes != "even":
+        return nearest_labels(features, probs, evenness=_evenness(settings))
     return fast_prototype_labels(features, probs, center_ratio=settings.center_ratio, overlap=settings.overlap)
 
 
@@ -44,3 +44,7 @@ def head_losses(logits: Tensor, labels: Tensor, settings: HeadSettings) -> Tenso
         often = labels.sum(dim=-1) if labels.ndim == logits.ndim else None  # an image counts once for every label
         losses = losses + settings.entropy * negative_entropy(cluster_probs(logits), often)
     return losses
+
+
+def _evenness(settings: HeadSettings) -> float:
+    return settings.evenness if settings.sizes == "found" else 0.0
