@@ -2,6 +2,7 @@
 
 python benchmarks/kill_and_resume.py --runs 10 --kills 3                   # all three stages, from scratch
 python benchmarks/kill_and_resume.py --runs 10 --kills 3 --encoder lite0   # the second stage on a trained encoder
+python benchmarks/kill_and_resume.py --runs 10 --kills 3 --encoder refine  # the same, and joint training after it
 
 Every kill aims at one step of the run, each step in turn, at a random moment of it; after the last kill the run is
 resumed to its end. Checkpoints are written after every step of training instead of every minute, so that kills fall
@@ -14,6 +15,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -21,6 +23,7 @@ import time
 from collections import Counter
 from itertools import cycle
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -40,6 +43,7 @@ TIMES = ("seconds", "cpu_seconds", "finished")
 
 def settings(encoder: str) -> RunSettings:
     """Small stages, each long enough to be hit."""
+    refine, encoder = encoder == "refine", "lite0" if encoder == "refine" else encoder
     usual = standard(clusters=10, encoder=encoder, size=16 if encoder == "scratch" else 32, flip=False)
     small: dict[str, object] = {"heads": usual.heads.model_copy(update={"heads": 8})}
     if encoder == "scratch":
@@ -47,6 +51,9 @@ def settings(encoder: str) -> RunSettings:
             method="simclr", network="resnet10", stem="plain", width=8, epochs=8, batch=32, momentum=None
         )
         small["joint"] = JointSettings(steps=24, labeled=16, unlabeled=16, ema=None)
+        small["reliability"] = usual.reliability.model_copy(update={"threshold": 0.5})
+    if refine:
+        small["joint"] = JointSettings(steps=8, labeled=8, unlabeled=8, ema=None, checks=False)
         small["reliability"] = usual.reliability.model_copy(update={"threshold": 0.5})
     return usual.model_copy(update=small)
 
@@ -119,34 +126,50 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--kills", type=int, default=3, help="of every run")
-    parser.add_argument("--encoder", choices=["scratch", "lite0"], default="scratch")
+    parser.add_argument("--encoder", choices=["scratch", "lite0", "refine"], default="scratch")
     parser.add_argument("--seed", type=int, default=0, help="of the moments at which runs are killed")
     parser.add_argument("--folder", type=Path, help="where to work (default: a temporary folder)")
     chosen = parser.parse_args()
-    draw = random.Random(chosen.seed)
     with tempfile.TemporaryDirectory(dir=chosen.folder) as temporary:
-        images, whole = Path(temporary) / "digits", Path(temporary) / "whole"
-        write_digits(images)
-        finish(images, whole, chosen.encoder)
-        took, expected = steps(whole), digest(whole)
-        order, aims = list(took), cycle(took)
-        same, hit = 0, Counter[str]()
-        for number in range(chosen.runs):
-            out = Path(temporary) / str(number)
-            for aim in sorted((next(aims) for _ in range(chosen.kills)), key=order.index):
-                before = set(order[: order.index(aim)])
-                delay = draw.uniform(0.0, took[aim])
-                where = kill(images, out, chosen.encoder, after=before, delay=delay)
-                hit[where] += 1
-                print(f"run {number}: aimed at {aim}, killed {where}", flush=True)
-            finish(images, out, chosen.encoder)
-            found = digest(out)
-            for name in sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name)):
-                print(f"run {number}: {name} differs", flush=True)
-            same += found == expected and (out / "report.html").exists()
-    landed = hit.total() - hit["none: it had ended"]
-    print(f"{same} of {chosen.runs} runs ended the same to the last bit; {landed} of {hit.total()} kills landed")
-    sys.exit(0 if same == chosen.runs and landed else 1)
+        found = kill_runs(Path(temporary), chosen.encoder, runs=chosen.runs, kills=chosen.kills, seed=chosen.seed)
+    same = f"{found.same} of {chosen.runs} runs ended the same to the last bit"
+    print(f"{same}; {found.landed} of {found.aimed} kills landed")
+    sys.exit(0 if found.same == chosen.runs and found.landed else 1)
+
+
+class Killed(NamedTuple):
+    """How runs ended that were killed."""
+
+    same: int  # runs that ended the same to the last bit
+    landed: int  # kills that fell while the run was under way
+    aimed: int
+
+
+def kill_runs(folder: Path, encoder: str, *, runs: int, kills: int, seed: int, until: float = float("inf")) -> Killed:
+    """Kill each of `runs` runs `kills` times, compare what they end with; no further run after the moment `until`."""
+    draw = random.Random(seed)
+    images, whole = folder / "digits", folder / "whole"
+    write_digits(images)
+    finish(images, whole, encoder)
+    took, expected = steps(whole), digest(whole)
+    order, aims = list(took), cycle(took)
+    same, hit = 0, Counter[str]()
+    for number in range(runs):
+        if time.monotonic() > until:
+            break
+        out = folder / str(number)
+        for aim in sorted((next(aims) for _ in range(kills)), key=order.index):
+            before = set(order[: order.index(aim)])
+            where = kill(images, out, encoder, after=before, delay=draw.uniform(0.0, took[aim]))
+            hit[where] += 1
+            print(f"run {number}: aimed at {aim}, killed {where}", file=sys.stderr, flush=True)
+        finish(images, out, encoder)
+        found = digest(out)
+        for name in sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name)):
+            print(f"run {number}: {name} differs", file=sys.stderr, flush=True)
+        same += found == expected and (out / "report.html").exists()
+        shutil.rmtree(out)
+    return Killed(same, hit.total() - hit["none: it had ended"], hit.total())
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -66,3 +67,29 @@ def test_two_processes_give_the_labels_of_one(shapes: Path, tmp_path: Path, enco
         np.testing.assert_allclose(one.confidence, other.confidence, atol=1e-3)
     assert open_result(tmp_path / "two").refined
     assert (tmp_path / "two" / "report.html").exists()
+
+
+FAILING = """
+import sys
+from pathlib import Path
+from spice.pipeline import cluster
+from spice.pipeline.steps import report
+from spice.presets import standard
+
+def fail(*_):
+    raise KeyError("no page today")
+
+report.write_report = fail
+settings = standard(clusters=4, size=32)
+settings = settings.model_copy(update={"heads": settings.heads.model_copy(update={"heads": 2, "epochs": 2})})
+account = cluster(Path(sys.argv[1]), settings, Path(sys.argv[2]), device="cpu")
+print([warning.name for warning in account.warnings if warning.name == "NoPageWarning"])
+"""
+
+
+@pytest.mark.slow
+def test_a_page_that_fails_ends_no_process(shapes: Path, tmp_path: Path, two_processes: Callable[..., str]) -> None:
+    said = two_processes(FAILING, str(shapes), str(tmp_path / "run"))
+    assert sorted(said.splitlines()) == ["['NoPageWarning']", "[]"], "the first process warns, and both end well"
+    assert (tmp_path / "run" / "labels.csv").exists()
+    assert not (tmp_path / "run" / "report.html").exists()

@@ -1,5 +1,6 @@
 """The command `spice`, one file per command. Torch is imported inside commands, so that `--help` is instant."""
 
+import os
 import sys
 import warnings
 from io import TextIOWrapper
@@ -95,10 +96,21 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(1)
     except Exception as error:
-        if not memory.is_out_of_memory(error):
+        explained = _in_words(error)
+        if explained is None or os.environ.get("SPICE_DEBUG"):
             raise
-        print(f"spice: {memory.ADVICE}", file=sys.stderr)
+        print(f"spice: {explained}", file=sys.stderr)
         sys.exit(UserError.exit_code)
+
+
+def _in_words(error: Exception) -> str | None:
+    """One line for what the system refuses, wherever that was; None for what may be a mistake of the program."""
+    if memory.is_out_of_memory(error):
+        return memory.ADVICE
+    if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
+        name = str(error.filename).encode("utf-8", "backslashreplace").decode()
+        return f"{name if len(name) < 300 else name[:300] + '...'}: {error.strerror} (SPICE_DEBUG=1 shows where)"
+    return None
 
 
 def _use_utf_8() -> None:

@@ -13,7 +13,11 @@ import typer
 
 from spice.cli.help import examples
 
-EXAMPLES = examples("spice doctor", "spice doctor --json > machine.json  # to send along with a question")
+EXAMPLES = examples(
+    "spice doctor",
+    "spice doctor --json > machine.json  # to send along with a question",
+    "spice doctor --plan 100000  # the memory and disk space that a run of 100,000 images needs",
+)
 
 NEEDED = {
     "torch": "torch",
@@ -41,9 +45,14 @@ OPTIONAL = {
 
 def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    plan: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, max=10**9, help="Show what a run of N images needs, and nothing else."),
+    ] = None,
 ) -> None:
     """Show versions, devices and threads; what is installed and what is missing."""
-    found = examine()
+    found: dict[str, dict[str, str] | list[str]]
+    found = examine() if plan is None else {f"a run of {plan:,} images": _plan(plan), "missing": []}
     print(json.dumps(found, indent=2) if as_json else _lines(found))
     if found["missing"]:
         raise typer.Exit(2)
@@ -58,6 +67,29 @@ def examine() -> dict[str, dict[str, str] | list[str]]:
         "optional": {name: _optional(name, *about) for name, about in OPTIONAL.items()},
         "missing": [name for name, module in NEEDED.items() if find_spec(module) is None],
     }
+
+
+def _plan(images: int) -> dict[str, str]:
+    """Memory and disk space for the standard settings with lite0."""
+    from spice.presets import standard
+    from spice.runs.needs import needs
+
+    settings = standard(clusters=10)
+    size, views = settings.size or 224, settings.views.weak + settings.views.strong
+    found = needs(images, size=size, views=views)
+    here = shutil.disk_usage(".").free
+    return {
+        "settings": f"lite0 at {size} px, {views} random views of an image",
+        "memory": f"at most {_gigabytes(found.memory)} (this machine has {_memory()})",
+        "disk": f"{_gigabytes(found.pixels + found.views + found.results)} ({_gigabytes(here)} free here)",
+        "disk: decoded images": _gigabytes(found.pixels),
+        "disk: views, can be deleted later": _gigabytes(found.views),
+        "disk: results": _gigabytes(found.results),
+    }
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.0f} MB"
 
 
 def _torch_sees() -> dict[str, str]:

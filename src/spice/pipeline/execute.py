@@ -169,7 +169,8 @@ class Execution:
             except Exception as error:
                 if not BY_NAME[step].optional or isinstance(error, UserError):
                     raise
-                self._warn_of_missing_page(error)
+                if self.run.processes.first:
+                    self._warn_of_missing_page(error)
                 break
             if step == "model" and self.folder.manifest.current is None:
                 self._publish()
@@ -188,28 +189,42 @@ class Execution:
         if processes.first:
             _remove_damaged(folder, step.name)
         processes.barrier()
+        if step.on_all:
+            record = self._run_step(step, folder)
+            processes.barrier()
+            return record
+        found: Record[StepResult] | Exception | None = None
+        if processes.first:
+            try:
+                found = self._run_step(step, folder)
+            except Exception as error:  # noqa: BLE001 - raised below, when the other processes know
+                found = error
+        if self._first_process_says(isinstance(found, Exception)):
+            fatal = self._first_process_says(isinstance(found, UserError))
+            other = UserError if fatal else RuntimeError
+            raise found if isinstance(found, Exception) else other(f"the first process could not finish {step.name}")
+        found = found or read_record(folder, step.name)
+        assert isinstance(found, Record)
+        return found
+
+    def _run_step(self, step: Step, folder: Path) -> Record[StepResult]:
         started, cpu = time.monotonic(), time.process_time()
-        record = None
-        if step.on_all or processes.first:
-            result, caught = self._with_warnings(step, folder)
-            record = Record[StepResult](
-                step=step.name,
-                key=self.plan.keys[step.name],
-                seconds=round(time.monotonic() - started, 3),
-                cpu_seconds=round(time.process_time() - cpu, 3),
-                finished=now(),
-                warnings=caught,
-                files=stamp_files(folder, [made.name for made in step.makes]),
-                result=result,
-            )
-            self.cpu_seconds += record.cpu_seconds
-            self.verified.add(record.key)
-            if processes.first:
-                write_record(folder, record)
-                shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
-        processes.barrier()
-        record = record or read_record(folder, step.name)
-        assert record is not None
+        result, caught = self._with_warnings(step, folder)
+        record = Record[StepResult](
+            step=step.name,
+            key=self.plan.keys[step.name],
+            seconds=round(time.monotonic() - started, 3),
+            cpu_seconds=round(time.process_time() - cpu, 3),
+            finished=now(),
+            warnings=caught,
+            files=stamp_files(folder, [made.name for made in step.makes]),
+            result=result,
+        )
+        self.cpu_seconds += record.cpu_seconds
+        self.verified.add(record.key)
+        if self.run.processes.first:
+            write_record(folder, record)
+            shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
         return record
 
     def _first_process_says(self, answer: bool) -> bool:

@@ -141,7 +141,7 @@ class TrainedModel:
         about = _read_about(folder)
         try:
             _refuse_changed(about, folder)
-            head = Head.of(load_file(folder / HEAD))
+            head = Head.of(_floats(load_file(folder / HEAD)))
             kept = load_file(folder / BANK)
             bank = Bank(kept["features"], kept["cluster"], about.neighbors, about.unlike_below)
             _refuse_misfits(about, head, bank)
@@ -182,6 +182,12 @@ def _refuse_misfits(about: About, head: Head, bank: Bank) -> None:
         raise ValueError(f"its bank has other clusters than 0 to {about.clusters - 1}")
     _refuse_infinite("bank", [bank.features])
     _refuse_infinite("head", head.state_dict().values())
+
+
+def _floats(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    if not all(value.is_floating_point() for value in state.values()):
+        raise ValueError("its head holds numbers of the wrong kind")
+    return state
 
 
 def _refuse_infinite(part: str, values: Iterable[Tensor]) -> None:

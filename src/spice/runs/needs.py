@@ -1,0 +1,33 @@
+"""What a run of N images needs: a bound on memory that is tested, and the room that its files take on the disk.
+
+Shapes: N images, D feature width, K clusters, V views of an image, S pixels on a side.
+"""
+
+from typing import NamedTuple
+
+# Measured by benchmarks/memory.py, and rounded up: the program with its libraries and a few batches of images;
+# copies of the features that are held at once; and per image the rows of tables, neighbors and names.
+BASE_BYTES = 1.2e9
+COPIES_OF_FEATURES = 4
+BYTES_PER_IMAGE = 4000
+NEIGHBORS = 150  # at most, each with its index and similarity
+
+
+class Needs(NamedTuple):
+    """Bytes."""
+
+    memory: float  # the most that any command takes and the system cannot take back
+    pixels: float  # on the disk: decoded images
+    views: float  # on the disk: features of views; may be deleted when the run is finished
+    results: float  # on the disk: features, neighbors, tables
+
+
+def needs(images: int, *, clusters: int = 10, width: int = 1280, size: int = 224, views: int = 3) -> Needs:
+    """For `images` images of `size` pixels, each with `views` random views, and features of `width` numbers."""
+    row = 4 * width
+    return Needs(
+        memory=BASE_BYTES + images * (COPIES_OF_FEATURES * row + 16 * clusters + BYTES_PER_IMAGE),
+        pixels=3.0 * size * size * images,
+        views=float(images * views * row),
+        results=images * (row + 12 * NEIGHBORS + 8 * clusters + 500),
+    )

@@ -1,0 +1,36 @@
+"""`spice doctor --plan N`: what a run needs, and a bound on memory that holds."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spice.runs.needs import needs
+
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "memory.py"
+
+
+def test_the_plan_grows_with_the_images_and_names_memory_and_disk(spice: Callable[..., Any]) -> None:
+    ended = spice("doctor", "--plan", "20000")
+    assert ended.code == 0
+    promised = needs(20_000).memory
+    assert f"at most {promised / 1e9:.1f} GB" in ended.out
+    assert "disk: decoded images" in ended.out
+    assert "needed" not in ended.out, "the plan and nothing else"
+    assert needs(40_000).memory - promised == promised - needs(0).memory
+    assert spice("doctor", "--plan", "0").code == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_no_command_takes_more_memory_than_promised_for_20_000_images() -> None:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--images", "20000", "--width", "256"],
+        capture_output=True, text=True, timeout=550, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    for command in ("cluster", "resume", "report", "evaluate", "export csv", "predict"):
+        assert f"| {command} | 20,000 |" in done.stdout
