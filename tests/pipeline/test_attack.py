@@ -17,7 +17,7 @@ def test_no_attack_ends_in_a_traceback_a_hang_or_other_labels() -> None:
         [sys.executable, "-W", "ignore", str(ATTACK), "--quick"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    kinds = ("corrupted images", "corrupted archives", "damaged files", "hostile content", "links out of the folder")
-    kinds += ("hostile names", "rubbish arguments", "places", "full disk, a limit", "changed and vanished sources")
+    kinds = ["corrupted images", "corrupted archives", "damaged files", "hostile content", "links out of the folder"]
+    kinds += ["hostile names", "rubbish arguments", "places", "full disk, a limit", "changed and vanished sources"]
     for kind in (*kinds, "two processes", "little memory"):
         assert f"| {kind}" in done.stdout
