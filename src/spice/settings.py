@@ -17,6 +17,9 @@ from pydantic import (
     PositiveInt,
 )
 
+# How a frozen encoder computes.
+FixedPrecision = Literal["float32", "int8"]
+
 # The paper's three stages, by the names of their files. Reliability belongs to the second here: it judges its labels.
 Stage = Literal["features", "heads", "joint"]
 
@@ -218,6 +221,8 @@ class RunSettings(Settings):
     encoder: str = "lite0"
     # Side of the images that the encoder gets, in pixels. None: the encoder's own choice.
     size: PositiveInt | None = None
+    # How the encoder computes on a CPU. "auto": in 8-bit integers where a trial finds that much faster on this machine.
+    precision: FixedPrecision | Literal["auto"] = "auto"
     # Where further images are, which stages 1 and 3 learn from, and which get no label.
     extra: str | None = None
     views: ViewSettings = ViewSettings()

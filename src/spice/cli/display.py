@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from spice.runs import Account, Cluster
-    from spice.runs.records import JointResult
+    from spice.runs.records import JointResult, ViewsResult
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def _what_went_in(account: "Account") -> list[str]:
     copies = f"; {scan.copies:,} are exact copies of others" if scan.copies else ""
     lines = [f"images     {account.images:,}{problems}{copies}"]
     if views:
-        lines.append(f"features   {views.encoder}, {views.width} wide")
+        lines.append(f"features   {views.encoder}, {views.width} wide{_computed(views)}")
     if heads:
         best = heads.selected
         lines.append(
@@ -100,6 +100,10 @@ def _what_went_in(account: "Account") -> list[str]:
             "(no labels used)"
         )
     return lines
+
+
+def _computed(views: "ViewsResult") -> str:
+    return f", images at {views.size} px" + (", in 8-bit integers" if views.precision == "int8" else "")
 
 
 def _show_clusters(console: "Console", clusters: "list[Cluster]") -> None:

@@ -22,11 +22,12 @@ from spice.models.frozen import Session, frozen_session
 from spice.models.given_features import GivenFeatures
 from spice.models.hub import may_download
 from spice.models.huggingface import load_huggingface
+from spice.models.int8 import has_int8
 from spice.models.networks import NETWORKS
 from spice.models.onnx_file import OnnxEncoder
 from spice.models.timm_models import load_timm
 from spice.models.weights import NetworkCard, load_network
-from spice.settings import Normalization
+from spice.settings import FixedPrecision, Normalization
 
 # The name of a feature model trained on the user's own images.
 SCRATCH = "scratch"
@@ -105,6 +106,20 @@ def load_encoder(
     )
 
 
+def precision_of(encoder: Encoder | None) -> FixedPrecision:
+    """How the encoder computes."""
+    return encoder.precision if isinstance(encoder, TorchEncoder) else "float32"
+
+
+def with_precision(encoder: Encoder, precision: FixedPrecision) -> Encoder:
+    """The encoder, computing in floats or 8-bit integers."""
+    if precision == precision_of(encoder):
+        return encoder
+    if not isinstance(encoder, TorchEncoder):
+        raise UserError(f"{encoder.name} cannot compute in 8-bit integers: leave out precision = 'int8'")
+    return encoder.with_precision(precision)
+
+
 def load_trained(path: Path, *, device: torch.device | str = "cpu") -> "TorchEncoder":
     """The feature model that stage 1 wrote to `path`. Its name is `scratch`, wherever the file is."""
     module, card = load_network(path)
@@ -123,8 +138,12 @@ class TorchEncoder:
         size: int,
         device: torch.device | str = "cpu",
         card: NetworkCard | None = None,
+        precision: FixedPrecision = "float32",
     ) -> None:
+        if precision == "int8" and not has_int8(module):
+            raise UserError(f"{name} cannot compute in 8-bit integers: leave out precision = 'int8'")
         self.name = name
+        self.precision = precision
         self.card = card  # the header for a file of its weights; None: the name says how to build the network
         self.size = size
         self.channels = len(normalization.mean)
@@ -135,6 +154,18 @@ class TorchEncoder:
         self._session: Session | None = None
         self._exported = -1
         self._exporting = Lock()
+
+    def with_precision(self, precision: FixedPrecision) -> "TorchEncoder":
+        """The same network, in floats or integers."""
+        return TorchEncoder(
+            self.name,
+            self.module,
+            self.normalization,
+            size=self.size,
+            device=self.device,
+            card=self.card,
+            precision=precision,
+        )
 
     def encode(self, images: Tensor) -> Tensor:
         check_shape(images, self.name, self.channels, self.size)
@@ -178,13 +209,14 @@ class TorchEncoder:
 
     def _current_session(self) -> Session | None:
         """The exported network; exported again if its weights have changed."""
-        if self.device.type != "cpu":
+        int8 = self.normalization if self.precision == "int8" else None
+        if self.device.type != "cpu" and int8 is None:  # integers are computed on the CPU wherever the network is
             return None
         changes = sum(value._version for value in self.module.state_dict(keep_vars=True).values())
         with self._exporting:
             if changes != self._exported:
                 with evaluating(self.module):
-                    self._session = frozen_session(self.module, size=self.size, channels=self.channels)
+                    self._session = frozen_session(self.module, size=self.size, channels=self.channels, int8=int8)
                 self._exported = changes
             return self._session
 

@@ -26,6 +26,8 @@ from torch import Tensor, nn
 from spice.errors import SpiceWarning, warn_user
 from spice.files import written_atomically
 from spice.models.backbone import Backbone, example_images, weights_hash
+from spice.models.int8 import quantize
+from spice.settings import Normalization
 from spice.version import __version__
 
 TOLERANCE = 1e-4  # of the largest feature: how much the exported network may differ from torch
@@ -80,16 +82,20 @@ class Session:
             return self._sessions[threads]
 
 
-def frozen_session(network: Backbone, *, size: int, channels: int) -> Session | None:
-    """The network on ONNX Runtime, from the cache if it was exported before; None if it cannot be exported."""
+def frozen_session(network: Backbone, *, size: int, channels: int, int8: Normalization | None = None) -> Session | None:
+    """The network on ONNX Runtime, from the cache if it was exported before; None if it cannot be exported.
+
+    Args:
+        int8: compute in 8-bit integers, for images with this normalization.
+    """
     versions = (__version__, torch.__version__, onnxruntime.__version__)  # of all that takes part in exporting
-    identity = repr((versions, size, channels, repr(network), weights_hash(network)))
+    identity = repr((versions, size, channels, repr(network), weights_hash(network), *([int8] if int8 else [])))
     name = _hash(identity.encode())
     for path in sorted(cache_folder().glob(f"{name}-*.onnx")):
         with suppress(Exception):  # whatever is wrong with a cached file, the network is exported again
             return Session(_cached(path))
     try:
-        return _exported(network, name, size=size, channels=channels)
+        return _exported(network, name, size=size, channels=channels, int8=int8)
     # Whatever goes wrong in the exporter or the runtime, torch can still run the network.
     except Exception as error:  # noqa: BLE001
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -139,12 +145,14 @@ def trace(module: nn.Module, images: Tensor, path: Path, *, output: str) -> None
         )
 
 
-def _exported(network: Backbone, name: str, *, size: int, channels: int) -> Session:
+def _exported(network: Backbone, name: str, *, size: int, channels: int, int8: Normalization | None) -> Session:
     """Export outside the cache, so that a cache that cannot be written only costs the next run a second."""
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / f"{name}.onnx"
         export(network, made, size=size, channels=channels)
         content = made.read_bytes()
+    if int8 is not None:
+        content = quantize(onnx.load_from_string(content), network, int8).SerializeToString()
     try:
         _cache(name, content)
     except OSError as error:

@@ -21,9 +21,9 @@ from spice.engine.processes import join_processes
 from spice.engine.run import Run
 from spice.errors import UserError, warn_user
 from spice.files import refuse_undecodable
-from spice.models.encoders import SCRATCH, load_encoder
+from spice.models.encoders import SCRATCH, load_encoder, with_precision
 from spice.pipeline.execute import DamagedFileWarning, Execution
-from spice.pipeline.resolve import working_size
+from spice.pipeline.resolve import chosen_precision, working_size
 from spice.pipeline.steps.scan import read_inputs
 from spice.pipeline.work import vector_encoder
 from spice.presets import joint_on_cpu
@@ -80,7 +80,11 @@ def cluster(
             def carry_out(*, rescan: bool) -> Account:
                 inputs = read_inputs(given, out, size=size, run=run, extra=settings.extra, rescan=rescan)
                 used = encoder if inputs.vectors is None else vector_encoder(inputs.vectors)
-                execution = Execution(folder, settings, inputs, used, run, page=page)
+                precision = chosen_precision(folder.manifest, settings, used, inputs, run)
+                if used is not None:
+                    used = with_precision(used, precision)
+                decided = settings.model_copy(update={"precision": precision})
+                execution = Execution(folder, decided, inputs, used, run, page=page)
                 return execution.carry_out(_absolute(source), last, redo=redo)
 
             try:

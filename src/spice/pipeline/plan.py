@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
 from spice.engine.run import Run
-from spice.models.encoders import SCRATCH, Encoder
+from spice.models.encoders import SCRATCH, Encoder, precision_of
 from spice.pipeline.steps.features import features
 from spice.pipeline.steps.heads import heads
 from spice.pipeline.steps.joint import joint
@@ -78,7 +78,8 @@ def plan(settings: RunSettings, inputs: Inputs, encoder: Encoder | None) -> Plan
         "encoder": key_of("vectors") if inputs.vectors is not None else "",
     }
     if encoder is not None and inputs.vectors is None:
-        keys["encoder"] = key_of(encoder.name, encoder.fingerprint())
+        integers = ["int8"] if precision_of(encoder) == "int8" else []
+        keys["encoder"] = key_of(encoder.name, encoder.fingerprint(), *integers)
     for step in STEPS_IN_ORDER:
         depends = key_of(step.name, step.depends(settings, inputs), *(keys[name] for name in step.after))
         keys[step.name] = depends if step.wanted(settings) else ""

@@ -1,15 +1,25 @@
 """Settings before anything is computed: what the user leaves open is decided here, once, and then stored and hashed."""
 
-from spice.models.encoders import SCRATCH, Encoder
+import torch
+
+from spice.augment import Plain
+from spice.data.images import InColor
+from spice.engine.run import Run
+from spice.models.encoders import SCRATCH, Encoder, precision_of
 from spice.models.networks import stem_for
+from spice.models.precision import IMAGES as TRIAL_IMAGES
+from spice.models.precision import faster_precision
 from spice.pipeline.work import Inputs
 from spice.presets import features_on_cpu
-from spice.settings import FeatureSettings, RunSettings
+from spice.runs.manifest import Manifest
+from spice.settings import AugmentSettings, FeatureSettings, FixedPrecision, RunSettings
 from spice.stages.heads.inputs import batch_size, epochs_for
 from spice.stages.reliability import reliability_neighbors
 
 # Pixels on a side of images that a feature model is trained on, unless told otherwise: what a CPU can do in minutes.
 SCRATCH_SIZE = 32
+# Fewer images are encoded in the time that a trial of the encoder's precisions takes.
+WORTH_A_TRIAL = 300
 
 
 def resolve(settings: RunSettings, inputs: Inputs, encoder: Encoder | None) -> RunSettings:
@@ -25,12 +35,44 @@ def resolve(settings: RunSettings, inputs: Inputs, encoder: Encoder | None) -> R
     return settings.model_copy(
         update={
             "size": working_size(settings, encoder),
+            "precision": precision_of(encoder),
             "features": _features(settings, inputs) if settings.encoder == SCRATCH else None,
             "features_changes": {},
             "heads": settings.heads.model_copy(update={"batch": batch, "epochs": epochs}),
             "reliability": settings.reliability.model_copy(update={"neighbors": neighbors}),
         }
     )
+
+
+def chosen_precision(
+    manifest: Manifest, settings: RunSettings, encoder: Encoder | None, inputs: Inputs, run: Run
+) -> FixedPrecision:
+    """How the encoder computes: as asked for, as before in this run, or as a trial on this machine suggests."""
+    if settings.precision != "auto":
+        return settings.precision
+    before = _precision_before(manifest, settings)
+    if before is not None:
+        return before
+    found: FixedPrecision = "float32"
+    if encoder is not None and inputs.store is not None and len(inputs.store) >= WORTH_A_TRIAL and run.processes.first:
+        rows = torch.linspace(0, len(inputs.store) - 1, TRIAL_IMAGES).long()
+        plain = Plain(AugmentSettings(), size=encoder.size, normalization=encoder.normalization)
+        found = faster_precision(encoder, plain(InColor(inputs.store, encoder.channels).take(rows)))
+    integers = run.processes.gather(torch.tensor([found == "int8"], device=run.device).int())[0]
+    return "int8" if int(integers) else "float32"
+
+
+def _precision_before(manifest: Manifest, settings: RunSettings) -> FixedPrecision | None:
+    """What an earlier command, finished or not, chose for the same encoder."""
+    current = None if manifest.current is None else manifest.results[manifest.current].requested
+    for requested in (manifest.pending, current):
+        same = requested is not None and (requested.get("encoder"), requested.get("size")) == (
+            settings.encoder,
+            settings.size,
+        )
+        if same and requested is not None and requested.get("precision") in ("float32", "int8"):
+            return "int8" if requested["precision"] == "int8" else "float32"
+    return None
 
 
 def working_size(settings: RunSettings, encoder: Encoder | None) -> int:

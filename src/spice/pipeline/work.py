@@ -18,7 +18,7 @@ from spice.data import Collection, ImageStore
 from spice.data.images import Combined, Images
 from spice.engine.run import Run
 from spice.files import written_atomically
-from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
+from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained, with_precision
 from spice.models.given_features import GivenFeatures, NoEncoder
 from spice.models.heads import Head
 from spice.models.weights import cpu_weights
@@ -103,7 +103,9 @@ class Work:
             return self._encoder
         if self.settings.encoder == SCRATCH:
             return load_trained(self / ENCODER, device=self.run.device)
-        return load_encoder(self.settings.encoder, size=self.settings.size, device=self.run.device)
+        assert self.settings.precision != "auto", "settings are resolved"
+        encoder = load_encoder(self.settings.encoder, size=self.settings.size, device=self.run.device)
+        return with_precision(encoder, self.settings.precision)
 
     @cached_property
     def vectors(self) -> Tensor | None:

@@ -47,6 +47,7 @@ class ViewsResult(StepResult):
     size: int
     width: int
     space: Literal["images", "features"]
+    precision: Literal["float32", "int8"] = "float32"
 
 
 class NeighborsResult(StepResult):

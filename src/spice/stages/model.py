@@ -21,12 +21,20 @@ from spice.data.images import Images
 from spice.engine.device import choose
 from spice.errors import UserError
 from spice.files import folder_written_atomically
-from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained
+from spice.models.encoders import (
+    SCRATCH,
+    Encoder,
+    TorchEncoder,
+    load_encoder,
+    load_trained,
+    precision_of,
+    with_precision,
+)
 from spice.models.given_features import NoEncoder
 from spice.models.heads import Head
 from spice.models.weights import MAX_SIZE, cpu_weights, save_network
 from spice.progress import Progress, silent
-from spice.settings import Settings
+from spice.settings import FixedPrecision, Settings
 from spice.stages.bank import Bank, hold_against
 from spice.stages.encode import encode_plain, probabilities
 from spice.trust.chance import chance
@@ -49,6 +57,7 @@ class About(Settings):
     unlike_below: FiniteFloat
     encoder: str
     size: int = Field(ge=1, le=MAX_SIZE)
+    precision: FixedPrecision = "float32"
     # The same name may stand for other weights on another machine.
     encoder_hash: str
     embedded: bool
@@ -120,6 +129,7 @@ class TrainedModel:
             unlike_below=self.bank.unlike_below,
             encoder=self.encoder.name,
             size=self.encoder.size,
+            precision=precision_of(self.encoder),
             encoder_hash=self.encoder.fingerprint(),
             embedded=embed,
         )
@@ -202,7 +212,7 @@ def _load_encoder(about: About, folder: Path, device: torch.device) -> Encoder:
     if about.encoder == SCRATCH:
         encoder = load_trained(folder / ENCODER, device=device)
     else:
-        encoder = load_encoder(about.encoder, size=about.size, device=device)
+        encoder = with_precision(load_encoder(about.encoder, size=about.size, device=device), about.precision)
         if about.embedded and encoder.module is not None:
             encoder.module.load_state_dict(load_file(folder / ENCODER))
     if encoder.fingerprint() != about.encoder_hash:

@@ -4,6 +4,7 @@ from typing import Literal
 
 from spice.engine.run import Run
 from spice.errors import UserError
+from spice.models.encoders import precision_of
 from spice.pipeline.work import Work
 from spice.runs.records import ViewsResult
 from spice.stages.views import encode_views, perturb_features
@@ -21,4 +22,6 @@ def views(work: Work, run: Run) -> ViewsResult:
         found = encode_views(work.images, work.encoder, settings, here, starts=work.inputs.collection.starts)
     encoder, width = work.encoder, found.plain.shape[1]
     space: Literal["images", "features"] = "images" if work.vectors is None else "features"
-    return ViewsResult(encoder=encoder.name, size=encoder.size, width=width, space=space)
+    return ViewsResult(
+        encoder=encoder.name, size=encoder.size, width=width, space=space, precision=precision_of(encoder)
+    )

@@ -1,0 +1,42 @@
+"""Whether a frozen encoder runs in 8-bit integers on this machine: a trial of about a second, on the user's images."""
+
+import time
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from spice.models.encoders import Encoder, TorchEncoder
+from spice.models.int8 import has_int8
+from spice.settings import FixedPrecision
+
+# Integers are used where they are this many times as fast. Processors made for them reach 2 and more, others 1 or less,
+# so the same machine gives the same answer every time.
+FASTER = 1.3
+# Mean cosine with the features in floats. It was 0.980 or more on all collections that accuracy was measured on, and is
+# far lower on processors whose 16-bit sums overflow.
+ALIKE = 0.96
+ROUNDS, IMAGES = 3, 16
+
+
+def faster_precision(encoder: Encoder, images: Tensor) -> FixedPrecision:
+    """ "int8" if that is faster and gives nearly the same features of a few normalized images, else "float32"."""
+    if not isinstance(encoder, TorchEncoder) or encoder.device.type != "cpu" or not has_int8(encoder.module):
+        return "float32"
+    candidates: dict[FixedPrecision, TorchEncoder] = {"float32": encoder, "int8": encoder.with_precision("int8")}
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)  # so that all work is done, and timed, in this thread
+        features = {precision: one.encode(images) for precision, one in candidates.items()}
+        alike = F.cosine_similarity(features["float32"], features["int8"]).mean().item()
+        seconds = {precision: [_seconds(one, images) for _ in range(ROUNDS)] for precision, one in candidates.items()}
+    finally:
+        torch.set_num_threads(threads)
+    faster = min(seconds["float32"]) >= FASTER * min(seconds["int8"])
+    return "int8" if faster and alike >= ALIKE else "float32"
+
+
+def _seconds(encoder: TorchEncoder, images: Tensor) -> float:
+    started = time.thread_time()  # what other programs do meanwhile does not count
+    encoder.encode(images)
+    return time.thread_time() - started
