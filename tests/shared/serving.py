@@ -13,9 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from spice.errors import UserError
 from spice.web.app import make_app
 from spice.web.server import Server
 from spice.web.session import Session
+from spice.web.tools import Tools
+
+
+def _nothing_near(content: bytes, count: int) -> list[tuple[int, float]]:
+    raise UserError(f"no encoder here: {len(content)} bytes, {count} images")
+
+
+NO_TOOLS = Tools(nearest_to=_nothing_near)
 
 
 class Answer(NamedTuple):
@@ -83,10 +92,10 @@ class Command(Explorer):
 
 
 @contextmanager
-def served(run: Path) -> Iterator[Explorer]:
+def served(run: Path, tools: Tools = NO_TOOLS) -> Iterator[Explorer]:
     """The explorer in a thread of this process, which starts at once."""
     session = Session(run)
-    server = Server(make_app(session))
+    server = Server(make_app(session, tools))
     ready = threading.Event()
     thread = threading.Thread(target=server.serve_until_stopped, args=(ready.set,))
     thread.start()

@@ -12,7 +12,7 @@ from explored_runs import ROTATED
 from PIL import Image
 from serving import Explorer, opened
 
-from spice.runs import Result
+from spice.runs import Result, RunFolder, read_manifest
 from spice.runs.edits import read_edits
 
 NOTHING = (
@@ -159,3 +159,17 @@ def test_a_kill_loses_no_acknowledged_edit(run: Result, moment: float) -> None:
     kept = [edit.operation.name for edit in read_edits(run.run).edits]  # type: ignore[union-attr]
     assert acknowledged
     assert kept[: len(acknowledged)] == acknowledged
+
+
+def test_another_result_is_shown_and_names_come_along(inside: Explorer, run: Result) -> None:
+    assert inside.edit({"kind": "name", "group": 2, "name": "green things"}).status == 200
+    folder = RunFolder.open(run.run)
+    folder.publish("other", folder.manifest.results["made"])
+    folder.use("made")
+    names = [result["name"] for result in inside.request("/api/results").json["results"]]
+    assert sorted(names) == ["made", "other"]
+    answer = inside.request("/api/use", {"version": inside.state()["version"], "result": "other"})
+    assert answer.json["result"] == "other"
+    assert [group["name"] for group in answer.json["groups"]] == ["", "", "green things", ""]
+    assert read_manifest(run.run).current == "other"
+    assert inside.request("/api/use", {"version": answer.json["version"], "result": "nothing"}).status == 422

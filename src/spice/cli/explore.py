@@ -1,11 +1,16 @@
 """`spice open`: look at a run in the browser, and correct it."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spice.cli.help import examples
 from spice.cli.running import RunArgument
+
+if TYPE_CHECKING:
+    from spice.pipeline.example import ExampleSearch
+    from spice.web.tools import Tools
 
 EXAMPLES = examples(
     "spice open photos.spice",
@@ -31,7 +36,7 @@ def command(
     from spice.web.session import Session
 
     session = Session(run)
-    server = Server(make_app(session), host=host, port=port)
+    server = Server(make_app(session, _tools(run)), host=host, port=port)
 
     def ready() -> None:
         print(f"{run} is open at {server.address}", flush=True)
@@ -44,3 +49,18 @@ def command(
     finally:
         session.close()
     print(f"\nspice: stopped serving {run}; your edits are saved")
+
+
+def _tools(run: Path) -> "Tools":
+    """What needs torch, which is imported when it is first used."""
+    from functools import cache
+
+    from spice.web.tools import Tools
+
+    @cache
+    def search() -> "ExampleSearch":
+        from spice.pipeline.example import ExampleSearch
+
+        return ExampleSearch(run)
+
+    return Tools(nearest_to=lambda content, count: search().nearest(content, count))

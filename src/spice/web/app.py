@@ -21,10 +21,13 @@ from spice.web import pictures
 from spice.web.content import column, describe, describe_check, paths
 from spice.web.operations import Asked
 from spice.web.pictures import NoPictureError
+from spice.web.results import describe_results, use_result
 from spice.web.session import Session, StalePageError, State
+from spice.web.tools import Tools
 
 # Pictures never change while their address stays the same: it names the images of the run by a hash of them all.
 _FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
+SIMILAR_SHOWN = 200
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
@@ -47,9 +50,15 @@ class WantedSplit(BaseModel):
     into: Annotated[int, Field(ge=2, le=50)]
 
 
-def make_app(session: Session) -> Starlette:
+class WantedResult(Wanted):
+    """Another result of the run."""
+
+    result: str
+
+
+def make_app(session: Session, tools: Tools) -> Starlette:
     """The explorer of one run."""
-    explorer = Explorer(session)
+    explorer = Explorer(session, tools)
     routes = [
         Route("/", explorer.page),
         Route("/assets/{name}", explorer.asset),
@@ -58,7 +67,10 @@ def make_app(session: Session) -> Starlette:
         Route("/api/paths", explorer.paths),
         Route("/api/column/{name}", explorer.column),
         Route("/api/nearest/{row:int}", explorer.nearest),
+        Route("/api/results", explorer.results),
+        Route("/api/use", explorer.use, methods=["POST"]),
         Route("/api/check", explorer.check),
+        Route("/api/example", explorer.example, methods=["POST"]),
         Route("/api/edit", explorer.edit, methods=["POST"]),
         Route("/api/split", explorer.split, methods=["POST"]),
         Route("/api/undo", explorer.undo, methods=["POST"]),
@@ -72,8 +84,8 @@ def make_app(session: Session) -> Starlette:
 class Explorer:
     """Answers to requests. Those that read files or compute are plain functions, which Starlette runs in threads."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, session: Session, tools: Tools) -> None:
+        self._session, self._tools = session, tools
 
     def page(self, request: Request) -> Response:  # noqa: ARG002
         return _asset("index.html")
@@ -101,9 +113,28 @@ class Explorer:
         near = np.asarray(opened.neighbors[row])
         return _json({"rows": near.tolist(), "similarity": np.asarray(opened.similarities[row]).round(3).tolist()})
 
+    def results(self, request: Request) -> Response:  # noqa: ARG002
+        """The results that the run keeps."""
+        return _json(describe_results(self._session.state()))
+
+    async def use(self, request: Request) -> Response:
+        wanted = await _read(request, WantedResult)
+
+        def do() -> State:
+            use_result(self._session.run, wanted.result)
+            return self._session.state()
+
+        return await _changed(do)
+
     def check(self, request: Request) -> Response:
         """The next questions of a check by hand, and what the answers say so far."""
         return _json(describe_check(self._session.state(), _count(request, "images", default=50, most=2000)))
+
+    async def example(self, request: Request) -> Response:
+        """The images that are most similar to a file."""
+        content = await request.body()
+        found = await run_in_threadpool(self._tools.nearest_to, content, SIMILAR_SHOWN)
+        return _json({"rows": [row for row, _ in found], "similarity": [round(value, 3) for _, value in found]})
 
     def strip(self, request: Request) -> Response:
         opened = self._session.state().opened

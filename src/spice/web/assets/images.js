@@ -1,9 +1,9 @@
 // Images: all of them in one list; search, filter, sort, select.
 
-import { byId, counted, element, tint } from "./dom.js";
+import { button, byId, counted, element, say, tint } from "./dom.js";
 import { Grid } from "./grid.js";
 import { showPicture } from "./picture.js";
-import { groupOf, nameOf, run } from "./run.js";
+import { ask, groupOf, nameOf, run, send } from "./run.js";
 import { actions, clear, select, selected, toggle } from "./selection.js";
 import { tile } from "./tiles.js";
 
@@ -16,12 +16,16 @@ const sorts = {
 };
 const wanted = { text: "", group: "", show: "", sort: "rank" };
 let grid = null, items = [], anchor = 0;
+let near = null; // { title, rows }: the images nearest to one, in place of all images
 
 export function show(view, options) {
+  if (options.has("near")) findNear(Number(options.get("near")));
+  else if (options.size) near = null;
   if (options.has("group")) Object.assign(wanted, { text: "", show: "", group: options.get("group") });
   if (options.has("selected")) Object.assign(wanted, { text: "", group: "", show: "selected" });
   grid = new Grid(cell, "Images");
   grid.inner.addEventListener("keydown", keys);
+  listenForFiles(view);
   view.replaceChildren(controls(), element("p", { class: "note", id: "match-count", role: "status" }), grid.outer);
   find();
 }
@@ -48,7 +52,13 @@ function controls() {
     element("label", { class: "wide" }, "File name ", element("input", { type: "search", id: "search", value: wanted.text, placeholder: "part of a name", autocomplete: "off", spellcheck: "false", oninput: (event) => { wanted.text = event.target.value; find(); } })),
     pick("group", "Group", [["", "all groups"], ...groups, ["-1", "no group"]]),
     pick("show", "Show", [["", "all images"], ["reliable", "reliable"], ["doubtful", "doubtful"], ["outlier", "outliers"], ["person", "placed by you"], ["selected", "selected"]]),
+    example(),
     pick("sort", "Sort", Object.entries(sorts).map(([value, [text]]) => [value, text])));
+}
+
+function example() {
+  const input = element("input", { type: "file", accept: "image/*", class: "visually-hidden", id: "example", onchange: () => input.files[0] && findExample(input.files[0]) });
+  return element("label", { class: "example", title: "Or drop an image file on this page" }, "Example", element("span", { class: "do" }, "Find similar …"), input);
 }
 
 function find() {
@@ -56,16 +66,49 @@ function find() {
   const shows = { "": () => true, reliable: (image) => run.reliable[image], doubtful: (image) => !run.reliable[image] && !run.person[image], outlier: (image) => run.outlier[image], person: (image) => run.person[image], selected: (image) => selected.has(image) }[wanted.show];
   const group = wanted.group === "" ? null : Number(wanted.group);
   items = [];
-  for (let image = 0; image < run.path.length; image++)
+  for (const image of near ? near.rows : run.path.keys())
     if ((group === null || run.group[image] === group) && shows(image) && (!text || run.lowered[image].includes(text))) items.push(image);
-  items.sort(sorts[wanted.sort][1]);
+  if (!near) items.sort(sorts[wanted.sort][1]);
   anchor = 0;
   grid.show(items);
   count();
 }
 
 function count() {
-  byId("match-count").textContent = `${counted(items.length, "image")}.`;
+  const place = byId("match-count");
+  place.textContent = near ? `${counted(items.length, "image")}, most similar to ${near.title} first. ` : `${counted(items.length, "image")}.`;
+  if (near) place.append(button("Show all images", () => { near = null; find(); }, { class: "do" }));
+}
+
+async function findNear(row) {
+  const found = await ask(`/api/nearest/${row}`);
+  near = { title: run.path[row], rows: [row, ...found.rows] };
+  if (grid) find();
+}
+
+/** The images that resemble a file from elsewhere. */
+async function findExample(file) {
+  say(`Looking for images like ${file.name} …`);
+  try {
+    const answer = await send("/api/example", { method: "POST", body: file, headers: { "content-type": "application/octet-stream" } });
+    near = { title: file.name, rows: (await answer.json()).rows };
+    Object.assign(wanted, { text: "", group: "", show: "" });
+    byId("controls").replaceWith(controls());
+    say(`The images most like ${file.name} come first.`);
+    find();
+  } catch (error) {
+    say(error.message, { bad: true });
+  }
+}
+
+function listenForFiles(view) {
+  view.ondragover = (event) => event.dataTransfer.types.includes("Files") && event.preventDefault();
+  view.ondrop = (event) => {
+    const file = event.dataTransfer.files[0];
+    if (!file || !grid) return;
+    event.preventDefault();
+    findExample(file);
+  };
 }
 
 function cell(image, width) {

@@ -14,7 +14,8 @@ export function showPicture(row, list = [row]) {
   const facts = element("dl", {});
   const near = element("div", { class: "pictures near" });
   const act = element("div", { class: "buttons" },
-    button("Move to …", () => move([row]), { title: "Key: M" }), button("Not this group", () => reject([row]), { title: "Key: N" }));
+    button("Move to …", () => move([row]), { title: "Key: M" }), button("Not this group", () => reject([row]), { title: "Key: N" }),
+    button("List the nearest", () => { box.close(); location.hash = `#images?near=${row}`; }));
   const box = dialog("Image", "picture-box",
     element("div", { class: "stage" }, large),
     element("div", { class: "beside" }, name, facts, act, element("h4", {}, "Nearest images ", element("small", {}, "why it is where it is")), near));

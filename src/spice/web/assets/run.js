@@ -29,7 +29,8 @@ let waiting = Promise.resolve();
 export function change(address, content) {
   const turn = waiting.then(async () => {
     try {
-      await take(await ask(address, { version: run.info.version, ...content }), false);
+      const info = await ask(address, { version: run.info.version, ...content });
+      await take(info, info.result !== run.info.result);
       return true;
     } catch (error) {
       say(error.message, { bad: true });

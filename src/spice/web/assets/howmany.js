@@ -1,0 +1,42 @@
+// How many groups: the results that the run keeps, and switching between them.
+
+import { button, byId, counted, element, percent, say } from "./dom.js";
+import { ask, change, run } from "./run.js";
+import { tile } from "./tiles.js";
+
+export function show(view) {
+  view.replaceChildren(element("div", { class: "intro" }, element("h1", {}, "How many groups?"),
+    element("p", { class: "note lead" }, "Every number of groups that you have tried is kept. Names and corrections come along when you switch.")),
+  element("div", { id: "results" }), element("div", { id: "another" }));
+  draw();
+}
+
+export const refresh = () => draw();
+
+async function draw() {
+  const found = await ask("/api/results");
+  if (!byId("results")) return;
+  byId("results").replaceChildren(...found.results.map(result));
+  byId("another").replaceChildren(element("h2", {}, "Another number"), element("p", { class: "note" }, "Training takes a few minutes, so it is done in the terminal; this page shows the result as soon as it is there."), command(found.command));
+}
+
+function result(one) {
+  const words = [`${percent(one.reliable)} reliable`, `mean chance ${one.chance.toFixed(2)}`, one.encoder, one.created.slice(0, 10)];
+  if (one.refined === "yes") words.splice(2, 0, "refined");
+  return element("article", { class: one.current ? "panel result current" : "panel result", "aria-label": `${counted(one.groups, "group")}, ${one.name}` },
+    element("header", {}, element("h3", {}, counted(one.groups, "group")), element("span", { class: "note" }, words.join(" · ")),
+      one.current ? element("strong", { class: "grade good" }, "shown now") : button("Show this", () => use(one), { class: "do" })),
+    element("div", { class: "pictures" }, one.centers.map((row) => tile(row, 64))));
+}
+
+async function use(one) {
+  if (await change("/api/use", { result: one.name })) say(`The page shows ${counted(one.groups, "group")} now.`);
+}
+
+function command(text) {
+  const count = element("input", { type: "number", min: "2", value: String(run.info.groups.length + 1), "aria-label": "Number of groups" });
+  const line = element("code", {}, text.replace("NUMBER", count.value));
+  count.addEventListener("input", () => { line.textContent = text.replace("NUMBER", count.value || "NUMBER"); });
+  const copy = button("Copy", () => navigator.clipboard.writeText(line.textContent).then(() => say("Copied.")), { class: "do" });
+  return element("p", { class: "command into" }, count, line, copy);
+}

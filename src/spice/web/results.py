@@ -1,0 +1,51 @@
+"""The results that a run keeps, other numbers of groups among them, and switching between them."""
+
+from pathlib import Path
+from shlex import quote
+
+import numpy as np
+from pydantic import JsonValue
+
+from spice.runs import Result, RunFolder, explain_write_errors, locked, read_manifest
+from spice.runs.folder import refuse_links_outside
+from spice.web.session import State
+
+PICTURES_SHOWN = 24
+
+
+def describe_results(state: State) -> dict[str, JsonValue]:
+    """Every result of the run, fewest groups first, and how to make another."""
+    current = state.opened.result
+    manifest = read_manifest(current.run)  # a run in the terminal may have added one
+    found = [_describe(Result(current.run, manifest, name, entry), current) for name, entry in manifest.results.items()]
+    source = quote(manifest.source) if manifest.source else "IMAGES"
+    found.sort(key=lambda one: (one["groups"], one["created"]))
+    return {"results": [*found], "command": f"spice cluster {source} -k NUMBER --out {quote(str(current.run))}"}
+
+
+def use_result(run: Path, name: str) -> None:
+    """Make another result the current one."""
+    refuse_links_outside(run)
+    with explain_write_errors(run), locked(run):
+        RunFolder.open(run).use(name)
+
+
+def _describe(result: Result, current: Result) -> dict[str, JsonValue]:
+    labels = (current if result.name == current.name else result).labels
+    # Pictures are found by row, so only results of the same images have some.
+    same = result.scan.identity == current.scan.identity
+    centers = np.flatnonzero(labels.prototype_rank == 0) if same else np.empty(0, dtype=np.int64)
+    sizes = np.bincount(labels.cluster, minlength=result.answer.clusters)
+    centers = centers[np.argsort(-sizes[labels.cluster[centers]], kind="stable")]
+    joint = result.joint
+    return {
+        "name": result.name,
+        "current": result.name == current.name,
+        "groups": result.answer.clusters,
+        "reliable": float(labels.reliable.mean()),
+        "chance": float(labels.chance.mean()),
+        "refined": "no" if joint is None else "yes" if joint.used else "rejected",
+        "encoder": result.views.encoder,
+        "created": result.entry.created,
+        "centers": centers[:PICTURES_SHOWN].tolist(),
+    }
