@@ -35,11 +35,16 @@ def main() -> None:
         _simulate(Path(run).stem, labels, right_answers(labels, truth), checks=given.checks, answers=given.answers)
 
 
+def classes_of(labels: Labels, truth: str) -> NDArray[np.int64]:
+    """The true class of every image, numbered from 0."""
+    if truth == "folders":
+        return np.unique([path.split("/")[-2] for path in labels.path], return_inverse=True)[1]
+    return np.unique(np.load(truth)[[int(path) for path in labels.path]], return_inverse=True)[1]
+
+
 def right_answers(labels: Labels, truth: str) -> NDArray[np.bool_]:
     """Whether each image is of the class that most center images of its group have."""
-    names = [path.split("/")[-2] for path in labels.path] if truth == "folders" else None
-    classes = np.load(truth)[[int(path) for path in labels.path]] if names is None else names
-    classes = np.unique(classes, return_inverse=True)[1]
+    classes = classes_of(labels, truth)
     right = np.zeros(len(classes), dtype=np.bool_)
     for number in np.unique(labels.cluster):
         members = labels.cluster == number

@@ -22,10 +22,12 @@ from spice.report.chosen import choose, with_attention
 from spice.report.content import read_content
 from spice.report.embedding import embed
 from spice.report.pictures import MOST_TILES, SHEET_PIXELS, overlay, read_sheets, tile_side, write_pictures
-from spice.report.verdict import Grade, neighbor_votes, verdicts
+from spice.report.verdict import Evidence, Grade, Verdict, verdicts
 from spice.runs import Labels, Result, RunFolder, open_result
 from spice.runs.artifacts import HEAD_LABELS, MAP, NEIGHBORS, PICTURES
 from spice.stages.attention import attention
+from spice.trust.check import Estimate
+from spice.trust.evidence import Parts, neighbor_votes
 
 
 def labels_of(reliability: list[float], margin: list[float], cluster: list[int]) -> Labels:
@@ -74,50 +76,88 @@ def test_many_clusters_get_fewer_pictures_each() -> None:
     assert sum(len(rows) for rows in with_attention(chosen)) == 0
 
 
-@pytest.mark.parametrize(
-    ("reliability", "margin", "grade", "words"),
-    [
-        ([1.0, 1.0, 0.2, 0.2], 0.9, Grade.GOOD, "50% of its images are reliable"),
-        ([1.0, 0.2, 0.2, 0.2], 0.9, Grade.MIXED, "25% of its images are reliable"),
-        ([0.95, 0.2, 0.2, 0.2], 0.9, Grade.WEAK, "none of its images is reliable"),  # 0.95 is not above the threshold
-        ([1.0, 1.0, 1.0, 1.0], 0.05, Grade.WEAK, "the next cluster is almost as likely"),
-    ],
-)
-def test_a_verdict_has_its_reason(reliability: list[float], margin: float, grade: Grade, words: str) -> None:
-    labels = labels_of(reliability, [margin] * 4, [0] * 4)
-    found = verdicts(labels, np.array([[1.0, 0.0], [0.0, 0.0]]), np.zeros(4, dtype=np.int32))
-    assert found[0].grade == grade
-    assert words in found[0].reason
-    assert found[0].confused_with is None
-    assert (found[1].grade, found[1].reason) == (Grade.WEAK, "it has no images")
+def judged(votes: list[list[float]], **evidence: object) -> list[Verdict]:
+    """Verdicts on clusters of four images with these votes."""
+    clusters = len(votes)
+    labels = labels_of([0.9] * 4 * clusters, [0.9] * 4 * clusters, [row // 4 for row in range(4 * clusters)])
+    kmeans = np.zeros(4 * clusters, dtype=np.int32)
+    return verdicts(labels, Evidence(np.array(votes), kmeans, **evidence))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("overlap", "grade", "words"),
+    ("own", "grade"), [(1.0, Grade.GOOD), (0.9, Grade.GOOD), (0.7, Grade.MIXED), (0.5, Grade.WEAK), (0.25, Grade.WEAK)]
+)
+def test_a_cluster_is_the_better_the_fewer_clusters_its_neighbors_come_from(own: float, grade: Grade) -> None:
+    votes = np.full((8, 8), (1 - own) / 7)
+    np.fill_diagonal(votes, own)
+    found = judged(votes.tolist())[0]
+    assert found.grade == grade
+    assert "right with a chance of 0.90" in found.reason
+
+
+def test_half_of_the_neighbors_in_one_other_cluster_is_still_good_and_an_empty_cluster_is_weak() -> None:
+    found = judged([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    assert found[0].grade == Grade.GOOD
+    assert found[0].groups == pytest.approx(2.0)
+    labels = labels_of([1.0] * 4, [0.9] * 4, [0] * 4)
+    empty = verdicts(labels, Evidence(np.array([[1.0, 0.0], [0.0, 0.0]]), np.zeros(4, dtype=np.int32)))[1]
+    assert (empty.grade, empty.reason, empty.advice) == (Grade.WEAK, "it has no images", "")
+
+
+@pytest.mark.parametrize(
+    ("overlap", "words"),
     [
-        (0.9, Grade.GOOD, "other heads found it too"),
-        (0.5, Grade.GOOD, "other heads found part of it"),
-        (0.49, Grade.MIXED, "other heads split its images differently"),
+        (0.9, "other heads found it too"),
+        (0.5, "other heads found part of it"),
+        (0.49, "other heads split its images differently"),
     ],
 )
-def test_a_cluster_that_other_heads_do_not_find_is_mixed_at_best(overlap: float, grade: Grade, words: str) -> None:
-    labels, votes = labels_of([1.0] * 4, [0.9] * 4, [0] * 4), np.array([[1.0, 0.0], [0.0, 0.0]])
-    found = verdicts(labels, votes, np.zeros(4, dtype=np.int32), [overlap, 0.0])
-    assert (found[0].grade, found[0].heads) == (grade, overlap)
-    assert words in found[0].reason
-    assert found[1].heads is None  # an empty cluster
-    weak = verdicts(labels_of([0.0] * 4, [0.9] * 4, [0] * 4), votes, np.zeros(4, dtype=np.int32), [1.0, 0.0])
-    assert weak[0].grade == Grade.WEAK  # agreement makes nothing better
-    alone = verdicts(labels, votes, np.zeros(4, dtype=np.int32), None)
-    assert "heads" not in alone[0].reason
+def test_the_reason_says_what_other_heads_found(overlap: float, words: str) -> None:
+    votes = [[1.0, 0.0], [0.0, 1.0]]
+    found = judged(votes, overlap=[overlap, 0.0])[0]
+    assert found.heads == overlap
+    assert words in found.reason
+    assert "heads" not in judged(votes)[0].reason
+
+
+def test_answers_of_a_check_take_the_place_of_the_chance() -> None:
+    found = judged([[1.0, 0.0], [0.0, 1.0]], checked={0: Estimate(0.5, 0.2, 0.8, 12)})
+    assert "50% (20% to 80%) of it is right, by 12 answers" in found[0].reason
+    assert "chance" in found[1].reason
+
+
+def test_two_clusters_that_share_their_neighbors_are_advised_to_merge_and_nothing_is_split() -> None:
+    parts = [None, None, Parts((60, 40), 0.01)]
+    found = judged([[0.8, 0.2, 0.0], [0.15, 0.85, 0.0], [0.0, 0.0, 1.0]], parts=parts)
+    assert "one group with cluster 1: each has at least 15% of its neighbors in the other" in found[0].advice
+    assert "one group with cluster 0" in found[1].advice
+    assert found[2].advice == ""
+    one_sided = judged([[0.8, 0.2, 0.0], [0.14, 0.86, 0.0], [0.0, 0.0, 1.0]], parts=parts)
+    assert [verdict.advice for verdict in one_sided[:2]] == ["", ""]
+    assert "two parts of 60 and 40 images, with 1% of the links" in one_sided[2].advice
+
+
+def test_only_the_loosest_clusters_are_advised_to_split() -> None:
+    parts = [Parts((50, 50), links) for links in (0.05, 0.2, 0.01, 0.09, 0.02)]
+    found = judged(np.eye(5).tolist(), parts=parts)
+    assert ["split" in verdict.advice for verdict in found] == [True, False, True, False, True]
+
+
+def test_leftovers_and_what_the_encoder_does_not_separate_get_other_advice() -> None:
+    scattered, two = np.full(8, 0.125), np.array([0.3, 0.4, 0.06, 0.06, 0.06, 0.06, 0.06, 0.0])
+    votes = np.vstack([scattered, two[[1, 0, *range(2, 8)]], np.eye(8)[2:]])
+    found = judged(votes.tolist())
+    assert "leftovers of many groups" in found[0].advice
+    assert "the encoder does not separate it from others" in found[1].advice
+    assert [verdict.advice for verdict in found[2:]] == [""] * 6
 
 
 def test_a_cluster_is_confused_with_the_one_its_neighbors_lie_in() -> None:
     labels = labels_of([0.5] * 6, [0.9] * 6, [0, 0, 1, 1, 2, 2])
     neighbors = np.array([[1, 4], [0, 5], [3, 0], [2, 1], [5, 4], [4, 5]])
-    votes = neighbor_votes(labels, neighbors, 3)
+    votes = neighbor_votes(labels.cluster, neighbors, 3)
     np.testing.assert_allclose(votes, [[0.5, 0.0, 0.5], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
-    found = verdicts(labels, votes, np.array([0, 1, 0, 0, 1, 1], dtype=np.int32))
+    found = verdicts(labels, Evidence(votes, np.array([0, 1, 0, 0, 1, 1], dtype=np.int32)))
     assert [verdict.confused_with for verdict in found] == [2, 0, None]
     assert "50% of its images' neighbors are in cluster 2" in found[0].reason
     assert [verdict.kmeans for verdict in found] == [0.5, 1.0, 1.0]

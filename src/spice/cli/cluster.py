@@ -149,5 +149,5 @@ def finish(account: "Account", *, as_json: bool) -> None:
     show_account(account, as_json=as_json)
     if account.reliable == 0:
         raise NothingTrustworthyError(
-            f"no image is reliable: the groups in {account.run} are guesses; try fewer clusters or another --encoder"
+            f"no image is reliable: the groups in {account.run} are guesses; look at some: spice check {account.run}"
         )

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from spice.errors import UserError
 from spice.report.chosen import Chosen, choose
 from spice.report.pictures import Sheets, read_sheets
-from spice.report.verdict import Verdict, neighbor_votes, verdicts
+from spice.report.verdict import Evidence, Verdict, verdicts
 from spice.runs import Account, Labels, Result, account
 from spice.runs.artifacts import IMAGES, KMEANS, MAP, PICTURES
 from spice.runs.checks import Checks, Summary
 from spice.runs.checks import summary as check_summary
 from spice.runs.records import StepWarning
+from spice.trust.evidence import neighbor_votes, two_parts
 
 # Rows shown of tables that may be as long as the collection; the files of the run hold them whole.
 LONGEST_TABLE = 200
@@ -63,7 +64,7 @@ def read_content(result: Result) -> Content:
     """The content of a finished result."""
     summary, answer, checks = account(result), result.answer, Checks(result)
     labels = result.labels._replace(chance=checks.chances)
-    votes = neighbor_votes(labels, result.neighbors[:, : answer.neighbors], answer.clusters)
+    checked = check_summary(result, checks=checks) if checks.answered else None
     points, pictures = result / MAP, result / PICTURES
     drawn = result.records.get("pictures")
     if pictures.exists() and drawn is not None and drawn.is_damaged(pictures.parent, pictures.name):
@@ -74,13 +75,25 @@ def read_content(result: Result) -> Content:
         labels=labels,
         notices=[notice(warning) for warning in summary.warnings],
         chosen=choose(labels, answer.clusters),
-        verdicts=verdicts(labels, votes, np.load(result.need(KMEANS)), answer.head_overlap),
+        verdicts=verdicts(labels, _evidence(result, checked)),
         points=np.load(result.need(MAP)) if points.exists() else None,
         pictures=result / PICTURES,
         sheets=read_sheets(result / PICTURES),
         problems=_problems(result.problems),
         copies=_copies(result.need(IMAGES)),
-        check=check_summary(result, checks=checks) if checks.answered else None,
+        check=checked,
+    )
+
+
+def _evidence(result: Result, checked: Summary | None) -> Evidence:
+    labels, answer, neighbors = result.labels, result.answer, result.neighbors
+    members = (np.flatnonzero(labels.cluster == number) for number in range(answer.clusters))
+    return Evidence(
+        votes=neighbor_votes(labels.cluster, neighbors[:, : answer.neighbors], answer.clusters),
+        kmeans=np.load(result.need(KMEANS)),
+        overlap=answer.head_overlap,
+        parts=[two_parts(rows, neighbors) for rows in members],
+        checked=checked.groups if checked and not result.groups.touched else {},
     )
 
 

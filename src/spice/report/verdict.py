@@ -1,4 +1,4 @@
-"""Whether a cluster can be trusted: a grade and a reason, from measures that need no labels.
+"""Whether a cluster can be trusted: a grade, a reason and at most one piece of advice, without labels.
 
 Shapes: N images, K clusters, S neighbors.
 """
@@ -11,19 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spice.runs import Labels
+from spice.trust.check import Estimate
+from spice.trust.evidence import Parts, alike, groups_among_neighbors
 
-# The command line draws its bars green from the same share on.
-GOOD_SHARE = 0.5
-WEAK_SHARE = 0.1
-# Half the images of a weak cluster are hardly more likely to be in it than in the next.
-WEAK_MARGIN = 0.1
+# How many clusters the neighbors of a cluster's images come from (benchmarks/verdicts.py has purities by grade).
+GOOD_UP_TO, WEAK_ABOVE = 2.0, 3.5
 # Overlap with other heads' clusters: below the first, more images are in one of the two than in both, and it is not the
 # same cluster any more; from the second on it is.
 ANOTHER_CLUSTER, SAME_CLUSTER = 0.5, 0.9
 # From this share of its neighbors on, the other cluster is named in the reason.
 CONFUSED_SHARE = 0.05
-
-_CHUNK = 65536
+MERGE_SHARE = 0.15  # of the neighbors of each of two clusters in the other
+SPLIT_LINKS = 0.1  # between the two parts of a cluster, at most
+SCATTERED_SHARE = 0.2  # of the neighbors in the most frequent other cluster, at most
+MOST_SPLITS = 3  # advised at once: those with the fewest links between their parts
 
 Share = NDArray[np.float64]
 
@@ -41,6 +42,9 @@ class Verdict(NamedTuple):
 
     grade: Grade
     reason: str
+    advice: str  # empty where there is none
+    chance: float  # the mean
+    groups: float  # how many clusters its images' neighbors come from
     share: float  # of its images that are reliable
     margin: float  # the median
     confused_with: int | None
@@ -49,57 +53,98 @@ class Verdict(NamedTuple):
     heads: float | None  # mean overlap (Jaccard index) with the nearest cluster of each other good head
 
 
-def verdicts(
-    labels: Labels, votes: Share, kmeans: NDArray[np.int32], overlap: Sequence[float] | None = None
-) -> list[Verdict]:
-    """One verdict per cluster, from `neighbor_votes` (K, K) and the overlap of each cluster with other heads' (K,)."""
-    heads: Sequence[float | None] = overlap or [None] * len(votes)
-    return [_verdict(labels, votes[number], kmeans, heads[number], number) for number in range(len(votes))]
+EMPTY = Verdict(Grade.WEAK, "it has no images", "", 0.0, 1.0, 0.0, 0.0, None, 0.0, 0.0, None)
 
 
-def neighbor_votes(labels: Labels, neighbors: NDArray[np.int64], clusters: int) -> Share:
-    """Share of the neighbors (N, S) of each cluster's images that are in each cluster: (K, K)."""
-    cluster = labels.cluster.astype(np.int64)
-    counts = np.zeros(clusters * clusters, dtype=np.int64)
-    for start in range(0, len(cluster), _CHUNK):
-        pairs = cluster[start : start + _CHUNK, None] * clusters + cluster[neighbors[start : start + _CHUNK]]  # (B, S)
-        counts += np.bincount(pairs.ravel(), minlength=clusters * clusters)
-    table = counts.reshape(clusters, clusters)
-    return np.asarray(table / np.maximum(1, table.sum(axis=1, keepdims=True)), dtype=np.float64)
+class Evidence(NamedTuple):
+    """What verdicts are made from."""
+
+    votes: Share  # (K, K) of `neighbor_votes`
+    kmeans: NDArray[np.int32]  # (N,)
+    overlap: Sequence[float] | None = None  # (K,) of each cluster with other heads'
+    parts: Sequence[Parts | None] | None = None  # (K,) the two parts of each cluster
+    checked: dict[int, Estimate] = {}  # noqa: RUF012 - a NamedTuple's default, never changed
 
 
-def _verdict(labels: Labels, votes: Share, kmeans: NDArray[np.int32], heads: float | None, number: int) -> Verdict:
-    members = labels.cluster == number
-    if not members.any():
-        return Verdict(Grade.WEAK, "it has no images", 0.0, 0.0, None, 0.0, 0.0, None)
-    share, margin = float(labels.reliable[members].mean()), float(np.median(labels.margin[members]))
+def verdicts(labels: Labels, evidence: Evidence) -> list[Verdict]:
+    """One verdict per cluster."""
+    sizes = np.bincount(labels.cluster, minlength=len(evidence.votes))
+    counts = groups_among_neighbors(evidence.votes)
+    found = [
+        _verdict(labels, evidence, number, float(counts[number])) if sizes[number] else EMPTY
+        for number in range(len(sizes))
+    ]
+    advice = _advice(evidence, found)
+    return [verdict._replace(advice=advice.get(number, "")) for number, verdict in enumerate(found)]
+
+
+def _verdict(labels: Labels, evidence: Evidence, number: int, groups: float) -> Verdict:
+    members, votes = labels.cluster == number, evidence.votes[number]
     elsewhere = np.where(np.arange(len(votes)) == number, 0.0, votes)
     other = int(elsewhere.argmax())
-    confusion = float(elsewhere[other])
-    together = float(np.bincount(kmeans[members]).max() / members.sum())
-    reasons = [f"{share:.0%} of its images are reliable" if share > 0 else "none of its images is reliable"]
-    if margin < WEAK_MARGIN:
-        reasons.append("for half of them, the next cluster is almost as likely")
-    if heads is not None:
-        reasons.append(_overlap(heads))
-    if confusion >= CONFUSED_SHARE:
-        reasons.append(f"{confusion:.0%} of its images' neighbors are in cluster {other}")
-    elif share < GOOD_SHARE:
-        reasons.append("the neighbors of its images are scattered over other clusters")
-    confused_with = other if confusion > 0 else None
-    grade = _grade(share, margin, heads)
-    return Verdict(grade, "; ".join(reasons), share, margin, confused_with, confusion, together, heads)
+    verdict = Verdict(
+        grade=Grade.GOOD if groups <= GOOD_UP_TO else Grade.WEAK if groups > WEAK_ABOVE else Grade.MIXED,
+        reason="",
+        advice="",
+        chance=float(labels.chance[members].mean(dtype=np.float64)),
+        groups=groups,
+        share=float(labels.reliable[members].mean()),
+        margin=float(np.median(labels.margin[members])),
+        confused_with=other if elsewhere[other] > 0 else None,
+        confusion=float(elsewhere[other]),
+        kmeans=float(np.bincount(evidence.kmeans[members]).max() / members.sum()),
+        heads=None if evidence.overlap is None else evidence.overlap[number],
+    )
+    return verdict._replace(reason=_reason(verdict, evidence.checked.get(number)))
 
 
-def _grade(share: float, margin: float, heads: float | None) -> Grade:
-    if share < WEAK_SHARE or margin < WEAK_MARGIN:
-        return Grade.WEAK
-    if share < GOOD_SHARE or (heads is not None and heads < ANOTHER_CLUSTER):
-        return Grade.MIXED
-    return Grade.GOOD
+def _reason(verdict: Verdict, checked: Estimate | None) -> str:
+    reasons = [f"an image of it is right with a chance of {verdict.chance:.2f}"]
+    if checked is not None:
+        reasons = [f"{checked.words} of it is right, by {checked.answers} answers"]
+    if verdict.confusion >= CONFUSED_SHARE:
+        reasons.append(f"{verdict.confusion:.0%} of its images' neighbors are in cluster {verdict.confused_with}")
+    if verdict.groups > GOOD_UP_TO:
+        reasons.append(f"in all, they come from as many as {verdict.groups:.1f} clusters")
+    if verdict.heads is not None:
+        reasons.append(_overlap(verdict.heads))
+    return "; ".join(reasons)
 
 
 def _overlap(heads: float) -> str:
     if heads >= SAME_CLUSTER:
         return "other heads found it too"
     return "other heads found part of it" if heads >= ANOTHER_CLUSTER else "other heads split its images differently"
+
+
+def _advice(evidence: Evidence, found: Sequence[Verdict]) -> dict[int, str]:
+    """At most one piece of advice per cluster. Merging and splitting are never advised in one run."""
+    advice: dict[int, str] = {}
+    for first, second, share in alike(evidence.votes, MERGE_SHARE):
+        if first not in advice and second not in advice:
+            text = f"each has at least {share:.0%} of its neighbors in the other; merge?"
+            advice[first] = f"looks like one group with cluster {second}: {text}"
+            advice[second] = f"looks like one group with cluster {first}: {text}"
+    if not advice:
+        advice |= _splits(evidence.parts or ())
+    for number, verdict in enumerate(found):
+        if verdict.grade == Grade.WEAK and verdict is not EMPTY and number not in advice:
+            advice[number] = _for_weak(verdict)
+    return advice
+
+
+def _splits(parts: Sequence[Parts | None]) -> dict[int, str]:
+    loose = [(part.links, number, part) for number, part in enumerate(parts) if part and part.links < SPLIT_LINKS]
+    return {
+        number: (
+            f"falls into two parts of {max(part.sizes):,} and {min(part.sizes):,} images, with {links:.0%} of the "
+            "links to nearest images between them; if they show two things, split?"
+        )
+        for links, number, part in sorted(loose)[:MOST_SPLITS]
+    }
+
+
+def _for_weak(verdict: Verdict) -> str:
+    if verdict.confusion <= SCATTERED_SHARE:
+        return "looks like leftovers of many groups: no other cluster holds many of its neighbors; leave it out?"
+    return "the encoder does not separate it from others; try a larger --size or another --encoder"

@@ -1,0 +1,97 @@
+"""What neighbors say about whole groups: how many groups they come from, which two look like one, which one like two.
+
+Shapes: N images, K groups, S neighbors.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.linalg import eigsh
+
+LINKS = 15  # neighbors that make the graph inside a group
+SMALLEST_PART = 0.2  # of a group that falls into two
+LARGEST_GROUP = 20_000  # images of a group whose parts are looked for
+FEWEST_IMAGES = 20
+
+_CHUNK = 65536
+
+
+class Parts(NamedTuple):
+    """The two parts that a group falls into most easily."""
+
+    sizes: tuple[int, int]
+    links: float  # share of the smaller part's links that lead to the other part
+
+
+def neighbor_votes(cluster: NDArray[np.int32], neighbors: NDArray[np.int64], clusters: int) -> NDArray[np.float64]:
+    """Share of the neighbors (N, S) of each group's images that are in each group: (K, K)."""
+    wide = cluster.astype(np.int64)
+    counts = np.zeros(clusters * clusters, dtype=np.int64)
+    for start in range(0, len(wide), _CHUNK):
+        pairs = wide[start : start + _CHUNK, None] * clusters + wide[neighbors[start : start + _CHUNK]]  # (B, S)
+        counts += np.bincount(pairs.ravel(), minlength=clusters * clusters)
+    table = counts.reshape(clusters, clusters)
+    return np.asarray(table / np.maximum(1, table.sum(axis=1, keepdims=True)), dtype=np.float64)
+
+
+def groups_among_neighbors(votes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How many groups the neighbors of each group come from, exp(entropy of its votes): (K, K) -> (K,).
+
+    1: all are in the group itself. 2: as if half of them were in one other group. A class that lies in two groups has
+    pure groups and about 2; leftovers of many classes have many.
+    """
+    logs = np.log(votes, where=votes > 0, out=np.zeros_like(votes))
+    return np.asarray(np.exp(-(votes * logs).sum(axis=1)), dtype=np.float64)
+
+
+def alike(votes: NDArray[np.float64], least: float) -> list[tuple[int, int, float]]:
+    """Pairs of groups of which each has at least this share of its neighbors in the other, most alike first."""
+    both = np.minimum(votes, votes.T)
+    first, second = np.nonzero(np.triu(both >= least, k=1))
+    pairs = zip(first.tolist(), second.tolist(), both[first, second].tolist(), strict=True)
+    return sorted(pairs, key=lambda pair: -pair[2])
+
+
+def two_parts(members: NDArray[np.int64], neighbors: NDArray[np.int64]) -> Parts | None:
+    """The weakest cut through the graph of a group's nearest images (spectral, both parts at least a fifth).
+
+    None: the group is too small or too large to say.
+    """
+    if not FEWEST_IMAGES <= len(members) <= LARGEST_GROUP:
+        return None
+    graph = _graph(members, neighbors)
+    degree = np.asarray(graph.sum(axis=1)).ravel()
+    scale = sparse.diags_array(1 / np.sqrt(np.maximum(degree, 1)))
+    # Its own start, so that the same group always gives the same cut.
+    start = np.random.default_rng(0).random(len(members))
+    _, vectors = eigsh(scale @ graph @ scale + sparse.eye_array(len(members)), k=2, which="LA", v0=start, tol=1e-6)
+    order = np.argsort(vectors[:, 0] / np.sqrt(np.maximum(degree, 1)), kind="stable")  # ascending eigenvalues
+    return _weakest(graph[order][:, order], degree[order])
+
+
+def _graph(members: NDArray[np.int64], neighbors: NDArray[np.int64]) -> sparse.csr_array:
+    """The symmetric graph of nearest images inside a group."""
+    near = neighbors[members][:, :LINKS]  # (n, S)
+    place = np.searchsorted(members, near)
+    inside = members[np.minimum(place, len(members) - 1)] == near
+    rows, columns = np.nonzero(inside)[0], place[inside]
+    ones = np.ones(len(rows))
+    graph = sparse.csr_array((ones, (rows, columns)), shape=(len(members), len(members)))
+    both = graph + graph.T
+    both.data[:] = 1
+    return both
+
+
+def _weakest(graph: sparse.csr_array, degree: NDArray[np.float64]) -> Parts:
+    """The best place to cut images that are in order."""
+    images, total = len(degree), float(degree.sum())
+    # Links from each image to those before it: the cut before place n changes by these.
+    before = np.asarray(sparse.tril(graph, k=-1).sum(axis=1)).ravel()
+    cut = np.cumsum(degree - 2 * before)  # links over the cut after each image
+    volume = np.cumsum(degree)
+    share = cut / np.maximum(1, np.minimum(volume, total - volume))
+    least = int(np.ceil(SMALLEST_PART * images))
+    place = least - 1 + int(np.argmin(share[least - 1 : images - least]))
+    return Parts((place + 1, images - place - 1), float(share[place]))

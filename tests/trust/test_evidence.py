@@ -1,0 +1,53 @@
+"""What neighbors say about whole groups."""
+
+import numpy as np
+import pytest
+
+from spice.trust.evidence import alike, groups_among_neighbors, two_parts
+
+
+def test_the_number_of_groups_is_that_of_equally_frequent_ones() -> None:
+    votes = np.array([[1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25], [0.0, 0.0, 0.1, 0.9]])
+    expected = [1, 2, 4, np.exp(-0.1 * np.log(0.1) - 0.9 * np.log(0.9))]
+    np.testing.assert_allclose(groups_among_neighbors(votes), expected)
+
+
+def test_groups_are_alike_if_each_has_neighbors_in_the_other() -> None:
+    votes = np.array([[0.6, 0.4, 0.0], [0.2, 0.5, 0.3], [0.0, 0.3, 0.7]])
+    assert alike(votes, 0.15) == [(1, 2, 0.3), (0, 1, 0.2)]
+    assert alike(votes, 0.25) == [(1, 2, 0.3)]
+
+
+def rings(sizes: list[int]) -> np.ndarray:
+    """Rings of images; the neighbors of each are the next twenty of its ring."""
+    starts = np.cumsum([0, *sizes])
+    return np.vstack(
+        [
+            start + (np.arange(size)[:, None] + np.arange(1, 21)) % size
+            for start, size in zip(starts, sizes, strict=False)
+        ]
+    )
+
+
+def test_two_rings_are_two_parts_without_a_link() -> None:
+    found = two_parts(np.arange(100), rings([60, 40]))
+    assert found is not None
+    assert sorted(found.sizes) == [40, 60]
+    assert found.links == pytest.approx(0)
+
+
+def test_one_ring_is_cut_at_two_places() -> None:
+    found = two_parts(np.arange(200), rings([200]))
+    assert found is not None
+    # Half of a ring has 100 images with 30 links each. Over each of its two ends lead 1 + 2 + ... + 15 links.
+    assert found.links == pytest.approx(2 * 120 / 3000, abs=0.02)
+    assert min(found.sizes) >= 40
+
+
+def test_images_outside_the_group_do_not_count() -> None:
+    neighbors = rings([60, 40, 50])
+    neighbors[:100, 5] = 120  # an image of the third ring
+    found = two_parts(np.arange(100), neighbors)
+    assert found is not None
+    assert found.links == pytest.approx(0)
+    assert two_parts(np.arange(19), neighbors) is None
