@@ -118,3 +118,8 @@ def test_a_folder_that_is_no_run_is_not_written_to(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not a run folder"):
         spice("name", tmp_path, "0", "x")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_learning_without_edits_is_refused_in_words(run: Path) -> None:
+    with pytest.raises(UserError, match="nothing to learn from yet"):
+        spice("learn", run)

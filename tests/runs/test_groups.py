@@ -91,7 +91,7 @@ def test_of_a_pair_the_less_certain_image_gives_way(editor: Editor) -> None:
 def test_what_a_person_placed_is_not_moved_by_what_was_learned(editor: Editor) -> None:
     image = editor.base.image
     editor.do(Move(images=[image(0)], group=0))
-    learned = editor.do(Learned(model="learned/1", moved={2: [image(0), image(1)]}))
+    learned = editor.do(Learned(model="learned/1", outputs=[0, 2], moved={2: [image(0), image(1)]}))
     assert learned.group.tolist() == [0, 2, 2, 2, 2, 2]
     assert learned.model == "learned/1"
 

@@ -19,6 +19,7 @@ from spice.cli import (
     explore,
     export,
     figures,
+    learn,
     memory,
     predict,
     refine,
@@ -57,6 +58,7 @@ app.command("merge", epilog=edit.MERGE_EXAMPLES)(edit.merge)
 app.command("split", epilog=edit.SPLIT_EXAMPLES)(edit.split)
 app.command("move", epilog=edit.MOVE_EXAMPLES)(edit.move)
 app.command("set-aside", epilog=edit.ASIDE_EXAMPLES)(edit.set_aside)
+app.command("learn", epilog=learn.EXAMPLES)(learn.command)
 app.command("undo", epilog=edit.UNDO_EXAMPLES)(edit.undo)
 app.command("redo", epilog=edit.REDO_EXAMPLES)(edit.redo)
 app.command("runs", epilog=runs.EXAMPLES)(runs.command)

@@ -12,6 +12,7 @@ from spice.cli.running import Device, model_folder
 
 if TYPE_CHECKING:
     from spice.estimator import Assessment
+    from spice.runs.table import Column
 
 EXAMPLES = examples(
     "spice predict photos.spice new_photos --out new.csv",
@@ -39,14 +40,23 @@ def command(
     model = load(model_folder(run), device=device)
     with shown_progress() as progress:
         found = model.assess(images, progress=progress)
+    columns = {**found.columns(), **_groups(run, found)}
     with explain_output_errors(out or Path("the table")):
         if out is None:
-            write_csv(sys.stdout, found.columns())
+            write_csv(sys.stdout, columns)
             sys.stdout.flush()
         else:
             out.parent.mkdir(parents=True, exist_ok=True)
-            write_table(out, found.columns())
+            write_table(out, columns)
     _tell(found, out)
+
+
+def _groups(run: Path, found: "Assessment") -> "dict[str, Column]":
+    """Group and name of every image, as people edited them; nothing where only a model is given."""
+    from spice.runs import open_result
+    from spice.runs.folder import is_run
+
+    return open_result(run).groups.predicted(found.predictions.cluster) if is_run(run) else {}
 
 
 def _tell(found: "Assessment", out: Path | None) -> None:

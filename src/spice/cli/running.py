@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from spice.errors import SpiceWarning
+from spice.errors import SpiceWarning, UserError
 
 STOPPED = 130  # what shells expect of a command ended by Ctrl-C
 
@@ -47,12 +47,22 @@ def interruptible(run: Path) -> Iterator[None]:
 
 
 def model_folder(run: Path) -> Path:
-    """Where the model of a run's current result is; or of a folder that is a model itself."""
+    """Where the model of a run's current result is, or the one that learned from its edits; or a model's own folder."""
     from spice.runs import open_result
     from spice.runs.artifacts import MODEL
     from spice.runs.folder import is_run
 
-    return open_result(run).need(MODEL) if is_run(run) else run
+    if not is_run(run):
+        return run
+    result = open_result(run)
+    learned = result.groups.model
+    if learned is None:
+        return result.need(MODEL)
+    if not (run / learned).exists():
+        raise UserError(
+            f"{run / learned} is missing; learn it again (spice learn {run}), or undo it (spice undo {run})"
+        )
+    return run / learned
 
 
 def _stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the system's signature

@@ -29,7 +29,12 @@ def command(
 
 
 def _lines(found: "Why") -> list[str]:
-    lines = [found.path, f"cluster    {found.cluster}", f"chance     {found.chance:.2f} that this is the right cluster"]
+    lines = [
+        found.path,
+        *_edited(found),
+        f"cluster    {found.cluster}",
+        f"chance     {found.chance:.2f} that this is the right cluster",
+    ]
     lines.append(f"reliable   {_verdict(found)}")
     if found.others:
         votes = ", ".join(f"{count} in cluster {cluster}" for cluster, count in list(found.others.items())[:5])
@@ -47,6 +52,14 @@ def _lines(found: "Why") -> list[str]:
             f"{'nearest' if number == 0 else '':<10} {near.similarity:.3f}  cluster {near.cluster}  {near.path}"
         )
     return lines
+
+
+def _edited(found: "Why") -> list[str]:
+    """What people made of it, where they did."""
+    if found.group == found.cluster and not found.name and not found.by_person:
+        return []
+    group = "none" if found.group < 0 else f"{found.group} ({found.name})" if found.name else str(found.group)
+    return [f"group      {group}{', put there by a person' if found.by_person else ''}"]
 
 
 def _verdict(found: "Why") -> str:

@@ -6,6 +6,7 @@ Results must not depend on when they are computed. With a single torch thread, a
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from threading import Barrier
 from typing import TypeVar
 
@@ -16,6 +17,17 @@ Result = TypeVar("Result")
 
 # Each worker needs memory for one batch on its way through a network, so more cores than this work in groups.
 MAX_WORKERS = 4
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread inside the block: small tensors are not worth sharing, least of all on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def parallel_map(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:

@@ -49,7 +49,7 @@ class _State:
         self.group, self.by_person, self.of_cluster = groups.group, groups.by_person, groups.of_cluster
         self.names, self.existing, self.aside = dict(groups.names), set(groups.existing), set(groups.set_aside)
         self.rejected, self.touched = dict(groups.rejected), set(groups.touched)
-        self.model = groups.model
+        self.model, self.of_output = groups.model, groups.of_output
 
     def groups(self) -> Groups:
         return Groups(
@@ -62,6 +62,7 @@ class _State:
             self.rejected,
             frozenset(self.touched),
             self.model,
+            self.of_output,
         )
 
     def do_(self, operation: Operation) -> None:
@@ -97,6 +98,8 @@ class _State:
         for other in others:
             self.group[self.group == other] = kept
             self.of_cluster[self.of_cluster == other] = kept
+            if self.of_output is not None:
+                self.of_output[self.of_output == other] = kept
             self.names.pop(other, None)
             self.existing.discard(other)
         self.aside.difference_update(operation.groups)
@@ -154,7 +157,7 @@ class _State:
                 self._reject_(row, group)
 
     def _learned_(self, operation: Learned) -> None:
-        self.model = operation.model
+        self.model, self.of_output = operation.model, np.array(operation.outputs, dtype=np.int32)
         for group, images in operation.moved.items():
             rows = self.base.rows(images)
             self.group[rows[~self.by_person[rows]]] = group

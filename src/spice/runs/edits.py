@@ -144,7 +144,8 @@ class Learned(_Operation):
     """What a head that was trained on the other edits moved, after a person saw and accepted it: images by group."""
 
     kind: Literal["learned"] = "learned"
-    model: str  # folder of the head, relative to the run folder
+    model: str  # folder of the model that learned, relative to the run folder
+    outputs: list[int]  # the group of each of its outputs
     moved: dict[int, list[ImageId]]
 
     @property

@@ -122,7 +122,8 @@ class Groups(NamedTuple):
     of_cluster: NDArray[np.int32]  # (K,) the group that a new image of each cluster belongs to
     rejected: dict[int, frozenset[int]]  # by row: groups that the image does not belong to, as a person said
     touched: frozenset[int]  # groups that a person named, merged, split or moved images to
-    model: str | None = None  # folder of the head that learned from the edits; None: the result's own
+    model: str | None = None  # folder of the model that learned from the edits; None: the result's own
+    of_output: NDArray[np.int32] | None = None  # the group of each of its outputs
 
     @property
     def shown(self) -> NDArray[np.int32]:
@@ -133,6 +134,13 @@ class Groups(NamedTuple):
     def name(self, group: int) -> str:
         """What to call a group: its name, or its number in words."""
         return self.names.get(group) or ("no group" if group == NONE else f"group {group}")
+
+    def predicted(self, output: NDArray[np.int32]) -> dict[str, Column]:
+        """Group and name of new images, from the outputs (Q,) of the model that `model` names, or of the result's."""
+        of_output = self.of_cluster if self.of_output is None else self.of_output
+        group = of_output[output]
+        group = np.where(np.isin(group, list(self.set_aside)), NONE, group).astype(np.int32)
+        return {"group": group, "name": [self.names.get(one, "") for one in group.tolist()]}
 
     def columns(self) -> dict[str, Column]:
         """The columns that `labels.csv` has besides those of `Labels`."""

@@ -33,6 +33,9 @@ class Why(BaseModel):
 
     path: str
     cluster: int
+    group: int  # after all edits; -1: none
+    name: str | None  # of that group
+    by_person: bool  # whether a person put it there
     chance: float  # that this is the right cluster
     confidences: dict[int, float]  # the head's softmax for the most likely clusters
     reliable: bool
@@ -52,7 +55,7 @@ class Why(BaseModel):
 def why(folder: Path, image: str) -> Why:
     """Explain `image`: a path as in labels.csv, a path on disk, or a file name that only one image has."""
     result = open_result(folder)
-    labels = result.labels
+    labels, groups = result.labels, result.groups
     row = find_row(labels, image, source=result.manifest.source)
     counted, threshold = result.answer.neighbors, result.answer.threshold
     neighbors, similarities = result.neighbors[row], result.similarities[row]  # (S,), (S,)
@@ -62,6 +65,9 @@ def why(folder: Path, image: str) -> Why:
     return Why(
         path=labels.path[row],
         cluster=cluster,
+        group=int(groups.shown[row]),
+        name=groups.names.get(int(groups.shown[row])),
+        by_person=bool(groups.by_person[row]),
         chance=float(labels.chance[row]),
         confidences={
             int(k): float(probabilities[k]) for k in np.argsort(-probabilities, kind="stable")[:SHOWN_CLUSTERS]

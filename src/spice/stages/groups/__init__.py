@@ -1,1 +1,1 @@
-"""What the paper leaves open: groups as people want them. No torch."""
+"""What the paper leaves open: groups as people want them."""

@@ -1,0 +1,69 @@
+"""`spice learn`: what the program makes of your corrections."""
+
+import sys
+from collections import Counter
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spice.cli.display import shown_progress
+from spice.cli.help import examples
+from spice.cli.running import RunArgument
+
+if TYPE_CHECKING:
+    from spice.pipeline.learn import Proposal
+
+EXAMPLES = examples(
+    "spice learn photos.spice  # shows what would move, and asks",
+    "spice learn photos.spice --yes  # accept at once; spice undo takes it back",
+)
+SHOWN = 12
+
+
+def command(
+    run: RunArgument,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Accept without being asked.")] = False,
+) -> None:
+    """Learn from your corrections, in seconds: named groups, moved images, pairs.
+
+    Shows which images would move to another group. Nothing changes until you accept, and what you decided is never
+    overruled.
+    """
+    from spice.pipeline.learn import accept, propose
+    from spice.runs import update_csv
+    from spice.runs.folder import refuse_links_outside
+
+    refuse_links_outside(run)
+    with shown_progress() as progress:
+        proposal = propose(run, progress=progress)
+    for line in _lines(proposal):
+        print(line)
+    if not yes and not (sys.stdin.isatty() and typer.confirm("accept?")):
+        print(f"nothing was changed; accept with: spice learn {quote(str(run))} --yes")
+        return
+    accept(proposal)
+    update_csv(run)
+    print(f"accepted; take it back with: spice undo {quote(str(run))}")
+
+
+def _lines(proposal: "Proposal") -> list[str]:
+    from spice.runs import open_result
+
+    taught, before, moved = proposal.taught, proposal.before, proposal.moved
+    pairs, images = len(taught.same) + len(taught.different), len(before.group)
+    lines = [
+        f"learned    {len(taught.numbers)} groups from {len(taught.fixed):,} images that you placed, {pairs} pairs"
+    ]
+    if not len(moved):
+        return [*lines, "moves      no image: the groups agree with your corrections"]
+    lines.append(f"moves      {len(moved):,} of {images:,} images:")
+    ways = Counter((int(before.group[row]), int(proposal.group[row])) for row in moved)
+    paths = open_result(proposal.run).labels.path
+    example = {(int(before.group[row]), int(proposal.group[row])): paths[row] for row in reversed(moved.tolist())}
+    for way, count in ways.most_common(SHOWN):
+        lines.append(f"  {count:>7,}  {before.name(way[0])} -> {before.name(way[1])}, such as {example[way]}")
+    if len(ways) > SHOWN:
+        lines.append(f"           and {len(ways) - SHOWN} more kinds of moves")
+    return lines

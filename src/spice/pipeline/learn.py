@@ -1,0 +1,95 @@
+"""`spice learn`: a head that learns from the edits of a run; what it would move is shown before it counts."""
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from spice.engine.run import Run
+from spice.errors import UserError
+from spice.progress import Progress, silent
+from spice.runs import Groups, explain_write_errors, open_result
+from spice.runs.artifacts import MODEL
+from spice.runs.editor import Editor
+from spice.runs.edits import Learned
+from spice.settings import RunSettings
+from spice.stages.bank import remember
+from spice.stages.groups.learn import LearnedHead, learn_groups
+from spice.stages.groups.lessons import Lessons, before_learning, lessons
+from spice.stages.groups.spread import Near
+from spice.stages.model import ENCODER, TrainedModel
+
+LEARNED = "learned"  # folder of the models, in the run folder
+
+
+class Proposal(NamedTuple):
+    """What learning would change. Nothing of it counts before `accept`."""
+
+    run: Path
+    revision: int  # of the edits that it learned from
+    before: Groups
+    group: NDArray[np.int32]  # (N,) number of each image's group after it
+    taught: Lessons
+    learned: LearnedHead
+
+    @property
+    def moved(self) -> NDArray[np.int64]:
+        """The rows whose group would change."""
+        return np.flatnonzero(self.group != self.before.group)
+
+
+def propose(run: Path, *, progress: Progress = silent) -> Proposal:
+    """Learn from the edits of the current result; seconds, on the features that the run has kept."""
+    result = open_result(run)
+    editor = Editor(run, result)
+    edits, before = editor.edits, editor.groups
+    own = before_learning(edits)
+    features = np.array(result.answer_features, dtype=np.float32)  # a copy: torch wants to own it
+    taught = lessons(result.base, result.groups_after(own), own, features)
+    try:
+        settings = RunSettings.model_validate(result.entry.settings)
+    except ValidationError as error:
+        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise UserError(f"{run} has settings that this version does not know ({where}); cluster again first") from None
+    near = Near(np.asarray(result.neighbors), np.asarray(result.similarities))
+    learned = learn_groups(features, near, taught, settings.heads, Run(seed=settings.seed, progress=progress))
+    asked = learned.group >= 0
+    group = before.group.copy()
+    group[asked] = np.array(taught.numbers, dtype=np.int32)[learned.group[asked]]
+    group[before.by_person] = before.group[before.by_person]
+    return Proposal(run, edits.revision, before, group, taught, learned)
+
+
+def accept(proposal: Proposal) -> Groups:
+    """Make it count: one edit, which `undo` takes back. Refused if the edits have changed since."""
+    run, result = proposal.run, open_result(proposal.run)
+    name = f"{LEARNED}/{result.name}-{proposal.revision}"
+    with explain_write_errors(run):
+        if (run / name).exists():  # of the same edits, before an undo
+            shutil.rmtree(run / name)
+        _save_model(proposal, result / MODEL, run / name)
+        rows = proposal.moved
+        moved = {
+            int(group): result.base.images(rows[proposal.group[rows] == group])
+            for group in np.unique(proposal.group[rows])
+        }
+        operation = Learned(model=name, outputs=proposal.taught.numbers, moved=moved)
+        return Editor(run, result).do(operation, expected=proposal.revision)
+
+
+def _save_model(proposal: Proposal, source: Path, folder: Path) -> None:
+    """The result's model with the new head, and a bank of its answers, for `spice predict`."""
+    model = TrainedModel.load(source, device="cpu")
+    result = open_result(proposal.run)
+    place = {number: at for at, number in enumerate(proposal.taught.numbers)}
+    rows = np.array([row for row, group in enumerate(proposal.group.tolist()) if group in place])
+    cluster = torch.tensor([place[group] for group in proposal.group[rows].tolist()])
+    features = torch.from_numpy(np.asarray(result.answer_features[rows], dtype=np.float32))
+    count = result.answer.neighbors
+    bank = remember(features, cluster, clusters=len(place), neighbors=count, seed=0)
+    trained = TrainedModel(model.encoder, proposal.learned.head, bank, threshold=model.threshold)
+    trained.save(folder, embed=(source / ENCODER).exists())

@@ -1,0 +1,61 @@
+"""The group of every image from a head's probabilities, such that everything a person decided holds.
+
+Shapes: N images, G groups.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+
+from spice.stages.groups.lessons import Lessons
+
+
+def decide(probs: NDArray[np.float32], taught: Lessons) -> NDArray[np.int64]:
+    """The most likely group that nobody has ruled out: (N, G) -> (N,); -1 for images that take no part.
+
+    Images that belong together get one group, the fixed one if one of them is fixed. Of two images that belong to
+    different groups, the less certain one gives way.
+    """
+    score = np.log(np.maximum(probs.astype(np.float64), 1e-12))  # (N, G)
+    score[taught.rejected[:, 0], taught.rejected[:, 1]] = -np.inf
+    score[taught.fixed] = -np.inf
+    score[taught.fixed, taught.fixed_group] = 0.0
+    together = _together(len(score), taught.same)  # (N,) one number per set of images that belong together
+    for number in np.unique(together[taught.same]):
+        rows = np.flatnonzero(together == number)
+        score[rows] = _joint(score[rows])
+    group = score.argmax(axis=1)
+    for first, second in taught.different.tolist():
+        if group[first] == group[second]:
+            _separate_(score, group, together, first, second)
+    decided = np.full(len(probs), -1, dtype=np.int64)
+    decided[taught.taking_part] = group[taught.taking_part]
+    return decided
+
+
+def _together(images: int, same: NDArray[np.int64]) -> NDArray[np.int32]:
+    links = coo_matrix((np.ones(len(same)), (same[:, 0], same[:, 1])), shape=(images, images))
+    numbers: NDArray[np.int32] = connected_components(links, directed=False)[1]
+    return numbers
+
+
+def _joint(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The scores that images have in common: their sum, or that of the first fixed one where decisions contradict."""
+    total: NDArray[np.float64] = scores.sum(axis=0)
+    if np.isfinite(total).any():
+        return total
+    fixed = np.isfinite(scores).sum(axis=1) == 1
+    return scores if not fixed.any() else np.where(fixed[:, None], scores, scores[fixed][0])
+
+
+def _separate_(
+    score: NDArray[np.float64], group: NDArray[np.int64], together: NDArray[np.int32], first: int, second: int
+) -> None:
+    """Give the less certain of two images, and those that belong to it, the next best group."""
+    lead = [np.diff(np.sort(score[row])[-2:])[0] for row in (first, second)]  # infinite for a fixed image
+    gives = first if lead[0] < lead[1] else second
+    if not np.isfinite(min(lead)):
+        return  # both are fixed, or nothing else is possible
+    score[together == together[gives], group[gives]] = -np.inf
+    group[together == together[gives]] = score[gives].argmax()

@@ -1,0 +1,96 @@
+"""What edits teach: images with a fixed group, typical images of every group, pairs, and groups that are ruled out.
+
+Shapes: N images, D feature width, F fixed images, T typical images, P pairs, R images that do not belong to a group.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spice.errors import UserError
+from spice.runs.edits import Edits, Learned, Pair
+from spice.runs.groups import Base, Groups
+
+# Images at the center of a group that stand for it: about as many as a person sees before giving it a name.
+TYPICAL = 20
+# A part of a group (the images that come from one cluster) has typical images of its own from this share on.
+SMALLEST_PART = 0.2
+
+Rows = NDArray[np.int64]
+
+
+class Lessons(NamedTuple):
+    """What to learn. Groups are numbered 0 .. G - 1 here, in the order of `numbers`."""
+
+    numbers: list[int]  # (G,) their numbers in the result
+    taking_part: Rows  # (n,) images that are not set aside
+    fixed: Rows  # (F,) images that a person placed
+    fixed_group: Rows  # (F,)
+    typical: Rows  # (T,) images that stand for their group without having been placed
+    typical_group: Rows  # (T,)
+    rejected: Rows  # (R, 2) image, group: does not belong there
+    same: Rows  # (P, 2) images that belong together
+    different: Rows  # (P', 2) images that do not
+
+
+def lessons(base: Base, groups: Groups, edits: Edits, features: NDArray[np.float32]) -> Lessons:
+    """What the edits of a result teach; `groups` are those without anything that was learned before."""
+    numbers = [
+        number for number in groups.existing if number not in groups.set_aside and (groups.group == number).any()
+    ]
+    place = {number: at for at, number in enumerate(numbers)}
+    taking_part = np.flatnonzero(np.isin(groups.group, numbers) | (groups.group < 0))
+    fixed = np.flatnonzero(groups.by_person & np.isin(groups.group, numbers))
+    pairs = {kind: _pairs(base, edits, kind) for kind in ("same", "different")}
+    rejected = [(row, place[group]) for row, out in groups.rejected.items() for group in sorted(out) if group in place]
+    if not len(fixed) and not rejected and not groups.touched and not any(len(found) for found in pairs.values()):
+        raise UserError(f"there is nothing to learn from yet: name groups or move images of {base.name} first")
+    if len(numbers) < 2:
+        raise UserError("learning needs at least two groups")
+    typical = _typical(base, groups, numbers, features)
+    return Lessons(
+        numbers=numbers,
+        taking_part=taking_part,
+        fixed=fixed,
+        fixed_group=_places(place, groups.group[fixed]),
+        typical=typical,
+        typical_group=_places(place, groups.group[typical]),
+        rejected=np.array(rejected, dtype=np.int64).reshape(-1, 2),
+        **pairs,
+    )
+
+
+def before_learning(edits: Edits) -> Edits:
+    """The active edits without what was learned from them, so that learning again starts from the same answer."""
+    return Edits(edits=[edit for edit in edits.active() if not isinstance(edit.operation, Learned)])
+
+
+def _pairs(base: Base, edits: Edits, kind: str) -> Rows:
+    """(P, 2) rows of the pairs of one kind; of exact copies, the first."""
+    made = [edit.operation for edit in edits.of_result(base.name) if isinstance(edit.operation, Pair)]
+    rows = [(base.rows([pair.first]), base.rows([pair.second])) for pair in made if pair.kind == kind]
+    return np.array([(a[0], b[0]) for a, b in rows if len(a) and len(b)], dtype=np.int64).reshape(-1, 2)
+
+
+def _typical(base: Base, groups: Groups, numbers: list[int], features: NDArray[np.float32]) -> Rows:
+    """The images nearest to the center of each part of each group, without those that a person placed."""
+    found = []
+    for number in numbers:
+        members = np.flatnonzero((groups.group == number) & ~groups.by_person)
+        for cluster in np.unique(base.cluster[members]):
+            part = members[base.cluster[members] == cluster]
+            if len(part) >= SMALLEST_PART * len(members):
+                found.append(part[_from_center(features[part])][:TYPICAL])
+    return np.sort(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
+
+
+def _from_center(features: NDArray[np.float32]) -> Rows:
+    """Order by cosine to the mean, nearest first."""
+    unit = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+    order: Rows = np.argsort(-(unit @ unit.mean(axis=0)), kind="stable")
+    return order
+
+
+def _places(place: dict[int, int], groups: NDArray[np.int32]) -> Rows:
+    return np.array([place[number] for number in groups.tolist()], dtype=np.int64)
