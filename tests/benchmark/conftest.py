@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from spice.benchmark.rivals import scan, temi
+from spice.benchmark.rivals import scan, temi, turtle
 
 
 @pytest.fixture
@@ -16,6 +16,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (scan, temi):
         monkeypatch.setattr(module, "EPOCHS", 2)
         monkeypatch.setattr(module, "LEAST_STEPS", 4)
+    monkeypatch.setattr(turtle, "STEPS", 2)
 
 
 @dataclass

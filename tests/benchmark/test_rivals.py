@@ -6,10 +6,17 @@ import torch
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from spice.benchmark.rivals import RIVALS, fit, scan, temi
+from spice.benchmark.rivals import RIVALS, embedded, fit, scan, temi, turtle
 from spice.benchmark.rivals.scan import scan_loss
 from spice.benchmark.rivals.temi import temi_loss
+from spice.benchmark.tables.catalog import TABLES
+from spice.benchmark.tables.run import Selection
+from spice.errors import UserError
 from spice.evaluate import accuracy, score
+
+# UMAP compiles itself for half a minute: two tests of their own have to do for it.
+QUICK = [name for name in RIVALS if name not in embedded.NEED_PACKAGES]
+needs_packages = pytest.mark.skipif(not embedded.installed(), reason="the extra `bench` is not installed")
 
 
 def blobs(images: int = 240, clusters: int = 4, *, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -27,6 +34,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "EPOCHS", 1)
         monkeypatch.setattr(module, "LEAST_STEPS", 1000)
         monkeypatch.setattr(module, "BATCH", 256)
+    monkeypatch.setattr(turtle, "STEPS", 300)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +44,7 @@ def digits() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 
 
 @pytest.mark.usefixtures("short")
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", QUICK)
 def test_separated_groups_are_found_whatever_the_length_of_their_features(name: str) -> None:
     features, truth = blobs()
     labels = fit(name, features, 4, seed=0)
@@ -46,7 +54,7 @@ def test_separated_groups_are_found_whatever_the_length_of_their_features(name: 
 
 
 @pytest.mark.usefixtures("short")
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", QUICK)
 def test_digits_are_grouped_much_better_than_by_chance(
     name: str, digits: tuple[NDArray[np.float32], NDArray[np.int64]]
 ) -> None:
@@ -56,7 +64,7 @@ def test_digits_are_grouped_much_better_than_by_chance(
 
 
 @pytest.mark.usefixtures("brief")
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", QUICK)
 def test_the_seed_alone_decides(name: str) -> None:
     features = np.random.default_rng(0).normal(size=(150, 8))
     torch.manual_seed(1)
@@ -66,12 +74,58 @@ def test_the_seed_alone_decides(name: str) -> None:
 
 
 @pytest.mark.usefixtures("brief")
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", QUICK)
 def test_duplicates_and_few_images_are_no_obstacle(name: str) -> None:
     features = np.repeat(np.eye(6, dtype=np.float32)[:3], 4, axis=0)
     labels = fit(name, features, 3, seed=0)
     assert labels.shape == (12,)
     assert 0 <= labels.min() <= labels.max() < 3
+
+
+@pytest.mark.slow
+@needs_packages
+def test_umap_and_leiden_find_separated_groups_and_the_seed_alone_decides() -> None:
+    features, truth = blobs()
+    for name in embedded.NEED_PACKAGES:
+        labels = fit(name, features, 4, seed=0)
+        assert accuracy(labels, truth) >= 0.99, name
+        assert labels.dtype == np.int64
+        assert set(labels) == {0, 1, 2, 3}
+    assert np.array_equal(fit("UMAP + k-means", features, 6, seed=3), fit("UMAP + k-means", features, 6, seed=3))
+
+
+@pytest.mark.slow
+@needs_packages
+def test_umap_and_leiden_take_duplicates_and_few_images() -> None:
+    features = np.repeat(np.eye(6, dtype=np.float32)[:3], 4, axis=0)
+    for name in embedded.NEED_PACKAGES:
+        labels = fit(name, features, 3, seed=0)
+        assert labels.shape == (12,)
+        assert 0 <= labels.min() <= labels.max() < 3
+
+
+def test_rivals_without_their_packages_are_left_out_and_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(UserError, match=r"needs the package umap: pip install 'spice-cluster\[bench\]'"):
+        fit("UMAP + k-means", blobs()[0], 4, seed=0)
+    wanted = list(Selection(TABLES["frozen"], "cpu", [0]).cells())
+    assert not {f"features + {name}" for name in embedded.NEED_PACKAGES} & {cell.method for cell in wanted}
+    assert "pip install" in wanted[0].choice.left_out["features + Leiden"]
+
+
+def test_turtle_is_its_two_problems_written_out() -> None:
+    random = torch.Generator().manual_seed(0)
+    inputs, logits = torch.randn(30, 5, generator=random), torch.randn(30, 3, generator=random).requires_grad_()
+    probs = logits.detach().softmax(dim=1)
+    weights = torch.zeros(5, 3, requires_grad=True)
+    for _ in range(turtle.INNER_STEPS):
+        loss = torch.nn.functional.cross_entropy(inputs @ weights, probs)
+        (slope,) = torch.autograd.grad(loss, weights)
+        weights = (weights - turtle.INNER_RATE / 5 * slope).detach().requires_grad_()
+    torch.testing.assert_close(turtle.inner(inputs, probs), weights.detach())
+    mean = probs.mean(dim=0)
+    expected = torch.nn.functional.cross_entropy(inputs @ weights, probs) + 10 * (mean * mean.log()).sum()
+    torch.testing.assert_close(turtle.turtle_loss(inputs, logits, entropy_weight=10.0).detach(), expected.detach())
 
 
 def test_spherical_k_means_fills_empty_clusters() -> None:

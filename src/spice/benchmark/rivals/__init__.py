@@ -1,6 +1,6 @@
 """The methods that SPICE's second stage is measured against, all on the same frozen features."""
 
-from spice.benchmark.rivals import classic, scan, temi
+from spice.benchmark.rivals import classic, embedded, scan, temi, turtle
 from spice.benchmark.rivals.classic import Features, Labels, Rival
 
 RIVALS: dict[str, Rival] = {
@@ -9,8 +9,14 @@ RIVALS: dict[str, Rival] = {
     "Gaussian mixture": classic.mixture,
     "spectral": classic.spectral,
     "agglomerative": classic.agglomerative,
+    "Ward on PCA": classic.ward_on_components,
+    "UMAP + k-means": embedded.umap_kmeans,
+    "UMAP + Gaussian mixture": embedded.umap_mixture,
+    "UMAP + HDBSCAN": embedded.umap_hdbscan,
+    "Leiden": embedded.leiden,
     "SCAN": scan.fit,
     "TEMI": temi.fit,
+    "TURTLE": turtle.fit,
 }
 
 

@@ -26,7 +26,7 @@ Labels = NDArray[np.int64]
 SPECTRAL_NEIGHBORS = 10  # as scikit-learn's own graph has
 COMPONENTS = 64  # of the Gaussian mixture: full covariances need few dimensions
 # Ward: all pairs of this many images are held at once (0.8 GB); beyond, only neighbors are merged.
-ALL_PAIRS, WARD_NEIGHBORS = 10_000, 20
+ALL_PAIRS, WARD_NEIGHBORS, WARD_COMPONENTS = 10_000, 20, 128
 SPHERICAL_STARTS, SPHERICAL_STEPS = 10, 300
 
 
@@ -88,6 +88,15 @@ def agglomerative(features: Features, clusters: int, *, seed: int) -> Labels:  #
     connectivity = _graph(features, WARD_NEIGHBORS) if len(features) > ALL_PAIRS else None
     model = AgglomerativeClustering(clusters, linkage="ward", connectivity=connectivity)
     return np.asarray(model.fit_predict(unit(features)), dtype=np.int64)
+
+
+def ward_on_components(features: Features, clusters: int, *, seed: int) -> Labels:
+    """Ward on principal components, which is what scikit-learn's users are advised to do with wide features."""
+    points = unit(features)
+    reduced = PCA(min(WARD_COMPONENTS, *points.shape), random_state=seed).fit_transform(points)
+    connectivity = _graph(features, WARD_NEIGHBORS) if len(features) > ALL_PAIRS else None
+    model = AgglomerativeClustering(clusters, linkage="ward", connectivity=connectivity)
+    return np.asarray(model.fit_predict(reduced), dtype=np.int64)
 
 
 def _graph(features: Features, neighbors: int) -> csr_array:

@@ -98,7 +98,8 @@ def measured(result: Result) -> str:
     """Rows of methods, mean ± standard deviation over seeds; the best of those without labels in bold."""
     table, main = result.of, result.of.scores[0]
     beside = {quote.here: quote for quote in quotes(table.paper) if (quote.data, quote.score) == (BESIDE, main)}
-    columns = [(data, score) for data in result.data for score in table.scores]
+    known = {score for cell in result.cells for score in cell.scores}  # tables of before lack scores of today
+    columns = [(data, score) for data in result.data for score in table.scores if score in known]
     header = ["measured", *(f"{data.title} {score}" for data, score in columns)]
     header += [f"{data.title} s" for data in result.data]
     header += [f"quoted: {BESIDE} {main}"] if beside else []

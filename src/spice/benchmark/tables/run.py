@@ -10,6 +10,7 @@ import torch
 from spice.benchmark.choice import Choice, choices
 from spice.benchmark.collected import Collected, collect, few_labels
 from spice.benchmark.methods import LABELED, METHODS
+from spice.benchmark.rivals import embedded
 from spice.benchmark.tables.catalog import SizeName, Table
 from spice.benchmark.tables.result import Cell, Cells, settings_key, versions
 from spice.benchmark.workbench import Workbench
@@ -46,7 +47,7 @@ class Selection(NamedTuple):
 
     def choices(self) -> list[Choice]:
         """The data sets of the table, each with all its settings."""
-        found = choices(self.table, self.size)
+        found = [with_rivals_left_out(choice) for choice in choices(self.table, self.size)]
         return found if self.settings_file is None else [changed(choice, self.settings_file) for choice in found]
 
     def cells(self) -> Iterator[Wanted]:
@@ -65,6 +66,13 @@ class Selection(NamedTuple):
                     again = seed != self.seeds[0] and not _is_random(method, choice)
                     if chosen and not again and method not in choice.left_out:
                         yield Wanted(choice, seed, method)
+
+
+def with_rivals_left_out(choice: Choice) -> Choice:
+    """The choice without the rivals whose packages are not installed."""
+    why = "needs other packages: pip install 'spice-cluster[bench]'"
+    missing = {} if embedded.installed() else {f"features + {rival}": why for rival in embedded.NEED_PACKAGES}
+    return choice.model_copy(update={"left_out": choice.left_out | missing})
 
 
 def run(selection: Selection, out: Path, *, device: str = "auto", progress: Progress = silent) -> list[Cell]:
@@ -112,7 +120,7 @@ def measure(bench: Workbench, images: Collected, method: str, table: Table) -> C
         scores = {"ACC": float((labels == truth).mean()), "NMI": reached.nmi, "ARI": reached.ari}
     else:
         reached = score(METHODS[method].fit(bench), images.truth())
-        scores = {"ACC": reached.acc, "NMI": reached.nmi, "ARI": reached.ari}
+        scores = {"ACC": reached.acc, "balanced ACC": reached.balanced_acc, "NMI": reached.nmi, "ARI": reached.ari}
     return Cell(
         data=bench.choice.dataset,
         method=method,

@@ -1,0 +1,112 @@
+"""What people do today: UMAP and then a classic method; and Leiden on the graph of nearest neighbors. Extra `bench`.
+
+UMAP to 10 dimensions with 15 neighbors, a minimum distance of 0 and cosine distance, as its documentation advises for
+clustering. HDBSCAN and Leiden do not take a number of clusters; here each gets the help that a user would give it.
+
+Shapes: N images, D feature width, K clusters.
+"""
+
+import importlib.util
+import warnings
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.cluster import HDBSCAN
+from sklearn.mixture import GaussianMixture
+
+from spice.benchmark.rivals.classic import Features, Labels, kmeans_labels, unit
+from spice.errors import UserError
+from spice.neighbors import nearest
+
+DIMENSIONS, NEIGHBORS = 10, 15
+# HDBSCAN's smallest cluster, as a share of the expected size.
+SMALLEST = 0.25
+# Leiden's resolution is searched by halving until the number of clusters is right.
+LOWEST, HIGHEST, TRIES = 1e-3, 1e3, 20
+
+
+def umap_kmeans(features: Features, clusters: int, *, seed: int) -> Labels:
+    """k-means on UMAP's embedding."""
+    return kmeans_labels(_embedding(features, seed), clusters, seed=seed)
+
+
+def umap_mixture(features: Features, clusters: int, *, seed: int) -> Labels:
+    """A mixture of Gaussians on UMAP's embedding."""
+    points = _embedding(features, seed).astype(np.float64)
+    floor = 1e-3 * float(points.var(axis=0).mean()) + 1e-12
+    return np.asarray(GaussianMixture(clusters, reg_covar=floor, random_state=seed).fit_predict(points), dtype=np.int64)
+
+
+def umap_hdbscan(features: Features, clusters: int, *, seed: int) -> Labels:
+    """HDBSCAN on UMAP's embedding; images that it calls noise join the cluster with the nearest mean."""
+    points = _embedding(features, seed)
+    smallest = max(2, int(SMALLEST * len(points) / clusters))
+    return _at_most(np.asarray(HDBSCAN(smallest, copy=True).fit_predict(points)), points, clusters)
+
+
+def leiden(features: Features, clusters: int, *, seed: int) -> Labels:
+    """Communities of the graph of nearest neighbors, at the resolution that gives K of them."""
+    _require("leidenalg", "igraph")
+    import igraph
+    import leidenalg
+
+    points = unit(features)
+    count = min(NEIGHBORS, len(points) - 1)
+    index = nearest(torch.from_numpy(points), count).index.numpy()  # (N, S)
+    pairs = np.stack([np.repeat(np.arange(len(points)), count), index.ravel()], axis=1)
+    graph = igraph.Graph(len(points), np.unique(np.sort(pairs, axis=1), axis=0).tolist())
+    lowest, highest = LOWEST, HIGHEST
+    for _ in range(TRIES):
+        middle = (lowest * highest) ** 0.5
+        found = leidenalg.find_partition(
+            graph, leidenalg.RBConfigurationVertexPartition, resolution_parameter=middle, seed=seed
+        )
+        if len(found) == clusters:
+            break
+        lowest, highest = (middle, highest) if len(found) < clusters else (lowest, middle)
+    return _at_most(np.asarray(found.membership), points, clusters)
+
+
+NEED_PACKAGES = ("UMAP + k-means", "UMAP + Gaussian mixture", "UMAP + HDBSCAN", "Leiden")
+
+
+def installed() -> bool:
+    """Whether the extra `bench` is there."""
+    return all(importlib.util.find_spec(name) is not None for name in ("umap", "leidenalg", "igraph"))
+
+
+def _embedding(features: Features, seed: int) -> NDArray[np.float32]:
+    _require("umap")
+    from umap import UMAP
+
+    few = len(features) <= DIMENSIONS + 1  # the spectral start needs more images than dimensions
+    model = UMAP(
+        n_components=min(DIMENSIONS, max(1, len(features) - 2)),
+        n_neighbors=min(NEIGHBORS, len(features) - 1),
+        min_dist=0.0,
+        metric="cosine",
+        init="random" if few else "spectral",
+        random_state=seed,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one thread because of the seed; a graph in several parts
+        return np.asarray(model.fit_transform(unit(features)), dtype=np.float32)
+
+
+def _at_most(labels: NDArray[np.integer], points: NDArray[np.float32], clusters: int) -> Labels:
+    """The `clusters` largest clusters, numbered from 0; all other images, and noise, join the nearest mean."""
+    numbers, sizes = np.unique(labels[labels >= 0], return_counts=True)
+    if len(numbers) == 0:
+        return np.zeros(len(labels), dtype=np.int64)
+    kept = numbers[np.argsort(-sizes, kind="stable")[:clusters]]
+    means = np.stack([points[labels == number].mean(axis=0) for number in kept])  # (K, D)
+    closest = ((means**2).sum(axis=1) - 2 * points @ means.T).argmin(axis=1)
+    place = {int(number): position for position, number in enumerate(kept)}
+    return np.array([place.get(int(label), near) for label, near in zip(labels, closest, strict=True)], dtype=np.int64)
+
+
+def _require(*packages: str) -> None:
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise UserError(f"this rival needs the package {package}: pip install 'spice-cluster[bench]'")
