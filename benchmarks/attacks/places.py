@@ -42,8 +42,9 @@ def full_disk(ground: Ground) -> Iterator[Attempt]:
                 arguments = writers(run, ground, out)[name]
                 outcome = judged(spice(*arguments, largest=size), same=True)
                 again = spice(*arguments)
-                if name.startswith(("export", "figures")) and outcome == "unharmed":
-                    again = Ended(0, "", "")  # what is there is not overwritten
+                once = name.startswith(("export", "figures", "merge", "split", "undo", "move", "set-aside"))
+                if once and outcome == "unharmed":
+                    again = Ended(0, "", "")  # what is done is not done twice
                 if outcome in ("unharmed", "refused in one line") and again.code not in (0, 4):
                     return "NOT RESUMED"
                 made = out / "new" if name == "cluster" else run

@@ -86,6 +86,9 @@ def test_methods_with_the_same_settings_of_stage_2_are_estimated_once() -> None:
     assert runs("whole") == runs("split") == runs("semi-supervised") == runs("feature-quality") == [1]
     assert runs("ablation") == [5]  # Non-overlap, Entropy, CE, TCE and the paper's own
     assert runs("augmentation") == [4]
+    assert runs("temperature") == [9]
+    assert runs("entropy") == [2]
+    assert runs("all-labels") == [1]
     assert runs("frozen") == [1]
     assert runs("frozen", "cpu") == [1, 1]  # SPICE-s has settings of its own there
 

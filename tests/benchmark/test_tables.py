@@ -13,6 +13,7 @@ import torch
 from spice.benchmark.choice import choices
 from spice.benchmark.collected import Collected, collect, few_labels
 from spice.benchmark.methods import LABELED, METHODS, uses
+from spice.benchmark.methods.spice import VARIANTS
 from spice.benchmark.semi import ALGORITHMS, network_card
 from spice.benchmark.tables import run as running
 from spice.benchmark.tables.catalog import TABLES
@@ -24,6 +25,8 @@ from spice.data.images import Combined, InMemory
 from spice.engine.run import Run
 from spice.errors import UserError
 from spice.models.networks import WideResNet
+from spice.runs.records import JointResult
+from spice.settings import HeadSettings
 
 WHOLE = TABLES["whole"]
 SMOKE = choices(WHOLE, "smoke")[0]
@@ -300,6 +303,9 @@ FULL_NETWORKS = {
     },
     "ablation": {"stl10": ("resnet34 pool", None, None)},
     "augmentation": {"stl10": ("resnet34 pool", None, None)},
+    "temperature": {"stl10": ("resnet34 pool", None, None)},
+    "entropy": {"tiny-imagenet": ("resnet34 pool", None, None)},
+    "all-labels": {"cifar10": ("resnet34 plain", "wrn-28-2", None)},
     "frozen": {
         "stl10": ("resnet34 pool", None, None),
         "imagenet-10": ("resnet34 imagenet", None, None),
@@ -368,3 +374,28 @@ def test_a_settings_file_changes_every_data_set(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("[autoencoder]\nwidht = 3\n")
     with pytest.raises(UserError, match=r"unknown setting autoencoder\.widht; did you mean autoencoder\.width\?"):
         selection.choices()
+
+
+def test_joint_training_on_all_labels_learns_every_label_of_stage_2(whole: Collected, tmp_path: Path) -> None:
+    def learned(*, all_labels: bool) -> int:
+        bench = Workbench(whole, SMOKE, Run(0, tmp_path))
+        bench.refined(all_labels=all_labels)
+        execution = bench._execution(SMOKE.heads, SMOKE.joint, all_labels=all_labels)
+        record = execution.ensure("joint")
+        assert isinstance(record.result, JointResult)
+        return record.result.labeled
+
+    assert learned(all_labels=True) == len(whole.learn)
+    assert learned(all_labels=False) < len(whole.learn)
+
+
+def test_the_temperatures_are_those_that_the_paper_tried() -> None:
+    tried = [VARIANTS[method]["temperature"] for method in TABLES["temperature"].methods if method in VARIANTS]
+    assert tried == [0.01, 0.05, 0.07, 0.1, 0.2, 0.5, 0.8, 2.0]
+    assert VARIANTS["TCE"] == {"loss": "temperature"}
+    assert HeadSettings(clusters=2).temperature == 0.2, "the best of them is the row of Table VII"
+
+
+def test_the_entropy_table_compares_two_hundred_clusters_with_and_without_the_term() -> None:
+    assert choices(TABLES["entropy"], "full")[0].clusters == 200
+    assert [VARIANTS[method]["entropy"] for method in TABLES["entropy"].methods] == [0.0, 1.0]

@@ -200,6 +200,9 @@ _DATASETS = {
     "feature-quality": ("stl10", "cifar10", "cifar100-20"),
     "ablation": ("stl10",),
     "augmentation": ("stl10",),
+    "temperature": ("stl10",),
+    "entropy": ("tiny-imagenet",),
+    "all-labels": ("cifar10",),
     "frozen": _WHOLE,
 }
 # n in Table V, as FixMatch has it: 1,000 of STL-10, 250 of CIFAR-10.

@@ -102,9 +102,13 @@ class Workbench:
         work = self._second.work
         return training_labels(work, stage_2(work), self.run).labeled
 
-    def refined(self) -> Answer | None:
-        """Encoder and head after joint training (III-C); None where stage 2's answer stands."""
-        execution = self._execution(self.choice.heads, self.choice.joint)
+    def refined(self, *, all_labels: bool = False) -> Answer | None:
+        """Encoder and head after joint training (III-C); None where stage 2's answer stands.
+
+        Args:
+            all_labels: learn every label of stage 2, not only the reliable ones (the paper's comparison).
+        """
+        execution = self._execution(self.choice.heads, self.choice.joint, all_labels=all_labels)
         for step in ("heads", "joint"):
             self._ensure(execution, step)
         record = execution.ensure("joint")
@@ -118,8 +122,11 @@ class Workbench:
     def _second(self) -> Execution:
         return self._execution(self.choice.heads)
 
-    def _execution(self, heads: HeadSettings, joint: JointSettings | None = None) -> Execution:
+    def _execution(
+        self, heads: HeadSettings, joint: JointSettings | None = None, *, all_labels: bool = False
+    ) -> Execution:
         choice = self.choice
+        rule = {"rule": "all"} if all_labels else {}
         settings = RunSettings(
             encoder=choice.encoder,
             size=choice.pixels,
@@ -127,7 +134,7 @@ class Workbench:
             features_seed=0 if choice.one_encoder else None,
             views=choice.views,
             heads=heads,
-            reliability=choice.reliability,
+            reliability=choice.reliability.model_copy(update=rule),
             joint=joint,
             seed=self.run.seed,
         )

@@ -102,6 +102,7 @@ METHODS: dict[str, Method] = {
     "SCAN": Method(scan.self_labeled, (*FEATURES, "self_labeling")),
     "SPICE-s": Method(spice.second_stage, SECOND),
     "SPICE": Method(spice.third_stage, THIRD),
+    "SPICE on all labels": Method(partial(spice.third_stage, all_labels=True), THIRD),
     "SPICE-s of the paper": Method(spice.ablated, ABLATED),
     **{variant: Method(partial(spice.ablated, variant=variant), ABLATED) for variant in spice.VARIANTS},
     "Joint-SH": Method(partial(spice.joint_heads, heads=1), (*ABLATED, "joint_heads")),

@@ -14,12 +14,16 @@ from spice.settings import HeadSettings
 from spice.stages.encode import encode_plain, probabilities
 from spice.stages.joint.train import ClusteringNetwork, Learner
 
+# The temperatures that the paper tried (IV-E).
+TEMPERATURES = (0.01, 0.05, 0.07, 0.1, 0.2, 0.5, 0.8, 2.0)
 # Table VII, and VIII: what differs from SPICE-s.
 VARIANTS: dict[str, dict[str, object]] = {
     "Non-overlap": {"overlap": False},
     "Entropy": {"entropy": 1.0},
+    "Without entropy": {"entropy": 0.0},
     "CE": {"loss": "cross_entropy"},
     "TCE": {"loss": "temperature"},
+    **{f"TCE {value:g}": {"loss": "temperature", "temperature": value} for value in TEMPERATURES},
     "Weak / Weak": {"label_view": "weak", "train_view": "weak"},
     "Strong / Weak": {"label_view": "strong", "train_view": "weak"},
     "Strong / Strong": {"label_view": "strong", "train_view": "strong"},
@@ -38,9 +42,9 @@ def ablated(bench: Workbench, variant: str | None = None) -> Labels:
     return _labels(bench, HeadSettings.model_validate(bench.choice.paper_heads.model_dump() | changes))
 
 
-def third_stage(bench: Workbench) -> Labels:
-    """SPICE: labels (A,) by feature model and head after joint training."""
-    refined = bench.refined()
+def third_stage(bench: Workbench, *, all_labels: bool = False) -> Labels:
+    """SPICE: labels (A,) by feature model and head after joint training on the reliable labels, or on all labels."""
+    refined = bench.refined(all_labels=all_labels)
     if refined is None:
         return second_stage(bench)
     labels: Labels = probabilities(refined.head, encode_plain(refined.encoder, bench.scored)).argmax(dim=1).numpy()

@@ -88,8 +88,9 @@ def parts(choice: Choice, table: Table, *, batch: int, device: torch.device = CP
     yield from trial.features()
     for settings, runs in stage_2_runs(choice, methods).items():
         yield trial.heads(settings, runs)
-    if {"SPICE", "After"} & set(methods):
-        yield trial.joint()
+    if trained := len({"SPICE", "After"} & set(methods)) + ("SPICE on all labels" in methods):
+        once = trial.joint()
+        yield once._replace(amount=trained * once.amount)
     if "SCAN" in methods:
         yield trial.self_labeling()
     yield from (trial.joint_heads(method) for method in methods if method in JOINT_HEADS)
@@ -103,7 +104,7 @@ def stage_2_runs(choice: Choice, methods: Sequence[str]) -> Counter[HeadSettings
     """
     wanted: dict[HeadSettings, HeadSettings] = {}  # all settings that differ, and those to be timed for them
     for method in methods:
-        if method in ("SPICE-s", "SPICE", "Before", "After"):
+        if method in ("SPICE-s", "SPICE", "SPICE on all labels", "Before", "After"):
             wanted[choice.heads] = choice.heads
         elif method == "SPICE-s of the paper" or method in VARIANTS:
             wanted[choice.paper_heads.model_copy(update=VARIANTS.get(method, {}))] = choice.paper_heads
