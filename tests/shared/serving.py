@@ -14,17 +14,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spice.errors import UserError
+from spice.progress import Progress
 from spice.web.app import make_app
 from spice.web.server import Server
 from spice.web.session import Session
-from spice.web.tools import Tools
+from spice.web.tools import Proposal, Tools
 
 
 def _nothing_near(content: bytes, count: int) -> list[tuple[int, float]]:
     raise UserError(f"no encoder here: {len(content)} bytes, {count} images")
 
 
-NO_TOOLS = Tools(nearest_to=_nothing_near)
+def _nothing_learned(progress: Progress) -> Proposal:
+    raise UserError(f"no training here: {progress}")
+
+
+NO_TOOLS = Tools(nearest_to=_nothing_near, learn=_nothing_learned)
 
 
 class Answer(NamedTuple):

@@ -10,7 +10,8 @@ from spice.cli.running import RunArgument
 
 if TYPE_CHECKING:
     from spice.pipeline.example import ExampleSearch
-    from spice.web.tools import Tools
+    from spice.progress import Progress
+    from spice.web.tools import Proposal, Tools
 
 EXAMPLES = examples(
     "spice open photos.spice",
@@ -55,7 +56,7 @@ def _tools(run: Path) -> "Tools":
     """What needs torch, which is imported when it is first used."""
     from functools import cache
 
-    from spice.web.tools import Tools
+    from spice.web.tools import Proposal, Tools
 
     @cache
     def search() -> "ExampleSearch":
@@ -63,4 +64,10 @@ def _tools(run: Path) -> "Tools":
 
         return ExampleSearch(run)
 
-    return Tools(nearest_to=lambda content, count: search().nearest(content, count))
+    def learn(progress: "Progress") -> "Proposal":
+        from spice.pipeline.learn import accept, propose
+
+        found = propose(run, progress=progress)
+        return Proposal(found.group, lambda: accept(found))
+
+    return Tools(nearest_to=lambda content, count: search().nearest(content, count), learn=learn)

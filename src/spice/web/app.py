@@ -19,6 +19,7 @@ from spice.runs.edits import StaleEditsError
 from spice.stages.groups.split import split_rows
 from spice.web import pictures
 from spice.web.content import column, describe, describe_check, paths
+from spice.web.learning import Learning
 from spice.web.operations import Asked
 from spice.web.pictures import NoPictureError
 from spice.web.results import describe_results, use_result
@@ -71,6 +72,8 @@ def make_app(session: Session, tools: Tools) -> Starlette:
         Route("/api/use", explorer.use, methods=["POST"]),
         Route("/api/check", explorer.check),
         Route("/api/example", explorer.example, methods=["POST"]),
+        Route("/api/learn", explorer.learning),
+        Route("/api/learn/{do}", explorer.learn, methods=["POST"]),
         Route("/api/edit", explorer.edit, methods=["POST"]),
         Route("/api/split", explorer.split, methods=["POST"]),
         Route("/api/undo", explorer.undo, methods=["POST"]),
@@ -86,6 +89,7 @@ class Explorer:
 
     def __init__(self, session: Session, tools: Tools) -> None:
         self._session, self._tools = session, tools
+        self._learning = Learning(session, tools)
 
     def page(self, request: Request) -> Response:  # noqa: ARG002
         return _asset("index.html")
@@ -135,6 +139,21 @@ class Explorer:
         content = await request.body()
         found = await run_in_threadpool(self._tools.nearest_to, content, SIMILAR_SHOWN)
         return _json({"rows": [row for row, _ in found], "similarity": [round(value, 3) for _, value in found]})
+
+    def learning(self, request: Request) -> Response:  # noqa: ARG002
+        """What learning from corrections would move, or how far it is."""
+        return _json(self._learning.describe())
+
+    async def learn(self, request: Request) -> Response:
+        """Start, cancel or accept."""
+        await _read(request, Wanted)
+        does = {"start": self._learning.start, "cancel": self._learning.cancel}.get(request.path_params["do"])
+        if does is not None:
+            await run_in_threadpool(does)
+            return _json(await run_in_threadpool(self._learning.describe))
+        if request.path_params["do"] != "accept":
+            raise HTTPException(404)
+        return await _changed(self._learning.accept)
 
     def strip(self, request: Request) -> Response:
         opened = self._session.state().opened

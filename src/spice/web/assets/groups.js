@@ -174,6 +174,7 @@ async function split(group) {
     }
   }
   into.addEventListener("change", preview);
+  into.focus();
   preview();
 }
 
