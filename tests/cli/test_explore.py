@@ -1,5 +1,7 @@
 """`spice open` on a run of the real pipeline."""
 
+import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -24,3 +26,39 @@ def test_an_example_finds_its_own_image_first(session_run: Path, shapes: Path) -
         refused = explorer.request("/api/example", b"not an image", headers=raw)
         assert refused.status == 422
         assert "cannot be read as an image" in refused.json["error"]
+
+
+@pytest.mark.slow
+def test_learning_shows_what_would_move_before_it_counts(session_run: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(session_run, tmp_path / "run", symlinks=True))
+    with opened(run) as explorer:
+        explorer.enter()
+        version = explorer.state()["version"]
+        assert explorer.request("/api/learn").json["ways"] is None
+        labels = open_result(run).labels
+        # A person splits a group by hand: some of its images belong to a new one.
+        members = (labels.cluster == 0).nonzero()[0].tolist()
+        state = explorer.edit({"kind": "move", "rows": members[:6], "group": None}).json
+        before = open_result(run).groups
+        assert explorer.request("/api/learn/start", {"version": state["version"]}).status == 200
+        for _ in range(600):
+            told = explorer.request("/api/learn").json
+            if not told["running"]:
+                break
+            time.sleep(0.1)
+        assert told["error"] is None
+        moved = sum(way["count"] for way in told["ways"])
+        assert (open_result(run).groups.group == before.group).all()  # nothing counts yet
+        after = explorer.request("/api/learn/accept", {"version": state["version"]}).json
+        groups = open_result(run).groups
+        assert (groups.group != before.group).sum() == moved
+        assert (groups.group[members[:6]] == before.group[members[:6]]).all()
+        assert after["undo"]["kind"] == "learned"
+        # One step takes it back; what was learned of an older state is refused.
+        undone = explorer.request("/api/undo", {"version": after["version"]}).json
+        assert (open_result(run).groups.group == before.group).all()
+        assert explorer.request("/api/learn/accept", {"version": undone["version"]}).status == 409
+        assert version != undone["version"]
+        assert explorer.request("/api/learn/start", {"version": undone["version"]}).status == 200
+        canceled = explorer.request("/api/learn/cancel", {"version": undone["version"]}).json
+        assert (canceled["running"], canceled["ways"], canceled["error"]) == (False, None, None)
