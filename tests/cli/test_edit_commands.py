@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from spice.cli import app
 from spice.errors import UserError
 from spice.runs import Labels
-from spice.runs.artifacts import FEATURES
+from spice.runs.artifacts import FEATURES, NEIGHBORS
 
 PATHS = [f"photos/{number}.png" for number in range(8)]
 
@@ -36,6 +36,7 @@ def run(tmp_path: Path) -> Path:
     )
     made = make_run(tmp_path / "run", labels)
     features = np.eye(4, dtype=np.float32)[[0, 0, 1, 1, 2, 2, 2, 2]]
+    np.save(made / NEIGHBORS, np.array([[(row + 1) % images, (row + 2) % images] for row in range(images)]))
     np.save(made / FEATURES, features + np.linspace(0, 0.01, images, dtype=np.float32)[:, None])
     return made.run
 
