@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from spice.data import Collection, Reason
+from spice.data.sources import read_if_image
 from spice.errors import UserError
 
 Scan = Callable[..., Collection]
@@ -124,3 +125,18 @@ def test_a_glob_over_links_that_lead_back_ends(tmp_path: Path, scan: Scan) -> No
     expected = {f"{tmp_path}/cats/.1.png", f"{tmp_path}/dogs/.1.png"}
     assert set(scan(f"{tmp_path}/**/*.png").paths) == expected
     assert set(scan(f"{tmp_path}/**").paths) == expected
+
+
+def test_a_file_is_read_in_pieces_however_large_it_may_be() -> None:
+    """A read allocates what it asks for: in a container with little memory the largest allowed size is not there."""
+    asked: list[int] = []
+
+    class Recorded(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            asked.append(-1 if size is None else size)
+            return super().read(size)
+
+    whole = b"\x89PNG\r\n\x1a\n" + bytes(3_000_000)
+    assert read_if_image(Recorded(whole), len(whole)) == whole
+    assert 0 < max(asked) <= 1 << 20
+    assert min(asked) > 0

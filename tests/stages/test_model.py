@@ -195,6 +195,8 @@ def test_a_file_that_changed_after_it_was_saved_is_refused(model: TrainedModel, 
     ("file", "name", "value", "words"),
     [
         ("head", "out.bias", torch.tensor([0.0, float("nan"), 0.0]), "head has numbers that are not finite"),
+        ("head", "out.bias", torch.tensor([1, 2, 3]), "head holds numbers of the wrong kind"),
+        ("head", "hidden.weight", torch.zeros(1280, 1280).byte(), "head holds numbers of the wrong kind"),
         ("bank", "features", torch.full((70, 1280), float("inf")).half(), "bank has numbers that are not finite"),
         ("bank", "features", torch.zeros(70, 640).half(), "does not fit"),
         ("bank", "cluster", torch.full((70,), 3), "bank has other clusters than 0 to 2"),
