@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 
 from spice.data import Reason, ingest
+
+# Files that are whole, but of another kind: see test_other_files.
+OTHER_FILES = {Reason.VIDEO, Reason.PDF, Reason.RAW, Reason.HEIC}
 from spice.data.problems import read_problems
 
 NOBODY = 65534
@@ -72,6 +75,6 @@ def test_forty_broken_files_among_five_thousand_photos_are_forty_lines(photos: P
     assert store.channels == 3
     problems = read_problems(store_folder / "problems.csv")
     assert len((store_folder / "problems.csv").read_text().splitlines()) == 1 + 40  # a header, and a line each
-    assert Counter(problem.reason for problem in problems) == dict.fromkeys(Reason, 5)
+    assert Counter(problem.reason for problem in problems) == dict.fromkeys(set(Reason) - OTHER_FILES, 5)
     shutil.rmtree(photos)
     assert store.take(range(0, 5000, 7)).float().std() > 30

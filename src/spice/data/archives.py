@@ -124,7 +124,7 @@ class Zip(Source):
         info = self._members[entry.number]
         try:
             with self._archive.open(info) as file:
-                return read_if_image(file, info.file_size, longest=info.file_size)
+                return read_if_image(file, info.file_size, longest=info.file_size, name=info.filename)
         except BadImageError:
             raise
         except Exception as error:  # one damaged member must not cost the others
@@ -198,7 +198,7 @@ def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Content |
     try:
         file = archive.extractfile(member)
         assert file is not None
-        return read_if_image(file, member.size, longest=member.size)
+        return read_if_image(file, member.size, longest=member.size, name=member.name)
     except BadImageError as error:
         return error
     except _DAMAGE as error:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, UnidentifiedImageError
 
+from spice.data.other_files import not_an_image
 from spice.data.problems import BadImageError, Reason
 
 Content = bytes | Image.Image | NDArray[np.generic]
@@ -139,8 +140,10 @@ def _decode_bytes(data: bytes, size: int, max_pixels: int, finish: Finish[Made])
         raise BadImageError(Reason.EMPTY)
     kind = format_of(data[:32])
     if kind is None:
-        raise BadImageError(Reason.NOT_AN_IMAGE)
+        raise not_an_image(data[:32])
     if kind not in Image.OPEN:
+        if kind == "HEIF":
+            raise BadImageError(Reason.HEIC, "to read it: pip install pillow-heif")
         raise BadImageError(Reason.UNREADABLE, f"this Pillow cannot read {kind}")
     if kind == "JPEG" and data.count(b"\xff\xda") > MAX_SCANS:
         raise BadImageError(Reason.TOO_LARGE, f"more than {MAX_SCANS} scans")

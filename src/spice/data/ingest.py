@@ -6,7 +6,7 @@ new.
 """
 
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -16,7 +16,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from spice.data.decode import MAX_PIXELS, Decoded, available_cores, decode, digest, pixel_hash
-from spice.data.problems import BadImageError, bad_file, printable
+from spice.data.problems import BadImageError, bad_file, printable, skipped_in_words
 from spice.data.recognize import open_source
 from spice.data.sources import Piece, SourceLike
 from spice.data.store import ImageStore, Streamed
@@ -78,11 +78,8 @@ def ingest(
     if len(collection) == 0 and not collection.problems:
         raise NothingReadableError(f"{opened.label} holds no file at all: is it the right place?")
     if len(collection) == 0:
-        first = collection.problems[0]
-        raise NothingReadableError(
-            f"{opened.label} holds no image that can be read ({len(collection.problems):,} files with problems; "
-            f"the first: {first.path}, {first.reason})"
-        )
+        words = skipped_in_words(Counter(problem.reason for problem in collection.problems))
+        raise NothingReadableError(f"{opened.label} holds no image that can be read; {words}")
     streamed = Streamed(opened, entries, collection, size) if bool((collection.rows < 0).any()) else None
     return ImageStore(folder, collection, size, streamed)
 

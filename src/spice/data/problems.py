@@ -3,8 +3,9 @@
 import csv
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,10 +19,46 @@ class Reason(StrEnum):
     TRUNCATED = "truncated"
     EMPTY = "empty"
     NOT_AN_IMAGE = "not an image"
+    VIDEO = "video"
+    PDF = "PDF"
+    RAW = "raw"
+    HEIC = "HEIC"
     TOO_LARGE = "too large"
     PERMISSION_DENIED = "permission denied"
     BROKEN_LINK = "broken link"
     LOOP_OF_LINKS = "loop of links"
+
+
+# In a summary, for one file and for more, in this order: what something can be done about, then what was no picture.
+_IN_WORDS = {
+    Reason.HEIC: ("HEIC", "HEIC"),
+    Reason.RAW: ("raw", "raw"),
+    Reason.PERMISSION_DENIED: ("without permission to read", "without permission to read"),
+    Reason.TRUNCATED: ("truncated", "truncated"),
+    Reason.UNREADABLE: ("unreadable", "unreadable"),
+    Reason.TOO_LARGE: ("too large", "too large"),
+    Reason.EMPTY: ("empty", "empty"),
+    Reason.BROKEN_LINK: ("broken link", "broken links"),
+    Reason.LOOP_OF_LINKS: ("loop of links", "loops of links"),
+    Reason.VIDEO: ("video", "videos"),
+    Reason.PDF: ("PDF", "PDFs"),
+    Reason.NOT_AN_IMAGE: ("not a picture", "not pictures"),
+}
+# What reads such files: module and package.
+_READERS = {Reason.HEIC: ("pillow_heif", "pillow-heif"), Reason.RAW: ("rawpy", "rawpy")}
+
+
+def skipped_in_words(counts: Mapping[str, int]) -> str:
+    """`64 skipped: 2 HEIC (pip install pillow-heif), 12 videos, 50 not pictures`, from a count by reason."""
+    found = [(reason, counts[reason], words) for reason, words in _IN_WORDS.items() if counts.get(reason)]
+    parts = [f"{count:,} {words[count > 1]}{_advice(reason)}" for reason, count, words in found]
+    return f"{sum(counts.values()):,} skipped: {', '.join(parts)}"
+
+
+def _advice(reason: Reason) -> str:
+    """What to install to read such files, if it is not there."""
+    module, package = _READERS.get(reason, ("", ""))
+    return f" (pip install {package})" if module and find_spec(module) is None else ""
 
 
 class Problem(NamedTuple):

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spice.data.decode import MAX_BYTES, Content, digest, format_of
+from spice.data.other_files import is_raw, not_an_image, raw_preview
 from spice.data.problems import BadImageError, Problem, Reason, bad_file
 from spice.errors import UserError
 from spice.progress import log
@@ -163,25 +164,29 @@ def read_file(path: str) -> bytes:
     """The bytes of one image file; raises BadImageError."""
     try:
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a million times
-            return read_if_image(file, os.fstat(file.fileno()).st_size)
+            return read_if_image(file, os.fstat(file.fileno()).st_size, name=path)
     except OSError as error:
         raise bad_file(error, path) from error
 
 
-def read_if_image(file: IO[bytes], length: int, *, longest: int = MAX_BYTES) -> bytes:
-    """All of an open file, unless its first bytes show that it is not an image: a film is not read to its end."""
-    head = file.read(min(HEAD, longest))
+def read_if_image(file: IO[bytes], length: int, *, longest: int = MAX_BYTES, name: str = "") -> bytes:
+    """All of an open file, unless its first bytes show that it is not an image: a film is not read to its end.
+
+    Of a file whose `name` says that it is a camera's raw file, the preview inside it.
+    """
+    head, raw = file.read(min(HEAD, longest)), is_raw(name)
     if not head:
         raise BadImageError(Reason.EMPTY)
-    if format_of(head) is None:
-        raise BadImageError(Reason.NOT_AN_IMAGE)
+    if format_of(head) is None and not raw:
+        raise not_an_image(head)
     if length > MAX_BYTES:
         raise BadImageError(Reason.TOO_LARGE, f"{length:,} bytes")
     pieces, left = [head], longest - len(head)
     while left > 0 and (piece := file.read(min(_PIECE, left))):
         pieces.append(piece)
         left -= len(piece)
-    return b"".join(pieces)
+    data = b"".join(pieces)
+    return raw_preview(data) if raw else data
 
 
 def _entry_of_file(path: str, name: str, number: int) -> Entry | Problem:

@@ -26,6 +26,7 @@ class ScanResult(StepResult):
 
     images: int
     problems: int
+    skipped: dict[str, int] = {}  # the problems by reason; runs before version 0.2 have none
     copies: int
     identity: str  # hash over the content of all images
 

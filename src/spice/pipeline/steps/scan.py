@@ -1,5 +1,6 @@
 """Step 1: look at the source. What has not changed is not read again; what has changed must not go unseen."""
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -67,4 +68,7 @@ def scan(work: Work, run: Run) -> ScanResult:  # noqa: ARG001
     found = work.inputs.collection
     found.save(work.folders["scan"])
     copies = int((found.copy_of >= 0).sum())
-    return ScanResult(images=len(found), problems=len(found.problems), copies=copies, identity=found.identity)
+    skipped = Counter(str(problem.reason) for problem in found.problems)
+    return ScanResult(
+        images=len(found), problems=len(found.problems), skipped=skipped, copies=copies, identity=found.identity
+    )
