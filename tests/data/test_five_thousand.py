@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from spice.data import Reason, ingest
+from spice.data.problems import read_problems
 
 # Files that are whole, but of another kind: see test_other_files.
 OTHER_FILES = {Reason.VIDEO, Reason.PDF, Reason.RAW, Reason.HEIC}
-from spice.data.problems import read_problems
 
 NOBODY = 65534
 

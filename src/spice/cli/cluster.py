@@ -1,15 +1,16 @@
 """`spice cluster`: from a folder of images to groups, with a number for every image that says how far to trust it."""
 
 import os
+import re
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spice.cli.display import show_account, shown_progress
+from spice.cli.display import offer_page, show_account, shown_progress
 from spice.cli.help import examples
-from spice.cli.running import Device, Json, Rescan, SettingsFile, interruptible
+from spice.cli.running import Details, Device, Json, Open, Rescan, SettingsFile, interruptible
 from spice.errors import NothingTrustworthyError, UserError
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ def command(
         bool, typer.Option("--redo", help="Use the run folder even though its images have changed.")
     ] = False,
     rescan: Rescan = False,
+    details: Details = False,
+    open_page: Open = None,
     as_json: Json = False,
 ) -> None:
     """Group images by meaning. Run the same command again to resume; your images are only read."""
@@ -123,7 +126,7 @@ def command(
             device=device,
             progress=progress,
         )
-    finish(account, as_json=as_json)
+    finish(account, as_json=as_json, details=details, open_page=open_page)
 
 
 def last_stage(stages: str) -> "Stage":
@@ -136,18 +139,30 @@ def last_stage(stages: str) -> "Stage":
 
 
 def default_out(images: str) -> Path:
-    """`photos/summer` -> `summer.spice` in the current folder."""
+    """`photos/summer` -> `summer.spice`, `scans/**/*.tif` -> `scans-tif.spice`, in the current folder."""
     path = Path(images)
-    name = path.resolve().name if path.is_dir() else path.name.partition(".")[0]
-    return Path(f"{'images' if has_magic(name) or not name else name}.spice")
+    if path.is_dir() or not has_magic(images):
+        name = path.resolve().name if path.is_dir() else path.name.partition(".")[0]
+        return Path(f"{name or 'images'}.spice")
+    parts = path.parts
+    first = next(place for place, part in enumerate(parts) if has_magic(part))
+    folder = Path(*parts[:first]).resolve().name
+    words = re.findall(r"\w+", " ".join(parts[first:]))
+    return Path("-".join([folder or "images", *words]) + ".spice")
 
 
-def finish(account: "Account", *, as_json: bool) -> None:
-    """Show the account; a finished run in which nothing can be trusted ends with its own exit code."""
+def finish(account: "Account", *, as_json: bool, details: bool = False, open_page: bool | None = False) -> None:
+    """Show the account; a finished run in which nothing can be trusted ends with its own exit code.
+
+    Args:
+        open_page: whether to open the page in the browser; None: ask, where a person is watching.
+    """
     if int(os.environ.get("RANK", "0")):
         return  # the first process speaks for all
-    show_account(account, as_json=as_json)
+    show_account(account, as_json=as_json, details=details)
     if account.reliable == 0:
         raise NothingTrustworthyError(
             f"no image is reliable: the groups in {account.run} are guesses; look at some: spice check {account.run}"
         )
+    if not as_json:
+        offer_page(Path(account.run), open_page)

@@ -6,9 +6,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from spice.progress import Logged, Progress, duration
+
+WIDTH, INDENT = 80, 11  # of the account, in characters
+TIED = "\xa0"  # stands for a space at which a line is not broken
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,7 +66,7 @@ class _OnBars:
         self.bars.update(self.tasks[task], completed=done, total=total, figures=text)
 
 
-def show_account(account: "Account", *, as_json: bool) -> None:
+def show_account(account: "Account", *, as_json: bool, details: bool = False) -> None:
     """Print a run: what went in, the clusters and how far to trust them, what was written, what to do next."""
     if as_json:
         print(account.model_dump_json(indent=2))
@@ -70,36 +74,67 @@ def show_account(account: "Account", *, as_json: bool) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)
-    for line in _what_went_in(account):
-        console.print(line, markup=False)
+    _show(console, _what_went_in(account))
+    if details:
+        _show(console, _how_it_was_made(account))
     console.print()
     if account.reliable is not None:
         _show_clusters(console, account.clusters)
         console.print()
-        for line in _what_came_out(account, account.reliable):
-            console.print(line, markup=False)
-    console.print(_times(account), markup=False)
-    for warning in account.warnings:
-        console.print(f"{warning.name}: {warning.text}", style="yellow", markup=False)
+        _show(console, _what_came_out(account, account.reliable))
+    _show(console, [_times(account, details=details)])
+    _show(console, [f"warning    {warning.text}" for warning in account.warnings], style="yellow")
     console.print()
-    for line in _what_next(account):
-        console.print(line, markup=False)
+    _show(console, _what_next(account))
+
+
+def offer_page(run: Path, wanted: bool | None) -> None:
+    """The last line: where the page is, and the offer to open it where a person is watching."""
+    page = run / "report.html"
+    if not page.exists():
+        return
+    address = page.resolve().as_uri()
+    print(f"look       {address}")
+    if wanted is None and sys.stdin.isatty() and sys.stdout.isatty():
+        try:
+            wanted = input("open it? [Y/n] ").strip().lower() in ("", "y", "yes")
+        except (EOFError, KeyboardInterrupt):
+            print()
+    if wanted:
+        import webbrowser
+
+        webbrowser.open(address)
+
+
+def _show(console: "Console", lines: list[str], *, style: str | None = None) -> None:
+    """Print each line, wrapped at words; a path or command longer than a line is not broken."""
+    for line in lines:
+        label, rest = line[:INDENT], line[INDENT:]
+        for number, part in enumerate(wrap(rest, WIDTH - INDENT, break_long_words=False, break_on_hyphens=False)):
+            text = f"{' ' * INDENT if number else label}{part}".replace(TIED, " ")
+            console.print(text, style=style, markup=False)
 
 
 def _what_went_in(account: "Account") -> list[str]:
-    scan, views, heads = account.scan, account.views, account.heads
-    problems = f"; {scan.problems:,} could not be used, see problems.csv" if scan.problems else ""
+    from spice.data.problems import skipped_in_words
+
+    scan, views = account.scan, account.views
+    problems = f"; {skipped_in_words(scan.skipped)}" if scan.skipped else ""
     copies = f"; {scan.copies:,} are exact copies of others" if scan.copies else ""
-    lines = [f"images     {account.images:,}{problems}{copies}"]
+    lines = [f"images     {account.images:,}{copies}{problems}"]
     if views:
         lines.append(f"features   {views.encoder}, {views.width} wide{_computed(views)}")
-    if heads:
-        best = heads.selected
-        lines.append(
-            f"heads      {heads.heads} trained; head {best.head} selected at epoch {best.epoch}, loss {best.loss:.4f} "
-            "(no labels used)"
-        )
     return lines
+
+
+def _how_it_was_made(account: "Account") -> list[str]:
+    if account.heads is None:
+        return []
+    heads, best = account.heads, account.heads.selected
+    return [
+        f"heads      {heads.heads} trained; head {best.head} selected at epoch {best.epoch}, loss {best.loss:.4f} "
+        "(no labels used)"
+    ]
 
 
 def _computed(views: "ViewsResult") -> str:
@@ -145,25 +180,28 @@ def _refined(joint: "JointResult") -> str:
     )
 
 
-def _times(account: "Account") -> str:
+def _times(account: "Account", *, details: bool) -> str:
     times = ", ".join(f"{step} {duration(seconds)}" for step, seconds in account.seconds.items() if seconds >= 0.5)
-    return f"time       {duration(sum(account.seconds.values()))}{f' ({times})' if times else ''}"
+    return f"time       {duration(sum(account.seconds.values()))}{f' ({times})' if times and details else ''}"
 
 
 def _what_next(account: "Account") -> list[str]:
-    run, name = Path(account.run), quote(account.run)
-    stopped = [f"stopped    before {account.stopped_before}, as asked; continue with: spice resume {name}"]
+    run = Path(account.run)
+
+    def command(name: str, arguments: str = "") -> str:
+        """A command to copy, which is not broken."""
+        return f"spice {name} {quote(account.run)} {arguments}".strip().replace(" ", TIED)
+
+    stopped = [f"stopped    before {account.stopped_before}, as asked; continue with: {command('resume')}"]
     if account.reliable is None:
         return stopped
-    page = run / "report.html"
     return [
         *(stopped if account.stopped_before else []),
-        f"written    {run / 'labels.csv'}, labels.parquet, model/ and more",
-        *([f"look       {page}"] if page.exists() else []),
-        f"next       spice export {name} groups --as folders     a folder per group",
-        f"           spice check {name}                          how far to trust it: look at 50 images",
-        f"           spice why {name} IMAGE                      why an image is where it is",
-        f"           spice predict {name} MORE_IMAGES            the same groups for other images",
+        f"written    {str(run / 'labels.csv').replace(' ', TIED)}, labels.parquet, model/ and more",
+        f"next       {command('open')} : name, merge and correct groups",
+        f"           {command('check')} : how far to trust it, by looking at 50 images",
+        f"           {command('export', 'groups --as folders')} : a folder per group",
+        f"           {command('predict', 'MORE_IMAGES')} : the same groups for other images",
     ]
 
 

@@ -8,7 +8,7 @@ import typer
 
 from spice.cli.display import shown_progress
 from spice.cli.help import examples
-from spice.cli.running import Device, model_folder
+from spice.cli.running import Device, model_folder, run_beside
 
 if TYPE_CHECKING:
     from spice.estimator import Assessment
@@ -22,7 +22,7 @@ EXAMPLES = examples(
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="The run folder, or a model's.")],
+    run: Annotated[Path, typer.Argument(help="The run folder, or a model's.", callback=run_beside)],
     images: Annotated[str, typer.Argument(help="A folder, glob, list, archive, array or single image.")],
     *,
     out: Annotated[

@@ -8,7 +8,7 @@ import typer
 from spice.cli.cluster import finish
 from spice.cli.display import shown_progress
 from spice.cli.help import examples
-from spice.cli.running import Device, Json, RunArgument, SettingsFile, interruptible
+from spice.cli.running import Details, Device, Json, Open, RunArgument, SettingsFile, interruptible
 
 EXAMPLES = examples(
     "spice refine photos.spice",
@@ -30,6 +30,8 @@ def command(
     ] = None,
     settings_file: SettingsFile = None,
     device: Device = "auto",
+    details: Details = False,
+    open_page: Open = None,
     as_json: Json = False,
 ) -> None:
     """Train encoder and head together on the reliable answers.
@@ -44,4 +46,4 @@ def command(
         account = refine(
             run, minutes=minutes, labels=given, settings_file=settings_file, device=device, progress=progress
         )
-    finish(account, as_json=as_json)
+    finish(account, as_json=as_json, details=details, open_page=open_page)

@@ -3,15 +3,23 @@
 from spice.cli.cluster import finish
 from spice.cli.display import shown_progress
 from spice.cli.help import examples
-from spice.cli.running import Device, Json, Rescan, RunArgument, interruptible
+from spice.cli.running import Details, Device, Json, Open, Rescan, RunArgument, interruptible
 
 EXAMPLES = examples("spice resume photos.spice", "spice resume photos.spice --json  # print the account again")
 
 
-def command(run: RunArgument, *, rescan: Rescan = False, device: Device = "auto", as_json: Json = False) -> None:
+def command(
+    run: RunArgument,
+    *,
+    rescan: Rescan = False,
+    device: Device = "auto",
+    details: Details = False,
+    open_page: Open = None,
+    as_json: Json = False,
+) -> None:
     """Resume a run that was stopped, or print the account of a finished one."""
     from spice.pipeline import resume
 
     with interruptible(run), shown_progress() as progress:
         account = resume(run, rescan=rescan, device=device, progress=progress)
-    finish(account, as_json=as_json)
+    finish(account, as_json=as_json, details=details, open_page=open_page)

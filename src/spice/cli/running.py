@@ -16,7 +16,25 @@ from spice.errors import SpiceWarning, UserError
 
 STOPPED = 130  # what shells expect of a command ended by Ctrl-C
 
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder.", show_default=False)]
+
+def run_beside(path: Path) -> Path:
+    """The run folder `photos.spice` where the folder of its images, `photos`, was given; else the path as it is."""
+    if path.suffix == ".spice" or (path / "manifest.json").exists() or (path / "model.json").exists():
+        return path
+    name = f"{path.resolve().name}.spice"
+    return next((run for run in (Path(name), path.with_name(name)) if (run / "manifest.json").exists()), path)
+
+
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="The run folder.", show_default=False, callback=run_beside)
+]
+Details = Annotated[
+    bool, typer.Option("--details", help="Tell of heads, epochs, loss and the time of every step, too.")
+]
+Open = Annotated[
+    bool | None,
+    typer.Option("--open/--no-open", help="Open the page at the end.", show_default="asked in a terminal"),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, cuda:1, mps.")]
 Rescan = Annotated[

@@ -19,7 +19,7 @@ from spice.data.vectors import Vectors
 from spice.engine.device import choose
 from spice.engine.processes import join_processes
 from spice.engine.run import Run
-from spice.errors import UserError, warn_user
+from spice.errors import NothingReadableError, UserError, warn_user
 from spice.files import refuse_undecodable
 from spice.models.encoders import SCRATCH, load_encoder, with_precision
 from spice.pipeline.execute import DamagedFileWarning, Execution
@@ -29,7 +29,7 @@ from spice.pipeline.work import vector_encoder
 from spice.presets import joint_on_cpu
 from spice.progress import Progress, silent
 from spice.runs import Account, RunFolder, explain_write_errors, locked
-from spice.runs.folder import make, refuse_foreign, refuse_links_outside, sweep
+from spice.runs.folder import clear_failed_start, is_run, make, refuse_foreign, refuse_links_outside, sweep
 from spice.settings import RunSettings, Stage
 from spice.settings_file import apply_changes, read_changes
 from spice.stages.joint.algorithms import find_algorithm
@@ -136,17 +136,25 @@ def refine(
 def _opened(out: Path, run: Run, source: SourceLike, settings: RunSettings) -> Iterator[RunFolder]:
     """The run folder, which the first process holds and the others read."""
     first = run.processes.first
+    is_new = first and not is_run(out)
     if first:
         refuse_foreign(out)
         make(out)
         refuse_links_outside(out)
     run.processes.barrier()
-    with locked(out) if first else nullcontext():
-        if first:
-            sweep(out)
-            folder = RunFolder.open_or_create(out, source=_absolute(source), pending=settings.model_dump(mode="json"))
-        run.processes.barrier()
-        yield folder if first else RunFolder.open(out)
+    try:
+        with locked(out) if first else nullcontext():
+            if first:
+                sweep(out)
+                pending = settings.model_dump(mode="json")
+                folder = RunFolder.open_or_create(out, source=_absolute(source), pending=pending)
+            run.processes.barrier()
+            yield folder if first else RunFolder.open(out)
+    except NothingReadableError as error:
+        if not is_new:
+            raise
+        problems = clear_failed_start(out)
+        raise NothingReadableError(f"{error}{f' (listed in {problems})' if problems else ''}") from None
 
 
 def _absolute(source: SourceLike) -> str | None:

@@ -1,5 +1,6 @@
 """A summary of a run: what the command prints and the page starts with."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,13 +13,20 @@ from spice.runs.records import (
     HeadsResult,
     JointResult,
     LabelsResult,
+    Record,
     ScanResult,
+    StepResult,
     StepWarning,
     ViewsResult,
 )
 
 if TYPE_CHECKING:
     from spice.runs.result import Result
+
+
+# Warnings about an answer, by class: the last step gives those of the final one.
+_OF_THE_ANSWER = frozenset({"NoReliableImagesWarning"})
+_OF_THE_HEADS = frozenset({"EmptyClusterWarning", "GiantClusterWarning", "SharedPrototypeWarning"})
 
 
 class Cluster(BaseModel):
@@ -77,10 +85,27 @@ def account(result: "Result", *, stopped_before: str | None = None) -> Account:
         heads=result.heads if "heads" in records else None,
         joint=result.joint,
         labels=answer,
-        warnings=[warning for record in records.values() for warning in record.warnings],
+        warnings=_current_warnings(records, refined=result.refined if "labels" in records else False),
         seconds={name: record.seconds for name, record in records.items()},
         stopped_before=stopped_before,
     )
+
+
+def _current_warnings(records: Mapping[str, Record[StepResult]], *, refined: bool) -> list[StepWarning]:
+    """The warnings of all steps that hold for the final answer.
+
+    Steps on the way judge answers of their own. The last step replaces what they say of reliable images,
+    and what the heads say of clusters does not hold any more after joint training.
+    """
+    replaced = {step: _OF_THE_ANSWER for step in records if step != "labels" and "labels" in records}
+    if refined:
+        replaced["heads"] = _OF_THE_ANSWER | _OF_THE_HEADS
+    return [
+        warning
+        for step, record in records.items()
+        for warning in record.warnings
+        if warning.name not in replaced.get(step, frozenset())
+    ]
 
 
 def clusters(labels: Labels, *, count: int) -> list[Cluster]:

@@ -15,7 +15,7 @@ from typing import Self
 from pydantic import JsonValue
 
 from spice.errors import UserError
-from spice.runs.artifacts import LINKED
+from spice.runs.artifacts import LINKED, PROBLEMS
 from spice.runs.lock import HOLDER, LOCK
 from spice.runs.manifest import MANIFEST, Manifest, ResultEntry, now, read_manifest, write_manifest
 
@@ -41,6 +41,7 @@ class RunFolder:
         if is_run(path):
             return cls.open(path)
         refuse_foreign(path)
+        (path / PROBLEMS.name).unlink(missing_ok=True)  # of a start without any image
         run = cls(path, Manifest(created=now(), source=source, pending=pending))
         write_manifest(path, run.manifest)
         return run
@@ -158,6 +159,18 @@ def make(path: Path) -> None:
         raise UserError(f"cannot make the folder {path}: {error.strerror}; give another one with --out") from error
 
 
+def clear_failed_start(path: Path) -> Path | None:
+    """Remove a run folder without a single image; what is left is the list of files that could not be used, if any."""
+    lists = [found.read_bytes() for found in path.glob(f"{STORE}/*/{PROBLEMS.name}")]
+    shutil.rmtree(path)
+    content = next((text for text in lists if text.count(b"\n") > 1), None)  # more than a header
+    if content is None:
+        return None
+    path.mkdir()
+    (path / PROBLEMS.name).write_bytes(content)
+    return path / PROBLEMS.name
+
+
 def sweep(path: Path) -> None:
     """Remove what a kill left half-written. Only for the process that holds the lock."""
     for folder, pattern in ((path, ".*.partial"), (path / STEPS, "**/.*.partial"), (path / RESULTS, "**/.*.partial")):
@@ -192,5 +205,5 @@ def _remove(path: Path) -> None:
 
 
 def _ours(entry: Path) -> bool:
-    """Whether a kill in a run's first moment can have left this."""
-    return entry.name in (LOCK, HOLDER) or (entry.name.startswith(".") and entry.suffix == ".partial")
+    """Whether a kill in a run's first moment, or a start without any image, can have left this."""
+    return entry.name in (LOCK, HOLDER, PROBLEMS.name) or (entry.name.startswith(".") and entry.suffix == ".partial")

@@ -1,0 +1,165 @@
+"""What a run prints at its end: wrapped at words, details on request, and one thing to do."""
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spice.cli.cluster import default_out
+from spice.cli.display import offer_page, show_account
+from spice.cli.running import run_beside
+from spice.runs.account import Account, account
+from spice.runs.records import Record, StepResult, StepWarning
+from spice.runs.result import open_result
+
+
+@pytest.fixture(scope="module")
+def finished(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Account:
+    from spice.pipeline import cluster
+    from spice.presets import standard
+
+    out = tmp_path_factory.mktemp("a place with a rather long name, as such places are") / "run"
+    (shapes / "film.mp4").write_bytes(b"\0\0\0\x20ftypisom" + bytes(40))
+    try:
+        return cluster(str(shapes), standard(clusters=4, size=64), out)
+    finally:
+        (shapes / "film.mp4").unlink()
+
+
+def test_the_account_wraps_at_words_and_keeps_details_for_those_who_ask(
+    finished: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = finished.model_copy(update={"warnings": [StepWarning(name="SomeWarning", text="a word " * 30)]})
+    show_account(long, as_json=False)
+    plain = capsys.readouterr().out
+    lines = plain.splitlines()
+    assert all(len(line) <= 80 or " " not in line[11:].strip() or finished.run in line for line in lines)
+    assert sum("a word" in line for line in lines) > 2
+    assert "images     96; 1 skipped: 1 video" in plain
+    assert "loss" not in plain
+    assert "epoch" not in plain
+    show_account(long, as_json=False, details=True)
+    detailed = capsys.readouterr().out
+    assert "30 trained; head" in detailed
+    assert "loss" in detailed
+
+
+@pytest.mark.parametrize(("answer", "opened"), [("", True), ("y", True), ("n", False), (None, False)])
+def test_in_a_terminal_the_page_is_offered(
+    answer: str | None,
+    opened: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "report.html").write_text("page")
+    seen: list[str] = []
+    monkeypatch.setattr("webbrowser.open", seen.append)
+    monkeypatch.setattr(sys, "stdin", terminal := io.StringIO("" if answer is None else answer + "\n"))
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    offer_page(tmp_path, None)
+    printed = capsys.readouterr().out
+    assert f"look       {(tmp_path / 'report.html').resolve().as_uri()}" in printed
+    assert "open it? [Y/n]" in printed
+    assert bool(seen) == opened
+
+
+def test_elsewhere_nothing_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "report.html").write_text("page")
+    offer_page(tmp_path, None)
+    assert capsys.readouterr().out.endswith("/report.html\n")
+
+
+def test_a_warning_that_joint_training_made_stale_is_not_told(finished: Account) -> None:
+    result = open_result(Path(finished.run))
+
+    def warned(step: str, name: str, text: str) -> Record[StepResult]:
+        return result.records[step].model_copy(update={"warnings": [StepWarning(name=name, text=text)]})
+
+    records = dict(result.records)
+    records["heads"] = warned("heads", "NoReliableImagesWarning", "62 images")
+    records["labels"] = warned("labels", "NoReliableImagesWarning", "63 images")
+    result.__dict__["records"] = records
+    assert [warning.text for warning in account(result).warnings] == ["63 images"]
+    records["heads"] = warned("heads", "UnstableHeadsWarning", "heads disagree")
+    assert [warning.text for warning in account(result).warnings] == ["heads disagree", "63 images"]
+
+
+@pytest.mark.parametrize(
+    ("images", "out"),
+    [
+        ("photos/summer", "summer.spice"),
+        ("photos.zip", "photos.spice"),
+        ("scans/**/*.tif", "scans-tif.spice"),
+        ("scans/*.png", "scans-png.spice"),
+        ("a/b/IMG_20*.jpg", "b-IMG_20-jpg.spice"),
+        ("/*.jpg", "images-jpg.spice"),
+    ],
+)
+def test_every_source_has_a_run_folder_of_its_own(images: str, out: str) -> None:
+    assert default_out(images) == Path(out)
+
+
+def test_a_glob_in_the_current_folder_is_called_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "holiday").mkdir()
+    monkeypatch.chdir(tmp_path / "holiday")
+    assert default_out("*.jpg") == Path("holiday-jpg.spice")
+
+
+def test_the_folder_of_the_images_stands_for_the_run_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("photos", "photos.spice", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "photos.spice" / "manifest.json").touch()
+    assert run_beside(Path("photos")) == Path("photos.spice")
+    assert run_beside(Path("photos/")) == Path("photos.spice")
+    assert run_beside(tmp_path / "photos") == Path("photos.spice")
+    assert run_beside(Path("photos.spice")) == Path("photos.spice")
+    assert run_beside(Path("other")) == Path("other")
+    monkeypatch.chdir("/")
+    assert run_beside(tmp_path / "photos") == tmp_path / "photos.spice"
+
+
+def test_why_finds_the_run_beside_the_images(finished: Account, spice: Callable[..., Any]) -> None:
+    run = Path(finished.run)
+    beside = run.with_name("shapes.spice")
+    run.rename(beside)
+    try:
+        told = spice("why", run.with_name("shapes"), "disc/3.png")
+        assert told.code == 0
+        assert "disc/3.png" in told.out
+    finally:
+        beside.rename(run)
+
+
+def test_a_start_without_any_image_leaves_no_run_behind(tmp_path: Path, spice: Callable[..., Any]) -> None:
+    empty, notes = tmp_path / "empty", tmp_path / "notes"
+    empty.mkdir()
+    notes.mkdir()
+    (notes / ".DS_Store").write_bytes(b"\0\0\0\1Bud1")
+    (notes / "scan.pdf").write_bytes(b"%PDF-1.7\n")
+    told = spice("cluster", empty, "-k", 3, "--out", tmp_path / "empty.spice")
+    assert told.code == 3
+    assert not (tmp_path / "empty.spice").exists()
+    told = spice("cluster", notes, "-k", 3, "--out", tmp_path / "notes.spice")
+    assert told.code == 3
+    assert "2 skipped: 1 PDF, 1 not a picture" in told.err
+    assert f"listed in {tmp_path / 'notes.spice' / 'problems.csv'}" in told.err
+    assert [path.name for path in (tmp_path / "notes.spice").iterdir()] == ["problems.csv"]
+    assert "scan.pdf,PDF" in (tmp_path / "notes.spice" / "problems.csv").read_text()
+    again = spice("cluster", notes, "-k", 3, "--out", tmp_path / "notes.spice")
+    assert again.code == 3, "the list is ours: it is not in the way of the next start"
+
+
+def test_predict_on_an_unfinished_run_says_how_to_finish_it(
+    finished: Account, shapes: Path, tmp_path: Path, spice: Callable[..., Any]
+) -> None:
+    run = tmp_path / "half"
+    spice("cluster", shapes, "-k", 4, "--out", run, "--stages", "1", "--preset", "quick")
+    told = spice("predict", run, shapes)
+    assert told.code == 2
+    assert f"finish it with: spice resume {run}" in told.err
