@@ -1,8 +1,9 @@
 """Near-duplicates."""
 
 import numpy as np
+import pytest
 
-from spice.trust.duplicates import Pairs, duplicate_of, similar_pairs
+from spice.trust.duplicates import SAME, SIDE, Pairs, compare_pixels, correlation, duplicate_of, similar_pairs
 
 
 def pairs(*ends: tuple[int, int]) -> Pairs:
@@ -15,7 +16,7 @@ def test_every_pair_is_found_once_whoever_lists_it() -> None:
     similarities = np.array([[0.99, 0.1], [0.99, 0.96], [0.96, 0.2], [0.95, 0.1]], np.float32)
     found = similar_pairs(neighbors, similarities, 0.95)
     assert list(zip(found.first.tolist(), found.second.tolist(), strict=True)) == [(0, 1), (1, 2), (2, 3)]
-    np.testing.assert_allclose(found.similarity, [0.99, 0.96, 0.95])
+    np.testing.assert_allclose(found.likeness, [0.99, 0.96, 0.95])
     assert found.above(0.96).second.tolist() == [1, 2]
 
 
@@ -35,3 +36,42 @@ def test_an_image_that_keeps_its_place_is_never_a_duplicate() -> None:
 
 def test_no_pairs_are_no_duplicates() -> None:
     assert duplicate_of(3, pairs(), np.arange(3)).tolist() == [-1, -1, -1]
+
+
+def picture(seed: int) -> np.ndarray:
+    """A smooth random picture, as photographs are."""
+    noise = np.random.default_rng(seed).normal(size=(160, 160))
+    waves = np.fft.rfft2(noise) / (1 + 2000 * np.square(np.hypot(np.fft.fftfreq(160)[:, None], np.fft.rfftfreq(160))))
+    return np.fft.irfft2(waves).astype(np.float32)
+
+
+def small(large: np.ndarray) -> np.ndarray:
+    """(SIDE, SIDE), by nearest pixels."""
+    rows = (np.arange(SIDE) + 0.5) / SIDE * large.shape[0]
+    columns = (np.arange(SIDE) + 0.5) / SIDE * large.shape[1]
+    return np.asarray(large[rows.astype(int)][:, columns.astype(int)])
+
+
+def test_copies_that_are_resized_brighter_mirrored_or_cropped_correlate() -> None:
+    original = picture(0)
+    whole = small(original)
+    assert correlation(whole, whole) == pytest.approx(1)
+    assert correlation(whole, 3 * small(original[::2, ::2]) + 20) > 0.97
+    assert correlation(whole, small(original[:, ::-1])) > 0.97
+    cropped = small(original[16:144, 16:144])
+    assert correlation(whole, cropped) > SAME
+    assert correlation(cropped, whole) == correlation(whole, cropped)
+    assert correlation(whole, small(original[8:144, 16:152])) > SAME
+
+
+def test_other_pictures_and_pictures_of_one_color_do_not() -> None:
+    assert max(correlation(small(picture(0)), small(picture(seed))) for seed in range(1, 6)) < 0.8
+    flat = np.full((SIDE, SIDE), 7, np.float32)
+    assert correlation(flat, flat) == 0
+
+
+def test_pixels_are_compared_pair_by_pair() -> None:
+    pictures = np.stack([small(picture(seed)) for seed in (0, 1, 0)])
+    found = compare_pixels(pairs((0, 1), (0, 2), (1, 2)), lambda rows: pictures[rows])
+    assert (found.likeness > 0.9).tolist() == [False, True, False]
+    assert found.above(0.9).second.tolist() == [2]

@@ -8,6 +8,7 @@ from io import TextIOWrapper
 import typer
 
 from spice.cli import (
+    alike,
     bench,
     check,
     cluster,
@@ -52,6 +53,8 @@ app.command("report", epilog=report.EXAMPLES)(report.command)
 app.command("figures", epilog=figures.EXAMPLES)(figures.command)
 app.command("why", epilog=why.EXAMPLES)(why.command)
 app.command("check", epilog=check.EXAMPLES)(check.command)
+app.command("outliers", epilog=alike.OUTLIERS_EXAMPLES)(alike.outliers)
+app.command("duplicates", epilog=alike.DUPLICATES_EXAMPLES)(alike.duplicates)
 app.command("groups", epilog=edit.GROUPS_EXAMPLES)(edit.show_groups)
 app.command("name", epilog=edit.NAME_EXAMPLES)(edit.name)
 app.command("merge", epilog=edit.MERGE_EXAMPLES)(edit.merge)

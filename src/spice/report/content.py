@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from spice.errors import UserError
+from spice.report.alike import AlikeSection, alike_section
 from spice.report.chosen import Chosen, choose
 from spice.report.pictures import Sheets, read_sheets
 from spice.report.verdict import Evidence, Verdict, verdicts
@@ -57,6 +58,7 @@ class Content(NamedTuple):
     sheets: Sheets | None
     problems: Table
     copies: Table
+    alike: AlikeSection
     check: Summary | None  # of a check by hand; None: there are no answers
 
 
@@ -81,6 +83,7 @@ def read_content(result: Result) -> Content:
         sheets=read_sheets(result / PICTURES),
         problems=_problems(result.problems),
         copies=_copies(result.need(IMAGES)),
+        alike=alike_section(result),
         check=checked,
     )
 

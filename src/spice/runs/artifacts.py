@@ -41,6 +41,9 @@ REFINED_HEAD = Artifact("head.safetensors", "joint", "the head after joint train
 REFINED_FEATURES = Artifact("features.npy", "joint", "(N, D) float32: features of the plain images by that encoder")
 REFINED_NEIGHBORS = Artifact("neighbors.npy", "joint", "(N, S) int64: the nearest images by those features")
 REFINED_SIMILARITIES = Artifact("similarities.npy", "joint", "(N, S) float32: their cosine similarities")
+PAIRS = Artifact(
+    "pairs.npz", "labels", "`first`, `second`, `likeness` (P,): similar images, and the correlation of their pixels"
+)
 PROBABILITIES = Artifact("probabilities.npy", "labels", "(N, K) float32: the head's probabilities")
 LABELS = Artifact("labels.parquet", "labels", "the head's answer: one row per image, see below")
 LABELS_CSV = Artifact("labels.csv", "labels", "the same table as text, with what people edited; every edit rewrites it")

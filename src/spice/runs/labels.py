@@ -30,7 +30,7 @@ class Labels(NamedTuple):
     nearest_other_cluster: NDArray[np.int32]  # (N,) the next best cluster
     prototype_rank: NDArray[np.int32]  # (N,) rank by closeness to the center of its cluster; 0 is closest
     outlier: NDArray[np.bool_]  # (N,) unlike all other images
-    duplicate_of: list[str]  # path of the image that it nearly repeats; empty for none
+    duplicate_of: list[str]  # path of the image that it nearly repeats (`trust.duplicates`); empty for none
 
     def rows(self, chosen: NDArray[np.int64]) -> "Labels":
         """Some rows, in the order given."""

@@ -1,32 +1,46 @@
-"""Near-duplicates: images that are almost the same as another one, from the similarities to the nearest images.
+"""Near-duplicates: pairs of images that look alike to the encoder, and whose pixels agree.
 
-Shapes: N images, S neighbors, P pairs.
+Similar features alone are not enough: frames of one scene have them too. So each pair is compared pixel by pixel, as
+one image may be a crop of the other, brighter, smaller or mirrored.
+
+Shapes: N images, S neighbors, P pairs, W windows, G x G pixels.
 """
 
+from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-THRESHOLD = 0.95
-NEAREST = 10  # copies of one image that are found, besides those that a copy leads to
+SIMILAR = 0.7  # pairs with less similar features are not looked at
+NEAREST = 3  # neighbors of an image that are looked at; a copy of a copy is found by way of the copy
+SAME = 0.9  # correlation of the pixels from which on two images are near-duplicates
+
+SIDE = 64  # of the gray pictures that are compared
+_GRID = 16  # points on a side at which they are
+_SHARES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7)  # of the width and height that a crop may have left
+_STEP = 0.05
+_PAIRS = 512  # compared at once: memory
+
+Grays = NDArray[np.float32]
 
 
 class Pairs(NamedTuple):
-    """Pairs of similar images."""
+    """Pairs of images."""
 
     first: NDArray[np.int64]  # (P,)
     second: NDArray[np.int64]  # (P,)
-    similarity: NDArray[np.float32]  # (P,)
+    likeness: NDArray[np.float32]  # (P,) cosine of features, or correlation of pixels
 
     def above(self, threshold: float) -> "Pairs":
-        """The pairs at least as similar as this."""
-        kept = self.similarity >= threshold
-        return Pairs(self.first[kept], self.second[kept], self.similarity[kept])
+        """The pairs at least this alike."""
+        kept = self.likeness >= threshold
+        return Pairs(self.first[kept], self.second[kept], self.likeness[kept])
 
 
-def similar_pairs(neighbors: NDArray[np.int64], similarities: NDArray[np.float32], threshold: float) -> Pairs:
-    """The pairs at least this similar, each once, from neighbors and similarities (N, S)."""
+def similar_pairs(neighbors: NDArray[np.int64], similarities: NDArray[np.float32], threshold: float = SIMILAR) -> Pairs:
+    """The pairs whose features are at least this similar, each once, from neighbors and similarities (N, S)."""
     count = min(NEAREST, neighbors.shape[1])
     rows, places = np.nonzero(similarities[:, :count] >= threshold)
     pairs = np.stack([rows, neighbors[rows, places]], axis=1)  # (P, 2)
@@ -35,11 +49,64 @@ def similar_pairs(neighbors: NDArray[np.int64], similarities: NDArray[np.float32
     return Pairs(once[:, 0], once[:, 1], similarities[rows, places][at])
 
 
+def compare_pixels(pairs: Pairs, gray: Callable[[NDArray[np.int64]], Grays]) -> Pairs:
+    """The same pairs with the correlation of their pixels; `gray` gives pictures (B, SIDE, SIDE) of rows."""
+    likeness = np.empty(len(pairs.first), dtype=np.float32)
+    for start in range(0, len(likeness), _PAIRS):
+        part = slice(start, start + _PAIRS)
+        ends = np.stack([pairs.first[part], pairs.second[part]])
+        rows, place = np.unique(ends, return_inverse=True)
+        windows = [_windows_of(picture) for picture in gray(rows)]
+        one, other = place.reshape(ends.shape)
+        likeness[part] = [_likeness(windows[i], windows[j]) for i, j in zip(one, other, strict=True)]
+    return pairs._replace(likeness=likeness)
+
+
+def correlation(first: Grays, second: Grays) -> float:
+    """The best correlation of one picture with a window of the other, straight or mirrored: 1 for copies."""
+    return _likeness(_windows_of(first), _windows_of(second))
+
+
+def _likeness(first: Grays, second: Grays) -> float:
+    """Of windows (W + 1, G * G) of two pictures, as `_windows_of` makes them."""
+    return float(max((first[:-1] @ second[[0, -1]].T).max(), (second[:-1] @ first[[0, -1]].T).max()))
+
+
+def _windows_of(picture: Grays) -> Grays:
+    """The whole picture, windows of it, and the whole picture mirrored: (SIDE, SIDE) -> (W + 1, G * G)."""
+    rows, columns = _windows()
+    windows = picture[rows[:, :, None], columns[:, None, :]]  # (W, G, G)
+    mirrored = picture[:, ::-1][rows[:1, :, None], columns[:1, None, :]]
+    return _centered(np.concatenate([windows, mirrored]).reshape(len(rows) + 1, -1))
+
+
+def _centered(pictures: Grays) -> Grays:
+    """Rows of mean 0 and length 1; a picture of one color is like none."""
+    centered = pictures - pictures.mean(axis=1, keepdims=True)
+    length = np.linalg.norm(centered, axis=1, keepdims=True)
+    return np.asarray(centered / np.maximum(length, 1e-3), dtype=np.float32)
+
+
+@cache
+def _windows() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows and columns of pixels that make each window, the whole picture first: (W, G) each."""
+    rows: list[NDArray[np.int64]] = []
+    columns: list[NDArray[np.int64]] = []
+    for share in _SHARES:
+        offsets = np.arange(0, 1 - share + 1e-9, _STEP)
+        for down in offsets:
+            for across in offsets:
+                for found, offset in ((rows, down), (columns, across)):
+                    points = (offset + share * (np.arange(_GRID) + 0.5) / _GRID) * SIDE
+                    found.append(np.minimum(points.astype(np.int64), SIDE - 1))
+    return np.array(rows), np.array(columns)
+
+
 def duplicate_of(images: int, pairs: Pairs, order: NDArray[np.int64]) -> NDArray[np.int64]:
     """For every image the one that it repeats, -1 for none: (N,).
 
     In `order`, each image that repeats none keeps its place and takes the images that pair with it. So every duplicate
-    is similar to the one it names, and a chain of small changes is not one big duplicate.
+    is like the one it names, and a chain of small changes is not one big duplicate.
     """
     ends = np.concatenate([pairs.first, pairs.second]), np.concatenate([pairs.second, pairs.first])
     by_first = np.argsort(ends[0], kind="stable")

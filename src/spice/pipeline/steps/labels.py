@@ -8,16 +8,16 @@ from sklearn.metrics import adjusted_rand_score
 
 from spice.core import consistency_ratio, reliable
 from spice.engine.run import Run
+from spice.files import written_atomically
+from spice.pipeline.alike import find_alike
 from spice.pipeline.work import Work, save_array
-from spice.runs.artifacts import HEAD_LABELS, KMEANS, NEIGHBORS, PROBABILITIES, SIMILARITIES
+from spice.runs.artifacts import HEAD_LABELS, KMEANS, PAIRS, PROBABILITIES
 from spice.runs.labels import Labels, write_labels
 from spice.runs.records import HeadsResult, LabelsResult, read_record
-from spice.stages.answers import Alike, answers
+from spice.stages.answers import answers
 from spice.stages.encode import probabilities
 from spice.stages.heads.diagnostics import cluster_stability
 from spice.stages.reliability import reliability_neighbors
-from spice.trust.duplicates import THRESHOLD, duplicate_of, similar_pairs
-from spice.trust.outliers import find_outliers
 
 
 def labels(work: Work, run: Run) -> LabelsResult:  # noqa: ARG001
@@ -25,9 +25,10 @@ def labels(work: Work, run: Run) -> LabelsResult:  # noqa: ARG001
     source, settings = work.answer, work.settings.reliability
     clusters = work.settings.heads.clusters
     probs = probabilities(source.head, source.features)  # (N, K)
-    found = answers(
-        work.inputs.collection.paths, source.features, probs, source.neighbors, settings, alike=_alike(work)
-    )
+    alike, pairs = find_alike(work)
+    found = answers(work.inputs.collection.paths, source.features, probs, source.neighbors, settings, alike=alike)
+    with written_atomically(work / PAIRS) as temporary, temporary.open("wb") as file:
+        np.savez(file, **pairs._asdict())
     save_array(work / PROBABILITIES, probs.numpy())
     write_labels(work.folders["labels"], found)
     count = reliability_neighbors(len(work), clusters, settings)
@@ -40,15 +41,6 @@ def labels(work: Work, run: Run) -> LabelsResult:  # noqa: ARG001
         kmeans_reliable=int(reliable(ratio, threshold=settings.threshold).sum()),
         kmeans_agreement=float(adjusted_rand_score(kmeans, found.cluster)),
         head_overlap=_head_overlap(work, found),
-    )
-
-
-def _alike(work: Work) -> Alike:
-    """By the frozen encoder's features: joint training moves images of one cluster together, alike or not."""
-    similarities = np.load(work / SIMILARITIES, mmap_mode="r")
-    pairs = similar_pairs(np.load(work / NEIGHBORS, mmap_mode="r"), similarities, THRESHOLD)
-    return Alike(
-        find_outliers(similarities).outlier, duplicate_of(len(work), pairs, work.inputs.collection.largest_first)
     )
 
 

@@ -101,5 +101,12 @@ byId("cards").addEventListener("click", (event) => {
   showDetail(data.rows ? data.rows.indexOf(row) : row, picture && withoutId(picture.cloneNode()));
 });
 
+for (const button of document.querySelectorAll(".alike .one")) {
+  const row = Number(button.dataset.row), image = data.rows ? data.rows.indexOf(row) : row;
+  button.append(thumbnail(image));
+  button.setAttribute("aria-label", data.path[image]);
+  button.addEventListener("click", () => showDetail(image));
+}
+
 byId("attention")?.addEventListener("change", (event) => byId("cards").classList.toggle("attending", event.target.checked));
 byId("detail").addEventListener("click", (event) => event.target === byId("detail") && byId("detail").close());

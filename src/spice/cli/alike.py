@@ -1,0 +1,66 @@
+"""`spice outliers` and `spice duplicates`: images unlike all others, and images that repeat another one."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from spice.cli.help import examples
+from spice.cli.running import Json, RunArgument
+
+OUTLIERS_EXAMPLES = examples(
+    "spice outliers photos.spice  # the strangest image first", "spice outliers photos.spice --json"
+)
+DUPLICATES_EXAMPLES = examples(
+    "spice duplicates photos.spice  # each image, and the ones that repeat it",
+    "spice duplicates photos.spice --threshold 0.98  # stricter: hardly changed copies only",
+)
+
+
+def outliers(run: RunArgument, as_json: Json = False) -> None:
+    """List images unlike all others: far from their five nearest images, compared with the rest (Tukey's rule)."""
+    from spice.runs import open_result
+    from spice.runs.alike import outliers_of
+
+    result = open_result(run)
+    found, labels = outliers_of(result), result.labels
+    rows = found.farthest().tolist()
+    if as_json:
+        plain = [{"path": labels.path[row], "distance": float(found.distance[row])} for row in rows]
+        print(json.dumps(plain, indent=2))
+        return
+    print(f"outliers   {len(rows):,} of {len(labels.path):,} images are unlike all others")
+    for row in rows:
+        print(f"{found.distance[row]:.3f}      {labels.path[row]}")
+
+
+def duplicates(
+    run: RunArgument,
+    *,
+    threshold: Annotated[
+        float, typer.Option(min=0.5, max=1.0, help="How far pixels must agree: 1 is the same picture.")
+    ] = 0.9,
+    as_json: Json = False,
+) -> None:
+    """List images that nearly repeat another one: copies that were resized, compressed, cropped or mirrored.
+
+    Nothing is deleted. The largest image of each set comes first.
+    """
+    from spice.runs import open_result
+    from spice.runs.alike import duplicates_of
+
+    result = open_result(run)
+    path, sets = result.labels.path, duplicates_of(result, threshold=threshold)
+    if as_json:
+        plain = [
+            {"path": path[row], "copies": dict(zip((path[copy] for copy in copies), likeness, strict=True))}
+            for row, copies, likeness in sets
+        ]
+        print(json.dumps(plain, indent=2))
+        return
+    count = sum(len(found.copies) for found in sets)
+    print(f"duplicates {count:,} images nearly repeat one of {len(sets):,} others")
+    for found in sets:
+        print(path[found.row])
+        for row, like in zip(found.copies, found.likeness, strict=True):
+            print(f"  {like:.3f}    {path[row]}")

@@ -1,0 +1,38 @@
+"""Outliers and near-duplicates of a run, by the frozen encoder's features and by pixels; whatever the clusters are."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional as F
+
+from spice.pipeline.work import Work
+from spice.runs.artifacts import NEIGHBORS, SIMILARITIES
+from spice.stages.answers import Alike
+from spice.trust.duplicates import SAME, SIDE, Pairs, compare_pixels, duplicate_of, similar_pairs
+from spice.trust.outliers import find_outliers
+
+# Where there are vectors and no pixels, only equal ones are duplicates: nobody knows how similar others' vectors are.
+EQUAL = 0.9999
+
+
+def find_alike(work: Work) -> tuple[Alike, Pairs]:
+    """Outliers and duplicates for the labels, and all pairs that were compared.
+
+    Not by the features after joint training, which moves images of one cluster together, alike or not.
+    """
+    similarities = np.load(work / SIMILARITIES, mmap_mode="r")
+    pairs = similar_pairs(np.load(work / NEIGHBORS, mmap_mode="r"), similarities)
+    if work.inputs.store is None:
+        pairs, same = pairs.above(EQUAL), EQUAL
+    else:
+        pairs, same = compare_pixels(pairs, lambda rows: _gray(work, rows)), SAME
+    original = duplicate_of(len(work), pairs.above(same), work.inputs.collection.largest_first)
+    return Alike(find_outliers(similarities).outlier, original), pairs
+
+
+def _gray(work: Work, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Small gray pictures of the images in `rows`."""
+    images = work.images.take(rows).float().mean(dim=1, keepdim=True)  # (B, 1, S, S)
+    small = F.adaptive_avg_pool2d(images, SIDE) if images.shape[-1] >= SIDE else F.interpolate(images, SIDE)
+    found: NDArray[np.float32] = torch.squeeze(small, dim=1).numpy()
+    return found

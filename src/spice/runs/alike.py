@@ -1,0 +1,49 @@
+"""Outliers and near-duplicates of a finished result, from its files alone."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from spice.runs.artifacts import IMAGES, PAIRS, SIMILARITIES
+from spice.runs.result import Result
+from spice.trust.duplicates import SAME, Pairs, duplicate_of
+from spice.trust.outliers import Outliers, find_outliers
+
+
+class Duplicates(NamedTuple):
+    """An image, the ones that nearly repeat it, and how far their pixels agree with it."""
+
+    row: int
+    copies: list[int]
+    likeness: list[float]
+
+
+def outliers_of(result: Result) -> Outliers:
+    """How far each image is from its nearest images, by the frozen encoder's features."""
+    return find_outliers(np.load(result.need(SIMILARITIES), mmap_mode="r"))
+
+
+def duplicates_of(result: Result, *, threshold: float = SAME) -> list[Duplicates]:
+    """Images with near-duplicates: the largest of each set, then the others; most copies first."""
+    with np.load(result.need(PAIRS)) as kept:
+        pairs = Pairs(kept["first"], kept["second"], kept["likeness"]).above(threshold)
+    original = duplicate_of(len(result.labels.path), pairs, _largest_first(result))
+    ends = zip(pairs.first.tolist(), pairs.second.tolist(), pairs.likeness.tolist(), strict=True)
+    likeness = {frozenset((one, other)): value for one, other, value in ends}
+    found: dict[int, list[int]] = {}
+    for row in np.flatnonzero(original >= 0).tolist():
+        found.setdefault(int(original[row]), []).append(row)
+    sets = [Duplicates(row, rows, [likeness[frozenset((row, copy))] for copy in rows]) for row, rows in found.items()]
+    return sorted(sets, key=lambda duplicates: (-len(duplicates.copies), result.labels.path[duplicates.row]))
+
+
+def _largest_first(result: Result) -> NDArray[np.int64]:
+    """By number of pixels, then by name, short ones first, as in `Collection.largest_first`."""
+    with result.need(IMAGES).open("rb") as file:
+        table = pq.read_table(file, columns=["width", "height"])
+    pixels = table["width"].to_numpy().astype(np.int64) * table["height"].to_numpy()
+    paths = result.labels.path
+    order = sorted(range(len(paths)), key=lambda row: (-int(pixels[row]), len(paths[row]), paths[row]))
+    return np.array(order, dtype=np.int64)
