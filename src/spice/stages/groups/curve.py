@@ -1,0 +1,128 @@
+"""How much the groups of neighbors tell about each other, for every number of groups: the curve that K is read from.
+
+For a partition, J_ab is the share of pairs (image, neighbor) with labels a and b, and I = sum J ln(J / p p') the
+information that an image's group gives about its neighbor's. Any cloud of points gives some: a cut leaves most neighbors
+on one side. So the curve counts what exceeds I_0, the information in the same features with each column shuffled, which
+keeps every column's values and takes away what they have to do with each other:
+
+    A(K) = (I - I_0) / (ln K - I_0)
+
+It is 0 for features without groups, and 1 where no two neighbors are of different, equally large groups.
+
+Shapes: n images, D columns, k neighbors, C numbers of groups, K groups.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, linkage
+
+Points = NDArray[np.float32]
+Labels = NDArray[np.int64]
+
+# Neighbors of an image that count, and fewer in small collections: a fiftieth of the images, but not under five.
+NEIGHBORS, FEWEST_NEIGHBORS, IMAGES_PER_NEIGHBOR = 20, 5, 50
+# Rounds of k-means after Ward's method: the partitions hardly change after these.
+ROUNDS = 5
+# Numbers of groups are tried one by one up to the first, and then in steps of the second's share: 40 or 42 groups are
+# the same answer.
+ONE_BY_ONE, STEP = 20, 0.07
+CHUNK = 1024
+
+
+def numbers_to_try(least: int, most: int) -> list[int]:
+    """Every number of groups at first, then steps of a few percent: 2, 3, ..., 20, 21, 22, 24, ..., 60, 64, ..."""
+    found, number = [], least
+    while number <= most:
+        found.append(number)
+        number = number + 1 if number < ONE_BY_ONE else max(number + 1, round(number * (1 + STEP)))
+    return found
+
+
+def adjusted_information(points: Points, counts: Sequence[int], random: np.random.Generator) -> NDArray[np.float64]:
+    """A(K) of points (n, D) for each number of groups: (C,)."""
+    found = information_by_count(points, counts)
+    shuffled = information_by_count(shuffle_columns(points, random), counts)
+    return (found - shuffled) / (np.log(counts) - shuffled)
+
+
+def information_by_count(points: Points, counts: Sequence[int]) -> NDArray[np.float64]:
+    """I for the partition of points (n, D) into each number of groups: (C,)."""
+    neighbors = nearest_points(points, neighbors_counted(len(points)))
+    return np.array(
+        [neighbor_information(labels, neighbors) for labels in partitions(points, counts)], dtype=np.float64
+    )
+
+
+def neighbors_counted(images: int) -> int:
+    """How many neighbors of each image count in a collection of this size."""
+    return int(np.clip(images // IMAGES_PER_NEIGHBOR, FEWEST_NEIGHBORS, NEIGHBORS))
+
+
+def partitions(points: Points, counts: Sequence[int]) -> list[Labels]:
+    """Points (n, D) in each number of groups: Ward's tree, cut, then a few rounds of k-means from there.
+
+    Ward's method does not depend on a start, so that the curve is smooth; k-means corrects early merges.
+    """
+    tree = linkage(points, method="ward")
+    return [refine_partition(points, fcluster(tree, count, "maxclust") - 1) for count in counts]
+
+
+def refine_partition(points: Points, labels: Labels) -> Labels:
+    """A few rounds of k-means from a partition."""
+    for _ in range(ROUNDS):
+        moved = nearest_center(points, centers_of(points, labels))
+        if np.array_equal(moved, labels):
+            break
+        labels = moved
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def centers_of(points: Points, labels: Labels) -> Points:
+    """The mean point of every group: (K, D)."""
+    sizes = np.bincount(labels)
+    sums = np.zeros((len(sizes), points.shape[1]), dtype=np.float32)
+    order = np.argsort(labels, kind="stable")
+    filled = np.flatnonzero(sizes)
+    sums[filled] = np.add.reduceat(points[order], np.concatenate([[0], np.cumsum(sizes[filled])[:-1]]), axis=0)
+    return sums[filled] / sizes[filled, None].astype(np.float32)
+
+
+def nearest_center(points: Points, centers: Points) -> Labels:
+    """The nearest of the centers (K, D) for each of the points (n, D)."""
+    half = (centers**2).sum(axis=1) / 2
+    parts = [points[start : start + 65_536] @ centers.T - half for start in range(0, len(points), 65_536)]
+    return np.concatenate([part.argmax(axis=1) for part in parts])
+
+
+def nearest_points(points: Points, count: int) -> NDArray[np.int64]:
+    """The `count` nearest other points of each: (n, k), in no order."""
+    square, found = (points**2).sum(axis=1), []
+    for start in range(0, len(points), CHUNK):
+        part = points[start : start + CHUNK]
+        closeness = part @ points.T - square / 2
+        closeness[np.arange(len(part)), start + np.arange(len(part))] = -np.inf
+        found.append(np.argpartition(-closeness, count, axis=1)[:, :count])
+    return np.concatenate(found)
+
+
+def neighbor_information(labels: Labels, neighbors: NDArray[np.int64]) -> float:
+    """I: what an image's group tells about its neighbors' groups, in nats."""
+    joint = joint_shares(labels, neighbors)
+    product = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+    there = joint > 0
+    return float((joint[there] * np.log(joint[there] / product[there])).sum())
+
+
+def joint_shares(labels: Labels, neighbors: NDArray[np.int64]) -> NDArray[np.float64]:
+    """J, symmetrized: the share of pairs (image, neighbor) with each pair of labels, (K, K)."""
+    groups = int(labels.max()) + 1
+    pairs = np.repeat(labels, neighbors.shape[1]) * groups + labels[neighbors.ravel()]
+    joint = np.bincount(pairs, minlength=groups * groups).reshape(groups, groups).astype(np.float64)
+    return (joint + joint.T) / (2 * joint.sum())
+
+
+def shuffle_columns(points: Points, random: np.random.Generator) -> Points:
+    """Each column in an order of its own."""
+    return random.permuted(points, axis=0)

@@ -1,0 +1,160 @@
+"""How many groups a collection has: a short list of plausible numbers, and a partition for each.
+
+The curve of `curve` is drawn on several draws of images. Its peaks that stand out from the noise between draws are the
+plausible numbers; where there are several, they are levels, and the finest is taken: a group too many is merged at a
+glance, a group too few has to be found. Features that score no better than shuffled ones have no clear groups.
+
+Shapes: N images, n of them drawn, D feature width, C numbers of groups, R draws, L labeled images.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from spice.progress import Progress, silent
+from spice.stages.groups.curve import (
+    Labels,
+    Points,
+    adjusted_information,
+    centers_of,
+    nearest_center,
+    neighbors_counted,
+    numbers_to_try,
+    partitions,
+    shuffle_columns,
+)
+from spice.stages.groups.opinion import Opinion, density_opinion
+from spice.stages.groups.peaks import Curve, Peak, all_peaks, plausible
+
+# Columns of the features that count: later principal components hold little but noise.
+COMPONENTS = 50
+# Draws of images, each of this share of the collection, and of at most so many: enough to see a hundred groups.
+DRAWS, SHARE, ENOUGH = 5, 0.8, 2_400
+# Draws of shuffled features: that all real draws beat all of them happens by chance once in 56 times.
+SHUFFLED_DRAWS = 3
+# Images that the principal components are computed from.
+FOR_COMPONENTS = 10_000
+FEWEST_IMAGES = 25
+MOST = 150
+
+
+class HowMany(NamedTuple):
+    """The answer."""
+
+    clusters: int | None  # None: no clear groups
+    candidates: list[Peak]  # coarsest first
+    partitions: NDArray[np.int32]  # (candidates, N)
+    curve: Curve
+    shuffled: float  # the most that shuffled features score
+    opinion: Opinion
+    drawn: int  # n
+    fits_labels: bool  # whether given labels decided
+
+
+class Given(NamedTuple):
+    """Labels that the user gave to some images."""
+
+    rows: NDArray[np.int64]  # (L,)
+    label: NDArray[np.int64]  # (L,) as numbers
+
+
+def how_many(
+    features: NDArray[np.float32],
+    *,
+    least: int = 2,
+    most: int | None = None,
+    given: Given | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> HowMany:
+    """Find the number of groups between `least` and `most` for features (N, D)."""
+    points = principal_components(features, np.random.default_rng([seed, 1]))
+    drawn = min(ENOUGH, round(SHARE * len(points)))
+    counts = numbers_to_try(least, highest(len(points), least, most))
+    steps = DRAWS + SHUFFLED_DRAWS + 1
+
+    def draw_scores(number: int) -> NDArray[np.float64]:
+        random = np.random.default_rng([seed, 2, number])
+        some = np.sort(random.permutation(len(points))[:drawn])
+        if number < DRAWS:
+            found = adjusted_information(points[some], counts, random)
+        else:
+            shuffled = shuffle_columns(np.asarray(features[some]), random)
+            found = adjusted_information(principal_components(shuffled, random), counts, random)
+        progress("how many groups", number + 1, steps)
+        return found
+
+    scores = np.array([draw_scores(number) for number in range(DRAWS + SHUFFLED_DRAWS)])
+    curve, shuffled = Curve(counts, scores[:DRAWS]), float(scores[DRAWS:].max())
+    some = np.sort(np.random.default_rng([seed, 3]).permutation(len(points))[:ENOUGH])
+    fitting = None if given is None else fit_labels(points, some, curve, given)
+    candidates = plausible(curve) if fitting is None else _with_fitting(plausible(curve), curve, fitting)
+    found = HowMany(
+        clusters=fitting or (candidates[-1].clusters if curve.score.max(axis=1).min() > shuffled else None),
+        candidates=candidates,
+        partitions=np.array(
+            [labels.astype(np.int32) for labels in _on_all(points, some, [peak.clusters for peak in candidates])]
+        ),
+        curve=curve,
+        shuffled=shuffled,
+        opinion=density_opinion(points[some]),
+        drawn=drawn,
+        fits_labels=fitting is not None,
+    )
+    progress("how many groups", steps, steps)
+    return found
+
+
+def highest(images: int, least: int, most: int | None) -> int:
+    """The highest number of groups to try: as asked, but no more than leaves a group its own neighbors."""
+    drawn = min(ENOUGH, round(SHARE * images))
+    limit = max(least, min(MOST, drawn // neighbors_counted(drawn)))
+    return limit if most is None else max(least, min(most, drawn // 2))
+
+
+def principal_components(features: NDArray[np.float32], random: np.random.Generator) -> Points:
+    """The leading principal components of unit-length features: (N, D) -> (N, at most 50)."""
+    some = np.sort(random.permutation(len(features))[:FOR_COMPONENTS])
+    known = _unit(features[some])
+    mean = known.mean(axis=0)
+    _, axes = np.linalg.eigh(np.cov(known - mean, rowvar=False).reshape(known.shape[1], known.shape[1]))
+    kept = axes[:, ::-1][:, :COMPONENTS].astype(np.float32)
+    parts = [(_unit(features[start : start + 16_384]) - mean) @ kept for start in range(0, len(features), 16_384)]
+    return np.concatenate(parts)
+
+
+def fit_labels(points: Points, some: NDArray[np.int64], curve: Curve, given: Given) -> int:
+    """The number of groups that fits given labels: the most are matched one to one; among equals, the best score."""
+    matched = [_matched(labels[given.rows], given.label) for labels in _on_all(points, some, curve.counts)]
+    best = [place for place, count in enumerate(matched) if count == max(matched)]
+    return curve.counts[max(best, key=lambda place: curve.mean[place])]
+
+
+def _matched(labels: Labels, names: NDArray[np.int64]) -> int:
+    """Images that the best one-to-one match of groups and names puts right."""
+    table = np.zeros((int(labels.max()) + 1, int(names.max()) + 1), dtype=np.int64)
+    np.add.at(table, (labels, names), 1)
+    return int(table[linear_sum_assignment(table, maximize=True)].sum())
+
+
+def _with_fitting(candidates: list[Peak], curve: Curve, fitting: int) -> list[Peak]:
+    """The candidates, with the number that fits given labels among them."""
+    if fitting in [peak.clusters for peak in candidates]:
+        return candidates
+    place = curve.counts.index(fitting)
+    known = {peak.clusters: peak for peak in all_peaks(curve)}
+    fits = known.get(fitting, Peak(fitting, float(curve.mean[place]), 0.0, 0.0))
+    return sorted([*sorted(candidates, key=lambda peak: -peak.clearness)[:2], fits])
+
+
+def _on_all(points: Points, some: NDArray[np.int64], counts: list[int]) -> list[Labels]:
+    """A partition of all points (N,) into each number of groups, by the centers that some of them have."""
+    sample = points[some]
+    return [nearest_center(points, centers_of(sample, labels)) for labels in partitions(sample, counts)]
+
+
+def _unit(features: NDArray[np.float32]) -> NDArray[np.float32]:
+    length = np.linalg.norm(features, axis=1, keepdims=True)
+    return np.asarray(features / np.maximum(length, 1e-12), dtype=np.float32)
