@@ -7,6 +7,7 @@ from spice.settings import (
     AugmentSettings,
     FeatureSettings,
     HeadSettings,
+    HowManySettings,
     JointSettings,
     ReliabilitySettings,
     RunSettings,
@@ -20,6 +21,7 @@ def preset(
     name: str,
     *,
     clusters: int | None = None,
+    between: tuple[int, int] | None = None,
     encoder: str | None = None,
     size: int | None = None,
     flip: bool = True,
@@ -27,19 +29,40 @@ def preset(
     minutes: float | None = None,
     seed: int = 0,
 ) -> RunSettings:
-    """The settings of `--preset`: `quick`, `standard`, or `paper:` and a data set. Other options override it."""
+    """The settings of `--preset`: `quick`, `standard`, or `paper:` and a data set. Other options override it.
+
+    Args:
+        clusters: None: the paper's number with a preset of the paper; with others it is found, `between` two numbers.
+    """
     if name.startswith(PAPER):
+        if between is not None:
+            raise UserError(f"the preset {name} does not look for the number of groups: give one number with -k")
         settings = paper(name.removeprefix(PAPER), clusters=clusters, size=size, flip=flip, minutes=minutes, seed=seed)
         if encoder not in (None, settings.encoder):
             raise UserError(f"the preset {name} trains its own encoder: leave out {encoder!r}, or the preset")
         return settings
     if name not in ("quick", "standard"):
         raise UserError(f"there is no preset {name!r}: choose quick, standard or {PAPER}{{{','.join(_PAPER)}}}")
-    if clusters is None:
-        raise UserError("how many groups? give -k (in Python: n_clusters), or a preset of the paper, which has its own")
     chosen = encoder or "lite0"
-    usual = standard(clusters=clusters, encoder=chosen, size=size, flip=flip, refine=refine, minutes=minutes, seed=seed)
+    found = None if clusters else HowManySettings() if between is None else search_between(*between)
+    count = clusters or (found or HowManySettings()).least
+    usual = standard(clusters=count, encoder=chosen, size=size, flip=flip, refine=refine, minutes=minutes, seed=seed)
+    usual = usual.model_copy(update={"how_many": found})
     return quick(usual) if name == "quick" else usual
+
+
+def search_between(least: int, most: int) -> HowManySettings:
+    """Find the number of clusters from `least` to `most`."""
+    if not 2 <= least < most:
+        raise UserError(f"the number of groups must be in a range such as 5:40, from 2 on; got {least}:{most}")
+    return HowManySettings(least=least, most=most)
+
+
+def with_clusters(heads: HeadSettings, clusters: int) -> HeadSettings:
+    """The same settings for another number of clusters: what the user left as usual becomes the usual for that one."""
+    before, after = standard_heads(heads.clusters), standard_heads(clusters)
+    left = [name for name in HeadSettings.model_fields if getattr(heads, name) == getattr(before, name)]
+    return heads.model_copy(update={name: getattr(after, name) for name in left})
 
 
 def standard(

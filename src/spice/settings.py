@@ -115,7 +115,7 @@ class ViewSettings(Settings):
 class HeadSettings(Settings):
     """Stage 2: the clustering heads (paper III-B, Algorithm 1)."""
 
-    clusters: PositiveInt
+    clusters: PositiveInt  # K. Replaced by the number that is found where `how_many` is set
     heads: PositiveInt = 10
     epochs: PositiveInt = 100
     # More epochs where a small collection would get fewer steps than this.
@@ -127,8 +127,9 @@ class HeadSettings(Settings):
     components: PositiveInt | None = None
     # Width of a head's hidden layer. None: as wide as what it sees, as in the paper.
     hidden: PositiveInt | None = None
-    # What a head's first labels come from: its own random weights (the paper), or a run of k-means of its own.
-    start: Literal["random", "kmeans"] = "random"
+    # What a head's first labels come from: its own random weights (the paper), a run of k-means of its own, or a cut of
+    # the merge tree (`stages/groups/merge_tree`).
+    start: Literal["random", "kmeans", "cut"] = "random"
     # Steps whose labels come from k-means where heads start from it, and runs of it, of which each head takes its best.
     start_steps: PositiveInt = 10
     start_runs: PositiveInt = 1
@@ -215,6 +216,14 @@ class JointSettings(Settings):
     checks: bool = True
 
 
+class HowManySettings(Settings):
+    """Where the number of clusters is not given: the range in which to find it (`stages/groups/howmany`)."""
+
+    least: int = Field(default=2, ge=2)
+    # None: as many as the collection can show.
+    most: PositiveInt | None = None
+
+
 class RunSettings(Settings):
     """Everything that the result of a run depends on, besides the images."""
 
@@ -226,6 +235,8 @@ class RunSettings(Settings):
     # Where further images are, which stages 1 and 3 learn from, and which get no label.
     extra: str | None = None
     views: ViewSettings = ViewSettings()
+    # Find the number of clusters. None: `heads.clusters` says it.
+    how_many: HowManySettings | None = None
     heads: HeadSettings
     reliability: ReliabilitySettings = ReliabilitySettings()
     # Stage 1, where the encoder is `scratch`. None: a recipe that a CPU can train on this many images.

@@ -24,6 +24,7 @@ def requested(
     file: Path | None = None,
     *,
     clusters: int | None = None,
+    between: tuple[int, int] | None = None,
     encoder: str | None = None,
     size: int | None = None,
     flip: bool | None = None,
@@ -34,7 +35,8 @@ def requested(
     """The preset called `name`, changed by a settings file, changed by explicit options."""
     changes = {} if file is None else read_changes(file)
     options: dict[str, object] = {
-        "heads.clusters": clusters,
+        "heads.clusters": clusters or between,
+        "how_many": clusters or between,
         "encoder": encoder,
         "size": size,
         "seed": seed,
@@ -49,7 +51,8 @@ def requested(
             _drop_(changes, option.split("."))
     settings = preset(
         name,
-        clusters=clusters or _inside(changes, "heads", "clusters"),
+        clusters=clusters or (None if between else _inside(changes, "heads", "clusters")),
+        between=between,
         encoder=encoder or _inside(changes, "encoder"),
         size=size,
         flip=flip is not False,

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from spice.settings import Stage
 
 EXAMPLES = examples(
+    "spice cluster photos  # finds how many groups there are",
     "spice cluster photos -k 10",
     "spice cluster photos -k 7  # in the same run folder, in seconds; both results are kept (spice runs)",
+    "spice cluster photos -k 5:40  # finds a number in this range",
+    "spice cluster photos --cut 4  # groups within groups, cut at 4",
     "spice cluster 'scans/**/*.tif' -k 4 --out scans.spice --seed 1",
     "spice cluster images.csv -k 20  # a list of paths: .txt, .csv, .parquet",
     "spice cluster photos.zip -k 10 --json > account.json",
@@ -40,8 +43,18 @@ def command(
     ],
     *,
     clusters: Annotated[
+        str | None,
+        typer.Option(
+            "-k",
+            "--clusters",
+            metavar="K or FROM:TO",
+            help="How many groups to make, or a range to find the number in. With --preset paper:... the paper's.",
+            show_default="found",
+        ),
+    ] = None,
+    cut: Annotated[
         int | None,
-        typer.Option("-k", "--clusters", min=2, help="How many groups to make. With --preset paper:... the paper's."),
+        typer.Option(min=2, help="Cut the tree of groups within groups at this many, and train from there."),
     ] = None,
     preset: Annotated[
         str, typer.Option(help="quick, standard, or paper:stl10, paper:cifar10, ...: the paper's settings.")
@@ -70,7 +83,10 @@ def command(
         ),
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="A csv file (path, label) of a few images, for --refine to learn from.")
+        Path | None,
+        typer.Option(
+            help="A csv file (path, label) of a few images: for --refine to learn from, or to find how many groups fit."
+        ),
     ] = None,
     extra: Annotated[
         str | None, typer.Option(help="More images without labels, for training (stages 1 and 3) only.")
@@ -95,10 +111,14 @@ def command(
 
     last = last_stage(stages) if stages else "joint"
     out = out or default_out(images)
+    count, between = how_many(clusters)
+    if cut is not None and clusters is not None:
+        raise UserError("-k and --cut both say how many groups to make: give one of them")
     settings = requested(
         preset,
         settings_file,
-        clusters=clusters,
+        clusters=count or cut,
+        between=between,
         encoder=encoder,
         size=size,
         flip=flip,
@@ -106,14 +126,16 @@ def command(
         minutes=minutes,
         seed=seed,
     )
+    if cut is not None:
+        settings = settings.model_copy(update={"heads": settings.heads.model_copy(update={"start": "cut"})})
     if extra is not None:
         settings = settings.model_copy(update={"extra": os.path.abspath(extra)})  # noqa: PTH100 - keeps globs
     if labels is not None:
         from spice.label_table import read_label_table
 
         settings = settings.model_copy(update={"given": read_label_table(labels)})
-    if settings.joint is None and (minutes is not None or labels is not None):
-        raise UserError("--minutes and --labels are for joint training, which was not asked for: add --refine")
+    if settings.joint is None and minutes is not None:
+        raise UserError("--minutes is for joint training, which was not asked for: add --refine")
     with interruptible(out), shown_progress() as progress:
         account = cluster(
             images,
@@ -127,6 +149,20 @@ def command(
             progress=progress,
         )
     finish(account, as_json=as_json, details=details, open_page=open_page)
+
+
+def how_many(clusters: str | None) -> tuple[int | None, tuple[int, int] | None]:
+    """`10` -> (10, None); `5:40` -> (None, (5, 40)); nothing -> (None, None): the number is to be found."""
+    if clusters is None:
+        return None, None
+    least, colon, most = clusters.partition(":")
+    if not least.isdecimal() or (colon and not most.isdecimal()):
+        raise UserError(f"-k takes a number of groups such as 10, or a range such as 5:40; got {clusters!r}")
+    if colon:
+        return None, (int(least), int(most))
+    if int(least) < 2:
+        raise UserError(f"need at least 2 groups, got -k {clusters}")
+    return int(least), None
 
 
 def last_stage(stages: str) -> "Stage":

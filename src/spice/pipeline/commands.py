@@ -189,7 +189,10 @@ def _requested(folder: RunFolder, *, current_first: bool = False) -> RunSettings
 def _refuse_contradictions(settings: RunSettings, *, vectors: bool) -> None:
     if settings.joint is not None:
         find_algorithm(settings.joint.algorithm)
-    if settings.given and settings.joint is None:
-        raise UserError("labels are learned by joint training, which was not asked for: add --refine")
+    if settings.given and settings.joint is None and settings.how_many is None:
+        raise UserError(
+            "labels are learned by joint training, which was not asked for: add --refine; or leave out -k, and the "
+            "number of groups is the one that fits them"
+        )
     if vectors and settings.joint is not None:
         raise UserError("feature vectors alone cannot be refined: there is no encoder to train; give the images")

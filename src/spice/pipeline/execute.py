@@ -5,11 +5,12 @@ import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 import torch
 
 from spice.engine.run import Run
-from spice.errors import SpiceWarning, UserError, warn_user
+from spice.errors import NothingTrustworthyError, SpiceWarning, UserError, warn_user
 from spice.models.encoders import SCRATCH, Encoder
 from spice.pipeline.plan import MADE_BY, STEPS_IN_ORDER, Plan, Step, plan
 from spice.pipeline.resolve import resolve
@@ -19,7 +20,7 @@ from spice.runs import Account, Result, RunFolder, account, update_csv
 from spice.runs.edits import read_edits
 from spice.runs.folder import UNFINISHED
 from spice.runs.manifest import ResultEntry, now, versions
-from spice.runs.records import Record, StepResult, StepWarning, read_record, stamp_files, write_record
+from spice.runs.records import HowManyResult, Record, StepResult, StepWarning, read_record, stamp_files, write_record
 from spice.settings import RunSettings, Stage
 from spice.stages.encode import probabilities
 from spice.stages.joint.given import find_given, match_labels
@@ -78,6 +79,7 @@ class Execution:
             self.ensure("scan")
             self.ensure("views")
             return self._account("the labels")
+        self._find_clusters()
         self._finish()
         if self.run.processes.first and stopped_before is None and self.folder.manifest.pending is not None:
             self.folder.update(pending=None)
@@ -141,10 +143,34 @@ class Execution:
         there = all((folder / name).exists() for name in rewritten)
         return record if there and record.is_intact(folder, lasting) else None
 
+    def _find_clusters(self) -> None:
+        """Where the number of clusters is not given, find it, and plan for it."""
+        if self.asked.how_many is None:
+            return
+        self.ensure("scan")
+        found = cast(HowManyResult, self.ensure("howmany").result)
+        if found.clusters is None:
+            raise NothingTrustworthyError(
+                f"no clear groups: neighbors tell about as little of each other as with shuffled features (score "
+                f"{max(found.score):.2f}, shuffled {found.shuffled:.2f}). To group these images anyway, say how many "
+                "with -k; or try another --encoder"
+            )
+        self._plan_for(self.asked)
+
     def _plan_for(self, settings: RunSettings) -> None:
-        self.settings = resolve(settings, self.inputs, self.encoder)
+        """Plan the steps; as long as the number of clusters has yet to be found, only those up to that count."""
+        self._plan(settings, None)
+        record = self.record("howmany") if settings.how_many is not None else None
+        if record is not None:
+            self._plan(settings, cast(HowManyResult, record.result).clusters)
+
+    def _plan(self, settings: RunSettings, found: int | None) -> None:
+        self.asked = settings
+        self.settings = resolve(settings, self.inputs, self.encoder, found)
         self.plan: Plan = plan(self.settings, self.inputs, self.encoder)
         known = self.folder.manifest.results.get(self.plan.name)
+        if known is not None:  # the same result may have been asked for in another way: with -k, or without
+            known = known.model_copy(update={"folders": {**known.folders, **self.plan.folders}})
         self.entry = known or ResultEntry(
             requested=settings.model_dump(mode="json"),
             settings=self.settings.model_dump(mode="json"),
@@ -261,7 +287,7 @@ class Execution:
         if not self.settings.given:
             return
         given = find_given(self.settings.given, self.inputs.collection.paths)
-        if self.is_done("heads") and self.is_done("views"):
+        if self.settings.joint is not None and self.is_done("heads") and self.is_done("views"):
             predicted = probabilities(self.work.head, self.work.features).argmax(dim=1)
             match_labels(given, predicted, clusters=self.settings.heads.clusters)
 

@@ -15,6 +15,7 @@ from spice.engine.run import Run
 from spice.models.encoders import SCRATCH, Encoder, precision_of
 from spice.pipeline.steps.features import features
 from spice.pipeline.steps.heads import heads
+from spice.pipeline.steps.howmany import howmany, tree
 from spice.pipeline.steps.joint import joint
 from spice.pipeline.steps.kmeans import kmeans
 from spice.pipeline.steps.labels import labels
@@ -55,7 +56,7 @@ class Step:
 
 
 # The inputs that steps depend on besides other steps, and the step that makes each, if one does.
-MADE_BY = {"encoder": "features", "names": "scan"}
+MADE_BY = {"encoder": "features", "names": "scan", "cut": "tree"}
 
 
 class Plan(NamedTuple):
@@ -85,6 +86,8 @@ def plan(settings: RunSettings, inputs: Inputs, encoder: Encoder | None) -> Plan
         keys[step.name] = depends if step.wanted(settings) else ""
         if step.name == "features" and settings.encoder == SCRATCH:
             keys["encoder"] = keys["features"]
+        if step.name == "tree":
+            keys["cut"] = keys["tree"] if settings.heads.start == "cut" else ""
     refined = "-refined" if settings.joint is not None else ""
     name = f"k{settings.heads.clusters}{refined}-{keys['labels'][:6]}"
     folders = {
@@ -124,6 +127,24 @@ STEPS_IN_ORDER = (
         depends=lambda settings, inputs: neighbors_kept(len(inputs.collection), settings),
     ),
     Step(
+        "howmany",
+        howmany,
+        after=("views",),
+        depends=lambda settings, inputs: _dump(
+            settings.how_many, settings.seed, settings.given, inputs.collection.paths if settings.given else ()
+        ),
+        wanted=lambda settings: settings.how_many is not None,
+        needs=(FEATURES,),
+    ),
+    Step(
+        "tree",
+        tree,
+        after=("views", "neighbors"),
+        depends=lambda settings, _: settings.seed,
+        wanted=lambda settings: settings.how_many is not None or settings.heads.start == "cut",
+        needs=(FEATURES,),
+    ),
+    Step(
         "kmeans",
         kmeans,
         after=("views",),
@@ -133,7 +154,7 @@ STEPS_IN_ORDER = (
     Step(
         "heads",
         heads,
-        after=("views", "neighbors"),
+        after=("views", "neighbors", "cut"),
         depends=lambda settings, _: _dump(settings.heads, settings.seed),
         needs=(VIEWS,),
         on_all=True,
@@ -160,7 +181,7 @@ STEPS_IN_ORDER = (
     Step(
         "report",
         report,
-        after=("model", "map", "pictures"),
+        after=("model", "map", "pictures", "howmany", "tree"),
         depends=lambda _settings, _inputs: __version__,
         needs=(PICTURES,),
         in_result=True,

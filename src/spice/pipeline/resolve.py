@@ -5,14 +5,16 @@ import torch
 from spice.augment import Plain
 from spice.data.images import InColor
 from spice.engine.run import Run
+from spice.errors import UserError
 from spice.models.encoders import SCRATCH, Encoder, precision_of
 from spice.models.networks import stem_for
 from spice.models.precision import IMAGES as TRIAL_IMAGES
 from spice.models.precision import faster_precision
 from spice.pipeline.work import Inputs
-from spice.presets import features_on_cpu
+from spice.presets import features_on_cpu, with_clusters
 from spice.runs.manifest import Manifest
 from spice.settings import AugmentSettings, FeatureSettings, FixedPrecision, RunSettings
+from spice.stages.groups.howmany import FEWEST_IMAGES
 from spice.stages.heads.inputs import batch_size, epochs_for
 from spice.stages.reliability import reliability_neighbors
 
@@ -22,13 +24,18 @@ SCRATCH_SIZE = 32
 WORTH_A_TRIAL = 300
 
 
-def resolve(settings: RunSettings, inputs: Inputs, encoder: Encoder | None) -> RunSettings:
+def resolve(settings: RunSettings, inputs: Inputs, encoder: Encoder | None, found: int | None = None) -> RunSettings:
     """The settings with all that depends on the images and the encoder; refuses K > N / 2 before the long work.
 
     Args:
         encoder: None where stage 1 has yet to train it.
+        found: the number of clusters, where it had to be found and is known by now.
     """
     images = len(inputs.collection)
+    if settings.how_many is not None and images < FEWEST_IMAGES:
+        raise UserError(f"{images} images are too few to find the number of groups: say how many with -k")
+    if found is not None:
+        settings = settings.model_copy(update={"heads": with_clusters(settings.heads, found)})
     batch = batch_size(images, settings.heads)
     epochs = epochs_for(images, batch, settings.heads)
     neighbors = reliability_neighbors(images, settings.heads.clusters, settings.reliability)

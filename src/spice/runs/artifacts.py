@@ -28,6 +28,14 @@ FEATURES = Artifact("features.npy", "views", "(N, D) float32: the frozen encoder
 VIEWS = Artifact("views", "views", "features of V weak and V strong views of every image", deletable=True)
 NEIGHBORS = Artifact("neighbors.npy", "neighbors", "(N, S) int64: the nearest images of every image, nearest first")
 SIMILARITIES = Artifact("similarities.npy", "neighbors", "(N, S) float32: their cosine similarities")
+CANDIDATES = Artifact(
+    "candidates.npy", "howmany", "(candidates, N) int32: a partition for each plausible number of groups"
+)
+TREE = Artifact(
+    "tree.npz",
+    "tree",
+    "groups within groups: `leaf` (N,) of every image, `merges` (leaves - 1, 2), information `lost` by each merge",
+)
 KMEANS = Artifact("kmeans.npy", "kmeans", "(N,) int32: k-means on the same features, to compare with")
 HEAD = Artifact("head.safetensors", "heads", "weights of the selected clustering head")
 HEAD_LABELS = Artifact(

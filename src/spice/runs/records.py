@@ -57,6 +57,38 @@ class NeighborsResult(StepResult):
     neighbors: int
 
 
+class CandidateCount(StepResult):
+    """A plausible number of groups: a peak of the curve."""
+
+    clusters: int
+    score: float
+    prominence: float  # how far the peak rises above the curve around it
+    spread: float  # noise of that rise
+
+
+class HowManyResult(StepResult):
+    """The number of groups that was found, and the curve that it was read from."""
+
+    clusters: int | None  # None: there are no clear groups
+    candidates: list[CandidateCount]  # coarsest first
+    counts: list[int]  # numbers of groups that were tried
+    score: list[float]  # of each of them, mean over draws of images
+    spread: list[float]  # standard deviation over these draws
+    shuffled: float  # the best score of shuffled features
+    drawn: int  # images in a draw
+    density_clusters: int  # second opinion: groups that HDBSCAN finds
+    density_outside: float  # and the share of images that it leaves out
+    density_agrees: bool
+    fits_labels: bool  # whether labels that the user gave decided
+
+
+class TreeResult(StepResult):
+    """Groups within groups."""
+
+    leaves: int
+    information: float  # between neighbors' leaves, in nats
+
+
 class SelectedHead(StepResult):
     """The head that was selected."""
 
@@ -125,6 +157,8 @@ RESULTS: dict[str, type[StepResult]] = {
     "features": FeaturesResult,
     "views": ViewsResult,
     "neighbors": NeighborsResult,
+    "howmany": HowManyResult,
+    "tree": TreeResult,
     "kmeans": StepResult,
     "heads": HeadsResult,
     "joint": JointResult,

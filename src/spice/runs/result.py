@@ -30,6 +30,7 @@ from spice.runs.manifest import MANIFEST, Manifest, ResultEntry, read_manifest
 from spice.runs.records import (
     FeaturesResult,
     HeadsResult,
+    HowManyResult,
     JointResult,
     LabelsResult,
     Record,
@@ -95,6 +96,10 @@ class Result:
     @property
     def views(self) -> ViewsResult:
         return self._needed("views", ViewsResult)
+
+    @property
+    def howmany(self) -> HowManyResult | None:
+        return self._of("howmany", HowManyResult)
 
     @property
     def heads(self) -> HeadsResult:

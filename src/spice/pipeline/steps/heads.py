@@ -1,12 +1,15 @@
 """Stage 2: clustering heads, and the best of them (III-B, Algorithm 1)."""
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from spice.engine.run import Run
 from spice.files import written_atomically
 from spice.pipeline.work import Work, save_weights
-from spice.runs.artifacts import HEAD, HEAD_LABELS
+from spice.runs.artifacts import HEAD, HEAD_LABELS, TREE
 from spice.runs.records import HeadsResult, SelectedHead
+from spice.stages.groups.merge_tree import MergeTree
 from spice.stages.heads.algorithm_1 import TrainedHeads
 from spice.stages.heads.select import good_heads
 from spice.stages.heads.train import train_heads
@@ -18,7 +21,7 @@ def heads(work: Work, run: Run) -> HeadsResult:
     views = open_views(work.folders["views"])
     if work.settings.views.fresh:
         views = with_fresh_views(views, work.images, work.encoder, work.settings.views)
-    trained = train_heads(views, work.settings.heads, run, work.neighbors)
+    trained = train_heads(views, work.settings.heads, run, work.neighbors, cut=_cut(work))
     if run.processes.first:
         save_weights(work / HEAD, trained.head)
         with written_atomically(work / HEAD_LABELS) as temporary, temporary.open("wb") as file:
@@ -26,6 +29,16 @@ def heads(work: Work, run: Run) -> HeadsResult:
             labels = np.stack([snapshot.labels.numpy() for snapshot in trained.snapshots])
             np.savez_compressed(file, rows=rows, labels=labels)
     return _result(trained, work)
+
+
+def _cut(work: Work) -> Tensor | None:
+    """The groups that heads start from, (N,), where they start from a cut of the merge tree."""
+    settings = work.settings.heads
+    if settings.start != "cut":
+        return None
+    with np.load(work / TREE) as kept:
+        found = MergeTree(kept["leaf"], kept["merges"], kept["lost"])
+    return torch.from_numpy(found.cut(settings.clusters)).long()
 
 
 def _result(trained: TrainedHeads, work: Work) -> HeadsResult:

@@ -1,15 +1,15 @@
 """How much the groups of neighbors tell about each other, for every number of groups: the curve that K is read from.
 
 For a partition, J_ab is the share of pairs (image, neighbor) with labels a and b, and I = sum J ln(J / p p') the
-information that an image's group gives about its neighbor's. Any cloud of points gives some: a cut leaves most neighbors
-on one side. So the curve counts what exceeds I_0, the information in the same features with each column shuffled, which
-keeps every column's values and takes away what they have to do with each other:
+information that an image's group gives about its neighbor's. Any cloud of points gives some: a cut leaves most
+neighbors on one side. So the curve counts what exceeds I_0, the information in the same features with each column
+shuffled, which keeps every column's values and takes away what they have to do with each other:
 
     A(K) = (I - I_0) / (ln K - I_0)
 
 It is 0 for features without groups, and 1 where no two neighbors are of different, equally large groups.
 
-Shapes: n images, D columns, k neighbors, C numbers of groups, K groups.
+Shapes: n images, D columns, k neighbors, C numbers of groups, R draws, K groups.
 """
 
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 Points = NDArray[np.float32]
 Labels = NDArray[np.int64]
+Values = NDArray[np.float64]
 
 # Neighbors of an image that count, and fewer in small collections: a fiftieth of the images, but not under five.
 NEIGHBORS, FEWEST_NEIGHBORS, IMAGES_PER_NEIGHBOR = 20, 5, 50
@@ -40,14 +41,13 @@ def numbers_to_try(least: int, most: int) -> list[int]:
     return found
 
 
-def adjusted_information(points: Points, counts: Sequence[int], random: np.random.Generator) -> NDArray[np.float64]:
-    """A(K) of points (n, D) for each number of groups: (C,)."""
-    found = information_by_count(points, counts)
-    shuffled = information_by_count(shuffle_columns(points, random), counts)
-    return (found - shuffled) / (np.log(counts) - shuffled)
+def adjust(information: Values, shuffled: Values, counts: Sequence[int]) -> Values:
+    """A(K) of every draw: information (R, C), less the mean of shuffled ones (R, C), as a share of what is possible."""
+    null = shuffled.mean(axis=0)
+    return np.asarray((information - null) / (np.log(counts) - null))
 
 
-def information_by_count(points: Points, counts: Sequence[int]) -> NDArray[np.float64]:
+def information_by_count(points: Points, counts: Sequence[int]) -> Values:
     """I for the partition of points (n, D) into each number of groups: (C,)."""
     neighbors = nearest_points(points, neighbors_counted(len(points)))
     return np.array(
@@ -86,7 +86,7 @@ def centers_of(points: Points, labels: Labels) -> Points:
     order = np.argsort(labels, kind="stable")
     filled = np.flatnonzero(sizes)
     sums[filled] = np.add.reduceat(points[order], np.concatenate([[0], np.cumsum(sizes[filled])[:-1]]), axis=0)
-    return sums[filled] / sizes[filled, None].astype(np.float32)
+    return np.asarray(sums[filled] / sizes[filled, None], dtype=np.float32)
 
 
 def nearest_center(points: Points, centers: Points) -> Labels:
@@ -115,12 +115,12 @@ def neighbor_information(labels: Labels, neighbors: NDArray[np.int64]) -> float:
     return float((joint[there] * np.log(joint[there] / product[there])).sum())
 
 
-def joint_shares(labels: Labels, neighbors: NDArray[np.int64]) -> NDArray[np.float64]:
+def joint_shares(labels: Labels, neighbors: NDArray[np.int64]) -> Values:
     """J, symmetrized: the share of pairs (image, neighbor) with each pair of labels, (K, K)."""
     groups = int(labels.max()) + 1
     pairs = np.repeat(labels, neighbors.shape[1]) * groups + labels[neighbors.ravel()]
     joint = np.bincount(pairs, minlength=groups * groups).reshape(groups, groups).astype(np.float64)
-    return (joint + joint.T) / (2 * joint.sum())
+    return np.asarray((joint + joint.T) / (2 * joint.sum()))
 
 
 def shuffle_columns(points: Points, random: np.random.Generator) -> Points:

@@ -17,8 +17,10 @@ from spice.progress import Progress, silent
 from spice.stages.groups.curve import (
     Labels,
     Points,
-    adjusted_information,
+    Values,
+    adjust,
     centers_of,
+    information_by_count,
     nearest_center,
     neighbors_counted,
     numbers_to_try,
@@ -75,19 +77,22 @@ def how_many(
     counts = numbers_to_try(least, highest(len(points), least, most))
     steps = DRAWS + SHUFFLED_DRAWS + 1
 
-    def draw_scores(number: int) -> NDArray[np.float64]:
+    def sweep(number: int) -> Values:
+        """Information of one draw, and with its columns shuffled: (2, C). From DRAWS on, of shuffled features."""
         random = np.random.default_rng([seed, 2, number])
         some = np.sort(random.permutation(len(points))[:drawn])
-        if number < DRAWS:
-            found = adjusted_information(points[some], counts, random)
-        else:
-            shuffled = shuffle_columns(np.asarray(features[some]), random)
-            found = adjusted_information(principal_components(shuffled, random), counts, random)
+        seen = points[some]
+        if number >= DRAWS:
+            seen = principal_components(shuffle_columns(np.asarray(features[some]), random), random)
+        shuffled = shuffle_columns(seen, random)
+        found = [information_by_count(seen, counts), information_by_count(shuffled, counts)]
         progress("how many groups", number + 1, steps)
-        return found
+        return np.array(found)
 
-    scores = np.array([draw_scores(number) for number in range(DRAWS + SHUFFLED_DRAWS)])
-    curve, shuffled = Curve(counts, scores[:DRAWS]), float(scores[DRAWS:].max())
+    real = np.array([sweep(number) for number in range(DRAWS)])  # (R, 2, C)
+    fake = np.array([sweep(DRAWS + number) for number in range(SHUFFLED_DRAWS)])
+    curve = Curve(counts, adjust(real[:, 0], real[:, 1], counts))
+    shuffled = float(adjust(fake[:, 0], fake[:, 1], counts).max())
     some = np.sort(np.random.default_rng([seed, 3]).permutation(len(points))[:ENOUGH])
     fitting = None if given is None else fit_labels(points, some, curve, given)
     candidates = plausible(curve) if fitting is None else _with_fitting(plausible(curve), curve, fitting)

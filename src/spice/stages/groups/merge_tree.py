@@ -1,6 +1,7 @@
 """Groups within groups: many small groups, merged two by two where that loses the least neighbor information.
 
-With f(x) = x ln x and J the shares of neighbor pairs (see `curve`), I = sum f(J_rs) - 2 sum f(p_r). Merging a and b loses
+With f(x) = x ln x and J the shares of neighbor pairs (see `curve`), I = sum f(J_rs) - 2 sum f(p_r). Merging a and b
+loses
 
     sum over r of 2 [f(J_ar) + f(J_br) - f(J_ar + J_br)] + f(J_aa) + f(J_bb) + 2 f(J_ab) - f(J_aa + J_bb + 2 J_ab)
     + 2 [f(p_a + p_b) - f(p_a) - f(p_b)]
@@ -96,7 +97,8 @@ def _loss_with(joint: Array, one: int) -> Array:
     with_one, with_other = 2 * _gain(row[one], row), 2 * _gain(row, own)
     inside = xlogy(row[one], row[one]) + xlogy(own, own) + 2 * xlogy(row, row)
     merged = row[one] + own + 2 * row
-    return per_pair - with_one - with_other + inside - xlogy(merged, merged) + _mass_loss(mass[one], mass)
+    loss = per_pair - with_one - with_other + inside - xlogy(merged, merged) - 2 * _gain(mass[one], mass)
+    return np.asarray(loss)
 
 
 def _merge_(joint: Array, loss: Array, one: int, other: int) -> None:
@@ -110,7 +112,7 @@ def _merge_(joint: Array, loss: Array, one: int, other: int) -> None:
     joint[one], joint[:, one] = new, new
     joint[one, one] = inside
     joint[other], joint[:, other] = 0.0, 0.0
-    gone = ~np.isfinite(loss).any(axis=1)
+    gone: NDArray[np.bool_] = np.asarray(np.isinf(loss).all(axis=1))
     gone[other] = True
     loss[one] = _loss_with(joint, one)
     loss[:, one] = loss[one]
@@ -128,7 +130,3 @@ def _gain(one: Array, other: Array) -> Array:
     total = one + other
     found: Array = xlogy(one, one) + xlogy(other, other) - xlogy(total, total)
     return found
-
-
-def _mass_loss(one: Array, other: Array) -> Array:
-    return -2 * _gain(one, other)

@@ -56,4 +56,4 @@ def spectral_embedding(points: Points) -> NDArray[np.float64]:
     scale = diags(1 / np.sqrt(np.asarray(graph.sum(axis=1)).ravel()))
     values, vectors = eigsh(scale @ graph @ scale, k=min(DIMENSIONS, images - 2), which="LA", v0=np.ones(images))
     embedding = vectors * np.clip(values, 0, None) ** STEPS
-    return embedding / np.maximum(np.linalg.norm(embedding, axis=1, keepdims=True), 1e-12)
+    return np.asarray(embedding / np.maximum(np.linalg.norm(embedding, axis=1, keepdims=True), 1e-12))

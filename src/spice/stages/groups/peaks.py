@@ -22,7 +22,7 @@ class Curve(NamedTuple):
     @property
     def mean(self) -> NDArray[np.float64]:
         """(C,)."""
-        return self.score.mean(axis=0)
+        return np.asarray(self.score.mean(axis=0))
 
 
 class Peak(NamedTuple):

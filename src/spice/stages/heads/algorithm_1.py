@@ -25,7 +25,7 @@ from spice.stages.heads.diagnostics import HeadDiagnostics, diagnose
 from spice.stages.heads.inputs import Components, batch_size
 from spice.stages.heads.losses import head_losses, label_pairs, label_table
 from spice.stages.heads.select import BestHead, HeadSnapshot, better_head, sample_for_comparison, take_snapshot
-from spice.stages.heads.starts import kmeans_starts
+from spice.stages.heads.starts import cut_start, kmeans_starts
 from spice.stages.views import Kind, Views
 
 STATE_FORMAT = 2  # of checkpoints
@@ -44,9 +44,9 @@ class TrainedHeads(NamedTuple):
     components: Components | None = None  # which map features to the heads' inputs; None: inputs are the features
 
 
-def algorithm_1(views: Views, settings: HeadSettings, run: Run) -> TrainedHeads:
+def algorithm_1(views: Views, settings: HeadSettings, run: Run, cut: Tensor | None = None) -> TrainedHeads:
     """Train the heads for `settings.epochs` epochs and select the best; a stopped run resumes bit for bit."""
-    training = _Training(views, settings, run)
+    training = _Training(views, settings, run, cut)
     heads, optimizer = training.heads, training.optimizer
     # Another version of the program may have other parameters.
     parameters = [name for name, _ in heads.named_parameters()]
@@ -79,7 +79,7 @@ def algorithm_1(views: Views, settings: HeadSettings, run: Run) -> TrainedHeads:
 class _Training:
     """The heads, the record of their training, and how a batch reaches them."""
 
-    def __init__(self, views: Views, settings: HeadSettings, run: Run) -> None:
+    def __init__(self, views: Views, settings: HeadSettings, run: Run, cut: Tensor | None) -> None:
         self.views, self.settings, self.run = views, settings, run
         self.batch = batch_size(len(views), settings, run.processes)
         self.steps_per_epoch = len(views) // self.batch
@@ -88,7 +88,10 @@ class _Training:
         self.heads.to(run.device)
         run.processes.broadcast_(self.heads)
         self.optimizer = torch.optim.Adam(self.heads.parameters(), lr=settings.learning_rate, fused=True)
-        self.start = kmeans_starts(views, settings, run) if settings.start == "kmeans" else None
+        self.start = None
+        if settings.start != "random":
+            kmeans = settings.start == "kmeans"
+            self.start = kmeans_starts(views, settings, run) if kmeans else cut_start(views, settings, run, cut)
         self.snapshots: list[HeadSnapshot] = []
         self.best: BestHead | None = None
 

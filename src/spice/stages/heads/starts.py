@@ -44,20 +44,48 @@ class Start(NamedTuple):
         return cluster_probs(_closeness(seen, self.centers).mT / (TEMPERATURE * self.square))
 
 
+class _Sample(NamedTuple):
+    """Some of the images, as starts see them."""
+
+    drawn: Tensor  # (n,) rows
+    images: Tensor  # (n, D + 1)
+    unit: bool
+    square: float
+
+
 def kmeans_starts(views: Views, settings: HeadSettings, run: Run) -> Start:
     """The best of `settings.start_runs` runs of k-means for each head, on some of the images."""
     randomness = run.generator("heads", "start")
+    some = _draw_images(views, settings, randomness)
+    at_once = max(1, MAX_NUMBERS // (len(some.images) * settings.clusters * settings.start_runs))
+    parts = [min(at_once, settings.heads - first) for first in range(0, settings.heads, at_once)]
+    centers = torch.cat([_best_runs(some.images, settings, part, randomness) for part in parts])
+    return Start(centers.to(run.device), some.unit, some.square)
+
+
+def cut_start(views: Views, settings: HeadSettings, run: Run, cut: Tensor | None) -> Start:
+    """The groups `cut` (N,) as the start of all heads, which differ by their weights."""
+    if cut is None:
+        raise ValueError("heads that start from a cut need its groups")
+    some = _draw_images(views, settings, run.generator("heads", "start"))
+    centers = _group_centers(some.images, cut[some.drawn], settings.clusters)
+    return Start(centers.expand(settings.heads, -1, -1).to(run.device), some.unit, some.square)
+
+
+def _draw_images(views: Views, settings: HeadSettings, randomness: torch.Generator) -> _Sample:
     count = max(LEAST_IMAGES, IMAGES_PER_CLUSTER * settings.clusters)
     drawn = torch.randperm(len(views), generator=randomness)[:count].sort().values
     some = views.compared(drawn)  # (n, D)
     unit = views.bank is None  # features of a bank had one length before they were centered
     some = F.normalize(some, dim=1) if unit else some
     square = max(float(some.square().sum(dim=1).mean()), 1e-12)
-    some = _append_one(some)  # (n, D + 1)
-    at_once = max(1, MAX_NUMBERS // (len(some) * settings.clusters * settings.start_runs))
-    parts = [min(at_once, settings.heads - first) for first in range(0, settings.heads, at_once)]
-    centers = torch.cat([_best_runs(some, settings, part, randomness) for part in parts])
-    return Start(centers.to(run.device), unit, square)
+    return _Sample(drawn, _append_one(some), unit, square)
+
+
+def _group_centers(some: Tensor, group: Tensor, clusters: int) -> Tensor:
+    """The center of every group, (K, D + 1), of images (n, D + 1) in groups (n,)."""
+    sums = torch.zeros(clusters, some.shape[1], dtype=some.dtype).index_add_(0, group, some)
+    return _center_at(sums / sums[:, -1:].clamp(min=1))
 
 
 def _best_runs(some: Tensor, settings: HeadSettings, heads: int, randomness: torch.Generator) -> Tensor:

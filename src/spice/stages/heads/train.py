@@ -23,7 +23,9 @@ from spice.stages.heads.inputs import Components, batch_size, epochs_for, princi
 from spice.stages.views import Views
 
 
-def train_heads(views: Views, settings: HeadSettings, run: Run, neighbors: Tensor | None = None) -> TrainedHeads:
+def train_heads(
+    views: Views, settings: HeadSettings, run: Run, neighbors: Tensor | None = None, *, cut: Tensor | None = None
+) -> TrainedHeads:
     """Train `settings.heads` heads on cached views and select the best; a stopped run resumes bit for bit.
 
     Under several processes each reads its share of every batch, labels are given over the whole batch, and all return
@@ -32,11 +34,12 @@ def train_heads(views: Views, settings: HeadSettings, run: Run, neighbors: Tenso
     Args:
         neighbors: (N, >= S) nearest images of every image, where they are known already. They matter to the similarity
             by the neighbor graph alone.
+        cut: (N,) groups that heads start from, with `start="cut"`.
     """
     batch = batch_size(len(views), settings, run.processes)
     settings = settings.model_copy(update={"epochs": epochs_for(len(views), batch, settings)})
     views, components = _inputs(views, settings, run, neighbors)
-    trained = algorithm_1(views, settings, run)
+    trained = algorithm_1(views, settings, run, cut)
     warn_about(trained.diagnostics, settings)
     if components is not None:
         trained = trained._replace(head=components.on_features(trained.head), components=components)

@@ -1,0 +1,71 @@
+"""How many groups there are, and groups within groups: beyond the paper, and shared by all numbers of clusters."""
+
+import numpy as np
+
+from spice.engine.run import Run
+from spice.files import written_atomically
+from spice.pipeline.work import Work, save_array
+from spice.runs.artifacts import CANDIDATES, TREE
+from spice.runs.records import CandidateCount, HowManyResult, TreeResult
+from spice.stages.groups.curve import NEIGHBORS, neighbor_information
+from spice.stages.groups.howmany import Given, HowMany, how_many, principal_components
+from spice.stages.groups.merge_tree import merge_tree
+from spice.stages.groups.opinion import agree
+from spice.stages.joint.given import find_given
+
+
+def howmany(work: Work, run: Run) -> HowManyResult:
+    """Find the number of groups; a partition is kept for each plausible one."""
+    asked = work.settings.how_many
+    assert asked is not None
+    features = work.features.numpy()
+    found = how_many(
+        features, least=asked.least, most=asked.most, given=_given(work), seed=run.seed, progress=run.progress
+    )
+    save_array(work / CANDIDATES, found.partitions)
+    return _result(found)
+
+
+def tree(work: Work, run: Run) -> TreeResult:
+    """Merge many small groups two by two."""
+    points = principal_components(work.features.numpy(), np.random.default_rng([run.seed, 1]))
+    neighbors = np.asarray(work.neighbors[:, :NEIGHBORS])
+    found = merge_tree(points, neighbors, seed=run.seed)
+    with written_atomically(work / TREE) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, leaf=found.leaf, merges=found.merges, lost=found.lost)
+    information = neighbor_information(found.leaf.astype(np.int64), neighbors)
+    return TreeResult(leaves=len(found.merges) + 1, information=round(information, 6))
+
+
+def _given(work: Work) -> Given | None:
+    """The labels that the user gave, as numbers."""
+    if not work.settings.given:
+        return None
+    given = find_given(work.settings.given, work.inputs.collection.paths)
+    return Given(given.image.numpy(), given.name.numpy())
+
+
+def _result(found: HowMany) -> HowManyResult:
+    curve, opinion = found.curve, found.opinion
+    best = found.clusters or found.candidates[-1].clusters
+    return HowManyResult(
+        clusters=found.clusters,
+        candidates=[
+            CandidateCount(
+                clusters=peak.clusters,
+                score=round(peak.score, 4),
+                prominence=round(peak.prominence, 4),
+                spread=round(peak.spread, 4),
+            )
+            for peak in found.candidates
+        ],
+        counts=curve.counts,
+        score=[round(value, 4) for value in curve.mean.tolist()],
+        spread=[round(value, 4) for value in curve.score.std(axis=0, ddof=1).tolist()],
+        shuffled=round(found.shuffled, 4),
+        drawn=found.drawn,
+        density_clusters=opinion.clusters,
+        density_outside=round(opinion.outside, 4),
+        density_agrees=agree(best, opinion),
+        fits_labels=found.fits_labels,
+    )
