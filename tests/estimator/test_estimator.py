@@ -166,10 +166,9 @@ def test_mistakes_are_told_in_words(shapes: Path, tmp_path: Path) -> None:
         SPICE(30, size=64).fit(tmp_path / "few")
 
 
-@pytest.mark.parametrize("name", ["standard", "quick"])
-def test_without_a_number_of_clusters_a_fit_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match=r"how many groups\? give -k \(in Python: n_clusters\)"):
-        SPICE(preset=name).fit(np.zeros((8, 4), dtype=np.float32))
+def test_without_a_number_of_clusters_it_is_found_unless_there_are_too_few_images() -> None:
+    with pytest.raises(UserError, match="8 images are too few to find the number of groups: say how many with -k"):
+        SPICE().fit(np.zeros((8, 4), dtype=np.float32))
 
 
 def test_without_a_number_of_clusters_a_preset_of_the_paper_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,7 +156,6 @@ def test_presets_are_found_by_name_and_mistakes_are_told() -> None:
     for name, words in (
         ("fast", r"there is no preset 'fast': choose quick, standard or paper:\{stl10,cifar10"),
         ("paper:mnist", "the paper has no data set 'mnist'; choose one of stl10"),
-        ("standard", "how many groups"),
     ):
         with pytest.raises(UserError, match=words):
             preset(name)

@@ -127,7 +127,8 @@ def command(
         seed=seed,
     )
     if cut is not None:
-        settings = settings.model_copy(update={"heads": settings.heads.model_copy(update={"start": "cut"})})
+        start = {"start": "cut", "sizes": "nearest"}  # groups of the tree are of any size
+        settings = settings.model_copy(update={"heads": settings.heads.model_copy(update=start)})
     if extra is not None:
         settings = settings.model_copy(update={"extra": os.path.abspath(extra)})  # noqa: PTH100 - keeps globs
     if labels is not None:

@@ -124,7 +124,7 @@ def _what_went_in(account: "Account") -> list[str]:
     lines = [f"images     {account.images:,}{copies}{problems}"]
     if views:
         lines.append(f"features   {views.encoder}, {views.width} wide{_computed(views)}")
-    return lines
+    return lines + _how_many(account)
 
 
 def _how_it_was_made(account: "Account") -> list[str]:
@@ -139,6 +139,42 @@ def _how_it_was_made(account: "Account") -> list[str]:
 
 def _computed(views: "ViewsResult") -> str:
     return f", images at {views.size} px" + (", in 8-bit integers" if views.precision == "int8" else "")
+
+
+def _how_many(account: "Account") -> list[str]:
+    """The number of groups that was found, the other plausible ones, and whether the second opinion agrees."""
+    from spice.runs.levels import in_words
+
+    found = account.howmany
+    if found is None or found.clusters is None or account.reliable is None:
+        return []
+    others = account.other_counts
+    reason = ", the number that fits the given labels" if found.fits_labels else ""
+    example = others[0].clusters if others else found.clusters + 1
+    lines = [
+        f"groups     {in_words(found.clusters, others)}{reason}. "
+        f"Use another: spice cluster {quote(_short(account.source))} -k {example}{_out(account)}"
+    ]
+    if not found.density_agrees:
+        dense = f"{found.density_clusters} dense groups" if found.density_clusters else "no dense groups"
+        lines.append(
+            f"           a second opinion disagrees: HDBSCAN finds {dense}, and leaves out "
+            f"{found.density_outside:.0%} of the images"
+        )
+    return lines
+
+
+def _short(source: str | None) -> str:
+    """The source as the user may have typed it: relative to the current folder where it is inside."""
+    path = Path(source or "IMAGES")
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _out(account: "Account") -> str:
+    """The option that is needed where the run folder is not the usual one."""
+    run = Path(account.run)
+    usual = Path(f"{Path(account.source or '').name.partition('.')[0]}.spice")
+    return "" if run == usual else f" --out {quote(account.run)}"
 
 
 def _show_clusters(console: "Console", clusters: "list[Cluster]") -> None:

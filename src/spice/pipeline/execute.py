@@ -151,9 +151,8 @@ class Execution:
         found = cast(HowManyResult, self.ensure("howmany").result)
         if found.clusters is None:
             raise NothingTrustworthyError(
-                f"no clear groups: neighbors tell about as little of each other as with shuffled features (score "
-                f"{max(found.score):.2f}, shuffled {found.shuffled:.2f}). To group these images anyway, say how many "
-                "with -k; or try another --encoder"
+                f"no clear groups: the features score {max(found.score):.2f}, and shuffled ones {found.null:.2f}. To "
+                "group these images anyway, say how many with -k; or try another --encoder"
             )
         self._plan_for(self.asked)
 

@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from spice.runs.labels import Labels
+from spice.runs.levels import OtherCount, other_counts
 from spice.runs.records import (
     FeaturesResult,
     HeadsResult,
+    HowManyResult,
     JointResult,
     LabelsResult,
     Record,
@@ -59,6 +61,8 @@ class Account(BaseModel):
     scan: ScanResult
     features: FeaturesResult | None
     views: ViewsResult | None
+    howmany: HowManyResult | None
+    other_counts: list[OtherCount]  # other plausible numbers of groups, where the number was found
     heads: HeadsResult | None
     joint: JointResult | None
     labels: LabelsResult | None
@@ -82,6 +86,8 @@ def account(result: "Result", *, stopped_before: str | None = None) -> Account:
         scan=result.scan,
         features=result.features,
         views=result.views if "views" in records else None,
+        howmany=result.howmany,
+        other_counts=_other_counts(result, labels),
         heads=result.heads if "heads" in records else None,
         joint=result.joint,
         labels=answer,
@@ -106,6 +112,13 @@ def _current_warnings(records: Mapping[str, Record[StepResult]], *, refined: boo
         for warning in record.warnings
         if warning.name not in replaced.get(step, frozenset())
     ]
+
+
+def _other_counts(result: "Result", labels: Labels | None) -> list[OtherCount]:
+    found = result.howmany
+    if found is None or labels is None:
+        return []
+    return other_counts(result, found, labels.cluster, result.answer.clusters)
 
 
 def clusters(labels: Labels, *, count: int) -> list[Cluster]:

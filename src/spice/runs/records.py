@@ -74,7 +74,7 @@ class HowManyResult(StepResult):
     counts: list[int]  # numbers of groups that were tried
     score: list[float]  # of each of them, mean over draws of images
     spread: list[float]  # standard deviation over these draws
-    shuffled: float  # the best score of shuffled features
+    null: float  # the best score of features without groups
     drawn: int  # images in a draw
     density_clusters: int  # second opinion: groups that HDBSCAN finds
     density_outside: float  # and the share of images that it leaves out

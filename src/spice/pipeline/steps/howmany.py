@@ -62,7 +62,7 @@ def _result(found: HowMany) -> HowManyResult:
         counts=curve.counts,
         score=[round(value, 4) for value in curve.mean.tolist()],
         spread=[round(value, 4) for value in curve.score.std(axis=0, ddof=1).tolist()],
-        shuffled=round(found.shuffled, 4),
+        null=round(found.null, 4),
         drawn=found.drawn,
         density_clusters=opinion.clusters,
         density_outside=round(opinion.outside, 4),

@@ -1,13 +1,13 @@
 """How much the groups of neighbors tell about each other, for every number of groups: the curve that K is read from.
 
 For a partition, J_ab is the share of pairs (image, neighbor) with labels a and b, and I = sum J ln(J / p p') the
-information that an image's group gives about its neighbor's. Any cloud of points gives some: a cut leaves most
-neighbors on one side. So the curve counts what exceeds I_0, the information in the same features with each column
-shuffled, which keeps every column's values and takes away what they have to do with each other:
+information that an image's group gives about its neighbor's; it is ln K at most. Any cloud of points gives some: a cut
+leaves most neighbors on one side. So the curve counts what exceeds I_0, the information in one Gaussian cloud with the
+same variances, cut in the same way into as many groups:
 
-    A(K) = (I - I_0) / (ln K - I_0)
+    S(K) = (I - I_0) / ln K
 
-It is 0 for features without groups, and 1 where no two neighbors are of different, equally large groups.
+It rises as long as cuts follow gaps between groups, and falls when they go through groups.
 
 Shapes: n images, D columns, k neighbors, C numbers of groups, R draws, K groups.
 """
@@ -41,10 +41,9 @@ def numbers_to_try(least: int, most: int) -> list[int]:
     return found
 
 
-def adjust(information: Values, shuffled: Values, counts: Sequence[int]) -> Values:
-    """A(K) of every draw: information (R, C), less the mean of shuffled ones (R, C), as a share of what is possible."""
-    null = shuffled.mean(axis=0)
-    return np.asarray((information - null) / (np.log(counts) - null))
+def scores(information: Values, cloud: Values, counts: Sequence[int]) -> Values:
+    """S(K) of every draw, (R, C): information (R, C) less the mean of one cloud's (R, C)."""
+    return np.asarray((information - cloud.mean(axis=0)) / np.log(counts))
 
 
 def information_by_count(points: Points, counts: Sequence[int]) -> Values:
@@ -123,6 +122,6 @@ def joint_shares(labels: Labels, neighbors: NDArray[np.int64]) -> Values:
     return np.asarray((joint + joint.T) / (2 * joint.sum()))
 
 
-def shuffle_columns(points: Points, random: np.random.Generator) -> Points:
-    """Each column in an order of its own."""
-    return random.permuted(points, axis=0)
+def one_cloud(points: Points, random: np.random.Generator) -> Points:
+    """A Gaussian cloud of as many points, with the same variance in every column; columns must be uncorrelated."""
+    return np.asarray(random.standard_normal(points.shape) * points.std(axis=0), dtype=np.float32)

@@ -2,7 +2,7 @@
 
 The curve of `curve` is drawn on several draws of images. Its peaks that stand out from the noise between draws are the
 plausible numbers; where there are several, they are levels, and the finest is taken: a group too many is merged at a
-glance, a group too few has to be found. Features that score no better than shuffled ones have no clear groups.
+glance, a group too few has to be found. Where shuffled features score as well, there are no clear groups.
 
 Shapes: N images, n of them drawn, D feature width, C numbers of groups, R draws, L labeled images.
 """
@@ -18,14 +18,14 @@ from spice.stages.groups.curve import (
     Labels,
     Points,
     Values,
-    adjust,
     centers_of,
     information_by_count,
     nearest_center,
     neighbors_counted,
     numbers_to_try,
+    one_cloud,
     partitions,
-    shuffle_columns,
+    scores,
 )
 from spice.stages.groups.opinion import Opinion, density_opinion
 from spice.stages.groups.peaks import Curve, Peak, all_peaks, plausible
@@ -34,8 +34,8 @@ from spice.stages.groups.peaks import Curve, Peak, all_peaks, plausible
 COMPONENTS = 50
 # Draws of images, each of this share of the collection, and of at most so many: enough to see a hundred groups.
 DRAWS, SHARE, ENOUGH = 5, 0.8, 2_400
-# Draws of shuffled features: that all real draws beat all of them happens by chance once in 56 times.
-SHUFFLED_DRAWS = 3
+# Draws of features without groups. Real ones must beat all of these, and their mean by this many standard deviations.
+NULL_DRAWS, CLEARLY = 5, 3.0
 # Images that the principal components are computed from.
 FOR_COMPONENTS = 10_000
 FEWEST_IMAGES = 25
@@ -49,7 +49,7 @@ class HowMany(NamedTuple):
     candidates: list[Peak]  # coarsest first
     partitions: NDArray[np.int32]  # (candidates, N)
     curve: Curve
-    shuffled: float  # the most that shuffled features score
+    null: float  # the most that features without groups score
     opinion: Opinion
     drawn: int  # n
     fits_labels: bool  # whether given labels decided
@@ -75,35 +75,34 @@ def how_many(
     points = principal_components(features, np.random.default_rng([seed, 1]))
     drawn = min(ENOUGH, round(SHARE * len(points)))
     counts = numbers_to_try(least, highest(len(points), least, most))
-    steps = DRAWS + SHUFFLED_DRAWS + 1
+    steps = DRAWS + NULL_DRAWS + 1
 
     def sweep(number: int) -> Values:
-        """Information of one draw, and with its columns shuffled: (2, C). From DRAWS on, of shuffled features."""
+        """Information of a draw, and of one cloud like it: (2, C). From DRAWS on, of a draw without groups."""
         random = np.random.default_rng([seed, 2, number])
         some = np.sort(random.permutation(len(points))[:drawn])
         seen = points[some]
         if number >= DRAWS:
-            seen = principal_components(shuffle_columns(np.asarray(features[some]), random), random)
-        shuffled = shuffle_columns(seen, random)
-        found = [information_by_count(seen, counts), information_by_count(shuffled, counts)]
+            seen = principal_components(without_groups(np.asarray(features[some]), random), random)
+        found = [information_by_count(seen, counts), information_by_count(one_cloud(seen, random), counts)]
         progress("how many groups", number + 1, steps)
         return np.array(found)
 
     real = np.array([sweep(number) for number in range(DRAWS)])  # (R, 2, C)
-    fake = np.array([sweep(DRAWS + number) for number in range(SHUFFLED_DRAWS)])
-    curve = Curve(counts, adjust(real[:, 0], real[:, 1], counts))
-    shuffled = float(adjust(fake[:, 0], fake[:, 1], counts).max())
+    fake = np.array([sweep(DRAWS + number) for number in range(NULL_DRAWS)])
+    curve = Curve(counts, scores(real[:, 0], real[:, 1], counts))
+    null = scores(fake[:, 0], fake[:, 1], counts).max(axis=1)  # the best of each draw
     some = np.sort(np.random.default_rng([seed, 3]).permutation(len(points))[:ENOUGH])
     fitting = None if given is None else fit_labels(points, some, curve, given)
     candidates = plausible(curve) if fitting is None else _with_fitting(plausible(curve), curve, fitting)
     found = HowMany(
-        clusters=fitting or (candidates[-1].clusters if curve.score.max(axis=1).min() > shuffled else None),
+        clusters=fitting or (candidates[-1].clusters if has_groups(curve, null) else None),
         candidates=candidates,
         partitions=np.array(
             [labels.astype(np.int32) for labels in _on_all(points, some, [peak.clusters for peak in candidates])]
         ),
         curve=curve,
-        shuffled=shuffled,
+        null=float(null.max()),
         opinion=density_opinion(points[some]),
         drawn=drawn,
         fits_labels=fitting is not None,
@@ -117,6 +116,22 @@ def highest(images: int, least: int, most: int | None) -> int:
     drawn = min(ENOUGH, round(SHARE * images))
     limit = max(least, min(MOST, drawn // neighbors_counted(drawn)))
     return limit if most is None else max(least, min(most, drawn // 2))
+
+
+def has_groups(curve: Curve, null: Values) -> bool:
+    """Whether the best score of every draw beats those of all draws without groups (their number,), and clearly so."""
+    best = curve.score.max(axis=1)
+    return bool(best.min() > null.max() and best.mean() > null.mean() + CLEARLY * null.std(ddof=1))
+
+
+def without_groups(features: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float32]:
+    """Features (n, D) whose columns have nothing to do with each other: each is shuffled.
+
+    Where there are few columns, each may show the groups by itself, so these are replaced by Gaussian noise.
+    """
+    if features.shape[1] > COMPONENTS:
+        return random.permuted(features, axis=0)
+    return np.asarray(features.mean(axis=0) + one_cloud(features, random))
 
 
 def principal_components(features: NDArray[np.float32], random: np.random.Generator) -> Points:

@@ -105,9 +105,11 @@ def _merge_(joint: Array, loss: Array, one: int, other: int) -> None:
     """Merge `other` into `one`, and correct the losses of all pairs."""
     old_one, old_other = joint[one].copy(), joint[other].copy()
     new = old_one + old_other
-    # Other pairs (r, s): only their terms with `one` and `other` become one term with the merged group.
-    change = _pair_terms(new) - _pair_terms(old_one) - _pair_terms(old_other)
-    loss += 2 * change
+    # Other pairs (r, s): their terms with `one` and `other` become one term with the merged group. Only pairs that both
+    # touch it have any.
+    near = np.flatnonzero(new)
+    change = _pair_terms(new[near]) - _pair_terms(old_one[near]) - _pair_terms(old_other[near])
+    loss[np.ix_(near, near)] += 2 * change
     inside = old_one[one] + old_other[other] + 2 * old_one[other]
     joint[one], joint[:, one] = new, new
     joint[one, one] = inside

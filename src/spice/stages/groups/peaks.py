@@ -29,7 +29,7 @@ class Peak(NamedTuple):
     """A local maximum of the mean curve."""
 
     clusters: int
-    score: float  # A(K)
+    score: float  # S(K)
     prominence: float  # how far it rises above the saddle towards the next higher peak
     spread: float  # standard deviation of that rise between draws, and at least the curve's typical one
 

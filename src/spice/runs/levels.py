@@ -1,0 +1,79 @@
+"""What another plausible number of groups would change: which groups of the answer it joins, and which it splits.
+
+Shapes: N images, C candidates.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from spice.runs.artifacts import CANDIDATES
+from spice.runs.records import HowManyResult
+
+if TYPE_CHECKING:
+    from spice.runs.result import Result
+
+# A group is part of another if at least this share of its images is.
+PART = 0.5
+
+
+class OtherCount(BaseModel):
+    """Another plausible number of groups, beside the one that was used."""
+
+    model_config = ConfigDict(frozen=True)
+
+    clusters: int
+    joins: list[list[int]]  # groups of the answer that become one
+    splits: list[int]  # groups of the answer that become several
+
+
+def other_counts(result: "Result", found: HowManyResult, clusters: NDArray[np.int32], count: int) -> list[OtherCount]:
+    """The plausible numbers of groups besides `count`, compared with the answer `clusters` (N,)."""
+    partitions = np.load(result.need(CANDIDATES), mmap_mode="r")  # (C, N)
+    return [
+        compare(candidate.clusters, clusters, np.asarray(partition))
+        for candidate, partition in zip(found.candidates, partitions, strict=True)
+        if candidate.clusters != count
+    ]
+
+
+def compare(count: int, answer: NDArray[np.int32], other: NDArray[np.int32]) -> OtherCount:
+    """What the partition `other` (N,) joins and splits of the answer (N,)."""
+    joins = [parts for parts in parts_of(other, answer) if len(parts) > 1]
+    splits = [number for number, parts in enumerate(parts_of(answer, other)) if len(parts) > 1]
+    return OtherCount(clusters=count, joins=joins, splits=splits)
+
+
+def parts_of(whole: NDArray[np.int32], part: NDArray[np.int32]) -> list[list[int]]:
+    """For every group of one partition (N,), the groups of another that mostly lie in it."""
+    table = np.zeros((int(part.max()) + 1, int(whole.max()) + 1), dtype=np.int64)
+    np.add.at(table, (part, whole), 1)
+    inside = (table >= PART * table.sum(axis=1, keepdims=True)) & (table > 0)
+    inside &= table == table.max(axis=1, keepdims=True)  # two halves: the first counts
+    first = inside & (inside.cumsum(axis=1) == 1)
+    return [np.flatnonzero(column).tolist() for column in first.T]
+
+
+def in_words(count: int, others: list[OtherCount]) -> str:
+    """`6 groups (4 also plausible: joins 1 and 3; 11 splits 3)`."""
+    listed = [f"{other.clusters} {'also plausible: ' if not place else ''}{_change(other, count)}".strip()
+              for place, other in enumerate(others)]  # fmt: skip
+    return f"{count} groups" + (f" ({'; '.join(listed)})" if listed else "")
+
+
+def _change(other: OtherCount, count: int) -> str:
+    if other.clusters < count and other.joins:
+        more = f" and {len(other.joins) - 2} more" if len(other.joins) > 2 else ""
+        return f"joins {', '.join(_listed(group) for group in other.joins[:2])}{more}"
+    if other.clusters > count and other.splits:
+        return f"splits {_listed(other.splits)}"
+    return "cuts differently"
+
+
+def _listed(numbers: list[int], most: int = 4) -> str:
+    """`1 and 3`, `1, 3 and 5`, `1, 3, 5 and 7 more`."""
+    if len(numbers) > most:
+        return f"{', '.join(map(str, numbers[: most - 1]))} and {len(numbers) - most + 1} more"
+    return " and ".join(filter(None, [", ".join(map(str, numbers[:-1])), str(numbers[-1])]))

@@ -1,0 +1,33 @@
+"""What another number of groups changes, in numbers and in words."""
+
+import numpy as np
+
+from spice.runs.levels import OtherCount, compare, in_words, parts_of
+
+ANSWER = np.repeat([0, 1, 2, 3], 10).astype("i4")
+
+
+def test_a_coarser_partition_joins_and_a_finer_one_splits() -> None:
+    coarse = np.repeat([1, 0, 1, 2], 10).astype("i4")
+    assert compare(3, ANSWER, coarse) == OtherCount(clusters=3, joins=[[0, 2]], splits=[])
+    fine = np.concatenate([ANSWER[:30], np.repeat([3, 4], 5)]).astype("i4")
+    assert compare(5, ANSWER, fine) == OtherCount(clusters=5, joins=[], splits=[3])
+
+
+def test_a_group_belongs_where_at_least_half_of_it_lies() -> None:
+    whole = np.array([0] * 6 + [1] * 4, "i4")
+    assert parts_of(whole, np.zeros(10, "i4")) == [[0], []]
+    assert parts_of(np.array([0, 0, 1, 1], "i4"), np.zeros(4, "i4")) == [[0], []]  # two halves: the first
+    assert parts_of(np.array([0, 1, 2], "i4"), np.zeros(3, "i4")) == [[], [], []]  # thirds: nowhere
+
+
+def test_the_list_reads_as_a_sentence() -> None:
+    others = [
+        OtherCount(clusters=4, joins=[[1, 3]], splits=[]),
+        OtherCount(clusters=11, joins=[], splits=[3, 4, 5]),
+    ]
+    assert in_words(6, others) == "6 groups (4 also plausible: joins 1 and 3; 11 splits 3, 4 and 5)"
+    assert in_words(6, []) == "6 groups"
+    many = OtherCount(clusters=2, joins=[[0, 1, 2, 3, 4, 5], [6, 7], [8, 9]], splits=[])
+    assert in_words(10, [many]) == "10 groups (2 also plausible: joins 0, 1, 2 and 3 more, 6 and 7 and 1 more)"
+    assert in_words(6, [OtherCount(clusters=7, joins=[], splits=[])]) == "6 groups (7 also plausible: cuts differently)"

@@ -1,0 +1,99 @@
+"""How many groups are found in made collections: even, uneven, nested, labeled, and none at all."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.stages.groups.test_curve import blobs
+
+from spice.stages.groups.howmany import Given, HowMany, highest, how_many, principal_components
+from spice.stages.groups.opinion import Opinion, agree, density_opinion
+
+
+def listed(found: HowMany) -> list[int]:
+    return [peak.clusters for peak in found.candidates]
+
+
+def test_even_groups_are_counted_and_the_partition_is_theirs() -> None:
+    found = how_many(blobs([40] * 5))
+    assert found.clusters == 5
+    partition = found.partitions[listed(found).index(5)]
+    assert [len(set(part)) for part in np.split(partition, 5)] == [1] * 5
+    assert found.opinion.clusters == 5
+
+
+def test_groups_of_uneven_size_are_counted_too() -> None:
+    found = how_many(blobs([100, 90, 80, 70, 60]))
+    assert found.clusters == 5
+
+
+def test_groups_within_groups_are_both_in_the_list_and_the_finer_number_is_taken() -> None:
+    random = np.random.default_rng(0)
+    coarse = 20 * random.normal(size=(3, 30))
+    fine = (coarse[:, None] + 3 * random.normal(size=(3, 4, 30))).reshape(12, 30)
+    points = np.repeat(fine, 30, axis=0) + random.normal(size=(360, 30))
+    found = how_many(points.astype("f4"))
+    assert found.clusters == 12
+    assert 3 in listed(found)
+
+
+@pytest.mark.parametrize("kind", ["noise", "shuffled"])
+def test_noise_and_shuffled_features_have_no_clear_groups(kind: str) -> None:
+    random = np.random.default_rng(1)
+    features: NDArray[np.float32] = random.normal(size=(400, 30)).astype("f4")
+    if kind == "shuffled":
+        features = random.permuted(blobs([80] * 5, width=80), axis=0)
+    assert how_many(features).clusters is None
+
+
+def test_a_range_is_kept_to() -> None:
+    points = blobs([40] * 5)
+    found = how_many(points, least=7, most=9)
+    assert found.curve.counts == [7, 8, 9]
+    assert found.clusters in (7, 8, 9)
+
+
+def test_given_labels_decide() -> None:
+    points = blobs([40] * 6)
+    kind = np.repeat(np.arange(6), 40)
+    rows = np.arange(0, 240, 5)
+    found = how_many(points, given=Given(rows, kind[rows] // 2))  # two groups under each name
+    assert found.fits_labels
+    assert found.clusters is not None
+    assert found.clusters < 6
+    assert found.clusters in listed(found)
+    exact = how_many(points, given=Given(rows, kind[rows]))
+    assert exact.clusters == 6
+
+
+def test_the_same_seed_gives_the_same_answer() -> None:
+    points = blobs([30] * 4, apart=3.0)
+    one, other = how_many(points, seed=3), how_many(points, seed=3)
+    np.testing.assert_array_equal(one.curve.score, other.curve.score)
+    np.testing.assert_array_equal(one.partitions, other.partitions)
+
+
+def test_the_highest_number_leaves_every_group_its_neighbors() -> None:
+    assert highest(3000, 2, None) == 2400 // 20
+    assert highest(100, 2, None) == 80 // 5
+    assert highest(1_000_000, 2, None) == 120
+    assert highest(3000, 2, 40) == 40
+    assert highest(30, 2, 40) == 12
+
+
+def test_components_keep_distances_where_there_are_few_columns() -> None:
+    features = np.random.default_rng(0).normal(size=(60, 7)).astype("f4")
+    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+    points = principal_components(features, np.random.default_rng(0))
+    np.testing.assert_allclose(
+        np.linalg.norm(points[:, None] - points[None], axis=2),
+        np.linalg.norm(unit[:, None] - unit[None], axis=2),
+        atol=1e-5,
+    )
+
+
+def test_density_finds_groups_of_any_size_and_numbers_agree_within_half() -> None:
+    assert density_opinion(blobs([100, 50, 30])).clusters == 3
+    assert agree(10, Opinion(14, 0.1))
+    assert agree(14, Opinion(10, 0.1))
+    assert not agree(10, Opinion(15, 0.1))
+    assert not agree(10, Opinion(0, 1.0))

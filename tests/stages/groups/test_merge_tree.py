@@ -1,0 +1,84 @@
+"""Groups within groups: losses against the information itself, and cuts."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.stages.groups.test_curve import blobs
+
+from spice.stages.groups.merge_tree import MergeTree, losses, merge_all, merge_tree
+
+
+def made_joint(groups: int, *, seed: int = 0) -> NDArray[np.float64]:
+    random = np.random.default_rng(seed)
+    joint = random.random((groups, groups)) * (random.random((groups, groups)) > 0.4) + np.eye(groups)
+    return np.asarray((joint + joint.T) / (2 * joint.sum()))
+
+
+def information(joint: NDArray[np.float64]) -> float:
+    mass = joint.sum(axis=1)
+    places = [(a, b) for a in range(len(joint)) for b in range(len(joint)) if joint[a, b] > 0]
+    return float(sum(joint[a, b] * math.log(joint[a, b] / (mass[a] * mass[b])) for a, b in places))
+
+
+def merged(joint: NDArray[np.float64], one: int, other: int) -> NDArray[np.float64]:
+    joint = joint.copy()
+    joint[one] += joint[other]
+    joint[:, one] += joint[:, other]
+    return np.delete(np.delete(joint, other, axis=0), other, axis=1)
+
+
+def test_the_loss_of_a_merge_is_the_information_before_less_that_after() -> None:
+    joint = made_joint(7)
+    found = losses(joint)
+    for one in range(7):
+        assert found[one, one] == math.inf
+        for other in range(7):
+            if one != other:
+                low, high = sorted((one, other))
+                expected = information(joint) - information(merged(joint, low, high))
+                assert found[one, other] == pytest.approx(expected, abs=1e-12)
+
+
+def test_each_merge_is_the_cheapest_one_as_if_all_losses_were_computed_anew() -> None:
+    joint = made_joint(9, seed=3)
+    merges, lost = merge_all(joint)
+    nodes = list(range(9))
+    for number, (pair, loss) in enumerate(zip(merges.tolist(), lost, strict=True)):
+        assert loss == pytest.approx(max(losses(joint).min(), 0.0), abs=1e-12)
+        one, other = sorted((nodes.index(pair[0]), nodes.index(pair[1])))
+        joint = merged(joint, one, other)
+        nodes[one] = 9 + number
+        del nodes[other]
+    assert lost.sum() == pytest.approx(information(made_joint(9, seed=3)))
+
+
+def test_a_cut_takes_back_the_last_merges() -> None:
+    tree = MergeTree(np.array([0, 1, 2, 3, 3], "i4"), np.array([[1, 3], [0, 4], [2, 5]], "i4"), np.zeros(3))
+    assert tree.cut(4).tolist() == [0, 1, 2, 3, 3]
+    assert tree.cut(3).tolist() == [0, 1, 2, 1, 1]
+    assert tree.cut(2).tolist() == [0, 0, 1, 0, 0]
+    assert tree.cut(1).tolist() == [0, 0, 0, 0, 0]
+    with pytest.raises(ValueError, match="has 1 to 4 groups, got 5"):
+        tree.cut(5)
+
+
+def test_cuts_of_a_real_tree_are_nested_and_find_the_groups() -> None:
+    points = blobs([30] * 5)
+    distance = ((points[:, None] - points[None]) ** 2).sum(axis=2)
+    tree = merge_tree(points, distance.argsort(axis=1)[:, 1:11], seed=0)
+    five = tree.cut(5)
+    assert [len(set(part)) for part in np.split(five, 5)] == [1] * 5
+    assert len(set(five.tolist())) == 5
+    for coarse, fine in ((2, 3), (3, 5), (5, 12)):
+        pairs = set(zip(tree.cut(coarse).tolist(), tree.cut(fine).tolist(), strict=True))
+        assert len(pairs) == fine  # every fine group lies in one coarse group
+
+
+def test_three_hundred_groups_are_merged_in_two_seconds() -> None:
+    joint = made_joint(300)
+    started = time.process_time()
+    merge_all(joint)
+    assert time.process_time() - started < 2
