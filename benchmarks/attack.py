@@ -2,6 +2,7 @@
 
 python benchmarks/attack.py --minutes 30          # all kinds; of the largest a random part
 python benchmarks/attack.py --minutes 5 --only "full disk, a limit on files" --only "rubbish arguments"
+python benchmarks/attack.py --only "kills, refinement" --keep docs/attacks.json  # one kind; the table shows all kept
 python benchmarks/attack.py --quick               # a random part of all, in less than a minute
 
 Prints a table. No attempt may end in a traceback or a hang, write outside the folder that was given, or change labels
@@ -10,6 +11,7 @@ without a word, and what was stopped must be resumed; the script ends with exit 
 """
 
 import argparse
+import json
 import os
 import shutil
 import sys
@@ -60,6 +62,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a random part, in less than a minute")
     parser.add_argument("--minutes", type=float, default=30.0, help="about how long it may take")
     parser.add_argument("--only", action="append", choices=[IMAGES, *KINDS, *KILLED], help="may be repeated")
+    parser.add_argument("--keep", type=Path, help="a JSON file of outcomes: kinds that are tried now replace theirs")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     wanted = options.only or [IMAGES, *KINDS, *([] if options.quick else KILLED)]
@@ -86,10 +89,20 @@ def main() -> int:
             found = kill_runs(folder, KILLED[kind], runs=KILLS // 3, kills=3, seed=options.seed)
             outcomes[kind, "repaired"] += found.same * 3
             outcomes[kind, "CHANGED LABELS"] += KILLS - found.same * 3
-    print(table(outcomes))
+    print(table(outcomes if options.keep is None else kept(options.keep, outcomes)))
     print(f"\n{sum(outcomes.values()):,} attempts in {time.monotonic() - started:.0f} s")
     print("\n".join(failures))
     return 1 if any(outcomes[key] for key in outcomes if key[1] in BAD) else 0
+
+
+def kept(path: Path, outcomes: Counter[tuple[str, str]]) -> Counter[tuple[str, str]]:
+    """The outcomes in the file, with those of the kinds that were tried now in the place of older ones."""
+    saved: dict[str, dict[str, int]] = json.loads(path.read_text()) if path.exists() else {}
+    for kind in dict.fromkeys(kind for kind, _ in outcomes):
+        saved[kind] = {outcome: count for (of, outcome), count in outcomes.items() if of == kind and count}
+    ordered = {kind: saved[kind] for kind in (IMAGES, *KINDS, *KILLED) if kind in saved}
+    path.write_text(json.dumps(ordered, indent=1) + "\n")
+    return Counter({(kind, outcome): count for kind, found in ordered.items() for outcome, count in found.items()})
 
 
 def try_kind(

@@ -20,7 +20,7 @@ from PIL import Image
 
 from spice.cli import main as spice_main
 
-PATIENCE = 90  # seconds until a command counts as hanging
+PATIENCE = 300  # seconds until a command counts as hanging, on a busy machine too
 FINE = ("unharmed", "refused in one line", "repaired")
 BAD = ("TRACEBACK", "HANG", "CHANGED LABELS", "WROTE OUTSIDE", "NOT RESUMED")
 
@@ -202,6 +202,8 @@ def writers(run: Path, ground: Ground, out: Path) -> dict[str, tuple[str | Path,
         "move": ("move", run, "1", "0.png"),
         "set-aside": ("set-aside", run, "0"),
         "undo": ("undo", run),
+        "learn": ("learn", run, "--yes"),
+        "check": ("check", run, "--images", "3"),
         **exports,
     }
 

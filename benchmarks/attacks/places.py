@@ -37,18 +37,20 @@ def full_disk(ground: Ground) -> Iterator[Attempt]:
                 if name == "resume":  # with something left to do
                     for result in run.glob("results/*"):
                         shutil.rmtree(result)
-                if name == "undo":
-                    spice("name", run, "0", "x")
+                if name in ("undo", "learn"):
+                    spice("move", run, "1", "0.png")
                 arguments = writers(run, ground, out)[name]
                 outcome = judged(spice(*arguments, largest=size), same=True)
                 again = spice(*arguments)
-                once = name.startswith(("export", "figures", "merge", "split", "undo", "move", "set-aside"))
+                once = name.startswith(
+                    ("export", "figures", "merge", "split", "undo", "move", "set-aside", "learn", "check")
+                )
                 if once and outcome == "unharmed":
                     again = Ended(0, "", "")  # what is done is not done twice
                 if outcome in ("unharmed", "refused in one line") and again.code not in (0, 4):
                     return "NOT RESUMED"
                 made = out / "new" if name == "cluster" else run
-                kept = name in ("name", "merge", "split", "move", "set-aside", "undo", "refine")
+                kept = name in ("name", "merge", "split", "move", "set-aside", "undo", "learn", "check", "refine")
                 if not kept and _labels_after(made, folder) != ground.labels:
                     return "CHANGED LABELS"
                 return outcome
@@ -211,7 +213,7 @@ def two_processes(ground: Ground) -> Iterator[Attempt]:
                 holder.wait()
                 assert holder.stdout is not None
                 holder.stdout.close()
-            edited = name in ("name", "merge", "split", "move", "set-aside", "undo")
+            edited = name in ("name", "merge", "split", "move", "set-aside", "undo", "learn")
             return judged(ended, same=edited or _labels_after(run, folder) == ground.labels)
 
         yield Attempt("two processes", f"{name} while the run is held", held)

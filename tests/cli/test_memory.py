@@ -49,6 +49,42 @@ def test_memory_that_is_used_up_is_one_line(
     assert ended.err == f"spice: {memory.ADVICE}\n"
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(28, "No space left on device"), "the disk is full; free some space, then run the same command again"),
+        (PermissionError(13, "Permission denied", "/a/b"), "/a/b: Permission denied (SPICE_DEBUG=1 shows where)"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(
+    spice: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, words: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("spice.runs.read_manifest", fail)
+    ended = spice("verify", tmp_path)
+    assert (ended.code, ended.err) == (2, f"spice: {words}\n")
+    monkeypatch.setenv("SPICE_DEBUG", "1")
+    with pytest.raises(OSError, match=error.args[1]):
+        spice("verify", tmp_path)
+
+
+def test_a_mistake_of_the_program_is_not_hidden(
+    spice: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("spice.runs.read_manifest", lambda _: {}["nothing"])
+    with pytest.raises(KeyError):
+        spice("verify", tmp_path)
+
+
+def test_a_name_that_is_too_long_is_one_line(spice: Callable[..., Any]) -> None:
+    ended = spice("cluster", "x" * 5000, "-k", "2")
+    assert ended.code == 2
+    assert ended.err.count("\n") == 1
+    assert "File name too long" in ended.err
+
+
 def test_other_errors_are_not_taken_for_it() -> None:
     assert not memory.is_out_of_memory(RuntimeError("shapes differ"))
     assert not memory.is_out_of_memory(OSError(28, "No space left on device"))

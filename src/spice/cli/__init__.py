@@ -110,8 +110,12 @@ def main() -> None:
 
 def _in_words(error: Exception) -> str | None:
     """One line for what the system refuses, wherever that was; None for what may be a mistake of the program."""
+    from spice.runs.trouble import is_full
+
     if memory.is_out_of_memory(error):
         return memory.ADVICE
+    if is_full(error):
+        return "the disk is full; free some space, then run the same command again"
     if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
         name = str(error.filename).encode("utf-8", "backslashreplace").decode()
         return f"{name if len(name) < 300 else name[:300] + '...'}: {error.strerror} (SPICE_DEBUG=1 shows where)"

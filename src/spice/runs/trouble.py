@@ -20,7 +20,7 @@ def explain_write_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if _is_full(error):
+        if is_full(error):
             advice = f"free some space, then: spice resume {folder} (finished steps are kept)"
             raise UserError(f"the disk of {folder} is full; {advice}") from error
         if isinstance(error, OSError) and error.errno in _FORBIDDEN and _concerns(error, folder):
@@ -35,7 +35,7 @@ def explain_output_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if _is_full(error):
+        if is_full(error):
             message = f"cannot write {path}: the disk is full; free some space, then run the same command again"
             raise UserError(message) from error
         if not isinstance(error, OSError) or isinstance(error, BrokenPipeError):
@@ -48,7 +48,8 @@ def explain_output_errors(path: Path) -> Iterator[None]:
         raise UserError(f"cannot read {error.filename}: {reason}") from error
 
 
-def _is_full(error: Exception) -> bool:
+def is_full(error: Exception) -> bool:
+    """Whether an error says that the disk is full."""
     # safetensors raises an exception of its own.
     return getattr(error, "errno", None) in _FULL or bool(_FULL_TEXT.search(str(error)))
 
