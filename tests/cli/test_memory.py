@@ -73,8 +73,8 @@ def test_what_the_system_refuses_is_one_line(
 def test_a_mistake_of_the_program_is_not_hidden(
     spice: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("spice.runs.read_manifest", lambda _: {}["nothing"])
-    with pytest.raises(KeyError):
+    monkeypatch.setattr("spice.runs.read_manifest", lambda _: int("nothing"))
+    with pytest.raises(ValueError, match="nothing"):
         spice("verify", tmp_path)
 
 
