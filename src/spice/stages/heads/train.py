@@ -66,7 +66,7 @@ def _graph_bank(
     """What images are compared by where their similarity follows the neighbor graph: (N, 2K), at most (N, R)."""
     count = graph_neighbors(len(features), settings)
     if neighbors is None:
-        neighbors = nearest(torch.from_numpy(np.asarray(features, dtype=np.float32)), count).index
+        neighbors = nearest(torch.from_numpy(np.array(features, dtype=np.float32)), count).index
     if neighbors.shape[1] < count:
         raise ValueError(f"need {count} neighbors of each image, got {neighbors.shape[1]}")
     return diffused(components.table(features, one_length=True), neighbors[:, :count].numpy(), settings)
