@@ -29,6 +29,7 @@ from spice.cli import (
     runs,
     settings,
     verify,
+    watch,
     why,
 )
 from spice.errors import UserError
@@ -46,6 +47,7 @@ app.command("cluster", epilog=cluster.EXAMPLES)(cluster.command)
 app.command("resume", epilog=resume.EXAMPLES)(resume.command)
 app.command("refine", epilog=refine.EXAMPLES)(refine.command)
 app.command("predict", epilog=predict.EXAMPLES)(predict.command)
+app.command("watch", epilog=watch.EXAMPLES)(watch.command)
 app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.command)
 app.command("open", epilog=explore.EXAMPLES)(explore.command)
 app.command("export", epilog=export.EXAMPLES)(export.command)

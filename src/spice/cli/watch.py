@@ -1,0 +1,56 @@
+"""`spice watch`: new images are put into the groups of a run as they arrive."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spice.cli.help import examples
+from spice.cli.running import Device, model_folder, run_beside
+
+if TYPE_CHECKING:
+    from spice.watch import Arrived
+
+EXAMPLES = examples(
+    "spice watch camera --run photos.spice  # until Ctrl-C",
+    "spice watch scans --run scans.spice --once  # what is new now, for a script or a timer",
+)
+
+
+def command(
+    folder: Annotated[Path, typer.Argument(help="The folder in which new images arrive.")],
+    *,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            help="The run folder.", show_default="FOLDER.spice", callback=lambda path: path and run_beside(path)
+        ),
+    ] = None,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks at the folder.")] = 5.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, then end.")] = False,
+    device: Device = "auto",
+) -> None:
+    """Put new images into the groups of a run as they arrive, and append them to RUN/watched.csv."""
+    from spice.estimator import load
+    from spice.watch import Watcher
+
+    run = run_beside(run or folder)
+    watcher = Watcher(folder, run, load(model_folder(run), device=device))
+    try:
+        if once:
+            _tell(watcher.once())
+        else:
+            print(f"watching   {folder}; press Ctrl-C to stop", file=sys.stderr, flush=True)
+            for arrived in watcher.watch(every=every):
+                _tell(arrived)
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+    written = f", in {watcher.table}" if watcher.count else ""
+    print(f"images     {watcher.count:,} new{written}", file=sys.stderr)
+
+
+def _tell(arrived: "list[Arrived]") -> None:
+    for path, group, name, chance, unlike in arrived:
+        where = f"{name or f'group {group}'} (chance {chance:.0%})"
+        print(f"{path}: {where}{', unlike anything seen: look at it' if unlike else ''}", flush=True)

@@ -1,0 +1,120 @@
+"""Watching a folder: new images are put into the groups of a run as they arrive, and appended to a table.
+
+The folder is listed again and again, which works on every system and on network drives. A file is read when it has
+not changed between two listings, so that one that a camera or scanner is still writing waits.
+"""
+
+import csv
+import io
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from spice.data.recognize import open_source
+from spice.data.sources import Entry
+from spice.errors import NothingReadableError, UserError
+from spice.estimator import SPICE
+from spice.runs import explain_write_errors, open_result
+from spice.runs.table import Column, write_csv
+
+WATCHED = "watched.csv"
+# With `once`, how long a file must stay as it is to count as whole.
+_SETTLED_SECONDS = 1.0
+
+
+class Arrived(NamedTuple):
+    """A new image, and where it was put."""
+
+    path: str
+    group: int
+    name: str  # of the group; empty if it has none
+    chance: float
+    unlike: bool  # unlike anything seen in the run
+
+
+class Watcher:
+    """A folder, the run that its images belong to, and the table of what has arrived (`RUN/watched.csv`)."""
+
+    def __init__(self, folder: Path, run: Path, model: SPICE) -> None:
+        if not folder.is_dir():
+            raise UserError(f"there is no folder {folder} to watch")
+        self.folder, self.run, self.model = folder, run, model
+        self.table, self.count = run / WATCHED, 0
+        self._known = self._in_run() | _paths_in(self.table)
+        self._waiting: dict[str, str] = {}  # path -> stamp at the last listing
+        self._unusable: dict[str, str] = {}  # path -> stamp of a file that could not be read
+
+    def watch(self, *, every: float, sleep: Callable[[float], None] = time.sleep) -> Iterator[list[Arrived]]:
+        """What has arrived, again and again; it may be nothing."""
+        while True:
+            yield self.look()
+            sleep(every)
+
+    def once(self, *, sleep: Callable[[float], None] = time.sleep) -> list[Arrived]:
+        """What is new now and not being written."""
+        self.look()
+        sleep(_SETTLED_SECONDS)
+        return self.look()
+
+    def look(self) -> list[Arrived]:
+        """List the folder, and put the new images that have not changed since the last listing into their groups."""
+        listed = {entry.name: entry.stamp for entry in self._entries() if entry.length}
+        new = {
+            name: stamp
+            for name, stamp in listed.items()
+            if name not in self._known and self._unusable.get(name) != stamp
+        }
+        settled = [name for name, stamp in new.items() if self._waiting.get(name) == stamp]
+        self._waiting = new
+        return self._put(settled, new) if settled else []
+
+    def _entries(self) -> list[Entry]:
+        return open_source(str(self.folder), leave_out=[self.run]).listing()[0]
+
+    def _put(self, names: list[str], stamps: dict[str, str]) -> list[Arrived]:
+        paths = {str(self.folder / name): name for name in names}
+        try:
+            found = self.model.assess(list(paths))
+        except NothingReadableError:
+            self._unusable |= {name: stamps[name] for name in names}
+            return []
+        read = [paths[path] for path in found.paths]
+        self._unusable |= {name: stamps[name] for name in names if name not in read}  # tried again when it changes
+        groups = open_result(self.run).groups.predicted(found.predictions.cluster)  # with the names of this moment
+        columns: dict[str, Column] = {**found.columns(), **groups, "path": read}
+        with explain_write_errors(self.run):
+            _append(self.table, columns)
+        self._known.update(read)
+        self.count += len(read)
+        chance, unlike = found.predictions.chance.tolist(), found.predictions.unlike.tolist()
+        return list(map(Arrived, read, map(int, groups["group"]), map(str, groups["name"]), chance, unlike))
+
+    def _in_run(self) -> set[str]:
+        """The images that the run was made of, as this folder names them."""
+        result = open_result(self.run)
+        source = result.manifest.source
+        if source is None:
+            return set()
+        inside = (Path(source, path) for path in result.labels.path)
+        folder = self.folder.absolute()
+        return {str(path.relative_to(folder)) for path in inside if path.is_relative_to(folder)}
+
+
+def _append(table: Path, columns: dict[str, Column]) -> None:
+    """Add rows to the table; a line that a kill cut off is dropped first."""
+    text = io.StringIO()
+    write_csv(text, columns)
+    header, _, rows = text.getvalue().partition("\n")
+    with table.open("ab+") as file:
+        file.seek(0)
+        whole = file.read().rpartition(b"\n")
+        file.truncate(len(whole[0]) + len(whole[1]))
+        file.write((rows if whole[1] else f"{header}\n{rows}").encode("utf-8"))
+
+
+def _paths_in(table: Path) -> set[str]:
+    if not table.exists():
+        return set()
+    text = table.read_text(encoding="utf-8")
+    return {row["path"] for row in csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1]))}
