@@ -29,7 +29,11 @@ def _nothing_learned(progress: Progress) -> Proposal:
     raise UserError(f"no training here: {progress}")
 
 
-NO_TOOLS = Tools(nearest_to=_nothing_near, learn=_nothing_learned)
+def _nothing_written(shape: str, destination: Path, kept: bool, copied: bool) -> str:
+    raise UserError(f"no export here: {shape}, {destination}, {kept}, {copied}")
+
+
+NO_TOOLS = Tools(_nothing_near, _nothing_learned, ("folders", "csv"), _nothing_written)
 
 
 class Answer(NamedTuple):

@@ -66,7 +66,7 @@ def press(page: Page, key: str, *, ctrl: bool = False, shift: bool = False) -> N
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
 def test_every_view_draws_without_an_error(browser: Page, explorer: Explorer, width: int, dark: bool) -> None:
     visit(browser, explorer, width=width, dark=dark)
-    for view in ("groups", "images", "map", "check", "howmany", "learn"):
+    for view in ("groups", "images", "map", "check", "howmany", "learn", "export"):
         go(browser, view)
         assert browser.run("document.documentElement.scrollWidth") == width, view  # nothing sticks out on a phone
         assert browser.run("[...document.querySelectorAll('button, input, select, a')].every(e => e.ariaLabel || "

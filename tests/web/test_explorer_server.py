@@ -173,3 +173,21 @@ def test_another_result_is_shown_and_names_come_along(inside: Explorer, run: Res
     assert [group["name"] for group in answer.json["groups"]] == ["", "", "green things", ""]
     assert read_manifest(run.run).current == "other"
     assert inside.request("/api/use", {"version": answer.json["version"], "result": "nothing"}).status == 422
+
+
+def test_the_table_to_download_has_the_edits(inside: Explorer) -> None:
+    assert inside.edit({"kind": "name", "group": 2, "name": "green things"}).status == 200
+    answer = inside.request("/labels.csv")
+    assert answer.body.decode().count("green things") == 12
+    assert "attachment" in answer.headers["content-disposition"]
+
+
+def test_an_export_stays_beside_the_run(inside: Explorer) -> None:
+    for name in ("../outside", "a/b", "..", ".hidden", "a\\b", "", "two\nlines", "/tmp/x"):
+        wanted = {"shape": "csv", "name": name, "kept": False, "copied": False}
+        assert inside.request("/api/export", wanted).status == 400, name
+    told = inside.request("/api/export", {"shape": "csv", "name": "my groups", "kept": False, "copied": False})
+    assert told.status == 422  # there is no tool in this test, and this is as far as a name gets
+    assert "my groups" in told.json["error"]
+    unknown = {"shape": "onnx", "name": "x", "kept": False, "copied": False}
+    assert inside.request("/api/export", unknown).status == 400

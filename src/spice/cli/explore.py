@@ -1,10 +1,13 @@
 """`spice open`: look at a run in the browser, and correct it."""
 
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spice.cli import export
 from spice.cli.help import examples
 from spice.cli.running import RunArgument
 
@@ -70,4 +73,17 @@ def _tools(run: Path) -> "Tools":
         found = propose(run, progress=progress)
         return Proposal(found.group, lambda: accept(found))
 
-    return Tools(nearest_to=lambda content, count: search().nearest(content, count), learn=learn)
+    return Tools(
+        nearest_to=lambda content, count: search().nearest(content, count),
+        learn=learn,
+        shapes=tuple(shape.value for shape in export.As if shape not in (export.As.model, export.As.onnx)),
+        export=lambda shape, destination, kept, copied: _export(run, shape, destination, kept, copied),
+    )
+
+
+def _export(run: Path, shape: str, destination: Path, kept: bool, copied: bool) -> str:
+    """What `spice export` does, and what it says."""
+    said = StringIO()
+    with redirect_stdout(said):
+        export.command(run, destination, shape=export.As(shape), copy=copied, kept=kept)
+    return said.getvalue().strip()

@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from spice.errors import UserError
+from spice.runs.artifacts import LABELS_CSV
 from spice.runs.edits import StaleEditsError
 from spice.stages.groups.split import split_rows
 from spice.web import pictures
@@ -42,6 +43,15 @@ class WantedEdit(Wanted):
     """One operation."""
 
     operation: Asked
+
+
+class WantedExport(BaseModel):
+    """Where to, beside the run folder, and what."""
+
+    shape: str
+    name: Annotated[str, Field(pattern=r"^[^./\\\x00-\x1f][^/\\\x00-\x1f]*$", max_length=120)]
+    kept: bool
+    copied: bool
 
 
 class WantedSplit(BaseModel):
@@ -72,6 +82,9 @@ def make_app(session: Session, tools: Tools) -> Starlette:
         Route("/api/use", explorer.use, methods=["POST"]),
         Route("/api/check", explorer.check),
         Route("/api/example", explorer.example, methods=["POST"]),
+        Route("/api/export", explorer.shapes),
+        Route("/api/export", explorer.export, methods=["POST"]),
+        Route("/labels.csv", explorer.table),
         Route("/api/learn", explorer.learning),
         Route("/api/learn/{do}", explorer.learn, methods=["POST"]),
         Route("/api/edit", explorer.edit, methods=["POST"]),
@@ -139,6 +152,28 @@ class Explorer:
         content = await request.body()
         found = await run_in_threadpool(self._tools.nearest_to, content, SIMILAR_SHOWN)
         return _json({"rows": [row for row, _ in found], "similarity": [round(value, 3) for _, value in found]})
+
+    def shapes(self, request: Request) -> Response:  # noqa: ARG002
+        """What can be exported, and where to."""
+        folder = self._session.run.absolute().parent
+        return _json({"shapes": [*self._tools.shapes], "folder": str(folder), "run": str(self._session.run)})
+
+    async def export(self, request: Request) -> Response:
+        """Write the groups beside the run folder. Nothing is overwritten."""
+        wanted = await _read(request, WantedExport)
+        if wanted.shape not in self._tools.shapes:
+            raise HTTPException(400)
+        destination = self._session.run.absolute().parent / wanted.name
+        told = await run_in_threadpool(self._tools.export, wanted.shape, destination, wanted.kept, wanted.copied)
+        return _json({"told": told})
+
+    def table(self, request: Request) -> Response:  # noqa: ARG002
+        """`labels.csv` with all edits, to download."""
+        self._session.update_table()
+        content = (self._session.state().opened.result / LABELS_CSV).read_bytes()
+        return Response(
+            content, media_type="text/csv", headers={"content-disposition": "attachment; filename=labels.csv"}
+        )
 
     def learning(self, request: Request) -> Response:  # noqa: ARG002
         """What learning from corrections would move, or how far it is."""

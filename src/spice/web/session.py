@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spice.errors import UserError
-from spice.runs import Labels, Result, open_result
+from spice.runs import Labels, Result, open_result, update_csv
 from spice.runs.artifacts import MAP
 from spice.runs.checks import Checks
 from spice.runs.editor import Editor
@@ -85,6 +85,11 @@ class Session:
         self._csv = CsvKeeper(run)
         if self.state().edits.revision:  # the last explorer may have been killed before it wrote the table
             self._csv.changed()
+
+    def update_table(self) -> None:
+        """Write `labels.csv` now."""
+        with self._lock:
+            update_csv(self.run)
 
     def close(self) -> None:
         """Bring `labels.csv` up to date."""

@@ -48,9 +48,13 @@ export function drawLabels(context, labels, toX, toY, width, height) {
   context.textBaseline = "middle";
   context.textAlign = "center";
   for (const label of labels) {
-    const x = toX(label.x), y = toY(label.y), side = label.small ? 32 : 44;
+    let x = toX(label.x), y = toY(label.y);
+    const side = label.small ? 32 : 44;
     if (x < -side || y < -side || x > width + side || y > height + side) continue;
     const name = shortened(nameOf(label.group)), wide = context.measureText(name).width + 14;
+    // A group at the edge keeps its name on the map.
+    x = Math.max(wide / 2 + 4, Math.min(width - wide / 2 - 4, x));
+    y = Math.max(side / 2 + 4, Math.min(height - side / 2 - 24, y));
     const whole = box(x, y + 9, Math.max(side, wide), side + 20), alone = box(x, y, wide, 20);
     const color = label.group.colors[isDark() ? 1 : 0];
     if (label.picture.complete && label.picture.naturalWidth && free(whole)) {

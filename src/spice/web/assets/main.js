@@ -2,6 +2,7 @@
 
 import * as check from "./check.js";
 import { byId, counted, dialog, element, say } from "./dom.js";
+import * as exporting from "./export.js";
 import * as groups from "./groups.js";
 import * as howmany from "./howmany.js";
 import * as learn from "./learn.js";
@@ -10,7 +11,7 @@ import * as map from "./map.js";
 import { nameOf, open, redo, run, undo } from "./run.js";
 import { clear, selected } from "./selection.js";
 
-const VIEWS = { groups: ["Groups", groups], images: ["Images", images], map: ["Map", map], check: ["Check", check], howmany: ["How many", howmany], learn: ["Learn", learn] };
+const VIEWS = { groups: ["Groups", groups], images: ["Images", images], map: ["Map", map], check: ["Check", check], howmany: ["How many", howmany], learn: ["Learn", learn], export: ["Export", exporting] };
 let current = null;
 
 function route() {

@@ -9,7 +9,7 @@ import { actions, clear, select, selected, toggle } from "./selection.js";
 import { tile } from "./tiles.js";
 
 const view = { scale: 1, left: 0, top: 0 }; // the visible part of the unit square
-const options = { color: "group", fade: true, lasso: false };
+const options = { color: "group", fade: true, names: true, lasso: false };
 let canvas = null, context, layer, points, hint;
 let width = 0, height = 0, ratio = 1, active = -1, alone = null, planned = 0;
 let order = new Int32Array(0), colors = [], labels = [], lasso = null;
@@ -45,8 +45,9 @@ function head() {
   const color = element("select", { id: "map-color", onchange: () => { options.color = color.value; prepare(); } },
     element("option", { value: "group", selected: options.color === "group" }, "by group"), element("option", { value: "chance", selected: options.color === "chance" }, "by chance"));
   const fade = element("input", { type: "checkbox", id: "map-fade", checked: options.fade, onchange: () => { options.fade = fade.checked; prepare(); } });
+  const names = element("input", { type: "checkbox", id: "map-names", checked: options.names, onchange: () => { options.names = names.checked; redraw(); } });
   const draw = button("Lasso", () => setLasso(!options.lasso), { id: "map-lasso", "aria-pressed": String(options.lasso), title: "Draw around images to select them. Key: L, or hold Shift" });
-  return element("div", { class: "head" }, element("h2", {}, "Map"), element("label", {}, "Color ", color), element("label", { class: "check" }, fade, " Fade doubtful images"),
+  return element("div", { class: "head" }, element("h2", {}, "Map"), element("label", {}, "Color ", color), element("label", { class: "check" }, fade, " Fade doubtful images"), element("label", { class: "check" }, names, " Names"),
     draw, element("span", { class: "zoom" }, button("−", () => zoom(1 / 1.5), { "aria-label": "Zoom out" }), button("+", () => zoom(1.5), { "aria-label": "Zoom in" })));
 }
 
@@ -119,7 +120,7 @@ function draw() {
   context.clearRect(0, 0, canvas.width, canvas.height);
   context.drawImage(layer, 0, 0);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  drawLabels(context, labels, toX, toY, width, height);
+  if (options.names) drawLabels(context, labels, toX, toY, width, height);
   const ink = getComputedStyle(canvas).color;
   if (active >= 0) outline(ink, () => context.arc(toX(run.x[active]), toY(run.y[active]), radius() + 3, 0, 7));
   if (lasso) outline(ink, () => lasso.forEach(([x, y], place) => (place ? context.lineTo(x, y) : context.moveTo(x, y))), true);

@@ -1,0 +1,38 @@
+// Export: the groups in the shape that people or other programs want, beside the run folder.
+
+import { button, element, say } from "./dom.js";
+import { ask, run } from "./run.js";
+
+const MEANING = {
+  folders: "a folder per group, for people", imagefolder: "a folder per group, for training", csv: "a table (csv)", parquet: "a table (parquet)", labelstudio: "Label Studio tasks",
+  fiftyone: "a FiftyOne data set", cvat: "CVAT", huggingface: "Hugging Face datasets", xmp: "keywords for Lightroom and digiKam (XMP sidecars)",
+};
+
+export async function show(view) {
+  const found = await ask("/api/export");
+  if (document.body.dataset.view !== "export") return; // another view was opened meanwhile
+  const shape = element("select", { id: "export-shape" }, found.shapes.map((value) => element("option", { value }, MEANING[value] || value)));
+  const which = element("select", { id: "export-which" }, element("option", { value: "" }, "all images in groups"), element("option", { value: "kept" }, "kept images (after a check)"));
+  const name = element("input", { type: "text", id: "export-name", value: `${run.info.title.replace(/\.[^.]*$/, "").replace(/[/\\]/g, "-")}-groups`, maxlength: "120", spellcheck: "false", autocomplete: "off" });
+  const copied = element("input", { type: "checkbox", id: "export-copy" });
+  const told = element("p", { role: "status" });
+  const go = button("Export", async () => {
+    go.disabled = true;
+    told.textContent = "Writing …";
+    try {
+      told.textContent = `${(await ask("/api/export", { shape: shape.value, name: name.value.trim(), kept: which.value === "kept", copied: copied.checked })).told}.`;
+    } catch (error) {
+      told.textContent = "";
+      say(error.message, { bad: true });
+    }
+    go.disabled = false;
+  }, { class: "main" });
+  view.replaceChildren(
+    element("div", { class: "intro" }, element("h1", {}, "Export"), element("p", { class: "note lead" }, `Your images are linked or copied, never moved or changed. The new folder is made in ${found.folder}, and nothing is overwritten.`)),
+    element("form", { class: "export panel", onsubmit: (event) => { event.preventDefault(); go.click(); } },
+      element("label", {}, "As ", shape), element("label", {}, "What ", which), element("label", {}, "Name of the new folder or file ", name),
+      element("label", { class: "check" }, copied, " Copy images, instead of links"), element("div", { class: "buttons" }, go), told),
+    element("p", { class: "table-link" }, element("a", { class: "do", href: "/labels.csv", download: "labels.csv" }, "Download labels.csv"), element("span", { class: "note" }, " one line per image, with your names and corrections")));
+}
+
+export function refresh() {}
