@@ -9,11 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from explored_runs import ROTATED
+from made_run import add_steps
 from PIL import Image
-from serving import Explorer, opened
+from serving import Explorer, opened, served
 
 from spice.runs import Result, RunFolder, read_manifest
+from spice.runs.artifacts import CANDIDATES
 from spice.runs.edits import read_edits
+from spice.runs.records import CandidateCount, HowManyResult
 
 NOTHING = (
     b"Open the address that spice open printed.",
@@ -191,3 +194,19 @@ def test_an_export_stays_beside_the_run(inside: Explorer) -> None:
     assert "my groups" in told.json["error"]
     unknown = {"shape": "onnx", "name": "x", "kept": False, "copied": False}
     assert inside.request("/api/export", unknown).status == 400
+
+
+def test_plausible_numbers_of_groups_are_listed_with_what_they_change(run: Result) -> None:
+    counts = [CandidateCount(clusters=count, score=1.0, prominence=0.5, spread=0.1) for count in (2, 4)]
+    found = HowManyResult(
+        clusters=4, candidates=counts, counts=[2, 3, 4], score=[1.0, 0.5, 1.0], spread=[0.1] * 3, null=0.2, drawn=48,
+        density_clusters=4, density_outside=0.0, density_agrees=True, fits_labels=False,
+    )  # fmt: skip
+    result = add_steps(run.run, {"howmany": found})
+    joined = np.array([0, 0, 0, 1], np.int32)[result.labels.cluster]
+    np.save(result / CANDIDATES, np.stack([joined, result.labels.cluster]))
+    with served(run.run) as explorer:
+        explorer.enter()
+        (plausible,) = explorer.request("/api/results").json["plausible"]  # the four groups are there already
+    assert (plausible["groups"], plausible["joins"], plausible["splits"]) == (2, [[0, 1, 2]], [])
+    assert [joined[row] for row in plausible["centers"]] == [0, 1]

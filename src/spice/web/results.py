@@ -7,7 +7,9 @@ import numpy as np
 from pydantic import JsonValue
 
 from spice.runs import Result, RunFolder, explain_write_errors, locked, read_manifest
+from spice.runs.artifacts import CANDIDATES
 from spice.runs.folder import refuse_links_outside
+from spice.runs.levels import compare
 from spice.web.session import State
 
 PICTURES_SHOWN = 24
@@ -17,10 +19,39 @@ def describe_results(state: State) -> dict[str, JsonValue]:
     """Every result of the run, fewest groups first, and how to make another."""
     current = state.opened.result
     manifest = read_manifest(current.run)  # a run in the terminal may have added one
-    found = [_describe(Result(current.run, manifest, name, entry), current) for name, entry in manifest.results.items()]
+    results = [Result(current.run, manifest, name, entry) for name, entry in manifest.results.items()]
+    results.sort(key=lambda result: (result.answer.clusters, result.entry.created))
     source = quote(manifest.source) if manifest.source else "IMAGES"
-    found.sort(key=lambda one: (one["groups"], one["created"]))
-    return {"results": [*found], "command": f"spice cluster {source} -k NUMBER --out {quote(str(current.run))}"}
+    return {
+        "results": [_describe(result, current) for result in results],
+        "plausible": _plausible(current, {result.answer.clusters for result in results}),
+        "command": f"spice cluster {source} -k NUMBER --out {quote(str(current.run))}",
+    }
+
+
+def _plausible(current: Result, made: set[int]) -> list[JsonValue]:
+    """The plausible numbers of groups that no result has yet, and what they would change."""
+    counted = current.howmany
+    if counted is None:
+        return []
+    labels, partitions = current.labels, np.load(current.need(CANDIDATES), mmap_mode="r")
+    found: list[JsonValue] = []
+    for candidate, partition in zip(counted.candidates, partitions, strict=True):
+        if candidate.clusters in made:
+            continue
+        change = compare(candidate.clusters, labels.cluster, np.asarray(partition))
+        # Of each group, the image that is nearest to the center of its group of now, which is central here as well.
+        order = np.lexsort((labels.prototype_rank, partition))
+        centers = order[np.unique(partition[order], return_index=True)[1]]
+        found.append(
+            {
+                "groups": candidate.clusters,
+                "joins": [[*joined] for joined in change.joins],
+                "splits": [*change.splits],
+                "centers": centers[:PICTURES_SHOWN].tolist(),
+            }
+        )
+    return found
 
 
 def use_result(run: Path, name: str) -> None:

@@ -1,7 +1,7 @@
 // How many groups: the results that the run keeps, and switching between them.
 
 import { button, byId, counted, element, percent, say } from "./dom.js";
-import { ask, change, run } from "./run.js";
+import { ask, change, nameOf, run } from "./run.js";
 import { tile } from "./tiles.js";
 
 export function show(view) {
@@ -17,6 +17,7 @@ async function draw() {
   const found = await ask("/api/results");
   if (!byId("results")) return;
   byId("results").replaceChildren(...found.results.map(result));
+  if (found.plausible.length) byId("results").append(element("h2", { class: "aside-title" }, "Also plausible"), ...found.plausible.map((one) => plausible(one, found.command)));
   byId("another").replaceChildren(element("h2", {}, "Another number"), element("p", { class: "note" }, "Training takes a few minutes, so it is done in the terminal; this page shows the result as soon as it is there."), command(found.command));
 }
 
@@ -28,6 +29,17 @@ function result(one) {
       one.current ? element("strong", { class: "grade good" }, "shown now") : button("Show this", () => use(one), { class: "do" })),
     element("div", { class: "pictures" }, one.centers.map((row) => tile(row, 64))));
 }
+
+/** A number that nobody has made yet: what it would change, and the command that makes it. */
+function plausible(one, text) {
+  const named = (numbers) => numbers.map((which) => nameOf(run.byNumber.get(which) || { number: which })).join(" and ");
+  const words = [...one.joins.slice(0, 3).map((joined) => `joins ${named(joined)}`), ...(one.splits.length ? [`splits ${one.splits.slice(0, 4).map((which) => named([which])).join(", ")}`] : [])];
+  return element("article", { class: "panel result", "aria-label": `${counted(one.groups, "group")}, not made yet` },
+    element("header", {}, element("h3", {}, counted(one.groups, "group")), element("span", { class: "note" }, words.join(" · ")), copying(text.replace("NUMBER", one.groups))),
+    element("div", { class: "pictures" }, one.centers.map((row) => tile(row, 64))));
+}
+
+const copying = (text) => button("Copy the command", () => navigator.clipboard.writeText(text).then(() => say(`Copied: ${text}`)), { class: "do" });
 
 async function use(one) {
   if (await change("/api/use", { result: one.name })) say(`The page shows ${counted(one.groups, "group")} now.`);
