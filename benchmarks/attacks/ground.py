@@ -175,6 +175,8 @@ def readers(run: Path, ground: Ground) -> dict[str, tuple[str | Path, ...]]:
         "settings": ("settings", run),
         "figures": ("figures", run),
         "groups": ("groups", run),
+        "outliers": ("outliers", run),
+        "duplicates": ("duplicates", run),
         "check": ("check", run, "--summary"),
         "evaluate": ("evaluate", run, "--truth", ground.images.parent / "truth.csv"),
     }

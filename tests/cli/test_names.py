@@ -66,3 +66,15 @@ def test_a_name_is_cut_to_what_a_file_system_takes_and_keeps_its_ending(name: st
         assert len(os.fsencode(cut)) <= MAX_NAME
         assert cut.endswith(mark + Path(name).suffix)
     assert shortened("short.png", "-2") == "short-2.png"
+
+
+@pytest.mark.parametrize("run", ["", ".", "/", ".."])
+def test_a_place_without_a_name_is_no_run(
+    spice: Callable[..., Any], run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    ended = spice("verify", run)
+    assert ended.code == 2
+    assert "is not a run folder" in ended.err
+    assert ended.err.count("\n") == 1

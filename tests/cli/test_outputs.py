@@ -85,7 +85,20 @@ def test_a_run_that_is_resumed_repairs_what_other_commands_read(
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("arguments", [("resume",), ("report",), ("evaluate", "--truth", "folders"), ("refine",)])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("resume",),
+        ("report",),
+        ("evaluate", "--truth", "folders"),
+        ("refine",),
+        ("name", "0", "x"),
+        ("merge", "0", "1"),
+        ("undo",),
+        ("learn", "--yes"),
+        ("check", "--images", "2"),
+    ],
+)
 def test_no_command_writes_through_a_link(spice: Spice, run: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     mine = tmp_path / "mine.txt"
     mine.write_text("mine")

@@ -39,12 +39,15 @@ def command(
 
     Pictures open in the browser: each image beside the center images of its group. Answers are kept in the run.
     """
-    from spice.runs import open_result, update_csv
+    from spice.runs import explain_write_errors, open_result, update_csv
+    from spice.runs.folder import refuse_links_outside
 
     result = open_result(run)
     if not only_summary and not as_json:
-        _ask(result, images)
-        update_csv(run)
+        refuse_links_outside(run)
+        with explain_write_errors(run):
+            _ask(result, images)
+            update_csv(run)
     _tell(result, keep, as_json=as_json)
 
 

@@ -21,8 +21,9 @@ def run_beside(path: Path) -> Path:
     """The run folder `photos.spice` where the folder of its images, `photos`, was given; else the path as it is."""
     if path.suffix == ".spice" or (path / "manifest.json").exists() or (path / "model.json").exists():
         return path
-    name = f"{path.resolve().name}.spice"
-    return next((run for run in (Path(name), path.with_name(name)) if (run / "manifest.json").exists()), path)
+    whole = path.resolve()  # `.` has no name of its own
+    name = f"{whole.name}.spice"
+    return next((run for run in (Path(name), whole.parent / name) if (run / "manifest.json").exists()), path)
 
 
 RunArgument = Annotated[
