@@ -77,12 +77,12 @@ def test_known_neighbors_are_used_and_too_few_are_refused() -> None:
     settings = quick(similarity="graph")
     known = nearest(torch.from_numpy(views.plain), 100).index
     assert same(train_heads(views, settings, Run(), known), train_heads(views, settings, Run()))
-    with pytest.raises(ValueError, match="need 20 neighbors of each image, got 19"):
-        train_heads(views, settings, Run(), known[:, :19])
+    with pytest.raises(ValueError, match="need 15 neighbors of each image, got 14"):
+        train_heads(views, settings, Run(), known[:, :14])
 
 
 @pytest.mark.parametrize(
-    ("images", "clusters", "count"), [(3000, 10, 30), (3000, 100, 15), (100_000, 2, 30), (20, 10, 5)]
+    ("images", "clusters", "count"), [(3000, 10, 15), (3000, 150, 10), (100_000, 2, 15), (20, 10, 5)]
 )
 def test_the_graph_has_at_most_half_an_expected_cluster_of_neighbors(images: int, clusters: int, count: int) -> None:
     assert graph_neighbors(images, quick(clusters)) == count

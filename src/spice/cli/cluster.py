@@ -73,7 +73,14 @@ def command(
             "--flip/--no-flip", help="Allow mirrored views (use --no-flip for text and digits).", show_default="flip"
         ),
     ] = None,
-    refine: Annotated[bool, typer.Option("--refine", help="Train encoder and head together afterwards.")] = False,
+    refine: Annotated[
+        bool,
+        typer.Option(
+            "--refine",
+            help="Train encoder and head together afterwards. Pays with --encoder scratch; with a pretrained encoder "
+            "it gained nothing: try a larger --size or --encoder lite2 instead.",
+        ),
+    ] = False,
     minutes: Annotated[float | None, typer.Option(min=0.1, help="How long --refine may train.")] = None,
     stages: Annotated[
         str | None,

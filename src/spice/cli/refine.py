@@ -37,6 +37,9 @@ def command(
     """Train encoder and head together on the reliable answers.
 
     The result is kept beside the earlier one, and used only if it passes checks that need no labels.
+
+    This pays where the encoder was trained from scratch. With a pretrained encoder (lite0, hf:...) it gained nothing in
+    our measurements: give larger images (--size) or a better encoder (--encoder lite2) instead, or labels (--labels).
     """
     from spice.label_table import read_label_table
     from spice.pipeline import refine

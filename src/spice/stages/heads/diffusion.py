@@ -19,7 +19,7 @@ from spice.settings import HeadSettings, ReliabilitySettings
 from spice.stages.reliability import reliability_neighbors
 
 # Neighbors of an image in the graph, at most: more would join groups, fewer would cut them to pieces.
-NEIGHBORS = 30
+NEIGHBORS = 15
 # Steps of the walk. Every other one stays where it is, so eight moves: enough to cross a group.
 STEPS = 16
 # Principal components of the features that walk, unless heads see another number of them.
