@@ -147,7 +147,6 @@ def test_a_kill_loses_no_acknowledged_edit(run: Result, moment: float) -> None:
         explorer.enter()
         version = explorer.state()["version"]
         killer = threading.Timer(moment, explorer.process.kill)
-        killer.start()
         for number in range(10_000):
             name = f"name {number}"
             try:
@@ -158,6 +157,8 @@ def test_a_kill_loses_no_acknowledged_edit(run: Result, moment: float) -> None:
                 break
             acknowledged.append(name)
             version = answer.json["version"]
+            if number == 0:
+                killer.start()
         killer.join()
     kept = [edit.operation.name for edit in read_edits(run.run).edits]  # type: ignore[union-attr]
     assert acknowledged
