@@ -14,9 +14,9 @@ from PIL import Image
 from serving import Explorer, opened, served
 
 from spice.runs import Result, RunFolder, read_manifest
-from spice.runs.artifacts import CANDIDATES
+from spice.runs.artifacts import CANDIDATES, TREE
 from spice.runs.edits import read_edits
-from spice.runs.records import CandidateCount, HowManyResult
+from spice.runs.records import CandidateCount, HowManyResult, TreeResult
 
 NOTHING = (
     b"Open the address that spice open printed.",
@@ -211,3 +211,21 @@ def test_plausible_numbers_of_groups_are_listed_with_what_they_change(run: Resul
         (plausible,) = explorer.request("/api/results").json["plausible"]  # the four groups are there already
     assert (plausible["groups"], plausible["joins"], plausible["splits"]) == (2, [[0, 1, 2]], [])
     assert [joined[row] for row in plausible["centers"]] == [0, 1]
+
+
+def test_a_split_is_shown_before_it_is_made_by_looks_or_along_the_tree(run: Result) -> None:
+    result = add_steps(run.run, {"tree": TreeResult(leaves=4, information=1.0)})
+    leaf = ((result.labels.prototype_rank >= 9) + 2 * (result.labels.cluster > 0)).astype(np.int32)
+    merges = np.array([[2, 3], [0, 1], [4, 5]], np.int32)
+    with (result / TREE).open("wb") as file:
+        np.savez_compressed(file, leaf=leaf, merges=merges, lost=np.array([0.1, 0.2, 0.3]))
+    with served(run.run) as explorer:
+        explorer.enter()
+        assert explorer.state()["tree"] is True
+        along = explorer.request("/api/split", {"group": 0, "into": 2, "tree": True}).json["parts"]
+        by_looks = explorer.request("/api/split", {"group": 0, "into": 2}).json["parts"]
+        refused = explorer.request("/api/split", {"group": 0, "into": 5, "tree": True})
+    assert [len(rows) for rows in along] == [9, 3]
+    assert [len(rows) for rows in by_looks] == [6, 6]
+    assert refused.status == 422
+    assert read_edits(run.run).revision == 0

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from spice.errors import UserError
 from spice.runs.artifacts import LABELS_CSV
 from spice.runs.edits import StaleEditsError
+from spice.stages.groups.along_tree import tree_parts
 from spice.stages.groups.split import split_rows
 from spice.web import pictures
 from spice.web.content import column, describe, describe_check, paths
@@ -59,6 +60,7 @@ class WantedSplit(BaseModel):
 
     group: int
     into: Annotated[int, Field(ge=2, le=50)]
+    tree: bool = False  # along the merge tree, instead of by the group's own images
 
 
 class WantedResult(Wanted):
@@ -222,7 +224,11 @@ class Explorer:
         def look() -> JsonValue:
             state = self._session.state()
             members = np.flatnonzero(state.groups.group == wanted.group)
-            parts = split_rows(state.opened.result.answer_features, members, into=wanted.into)
+            tree = state.opened.tree if wanted.tree else None
+            if tree is not None:
+                parts = tree_parts(tree, members, into=wanted.into)
+            else:
+                parts = split_rows(state.opened.result.answer_features, members, into=wanted.into)
             rank = state.opened.labels.prototype_rank
             return {"parts": [rows[np.argsort(rank[rows], kind="stable")].tolist() for rows in parts]}
 

@@ -29,6 +29,7 @@ def describe(state: State) -> dict[str, JsonValue]:
         "count": len(state.opened.labels.path),
         "side": state.opened.pictures.side,
         "map": state.opened.points is not None,
+        "tree": state.opened.tree is not None,
         "threshold": result.answer.threshold,
         "groups": cards(state),
         "merges": [suggestion._asdict() for suggestion in suggested_merges(state)],

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from spice.errors import UserError
 from spice.runs import Labels, Result, open_result, update_csv
-from spice.runs.artifacts import MAP
+from spice.runs.artifacts import MAP, TREE
 from spice.runs.checks import Checks
 from spice.runs.editor import Editor
 from spice.runs.edits import EDITS, Edits, ImageId, Operation
 from spice.runs.groups import Groups
 from spice.runs.manifest import MANIFEST
+from spice.stages.groups.merge_tree import MergeTree
 from spice.web.csv_keeper import CsvKeeper
 from spice.web.pictures import Pictures
 
@@ -49,6 +50,14 @@ class OpenResult:
     @cached_property
     def similarities(self) -> NDArray[np.float32]:  # (N, S)
         return self.result.similarities
+
+    @cached_property
+    def tree(self) -> MergeTree | None:
+        """Groups within groups, where the run has looked for them."""
+        if not (self.result / TREE).exists():
+            return None
+        with np.load(self.result.need(TREE)) as kept:
+            return MergeTree(kept["leaf"], kept["merges"], kept["lost"])
 
     @cached_property
     def points(self) -> NDArray[np.float32] | None:  # (N, 2)

@@ -150,19 +150,20 @@ async function split(group) {
   let parts = [];
   const list = element("div", { class: "parts", "aria-live": "polite" });
   const into = element("input", { type: "number", min: "2", max: String(Math.min(12, group.size)), value: "2", "aria-label": "Number of parts" });
+  const how = element("select", { "aria-label": "How to split" }, element("option", { value: "" }, "by how its images differ"), element("option", { value: "tree" }, "along the merge tree"));
   const accept = button("Split", async () => {
     box.close();
     if (await edit({ kind: "split", group: group.number, parts: parts.slice(1) })) say(`${nameOf(group)} is ${parts.length} groups now.`);
   }, { class: "main", disabled: true });
   const box = dialog(`Split ${nameOf(group)}`, "wide", element("h3", {}, `Split ${nameOf(group)}`),
-    element("label", { class: "into" }, "Into ", into, " groups"), list, element("div", { class: "buttons" }, accept));
+    element("div", { class: "into" }, element("label", {}, "Into ", into, " groups "), run.info.tree ? how : ""), list, element("div", { class: "buttons" }, accept));
   let asked = 0;
   async function preview() {
     const turn = ++asked;
     accept.disabled = true;
     list.replaceChildren(element("p", { class: "note" }, "Looking for parts …"));
     try {
-      const found = (await ask("/api/split", { group: group.number, into: Number(into.value) })).parts;
+      const found = (await ask("/api/split", { group: group.number, into: Number(into.value), tree: how.value === "tree" })).parts;
       if (turn !== asked) return;
       parts = found;
       list.replaceChildren(...parts.map((rows, place) => element("section", { class: "part" },
@@ -173,7 +174,7 @@ async function split(group) {
       if (turn === asked) list.replaceChildren(element("p", { class: "warning" }, error.message));
     }
   }
-  into.addEventListener("change", preview);
+  for (const control of [into, how]) control.addEventListener("change", preview);
   into.focus();
   preview();
 }
