@@ -229,3 +229,21 @@ def test_a_split_is_shown_before_it_is_made_by_looks_or_along_the_tree(run: Resu
     assert [len(rows) for rows in by_looks] == [6, 6]
     assert refused.status == 422
     assert read_edits(run.run).revision == 0
+
+
+def test_a_port_that_is_taken_is_one_line(inside: Explorer, run: Result) -> None:
+    port = inside.host.partition(":")[2]
+    command = [sys.executable, "-m", "spice", "open", str(run.run), "--no-browser", "--port", port]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode != 0
+    assert done.stderr.startswith(f"spice: cannot serve on 127.0.0.1 port {port}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_run_with_links_that_lead_out_is_refused(run: Result, tmp_path: Path) -> None:
+    (tmp_path / "precious.txt").write_text("mine")
+    (run.run / "edits.json").symlink_to(tmp_path / "precious.txt")
+    command = [sys.executable, "-m", "spice", "open", str(run.run), "--no-browser"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "outside the run folder" in done.stderr
+    assert (tmp_path / "precious.txt").read_text() == "mine"

@@ -35,10 +35,14 @@ def command(
     """Look, name, merge, split and correct in the browser. Everything can be undone; your images are not touched."""
     import webbrowser
 
+    from spice.runs import read_manifest
+    from spice.runs.folder import refuse_links_outside
     from spice.web.app import make_app
     from spice.web.server import Server
     from spice.web.session import Session
 
+    read_manifest(run)  # a folder that is no run is not written to
+    refuse_links_outside(run)
     session = Session(run)
     server = Server(make_app(session, _tools(run)), host=host, port=port)
 
