@@ -92,7 +92,7 @@ def test_a_cluster_is_the_better_the_fewer_clusters_its_neighbors_come_from(own:
     np.fill_diagonal(votes, own)
     found = judged(votes.tolist())[0]
     assert found.grade == grade
-    assert "right with a chance of 0.90" in found.reason
+    assert "right with a mean chance of 0.90" in found.reason
 
 
 def test_half_of_the_neighbors_in_one_other_cluster_is_still_good_and_an_empty_cluster_is_weak() -> None:

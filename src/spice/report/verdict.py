@@ -99,7 +99,7 @@ def _verdict(labels: Labels, evidence: Evidence, number: int, groups: float) -> 
 
 
 def _reason(verdict: Verdict, checked: Estimate | None) -> str:
-    reasons = [f"an image of it is right with a chance of {verdict.chance:.2f}"]
+    reasons = [f"its images are right with a mean chance of {verdict.chance:.2f}"]
     if checked is not None:
         reasons = [f"{checked.words} of it is right, by {checked.answers} answers"]
     if verdict.confusion >= CONFUSED_SHARE:
