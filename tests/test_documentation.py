@@ -34,3 +34,11 @@ def test_every_page_is_in_the_sites_contents() -> None:
     contents = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
     assert pages == set(re.findall(r"[\w./-]+\.md", contents))
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    import spice
+
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"^::: spice\.(\w+)$", page, re.MULTILINE))
+    assert documented >= set(spice.__all__) - {"__version__"}

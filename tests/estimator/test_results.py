@@ -71,11 +71,12 @@ def test_a_contact_sheet_shows_one_group_or_all(fitted: SPICE, kept: SPICE) -> N
 
 def test_a_sheet_shows_the_pictures_of_its_group_in_rows() -> None:
     red, blue = Image.new("RGB", (20, 20), "red"), Image.new("L", (40, 40), 90)
-    sheet = contact_sheet([Section("first", [red] * 3), Section("second", [blue])], side=30, columns=2)
-    assert sheet.getpixel((20, 26 + 15)) == (255, 0, 0)
-    assert sheet.getpixel((20, 26 + 34 + 15)) == (255, 0, 0), "the third starts a new row"
-    assert sheet.getpixel((50, 26 + 34 + 15)) == (255, 255, 255)
-    assert sheet.getpixel((20, 2 * 26 + 2 * 34 + 15)) == (90, 90, 90)
+    sheet = contact_sheet([Section("first", [red] * 3), Section("second", [blue])], side=200, columns=2)
+    assert sheet.size == (2 * 204 + 4, 2 * 26 + 3 * 204 + 4)
+    assert sheet.getpixel((100, 26 + 100)) == (255, 0, 0)
+    assert sheet.getpixel((100, 26 + 204 + 100)) == (255, 0, 0), "the third starts a new row"
+    assert sheet.getpixel((300, 26 + 204 + 100)) == (255, 255, 255)
+    assert sheet.getpixel((100, 2 * 26 + 2 * 204 + 100)) == (90, 90, 90)
 
 
 def test_names_and_merges_are_seen_in_table_sheet_and_loaded_run(shapes: Path, tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_verbose_prints_lines_in_a_script_and_silence_is_the_default(
     printed = capsys.readouterr()
     assert log.level == logging.WARNING
     log.setLevel(before)
-    assert ("heads: 90 of 90" in printed.err) == verbose
+    assert ("heads: " in printed.err) == verbose
     assert printed.out == ""
     assert (printed.err == "") != verbose
     assert not log.handlers

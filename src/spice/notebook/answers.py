@@ -93,8 +93,8 @@ class Answers:
     def _section(self, now: GroupsNow, group: int, images: int) -> Section:
         members = np.flatnonzero(now.group == group)
         kept = float(self.labels.reliable[members].mean()) if len(members) else 0.0
-        name = now.names.get(group)
-        title = f"{group}  {name or 'group ' + str(group)}: {len(members):,} images, {kept:.0%} kept"
+        name = f"{now.names[group]} (group {group})" if group in now.names else f"group {group}"
+        title = f"{name}: {len(members):,} images, {kept:.0%} kept"
         typical = members[self.labels.prototype_rank[members].argsort(kind="stable")]
         return Section(title, self._pictures(typical, images))
 

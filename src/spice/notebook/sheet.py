@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from PIL import Image, ImageDraw
 
-_GAP, _TITLE_HEIGHT, _FONT_SIZE = 4, 26, 15
+_GAP, _TITLE_HEIGHT, _FONT_SIZE, _NARROWEST = 4, 26, 15, 400
 _PAPER, _INK = "white", (30, 30, 30)
 
 
@@ -18,6 +18,8 @@ class Section(NamedTuple):
 
 def contact_sheet(sections: Sequence[Section], *, side: int = 96, columns: int = 10) -> Image.Image:
     """The sections one below the other."""
+    columns = min(columns, max((len(section.pictures) for section in sections), default=1) or 1)
+    columns = max(columns, -(-_NARROWEST // (side + _GAP)))  # a title needs its room
     step = side + _GAP
     heights = [_TITLE_HEIGHT + max(1, -(-len(section.pictures) // columns)) * step for section in sections]
     sheet = Image.new("RGB", (columns * step + _GAP, sum(heights) + _GAP), _PAPER)
