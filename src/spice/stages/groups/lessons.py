@@ -12,8 +12,8 @@ from spice.errors import UserError
 from spice.runs.edits import Edits, Learned, Pair
 from spice.runs.groups import Base, Groups
 
-# Images at the center of a group that stand for it: about as many as a person sees before giving it a name.
-TYPICAL = 20
+# Images at the center of a group that stand for it: as many as its card shows, so a person who names it has seen them.
+TYPICAL = 8
 # A part of a group (the images that come from one cluster) has typical images of its own from this share on.
 SMALLEST_PART = 0.2
 
