@@ -18,7 +18,7 @@ from spice.stages.groups.learn import learn_groups, pair_loss
 from spice.stages.groups.lessons import Lessons, before_learning, lessons
 from spice.stages.groups.spread import ALPHA, Near, neighbor_graph, spread_labels
 
-NOTHING = np.empty((0, 2), np.int64)
+NONE_SETTLED = np.zeros(120, np.bool_)
 
 
 def near(features: np.ndarray, count: int = 5) -> Near:
@@ -91,12 +91,14 @@ def test_what_a_person_decided_holds_against_the_head() -> None:
         rejected=np.array([[1, 0]]),
         same=np.array([[2, 0]]),
         different=np.array([[3, 4]]),
+        settled=np.array([0, 4]),
+        settled_group=np.array([0, 1]),
     )
     group = decide(probs, taught).tolist()
     assert group[0] == 2  # placed
     assert group[1] == 1  # not in group 0
     assert group[2] == 2  # with the placed one
-    assert group[3] != group[4]
+    assert (group[3], group[4]) == (0, 1)  # the fifth is settled, and another than the fourth
     assert group[5] == -1  # set aside
 
 
@@ -111,20 +113,23 @@ def test_lessons_are_what_the_edits_say(three_blobs: np.ndarray) -> None:
         Pair(kind="different", first=image(1), second=image(100)),
         SetAside(group=2),
     )
-    taught = lessons(base, apply(base, edits), edits, three_blobs)
+    taught = lessons(base, apply(base, edits), edits, three_blobs, NONE_SETTLED)
     assert taught.numbers == [0, 1]
     assert (taught.fixed.tolist(), taught.fixed_group.tolist()) == ([3], [1])
-    assert len(taught.typical) == 40  # 20 of either group
+    assert len(taught.typical) == 16  # 8 of either group
     assert 3 not in taught.typical
     assert set(taught.taking_part.tolist()) == set(range(80))
     assert taught.rejected.tolist() == [[50, 1]]
+    settled = lessons(base, apply(base, edits), edits, three_blobs, ~NONE_SETTLED)
+    assert settled.settled.tolist() == list(range(80))
+    assert settled.settled_group[[0, 3, 79]].tolist() == [0, 1, 1]
     assert (taught.same.tolist(), taught.different.tolist()) == ([[1, 2]], [[1, 100]])
 
 
 def test_without_edits_there_is_nothing_to_learn(three_blobs: np.ndarray) -> None:
     base = base_of(np.repeat([0, 1, 2], 40), 3)
     with pytest.raises(UserError, match="nothing to learn from yet"):
-        lessons(base, apply(base, Edits()), Edits(), three_blobs)
+        lessons(base, apply(base, Edits()), Edits(), three_blobs, NONE_SETTLED)
 
 
 def test_a_few_corrections_teach_what_the_clusters_had_wrong(three_blobs: np.ndarray) -> None:
@@ -133,7 +138,7 @@ def test_a_few_corrections_teach_what_the_clusters_had_wrong(three_blobs: np.nda
     mixed[40:70] = 0  # most of the second blob is in the first cluster
     base = base_of(mixed, 3)
     edits = edits_of(*(Move(images=[base.image(row)], group=1) for row in (41, 50, 60)))
-    taught = lessons(base, apply(base, edits), edits, three_blobs)
+    taught = lessons(base, apply(base, edits), edits, three_blobs, NONE_SETTLED)
     settings = HeadSettings(clusters=3, components=8)
     found = learn_groups(three_blobs, near(three_blobs, 15), taught, settings, Run())
     assert (found.group == truth).mean() > 0.95 > (mixed == truth).mean()

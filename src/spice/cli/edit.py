@@ -76,7 +76,7 @@ def name(
     from spice.runs.edits import Name
 
     editor = _editor(run)
-    number = _number(editor.groups, group)
+    number = group_number(editor.groups, group)
     _do(editor, Name(group=number, name=new_name.strip()))
     print(f"group {number} is now called {new_name.strip()}" if new_name.strip() else f"group {number} has no name now")
 
@@ -90,7 +90,7 @@ def merge(
     if len(groups) < 2:
         raise UserError(f"merging needs two groups or more, got {len(groups)}: spice merge RUN 3 5")
     editor = _editor(run)
-    numbers = [_number(editor.groups, group) for group in groups]
+    numbers = [group_number(editor.groups, group) for group in groups]
     after = _do(editor, Merge(groups=numbers))
     print(f"{_called(after, numbers[0])} has {_images(after, numbers[0])} now")
 
@@ -106,7 +106,7 @@ def split(
 
     editor = _editor(run)
     before = editor.groups
-    number = _number(before, group)
+    number = group_number(before, group)
     after = _do(editor, propose_split(editor.result, before, number, into=into))
     made = [one for one in after.existing if one not in before.existing]
     parts = ", ".join(f"{_called(after, one)} has {_images(after, one)}" for one in (number, *made))
@@ -131,7 +131,7 @@ def move(
         for number in np.unique(before.group[rows][before.group[rows] >= 0]).tolist():
             _do(editor, Reject(images=editor.base.images(rows[before.group[rows] == number]), group=number))
     else:
-        target = None if group == "new" else _number(before, group)
+        target = None if group == "new" else group_number(before, group)
         _do(editor, Move(images=editor.base.images(rows), group=target))
     after = editor.groups
     for image, row in zip(images, rows.tolist(), strict=True):
@@ -148,7 +148,7 @@ def set_aside(
     from spice.runs.edits import SetAside
 
     editor = _editor(run)
-    number = _number(editor.groups, group)
+    number = group_number(editor.groups, group)
     after = _do(editor, SetAside(group=number, aside=not back))
     state = "a group again" if back else "set aside"
     print(f"{_called(after, number)} ({_images(after, number)}) is {state}")
@@ -198,7 +198,7 @@ def _update(editor: "Editor") -> None:
         update_csv(editor.run)
 
 
-def _number(groups: "Groups", text: str) -> int:
+def group_number(groups: "Groups", text: str) -> int:
     """The group of this name, or of this number."""
     named = [number for number, name in groups.names.items() if name == text]
     if named:

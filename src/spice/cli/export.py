@@ -13,6 +13,9 @@ from spice.cli.running import RunArgument, model_folder
 from spice.errors import UserError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from spice.runs.export import Place, Shape
 
 EXAMPLES = examples(
@@ -20,7 +23,9 @@ EXAMPLES = examples(
     "spice export photos.spice training --as imagefolder --copy --reliable",
     "spice export photos.spice sure --as folders --kept  # after: spice check photos.spice",
     "spice export photos.spice labels.csv --as csv",
-    "spice export photos.spice tasks --as labelstudio",
+    "spice export photos.spice mountains --as folders --group mountains  # one group",
+    "spice export photos.spice tasks --as labelstudio  # or fiftyone, cvat",
+    "spice export photos.spice sidecars --as xmp  # names as keywords, for digiKam, darktable, Lightroom",
     "spice export photos.spice model --as model --embed  # all that predict needs, encoder included",
     "spice export photos.spice groups.onnx --as onnx  # encoder and head, for programs without Python",
 )
@@ -35,6 +40,8 @@ class As(StrEnum):
     parquet = "parquet"
     labelstudio = "labelstudio"
     fiftyone = "fiftyone"
+    cvat = "cvat"
+    xmp = "xmp"
     model = "model"
     onnx = "onnx"
 
@@ -48,13 +55,15 @@ def command(
     reliable: Annotated[bool, typer.Option("--reliable", help="Reliable images only.")] = False,
     kept: Annotated[bool, typer.Option("--kept", help="Only images that a check by hand keeps.")] = False,
     keep: Annotated[float, typer.Option(min=0.5, max=0.999, help="With --kept: share of them to be right.")] = 0.95,
+    group: Annotated[str | None, typer.Option(help="Only this group: its number or name.", show_default=False)] = None,
     embed: Annotated[bool, typer.Option("--embed", help="With --as model: the encoder's weights too.")] = False,
 ) -> None:
     """Write the groups for people or other programs. Your images are linked or copied, never moved or changed."""
     if shape in (As.onnx, As.model):
         _export_model(run, destination, shape, embed=embed)
     else:
-        _export_images(run, destination, shape, copy=copy, reliable=reliable, keep=keep if kept else None)
+        rows = _chosen(run, group=group, reliable=reliable, keep=keep if kept else None)
+        _export_images(run, destination, shape, rows=rows, copy=copy)
 
 
 def _export_model(run: Path, destination: Path, shape: As, *, embed: bool) -> None:
@@ -75,20 +84,42 @@ def _export_model(run: Path, destination: Path, shape: As, *, embed: bool) -> No
     print(f"encoder and head written to {destination}; probabilities differ from torch's by {difference:.0e} at most")
 
 
-def _export_images(run: Path, destination: Path, shape: As, *, copy: bool, reliable: bool, keep: float | None) -> None:
+def _chosen(run: Path, *, group: str | None, reliable: bool, keep: float | None) -> "NDArray[np.int64]":
+    """The rows of the images to export: those in a group, and of these only what was asked for."""
     import numpy as np
 
-    from spice.runs import explain_output_errors, open_result
-    from spice.runs.export import export
+    from spice.cli.edit import group_number
+    from spice.runs import open_result
 
     result = open_result(run)
-    labels = result.labels
+    groups = result.groups
+    chosen = groups.shown >= 0
+    if group is not None:
+        number = group_number(groups, group)
+        if number not in groups.existing:
+            raise UserError(f"there is no group {number}; list them with: spice groups {run}")
+        chosen &= groups.shown == number
     if reliable:
-        labels = labels.rows(np.flatnonzero(labels.reliable))
+        chosen &= result.labels.reliable | groups.by_person
+    rows = np.flatnonzero(chosen)
     if keep is not None:
         from spice.runs.checks import kept_rows
 
-        labels = labels.rows(kept_rows(result, target=keep))
+        rows = np.intersect1d(rows, kept_rows(result, target=keep))
+    if len(rows) == 0:
+        raise UserError("no image is left to export; see: spice groups RUN")
+    return rows
+
+
+def _export_images(run: Path, destination: Path, shape: As, *, rows: "NDArray[np.int64]", copy: bool) -> None:
+    from spice.runs import explain_output_errors, open_result
+    from spice.runs.classes import classes_of
+    from spice.runs.export import export
+
+    result = open_result(run)
+    labels, classes = result.labels.rows(rows), classes_of(result.groups, rows)
+    if shape is As.xmp and not classes.named:
+        raise UserError(f"no group has a name yet, so there are no keywords to write: spice name {run} 3 mountains")
     with TemporaryDirectory(prefix="spice-") as scratch, explain_output_errors(destination):
         files: list[Path] = []
         if shape not in (As.csv, As.parquet):
@@ -96,8 +127,8 @@ def _export_images(run: Path, destination: Path, shape: As, *, copy: bool, relia
 
             files = originals(result.manifest.source, labels.path, run=run, taken_out=Path(scratch))
         inside = any(path.is_relative_to(scratch) for path in files[:1])
-        if inside and shape in (As.labelstudio, As.fiftyone):
+        if inside and shape in (As.labelstudio, As.fiftyone, As.cvat, As.xmp):
             raise UserError(f"the images lie inside an archive, and --as {shape} needs files: unpack it first")
         place: Place = "copy" if copy or inside else "link"
-        written = export(labels, files, destination, shape=cast("Shape", shape.value), place=place)
+        written = export(labels, files, destination, shape=cast("Shape", shape.value), place=place, classes=classes)
     print(f"{written.images:,} images written to {written.destination}")

@@ -1,4 +1,4 @@
-"""Clusters in the formats of other programs. Original images are linked or copied, never moved or changed."""
+"""Groups in the formats of other programs. Original images are linked or copied, never moved or changed."""
 
 import errno
 import json
@@ -8,15 +8,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import quote
+from xml.etree import ElementTree  # only written, never read
+from xml.sax.saxutils import quoteattr
 
+from PIL import Image
 from pydantic import JsonValue
 
 from spice.errors import UserError
 from spice.files import folder_written_atomically, shortened, written_atomically
+from spice.runs.classes import Classes, clusters_of
 from spice.runs.labels import Labels
 from spice.runs.table import write_table
+from spice.runs.xmp import sidecar
 
-Shape = Literal["folders", "imagefolder", "csv", "parquet", "labelstudio", "fiftyone"]
+Shape = Literal["folders", "imagefolder", "csv", "parquet", "labelstudio", "fiftyone", "cvat", "xmp"]
 Place = Literal["link", "copy"]
 
 
@@ -27,50 +32,79 @@ class Export(NamedTuple):
     images: int
 
 
-def export(labels: Labels, originals: list[Path], destination: Path, *, shape: Shape, place: Place = "link") -> Export:
-    """Write `labels` to `destination`; `originals` are the image files, one per row."""
+def export(
+    labels: Labels,
+    originals: list[Path],
+    destination: Path,
+    *,
+    shape: Shape,
+    place: Place = "link",
+    classes: Classes | None = None,
+) -> Export:
+    """Write `labels` to `destination`; `originals` are the image files, one per row.
+
+    Args:
+        classes: the groups as people edited them. None: the clusters.
+    """
+    classes = classes or clusters_of(labels)
     if shape in ("csv", "parquet") and destination.suffix != f".{shape}":
         destination = destination.with_name(f"{destination.name}.{shape}")
     if os.path.lexists(destination) and not (destination.is_dir() and not any(destination.iterdir())):
         raise UserError(f"{destination} exists already and is not overwritten; give a new name")
     destination.parent.mkdir(parents=True, exist_ok=True)
     if shape in ("csv", "parquet"):
-        write_table(destination, labels._asdict())
+        write_table(destination, labels._asdict() | classes.columns())
         return Export(destination, len(labels.path))
     _refuse_missing(originals)
     with folder_written_atomically(destination) as new:
-        _WRITERS[shape](labels, originals, new, _link if place == "link" else _copy)
+        _WRITERS[shape](Images(labels, classes, originals), new, _link if place == "link" else _copy)
     return Export(destination, len(labels.path))
 
 
 Put = Callable[[Path, Path], None]
 
 
-def _folders(labels: Labels, originals: list[Path], destination: Path, put: Put) -> None:
-    """For people: one folder per cluster, sorted from the most typical image on, doubtful images apart."""
+class Images(NamedTuple):
+    """What is exported."""
+
+    labels: Labels
+    classes: Classes
+    originals: list[Path]
+
+
+def _folders(images: Images, destination: Path, put: Put) -> None:
+    """For people: one folder per group, sorted from the most typical image on, doubtful images apart."""
+    labels, originals = images.labels, images.originals
     digits = len(str(len(originals)))
 
     def place(row: int) -> Path:
         part = "reliable" if labels.reliable[row] else "doubtful"
         name = f"{labels.prototype_rank[row]:0{digits}d}_{originals[row].name}"
-        return destination / _cluster_name(labels, row) / part / name
+        return destination / images.classes.folder(row) / part / name
 
     _put_all(originals, place, put)
 
 
-def _imagefolder(labels: Labels, originals: list[Path], destination: Path, put: Put) -> None:
-    """For training: one folder per cluster, as torchvision's ImageFolder and Hugging Face's imagefolder expect."""
-    _put_all(originals, lambda row: destination / _cluster_name(labels, row) / originals[row].name, put)
+def _imagefolder(images: Images, destination: Path, put: Put) -> None:
+    """For training: a folder per group, as torchvision's ImageFolder and Hugging Face's imagefolder expect.
+
+    `metadata.csv` has the group's number, which stays the same when another group is empty; positions among the
+    folders do not.
+    """
+    classes, labels, originals = images.classes, images.labels, images.originals
+    placed = _put_all(originals, lambda row: destination / classes.folder(row) / originals[row].name, put)
+    names = [printable(path.relative_to(destination).as_posix()) for path in placed]
+    columns = classes.columns() | {"label": [classes.label(row) for row in range(len(originals))]}
+    write_table(destination / "metadata.csv", {"file_name": names, **columns, "chance": labels.chance})
 
 
-def _labelstudio(labels: Labels, originals: list[Path], destination: Path, put: Put) -> None:
-    """Label Studio tasks: the cluster is a prediction to confirm, and its score is the chance that it is right."""
+def _labelstudio(images: Images, destination: Path, put: Put) -> None:
+    """Label Studio tasks: the group is a prediction to confirm, and its score is the chance that it is right."""
     del put  # Label Studio serves the originals from where they are.
-    root = Path(os.path.commonpath([path.parent for path in originals]))
-    names = sorted({_cluster_name(labels, row) for row in range(len(originals))})
-    tasks = [_task(labels, row, path.relative_to(root)) for row, path in enumerate(originals)]
+    root = _root(images.originals)
+    tasks = [_task(images, row, path.relative_to(root)) for row, path in enumerate(images.originals)]
     _write_json(destination / "tasks.json", tasks)
-    choices = "\n".join(f'    <Choice value="{name}"/>' for name in names)
+    choices = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in images.classes.labels.values())
     (destination / "config.xml").write_text(
         f'<View>\n  <Image name="image" value="$image"/>\n  <Choices name="cluster" toName="image">\n{choices}\n'
         "  </Choices>\n</View>\n",
@@ -85,12 +119,13 @@ def _labelstudio(labels: Labels, originals: list[Path], destination: Path, put: 
     )
 
 
-def _task(labels: Labels, row: int, name: Path) -> dict[str, JsonValue]:
+def _task(images: Images, row: int, name: Path) -> dict[str, JsonValue]:
+    labels = images.labels
     choice: dict[str, JsonValue] = {
         "from_name": "cluster",
         "to_name": "image",
         "type": "choices",
-        "value": {"choices": [_cluster_name(labels, row)]},
+        "value": {"choices": [images.classes.label(row)]},
     }
     return {
         "data": {
@@ -101,14 +136,17 @@ def _task(labels: Labels, row: int, name: Path) -> dict[str, JsonValue]:
     }
 
 
-def _fiftyone(labels: Labels, originals: list[Path], destination: Path, put: Put) -> None:
+def _fiftyone(images: Images, destination: Path, put: Put) -> None:
     """A FiftyOneImageClassificationDataset whose data.json points at the originals."""
     del put
+    labels, classes, originals = images
     entries: dict[str, JsonValue] = {
         str(row): {
-            "label": _cluster_name(labels, row),
+            "label": classes.label(row),
             "confidence": round(float(labels.chance[row]), 6),
             "attributes": {
+                "group": int(classes.group[row]),
+                "by_person": bool(classes.by_person[row]),
                 "reliability": round(float(labels.reliability[row]), 6),
                 "reliable": bool(labels.reliable[row]),
                 "prototype_rank": int(labels.prototype_rank[row]),
@@ -120,16 +158,51 @@ def _fiftyone(labels: Labels, originals: list[Path], destination: Path, put: Put
     _write_json(destination / "labels.json", {"labels": entries})
 
 
-_WRITERS: dict[str, Callable[[Labels, list[Path], Path, Put], None]] = {
+def _cvat(images: Images, destination: Path, put: Put) -> None:
+    """ "CVAT for images 1.1": a tag per image. For a task made of the same images, under the names given here."""
+    del put  # CVAT has the images already
+    root = _root(images.originals)
+    file = ElementTree.Element("annotations")
+    ElementTree.SubElement(file, "version").text = "1.1"
+    task = ElementTree.SubElement(ElementTree.SubElement(file, "meta"), "task")
+    ElementTree.SubElement(task, "size").text = str(len(images.originals))
+    known = ElementTree.SubElement(task, "labels")
+    for name in images.classes.labels.values():
+        ElementTree.SubElement(ElementTree.SubElement(known, "label"), "name").text = name
+    for row, path in enumerate(images.originals):
+        with Image.open(path) as opened:
+            width, height = opened.size
+        named = {"id": str(row), "name": path.relative_to(root).as_posix(), "width": str(width), "height": str(height)}
+        entry = ElementTree.SubElement(file, "image", named)
+        source = "manual" if images.classes.by_person[row] else "auto"
+        ElementTree.SubElement(entry, "tag", {"label": images.classes.label(row), "source": source})
+    _write_xml(destination / "annotations.xml", file)
+
+
+def _xmp(images: Images, destination: Path, put: Put) -> None:
+    """A sidecar per image of a named group, IMAGE.jpg.xmp, with the name as keyword; folders as the originals have."""
+    del put
+    root, classes = _root(images.originals), images.classes
+    for row, path in enumerate(images.originals):
+        if int(classes.group[row]) in classes.named:
+            target = destination / path.relative_to(root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _write_xml(target.with_name(f"{target.name}.xmp"), sidecar(classes.label(row)))
+
+
+_WRITERS: dict[str, Callable[[Images, Path, Put], None]] = {
     "folders": _folders,
     "imagefolder": _imagefolder,
     "labelstudio": _labelstudio,
     "fiftyone": _fiftyone,
+    "cvat": _cvat,
+    "xmp": _xmp,
 }
 
 
-def _put_all(originals: list[Path], place: Callable[[int], Path], put: Put) -> None:
-    taken: set[Path] = set()
+def _put_all(originals: list[Path], place: Callable[[int], Path], put: Put) -> list[Path]:
+    """Put every image in its place, and return where it is."""
+    taken: dict[Path, None] = {}
     for row, original in enumerate(originals):
         wanted = place(row)
         target = wanted.with_name(shortened(wanted.name))
@@ -137,9 +210,10 @@ def _put_all(originals: list[Path], place: Callable[[int], Path], put: Put) -> N
         while target in taken:  # two folders may hold images of one name: `a.jpg`, then `a-2.jpg`, `a-3.jpg`, ...
             number += 1
             target = wanted.with_name(shortened(wanted.name, f"-{number}"))
-        taken.add(target)
+        taken[target] = None
         target.parent.mkdir(parents=True, exist_ok=True)
         put(original, target)
+    return list(taken)
 
 
 def _link(original: Path, target: Path) -> None:
@@ -156,8 +230,20 @@ def _copy(original: Path, target: Path) -> None:
     shutil.copy2(original, target)
 
 
-def _cluster_name(labels: Labels, row: int) -> str:
-    return f"cluster_{labels.cluster[row]:02d}"
+def printable(name: str) -> str:
+    """The name with bytes that are not UTF-8 escaped: no table could hold them."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _root(originals: list[Path]) -> Path:
+    """The folder that holds all of them."""
+    return Path(os.path.commonpath([path.parent for path in originals]))
+
+
+def _write_xml(path: Path, root: ElementTree.Element) -> None:
+    ElementTree.indent(root)
+    with written_atomically(path) as temporary:
+        ElementTree.ElementTree(root).write(temporary, encoding="utf-8", xml_declaration=True)
 
 
 def _write_json(path: Path, content: object) -> None:

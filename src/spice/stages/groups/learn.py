@@ -94,6 +94,8 @@ def _spread(taught: Lessons, near: Near) -> NDArray[np.int64]:
     labels[taught.fixed] = 0
     labels[taught.fixed, taught.fixed_group] = 1
     belongs = spread_labels(near, labels)
+    belongs[taught.settled] = 0
+    belongs[taught.settled, taught.settled_group] = 1
     belongs[taught.rejected[:, 0], taught.rejected[:, 1]] = 0
     belongs[taught.fixed] = labels[taught.fixed]
     found = np.where(belongs.sum(axis=1) > 0, belongs.argmax(axis=1), -1)

@@ -32,10 +32,18 @@ class Lessons(NamedTuple):
     rejected: Rows  # (R, 2) image, group: does not belong there
     same: Rows  # (P, 2) images that belong together
     different: Rows  # (P', 2) images that do not
+    settled: Rows  # images that stay: nearly all their neighbors are in the same group
+    settled_group: Rows
 
 
-def lessons(base: Base, groups: Groups, edits: Edits, features: NDArray[np.float32]) -> Lessons:
-    """What the edits of a result teach; `groups` are those without anything that was learned before."""
+def lessons(
+    base: Base, groups: Groups, edits: Edits, features: NDArray[np.float32], reliable: NDArray[np.bool_]
+) -> Lessons:
+    """What the edits of a result teach; `groups` are those without anything that was learned before.
+
+    Args:
+        reliable: (N,) images whose neighbors agree with these groups. They stay, unless a person said otherwise.
+    """
     numbers = [
         number for number in groups.existing if number not in groups.set_aside and (groups.group == number).any()
     ]
@@ -49,6 +57,7 @@ def lessons(base: Base, groups: Groups, edits: Edits, features: NDArray[np.float
     if len(numbers) < 2:
         raise UserError("learning needs at least two groups")
     typical = _typical(base, groups, numbers, features)
+    settled = np.flatnonzero(reliable & np.isin(groups.group, numbers))
     return Lessons(
         numbers=numbers,
         taking_part=taking_part,
@@ -57,6 +66,8 @@ def lessons(base: Base, groups: Groups, edits: Edits, features: NDArray[np.float
         typical=typical,
         typical_group=_places(place, groups.group[typical]),
         rejected=np.array(rejected, dtype=np.int64).reshape(-1, 2),
+        settled=settled,
+        settled_group=_places(place, groups.group[settled]),
         **pairs,
     )
 
