@@ -1,6 +1,6 @@
 """Settings for a purpose: a first look, the usual run, the paper's data sets, the authors' code."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from spice.errors import UserError
 from spice.settings import (
@@ -81,10 +81,12 @@ def standard(
         flip: whether views may be mirrored; digits, scans and text must not be.
         refine: whether joint training follows, for this many `minutes`, or for a fixed number of steps.
     """
+    # A pretrained encoder's time is better spent on larger images than on views of them (docs/lab-notes/speed.md).
+    space: Literal["images", "features"] = "images" if encoder == "scratch" else "features"
     return RunSettings(
         encoder=encoder,
         size=size,
-        views=ViewSettings(augment=AugmentSettings(flip=flip)),
+        views=ViewSettings(space=space, augment=AugmentSettings(flip=flip)),
         heads=standard_heads(clusters),
         joint=joint_on_cpu(pretrained=encoder != "scratch", minutes=minutes, flip=flip) if refine else None,
         seed=seed,
@@ -92,8 +94,8 @@ def standard(
 
 
 def quick(usual: RunSettings) -> RunSettings:
-    """A first look: one view of each kind, a third of the heads, and `lite0` at 160 px, not 224."""
-    size = usual.size or (160 if usual.encoder == "lite0" else None)
+    """A first look: one view of each kind, a third of the heads, and `lite0` at 128 px, not 224."""
+    size = usual.size or (128 if usual.encoder == "lite0" else None)
     views = usual.views.model_copy(update={"weak": 1, "strong": 1})
     heads = usual.heads.model_copy(update={"heads": usual.heads.heads // 3})
     return usual.model_copy(update={"size": size, "views": views, "heads": heads})

@@ -96,6 +96,8 @@ class FeatureSettings(Settings):
 class ViewSettings(Settings):
     """How many random views of each image the frozen encoder encodes, once, before stage 2."""
 
+    # Views of images (the paper), each of which the encoder has to encode, or of their features, made by noise.
+    space: Literal["images", "features"] = "images"
     # Heads are labeled from weak views and learn from strong ones: a second strong view teaches more, a second weak one
     # labels no better (docs/lab-notes), and each takes the encoder another pass over all images.
     weak: PositiveInt = 1
@@ -106,7 +108,7 @@ class ViewSettings(Settings):
     # Of the cached weak and strong views; half precision halves their size on disk.
     precision: Literal["float32", "float16"] = "float32"
     augment: AugmentSettings = AugmentSettings()
-    # Where there are features and no images: noise in units of the data's spread, and the share of features dropped.
+    # Views of features: noise in units of the data's spread, and the share of features dropped.
     weak_noise: float = Field(default=0.1, ge=0.0)
     strong_noise: float = Field(default=0.3, ge=0.0)
     strong_dropout: float = Field(default=0.2, ge=0.0, lt=1.0)

@@ -205,6 +205,29 @@ def test_views_of_features_are_noise_as_wide_as_the_datas_own(tmp_path: Path) ->
     np.testing.assert_allclose(np.nanstd(kept[:, [0, 1, 3]], axis=0), [0.5, 5.0, 1.5], rtol=0.1)
 
 
+def test_views_of_an_encoders_features_take_one_pass_of_the_encoder(encoder: Encoder, tmp_path: Path) -> None:
+    of_images = encode_views(Noise(70), encoder, SETTINGS, Run(folder=tmp_path / "images"))
+    encoded: list[int] = []
+
+    class Counting:
+        name, size, channels = encoder.name, encoder.size, encoder.channels
+        normalization, features, module = encoder.normalization, encoder.features, encoder.module
+
+        def encode(self, images: Tensor) -> Tensor:
+            encoded.append(len(images))
+            return encoder.encode(images)
+
+        feature_map, fingerprint = encoder.feature_map, encoder.fingerprint
+
+    settings = SETTINGS.model_copy(update={"space": "features"})
+    views = encode_views(Noise(70), Counting(), settings, Run(folder=tmp_path / "features"))
+    assert sum(encoded) == 70
+    np.testing.assert_array_equal(views.plain, of_images.plain)
+    given = perturb_features(np.array(views.plain), settings, Run(folder=tmp_path / "given"))
+    np.testing.assert_array_equal(views.weak, given.weak)  # the same noise as for vectors of the user's own
+    np.testing.assert_array_equal(views.strong, given.strong)
+
+
 def test_half_precision_halves_the_views_and_leaves_the_features(encoder: Encoder, tmp_path: Path) -> None:
     half = SETTINGS.model_copy(update={"precision": "float16"})
     views = encode_views(Noise(5), encoder, half, Run(folder=tmp_path / "half"))

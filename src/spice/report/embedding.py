@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 from sklearn.manifold import TSNE
+from threadpoolctl import threadpool_limits
 
 Floats = NDArray[np.float32]
 
-LANDMARKS = 1500
+LANDMARKS = 1000
 # t-SNE needs neighborhoods; fewer images than this are placed by PCA.
 FEWEST = 30
 _PERPLEXITY, _ITERATIONS = 30.0, 500
@@ -43,7 +44,9 @@ def _tsne(components: Floats) -> Floats:
     start = start / start.std() * 1e-4 + np.random.default_rng(0).normal(0, 1e-6, start.shape)
     perplexity = min(_PERPLEXITY, (len(components) - 1) / 3)
     tsne = TSNE(init=start.astype(np.float32), perplexity=perplexity, max_iter=_ITERATIONS, random_state=0)
-    return np.asarray(tsne.fit_transform(components), dtype=np.float32)
+    # One thread: for so few points, threads would mostly wait for each other.
+    with threadpool_limits(1):
+        return np.asarray(tsne.fit_transform(components), dtype=np.float32)
 
 
 def _principal(features: Floats, landmarks: NDArray[np.int64]) -> Floats:

@@ -13,7 +13,9 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Literal
 
 import numpy as np
@@ -82,7 +84,7 @@ def encode_views(
     identity: str = "",
     starts: NDArray[np.int64] | None = None,
 ) -> Views:
-    """Encode plain images, V weak and V strong views into `run.folder`; a killed run resumes.
+    """Encode plain images, and V weak and V strong views of images or features, into `run.folder`; resumes if killed.
 
     Writes features.npy (N, D), views/weak.npy and views/strong.npy (V, N, D).
 
@@ -92,8 +94,12 @@ def encode_views(
             are encoded once. None: all images differ.
     """
     recipes, pixels = _recipes(encoder, settings), InColor(images, encoder.channels)
+    in_features = settings.space == "features" and not settings.fresh  # fresh views are views of images
+    perturbed = _Perturbed(lambda: np.load(_paths(_folder(run))["plain"], mmap_mode="r"), settings, run)
 
     def encode(kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
+        if in_features and kind != "plain":  # plain images were all encoded before
+            return perturbed(kind, positions, generator)
         return encoder.encode(recipes[kind](to_device(pixels.take(positions), run.device), generator))
 
     about = f"{identity} {encoder.name} {encoder.size}"
@@ -128,27 +134,42 @@ def perturb_features(features: NDArray[np.floating], settings: ViewSettings, run
     A weak view adds a little noise; a strong one adds more and replaces some features by their mean. Such views are
     weaker than those of images.
     """
-    drawn = torch.randperm(len(features), generator=run.generator("views", "spread"))[:20_000].sort().values
-    some = _rows(features, drawn)
-    spread, mean = some.std(dim=0, correction=0), some.mean(dim=0)  # (D,)
-
-    def perturb(kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
-        plain = _rows(features, positions)
-        if kind == "plain":
-            return plain
-        noise = settings.weak_noise if kind == "weak" else settings.strong_noise
-        noisy = plain + noise * spread * torch.randn(plain.shape, generator=generator)
-        if kind == "weak":
-            return noisy
-        dropped = torch.rand(plain.shape, generator=generator) < settings.strong_dropout
-        return torch.where(dropped, mean, noisy)
-
-    return _Files(settings, features.shape, run, about=f"{identity} given features").fill(perturb)
+    perturbed = _Perturbed(lambda: features, settings, run)
+    return _Files(settings, features.shape, run, about=f"{identity} given features").fill(perturbed)
 
 
 def open_views(folder: Path) -> Views:
     """The views that `encode_views` or `perturb_features` wrote to `folder`."""
     return Views(*(np.load(path, mmap_mode="r") for path in _paths(folder).values()))
+
+
+class _Perturbed:
+    """Views of features, by noise in units of their spread, and by replacing some of them by their mean."""
+
+    def __init__(self, features: Callable[[], NDArray[np.floating]], settings: ViewSettings, run: Run) -> None:
+        self._open, self.settings, self.run = features, settings, run
+        self._lock = Lock()
+
+    def __call__(self, kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
+        with self._lock:  # opened once, by whichever thread comes first
+            features, spread, mean = self._statistics
+        plain = _rows(features, positions)
+        if kind == "plain":
+            return plain
+        noise = self.settings.weak_noise if kind == "weak" else self.settings.strong_noise
+        noisy = plain + noise * spread * torch.randn(plain.shape, generator=generator)
+        if kind == "weak":
+            return noisy
+        dropped = torch.rand(plain.shape, generator=generator) < self.settings.strong_dropout
+        return torch.where(dropped, mean, noisy)
+
+    @cached_property
+    def _statistics(self) -> tuple[NDArray[np.floating], Tensor, Tensor]:
+        """The features (N, D), their deviation and their mean (D,)."""
+        features = self._open()
+        drawn = torch.randperm(len(features), generator=self.run.generator("views", "spread"))[:20_000].sort().values
+        some = _rows(features, drawn)
+        return features, some.std(dim=0, correction=0), some.mean(dim=0)
 
 
 class _Files:
@@ -163,9 +184,7 @@ class _Files:
         about: str,
         starts: NDArray[np.int64] | None = None,
     ) -> None:
-        if run.folder is None:
-            raise ValueError("views are written to files: give the run a folder")
-        self.run, self.folder = run, run.folder
+        self.run, self.folder = run, _folder(run)
         self.images, self.width = shape
         self.starts = torch.from_numpy(np.arange(self.images) if starts is None else starts)  # (U,)
         self.ends = torch.cat([self.starts[1:], torch.tensor([self.images])])
@@ -255,6 +274,12 @@ class _Files:
     def _unfinished(self, kind: Kind) -> tuple[Path, Path]:
         """The file of a kind before it is complete, and the marks of its finished batches."""
         return self.folder / FOLDER / f"{kind}.partial", self.folder / FOLDER / f"{kind}.marks"
+
+
+def _folder(run: Run) -> Path:
+    if run.folder is None:
+        raise ValueError("views are written to files: give the run a folder")
+    return run.folder
 
 
 def _recipes(encoder: Encoder, settings: ViewSettings) -> dict[Kind, Recipe]:

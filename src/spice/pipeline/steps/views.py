@@ -21,7 +21,9 @@ def views(work: Work, run: Run) -> ViewsResult:
     else:
         found = encode_views(work.images, work.encoder, settings, here, starts=work.inputs.collection.starts)
     encoder, width = work.encoder, found.plain.shape[1]
-    space: Literal["images", "features"] = "images" if work.vectors is None else "features"
+    space: Literal["images", "features"] = "features"
+    if work.vectors is None and (settings.space == "images" or settings.fresh):
+        space = "images"
     return ViewsResult(
         encoder=encoder.name, size=encoder.size, width=width, space=space, precision=precision_of(encoder)
     )
