@@ -94,8 +94,8 @@ def standard(
 
 
 def quick(usual: RunSettings) -> RunSettings:
-    """A first look: one view of each kind, a third of the heads, and `lite0` at 128 px, not 224."""
-    size = usual.size or (128 if usual.encoder == "lite0" else None)
+    """A first look: one view of each kind, a third of the heads, and `lite0` at 160 px, not 224."""
+    size = usual.size or (160 if usual.encoder == "lite0" else None)
     views = usual.views.model_copy(update={"weak": 1, "strong": 1})
     heads = usual.heads.model_copy(update={"heads": usual.heads.heads // 3})
     return usual.model_copy(update={"size": size, "views": views, "heads": heads})

@@ -140,7 +140,7 @@ def test_heads_may_learn_from_new_views_in_every_step(shapes: Path, tmp_path: Pa
 def test_quick_is_standard_with_less_of_it() -> None:
     usual = standard(clusters=5)
     fast = quick(usual)
-    assert (fast.views.weak, fast.views.strong, fast.size) == (1, 1, 128)
+    assert (fast.views.weak, fast.views.strong, fast.size) == (1, 1, 160)
     assert fast.heads.heads == usual.heads.heads // 3
     assert fast.model_copy(update={"views": usual.views, "heads": usual.heads, "size": None}) == usual
     assert quick(standard(clusters=5, size=96)).size == 96

@@ -21,7 +21,7 @@ from spice.report.charts import histogram
 from spice.report.chosen import choose, with_attention
 from spice.report.content import read_content
 from spice.report.embedding import embed
-from spice.report.pictures import MOST_TILES, SHEET_PIXELS, overlay, read_sheets, tile_side, write_pictures
+from spice.report.pictures import MOST_TILES, SHEET_PIXELS, Attention, overlay, read_sheets, tile_side, write_pictures
 from spice.report.verdict import Evidence, Grade, Verdict, verdicts
 from spice.runs import Labels, Result, RunFolder, open_result
 from spice.runs.artifacts import HEAD_LABELS, MAP, NEIGHBORS, PICTURES
@@ -218,7 +218,15 @@ def test_every_picture_lies_where_the_index_says(tmp_path: Path) -> None:
     colors = np.random.default_rng(0).integers(0, 256, size=(1100, 3, 1, 1), dtype=np.uint8)
     flat = np.broadcast_to(colors, (1100, 3, 32, 32))
     rows = np.array([3, 1050])
-    write_pictures(tmp_path / "pictures", lambda here: flat[here], images=1100, side=32, on_cards=rows, attention=[])
+    write_pictures(
+        tmp_path / "pictures",
+        lambda here: flat[here],
+        images=1100,
+        side=32,
+        on_cards=rows,
+        large=rows[:0],
+        attention=[],
+    )
     sheets = read_sheets(tmp_path / "pictures")
     assert sheets is not None
     assert (sheets.count, sheets.tile, len(sheets.rows)) == (2, 32, 1100)
@@ -233,10 +241,22 @@ def test_every_picture_lies_where_the_index_says(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"pictures"}
 
 
+def test_pictures_that_are_shown_large_have_more_pixels(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, size=(3, 3, 300, 300), dtype=np.uint8)
+    rows = np.arange(3)
+    heat = [Attention(1, np.eye(5, dtype=np.float32))]
+    folder = tmp_path / "p"
+    write_pictures(folder, lambda here: noise[here], images=3, side=300, on_cards=rows, large=rows[1:], attention=heat)
+    sides = {name: Image.open(folder / f"{name}.jpg").width for name in ("image-0", "image-1", "attention-1")}
+    assert sides == {"image-0": 128, "image-1": 256, "attention-1": 256}
+
+
 def test_gray_images_have_gray_pictures(tmp_path: Path) -> None:
     gray = np.full((3, 1, 28, 28), 77, dtype=np.uint8)
     rows = np.arange(3)
-    write_pictures(tmp_path / "p", lambda here: gray[here], images=3, side=28, on_cards=rows, attention=[])
+    write_pictures(
+        tmp_path / "p", lambda here: gray[here], images=3, side=28, on_cards=rows, large=rows[:0], attention=[]
+    )
     assert abs(np.asarray(Image.open(tmp_path / "p" / "image-2.jpg"), dtype=int) - 77).max() < 4
 
 

@@ -135,5 +135,6 @@ def _write_pictures(folder: Path, random: np.random.Generator, labels: Labels, c
         images=len(labels.path),
         side=SIDE,
         on_cards=np.concatenate([rows for kinds in chosen for rows in kinds]),
+        large=np.concatenate([kinds.prototypes for kinds in chosen]),
         attention=(Attention(row, ramp) for row in np.concatenate(with_attention(chosen)).tolist()),
     )

@@ -32,6 +32,7 @@ def pictures(work: Work, run: Run) -> StepResult:
         images=len(found.path),
         side=images.size,
         on_cards=np.concatenate([rows for kinds in chosen for rows in kinds]),
+        large=np.concatenate([kinds.prototypes for kinds in chosen]),
         attention=(Attention(row, places.numpy()) for row, places in seen),
         progress=run.progress,
     )

@@ -1,0 +1,145 @@
+"""From the command to the page: this version of spice beside another one, in the same run on the same images.
+
+    git worktree add ../release 5855713
+    python benchmarks/whole_command.py --release ../release/src [--count 1500] [--quick] [--rounds 1]
+
+Unpacks photos (../shared/data/imagenette.tar) into a folder, groups them with both versions in turn, each with a cache of
+its own that already holds the exported encoder, and prints wall time, processor time (of the whole command, with its
+threads), time per step, and ACC. True labels, the names of the folders, are read in the end. `--threads 2` is what a
+machine with two cores has; on a busy machine trust processor time.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from spice.evaluate.scores import accuracy
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+class Ran(NamedTuple):
+    """One command."""
+
+    wall: float
+    processor: float
+    steps: dict[str, float]  # wall seconds
+    accuracy: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=Path, default=SHARED / "imagenette.tar")
+    parser.add_argument("--release", type=Path, help="the src folder of the other version")
+    parser.add_argument("--count", type=int, help="so many of the images, evenly drawn; default: all")
+    parser.add_argument("--clusters", type=int, default=10)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="this version with --preset quick, too")
+    parser.add_argument("--folder", type=Path, help="where temporary files go")
+    arguments = parser.parse_args()
+    own = Path(__file__).resolve().parents[1] / "src"
+    versions: dict[str, tuple[Path, list[str]]] = {"this version": (own, [])}
+    if arguments.quick:
+        versions["this version, quick"] = (own, ["--preset", "quick"])
+    if arguments.release is not None:
+        versions["release"] = (arguments.release.resolve(), [])
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as temporary:
+        folder = Path(temporary)
+        count = unpack(arguments.images, folder / "photos", arguments.count)
+        few = folder / "few"
+        unpack(arguments.images, few, 320)
+        print(f"{count:,} images, {arguments.threads} threads")
+        runs: dict[str, list[Ran]] = {name: [] for name in versions}
+        for name, (source, options) in versions.items():  # fills the cache: what a first command takes longer
+            run(name, source, options, few, folder, arguments.clusters, arguments.threads)
+        for _ in range(arguments.rounds):
+            for name, (source, options) in versions.items():
+                runs[name].append(
+                    run(name, source, options, folder / "photos", folder, arguments.clusters, arguments.threads)
+                )
+                show(name, runs[name][-1])
+        compare(runs)
+
+
+def unpack(archive: Path, folder: Path, count: int | None) -> int:
+    """Unpack so many photos, evenly drawn in the order of their names."""
+    with tarfile.open(archive) as opened:
+        members = sorted((one for one in opened.getmembers() if one.isfile()), key=lambda one: one.name)
+        if count is not None and count < len(members):
+            members = [members[place] for place in np.linspace(0, len(members) - 1, count).astype(int)]
+        opened.extractall(folder, members=members, filter="data")
+    return len(members)
+
+
+def run(name: str, source: Path, options: list[str], photos: Path, folder: Path, clusters: int, threads: int) -> Ran:
+    """Group the photos into a new run folder, in a process of its own."""
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        here = Path(out) / "run"
+        command = [sys.executable, "-m", "spice", "cluster", str(photos), "-k", str(clusters), "--out", str(here)]
+        environment = os.environ | {
+            "PYTHONPATH": str(source),
+            "OMP_NUM_THREADS": str(threads),
+            "SPICE_CACHE": str(folder / f"cache {name}"),
+        }
+        before, begun = _processor_seconds(), time.monotonic()
+        subprocess.run([*command, *options], env=environment, check=True, capture_output=True)
+        wall, processor = time.monotonic() - begun, _processor_seconds() - before
+        return Ran(wall, processor, _steps(here), _accuracy(here))
+
+
+def show(name: str, ran: Ran) -> None:
+    steps = ", ".join(f"{step} {seconds:.1f}" for step, seconds in ran.steps.items() if seconds >= 0.1)
+    print(f"{name}: {ran.wall:.1f} s, {ran.processor:.1f} s of processor time, ACC {ran.accuracy:.4f}", flush=True)
+    print(f"    {steps}", flush=True)
+
+
+def compare(runs: dict[str, list[Ran]]) -> None:
+    """A table of medians, and how many times as fast as this version each one is."""
+    print("\n| | wall | processor | ACC | wall, of this version's | processor, of this version's |")
+    print("|---|---|---|---|---|---|")
+    middle = {
+        name: [float(np.median([getattr(ran, what) for ran in rans])) for what in ("wall", "processor", "accuracy")]
+        for name, rans in runs.items()
+    }
+    first = next(iter(middle.values()))
+    for name, (wall, processor, found) in middle.items():
+        ratios = f"{wall / first[0]:.2f} | {processor / first[1]:.2f}"
+        print(f"| {name} | {wall:.1f} s | {processor:.1f} s | {found:.4f} | {ratios} |")
+
+
+def _processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _steps(folder: Path) -> dict[str, float]:
+    """Seconds of every step, from its record, the longest first."""
+    found = {}
+    for path in [*folder.glob("steps/*/*.json"), *folder.glob("results/*/*.json")]:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(record, dict) and "seconds" in record and "step" in record:
+            found[record["step"]] = float(record["seconds"])
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def _accuracy(folder: Path) -> float:
+    table = pq.read_table(next(folder.glob("results/*/labels.parquet")), columns=["path", "cluster"])
+    names = [Path(path).parent.name for path in table["path"].to_pylist()]
+    truth = np.unique(names, return_inverse=True)[1]
+    return accuracy(table["cluster"].to_numpy(), truth)
+
+
+if __name__ == "__main__":
+    main()
