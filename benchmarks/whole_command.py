@@ -3,8 +3,8 @@
     git worktree add ../release 5855713
     python benchmarks/whole_command.py --release ../release/src [--count 1500] [--quick] [--rounds 1]
 
-Unpacks photos (../shared/data/imagenette.tar) into a folder, groups them with both versions in turn, each with a cache of
-its own that already holds the exported encoder, and prints wall time, processor time (of the whole command, with its
+Unpacks photos (../shared/data/imagenette.tar) into a folder, groups them with both versions in turn, each with a cache
+of its own that already holds the exported encoder, and prints wall time, processor time (of the whole command, with its
 threads), time per step, and ACC. True labels, the names of the folders, are read in the end. `--threads 2` is what a
 machine with two cores has; on a busy machine trust processor time.
 """
@@ -29,6 +29,14 @@ from spice.evaluate.scores import accuracy
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
+class Version(NamedTuple):
+    """What is run."""
+
+    name: str
+    source: Path
+    options: tuple[str, ...] = ()
+
+
 class Ran(NamedTuple):
     """One command."""
 
@@ -50,26 +58,25 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where temporary files go")
     arguments = parser.parse_args()
     own = Path(__file__).resolve().parents[1] / "src"
-    versions: dict[str, tuple[Path, list[str]]] = {"this version": (own, [])}
+    versions = [Version("this version", own)]
     if arguments.quick:
-        versions["this version, quick"] = (own, ["--preset", "quick"])
+        versions.append(Version("this version, quick", own, ("--preset", "quick")))
     if arguments.release is not None:
-        versions["release"] = (arguments.release.resolve(), [])
+        versions.append(Version("release", arguments.release.resolve()))
     with tempfile.TemporaryDirectory(dir=arguments.folder) as temporary:
         folder = Path(temporary)
         count = unpack(arguments.images, folder / "photos", arguments.count)
         few = folder / "few"
         unpack(arguments.images, few, 320)
         print(f"{count:,} images, {arguments.threads} threads")
-        runs: dict[str, list[Ran]] = {name: [] for name in versions}
-        for name, (source, options) in versions.items():  # fills the cache: what a first command takes longer
-            run(name, source, options, few, folder, arguments.clusters, arguments.threads)
+        settings = {"clusters": arguments.clusters, "threads": arguments.threads}
+        runs: dict[str, list[Ran]] = {version.name: [] for version in versions}
+        for version in versions:  # fills the cache: what a first command takes longer
+            run(version, few, folder, **settings)
         for _ in range(arguments.rounds):
-            for name, (source, options) in versions.items():
-                runs[name].append(
-                    run(name, source, options, folder / "photos", folder, arguments.clusters, arguments.threads)
-                )
-                show(name, runs[name][-1])
+            for version in versions:
+                runs[version.name].append(run(version, folder / "photos", folder, **settings))
+                show(version.name, runs[version.name][-1])
         compare(runs)
 
 
@@ -83,18 +90,18 @@ def unpack(archive: Path, folder: Path, count: int | None) -> int:
     return len(members)
 
 
-def run(name: str, source: Path, options: list[str], photos: Path, folder: Path, clusters: int, threads: int) -> Ran:
+def run(version: Version, photos: Path, folder: Path, *, clusters: int, threads: int) -> Ran:
     """Group the photos into a new run folder, in a process of its own."""
     with tempfile.TemporaryDirectory(dir=folder) as out:
         here = Path(out) / "run"
         command = [sys.executable, "-m", "spice", "cluster", str(photos), "-k", str(clusters), "--out", str(here)]
         environment = os.environ | {
-            "PYTHONPATH": str(source),
+            "PYTHONPATH": str(version.source),
             "OMP_NUM_THREADS": str(threads),
-            "SPICE_CACHE": str(folder / f"cache {name}"),
+            "SPICE_CACHE": str(folder / f"cache {version.name}"),
         }
         before, begun = _processor_seconds(), time.monotonic()
-        subprocess.run([*command, *options], env=environment, check=True, capture_output=True)
+        subprocess.run([*command, *version.options], env=environment, check=True, capture_output=True)
         wall, processor = time.monotonic() - begun, _processor_seconds() - before
         return Ran(wall, processor, _steps(here), _accuracy(here))
 
