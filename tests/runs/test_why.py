@@ -7,6 +7,7 @@ import pytest
 from spice.errors import UserError
 from spice.runs import Result
 from spice.runs.artifacts import NEIGHBORS
+from spice.runs.checks import record
 from spice.runs.why import why
 
 
@@ -54,3 +55,10 @@ def test_a_missing_file_is_named_with_the_command_that_makes_it_again(finished: 
     (finished / NEIGHBORS).unlink()
     with pytest.raises(UserError, match=r"neighbors.npy is missing; make it again with: spice resume"):
         why(finished.run, "b.png")
+
+
+def test_why_knows_the_answers_of_a_check(finished: Result) -> None:
+    before = why(finished.run, "cats/a.png").chance
+    for row in range(5):
+        record(finished.run, row, "no")
+    assert why(finished.run, "cats/a.png").chance < 0.3 < before

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from spice.errors import UserError
 from spice.runs.artifacts import IMAGES, PROBABILITIES
+from spice.runs.checks import Checks
 from spice.runs.labels import Labels
 from spice.runs.result import Result, open_result
 
@@ -36,7 +37,7 @@ class Why(BaseModel):
     group: int  # after all edits; -1: none
     name: str | None  # of that group
     by_person: bool  # whether a person put it there
-    chance: float  # that this is the right cluster
+    chance: float  # that this is the right cluster, after a check by hand where there was one
     confidences: dict[int, float]  # the head's softmax for the most likely clusters
     reliable: bool
     reliability: float
@@ -68,7 +69,7 @@ def why(folder: Path, image: str) -> Why:
         group=int(groups.shown[row]),
         name=groups.names.get(int(groups.shown[row])),
         by_person=bool(groups.by_person[row]),
-        chance=float(labels.chance[row]),
+        chance=float(Checks(result).chances[row]),
         confidences={
             int(k): float(probabilities[k]) for k in np.argsort(-probabilities, kind="stable")[:SHOWN_CLUSTERS]
         },
