@@ -18,7 +18,7 @@ from spice.progress import Progress
 from spice.web.app import make_app
 from spice.web.server import Server
 from spice.web.session import Session
-from spice.web.tools import Proposal, Tools
+from spice.web.tools import Proposal, Tools, WantedExport
 
 
 def _nothing_near(content: bytes, count: int) -> list[tuple[int, float]]:
@@ -29,8 +29,8 @@ def _nothing_learned(progress: Progress) -> Proposal:
     raise UserError(f"no training here: {progress}")
 
 
-def _nothing_written(shape: str, destination: Path, kept: bool, copied: bool) -> str:
-    raise UserError(f"no export here: {shape}, {destination}, {kept}, {copied}")
+def _nothing_written(wanted: WantedExport, destination: Path) -> str:
+    raise UserError(f"no export here: {wanted}, {destination}")
 
 
 NO_TOOLS = Tools(_nothing_near, _nothing_learned, ("folders", "csv"), _nothing_written)

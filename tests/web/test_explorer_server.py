@@ -188,12 +188,14 @@ def test_the_table_to_download_has_the_edits(inside: Explorer) -> None:
 
 def test_an_export_stays_beside_the_run(inside: Explorer) -> None:
     for name in ("../outside", "a/b", "..", ".hidden", "a\\b", "", "two\nlines", "/tmp/x"):
-        wanted = {"shape": "csv", "name": name, "kept": False, "copied": False}
+        wanted = {"shape": "csv", "name": name, "kept": False, "group": None, "copied": False}
         assert inside.request("/api/export", wanted).status == 400, name
-    told = inside.request("/api/export", {"shape": "csv", "name": "my groups", "kept": False, "copied": False})
+    told = inside.request(
+        "/api/export", {"shape": "csv", "name": "my groups", "kept": False, "group": None, "copied": False}
+    )
     assert told.status == 422  # there is no tool in this test, and this is as far as a name gets
     assert "my groups" in told.json["error"]
-    unknown = {"shape": "onnx", "name": "x", "kept": False, "copied": False}
+    unknown = {"shape": "onnx", "name": "x", "kept": False, "group": None, "copied": False}
     assert inside.request("/api/export", unknown).status == 400
 
 

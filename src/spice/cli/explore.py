@@ -14,7 +14,7 @@ from spice.cli.running import RunArgument
 if TYPE_CHECKING:
     from spice.pipeline.example import ExampleSearch
     from spice.progress import Progress
-    from spice.web.tools import Proposal, Tools
+    from spice.web.tools import Proposal, Tools, WantedExport
 
 EXAMPLES = examples(
     "spice open photos.spice",
@@ -81,13 +81,16 @@ def _tools(run: Path) -> "Tools":
         nearest_to=lambda content, count: search().nearest(content, count),
         learn=learn,
         shapes=tuple(shape.value for shape in export.As if shape not in (export.As.model, export.As.onnx)),
-        export=lambda shape, destination, kept, copied: _export(run, shape, destination, kept, copied),
+        export=lambda wanted, destination: _export(run, wanted, destination),
     )
 
 
-def _export(run: Path, shape: str, destination: Path, kept: bool, copied: bool) -> str:
+def _export(run: Path, wanted: "WantedExport", destination: Path) -> str:
     """What `spice export` does, and what it says."""
+    group = None if wanted.group is None else str(wanted.group)
     said = StringIO()
     with redirect_stdout(said):
-        export.command(run, destination, shape=export.As(shape), copy=copied, kept=kept)
+        export.command(
+            run, destination, shape=export.As(wanted.shape), copy=wanted.copied, kept=wanted.kept, group=group
+        )
     return said.getvalue().strip()

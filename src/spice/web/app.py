@@ -26,7 +26,7 @@ from spice.web.operations import Asked
 from spice.web.pictures import NoPictureError
 from spice.web.results import describe_results, use_result
 from spice.web.session import Session, StalePageError, State
-from spice.web.tools import Tools
+from spice.web.tools import Tools, WantedExport
 
 # Pictures never change while their address stays the same: it names the images of the run by a hash of them all.
 _FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
@@ -44,15 +44,6 @@ class WantedEdit(Wanted):
     """One operation."""
 
     operation: Asked
-
-
-class WantedExport(BaseModel):
-    """Where to, beside the run folder, and what."""
-
-    shape: str
-    name: Annotated[str, Field(pattern=r"^[^./\\\x00-\x1f][^/\\\x00-\x1f]*$", max_length=120)]
-    kept: bool
-    copied: bool
 
 
 class WantedSplit(BaseModel):
@@ -166,7 +157,7 @@ class Explorer:
         if wanted.shape not in self._tools.shapes:
             raise HTTPException(400)
         destination = self._session.run.absolute().parent / wanted.name
-        told = await run_in_threadpool(self._tools.export, wanted.shape, destination, wanted.kept, wanted.copied)
+        told = await run_in_threadpool(self._tools.export, wanted, destination)
         return _json({"told": told})
 
     def table(self, request: Request) -> Response:  # noqa: ARG002

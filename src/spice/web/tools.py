@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 
 from spice.progress import Progress
 
@@ -17,6 +18,18 @@ class Proposal(NamedTuple):
     accept: Callable[[], object]
 
 
+class WantedExport(BaseModel):
+    """What to write, and how the new folder or file beside the run is called."""
+
+    model_config = ConfigDict(frozen=True)
+
+    shape: str
+    name: Annotated[str, Field(pattern=r"^[^./\\\x00-\x1f][^/\\\x00-\x1f]*$", max_length=120)]
+    kept: bool  # only images that a check by hand keeps
+    group: int | None  # only this group
+    copied: bool  # instead of links
+
+
 class Tools(NamedTuple):
     """What can be computed."""
 
@@ -24,5 +37,4 @@ class Tools(NamedTuple):
     nearest_to: Callable[[bytes, int], list[tuple[int, float]]]
     learn: Callable[[Progress], Proposal]
     shapes: tuple[str, ...]  # what `export` can write
-    # A shape, where to, whether kept images only, whether images are copied -> what was written, in words.
-    export: Callable[[str, Path, bool, bool], str]
+    export: Callable[[WantedExport, Path], str]  # what, and where to -> what was written, in words

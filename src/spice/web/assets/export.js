@@ -1,7 +1,7 @@
 // Export: the groups in the shape that people or other programs want, beside the run folder.
 
 import { button, element, say } from "./dom.js";
-import { ask, run } from "./run.js";
+import { ask, nameOf, run, shownGroups } from "./run.js";
 
 const MEANING = {
   folders: "a folder per group, for people", imagefolder: "a folder per group, for training", csv: "a table (csv)", parquet: "a table (parquet)", labelstudio: "Label Studio tasks",
@@ -12,7 +12,8 @@ export async function show(view) {
   const found = await ask("/api/export");
   if (document.body.dataset.view !== "export") return; // another view was opened meanwhile
   const shape = element("select", { id: "export-shape" }, found.shapes.map((value) => element("option", { value }, MEANING[value] || value)));
-  const which = element("select", { id: "export-which" }, element("option", { value: "" }, "all images in groups"), element("option", { value: "kept" }, "kept images (after a check)"));
+  const which = element("select", { id: "export-which" }, element("option", { value: "" }, "all images in groups"), element("option", { value: "kept" }, "kept images (after a check)"),
+    shownGroups().filter((group) => group.size).map((group) => element("option", { value: String(group.number) }, `${nameOf(group)} (${group.size})`)));
   const name = element("input", { type: "text", id: "export-name", value: `${run.info.title.replace(/\.[^.]*$/, "").replace(/[/\\]/g, "-")}-groups`, maxlength: "120", spellcheck: "false", autocomplete: "off" });
   const copied = element("input", { type: "checkbox", id: "export-copy" });
   const told = element("p", { role: "status" });
@@ -20,7 +21,7 @@ export async function show(view) {
     go.disabled = true;
     told.textContent = "Writing …";
     try {
-      told.textContent = `${(await ask("/api/export", { shape: shape.value, name: name.value.trim(), kept: which.value === "kept", copied: copied.checked })).told}.`;
+      told.textContent = `${(await ask("/api/export", { shape: shape.value, name: name.value.trim(), kept: which.value === "kept", group: /^\d+$/.test(which.value) ? Number(which.value) : null, copied: copied.checked })).told}.`;
     } catch (error) {
       told.textContent = "";
       say(error.message, { bad: true });
