@@ -249,3 +249,21 @@ def test_a_run_with_links_that_lead_out_is_refused(run: Result, tmp_path: Path) 
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert "outside the run folder" in done.stderr
     assert (tmp_path / "precious.txt").read_text() == "mine"
+
+
+def test_an_export_from_the_page_has_names_and_moves(run: Result, tmp_path: Path) -> None:
+    with opened(run.run) as explorer:
+        explorer.enter()
+        assert explorer.edit({"kind": "name", "group": 2, "name": "green things"}).status == 200
+        row = row_of(run, "photo 004.png")  # of group 0
+        assert explorer.edit({"kind": "move", "rows": [row], "group": 2}).status == 200
+        wanted = {"shape": "imagefolder", "name": "exported", "kept": False, "group": 2, "copied": True}
+        told = explorer.request("/api/export", wanted)
+        again = explorer.request("/api/export", wanted)
+    assert told.status == 200
+    assert "13 images written" in told.json["told"]
+    files = list((tmp_path / "exported").rglob("*.png"))
+    assert len(files) == 13
+    assert {"green things"} == {path.parent.name for path in files}
+    assert "0 photo 004.png" in {path.name for path in files}
+    assert again.status == 422  # nothing is overwritten
