@@ -18,7 +18,7 @@ Bools = NDArray[np.bool_]
 CONFIDENCE = 0.95  # of intervals
 KEEP, KEEP_CONFIDENCE = 0.95, 0.90
 FEWEST_ANSWERS = 5  # in a group, for its purity
-# Neighbors overstate differences: half of a difference between chances is believed before the check, with the weight of
+# Neighbors overstate differences: before the check, half of a difference between chances counts, with the weight of
 # 25 answers.
 PRIOR_SLOPE, PRIOR_ANSWERS = 0.5, 25
 LOWEST, HIGHEST = 0.001, 0.999  # chances after a check: no number of answers makes an image certain
