@@ -51,7 +51,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
     (N, D), a frame of numbers or a file of vectors is taken for features.
 
     Args:
-        n_clusters: how many groups to make; None: the paper's number, with a preset such as "paper:cifar10".
+        n_clusters: how many groups to make; None: it is found, or the paper's with a preset such as "paper:cifar10".
         encoder: "lite0", "scratch" (trained on the images), "hf:facebook/dinov2-small", ...; None: the preset's choice,
             "lite0" for most.
         size: pixels on a side shown to the encoder; None: its own choice.
@@ -174,6 +174,11 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:  # noqa: N803 - scikit-learn's signature
         text: str = super().__repr__(N_CHAR_MAX)
         return f"{text}: {self.answers_.summary()}" if hasattr(self, "answers_") else text
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # probabilities are float32, whatever is given
+        return tags
 
     def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
         bundle: dict[str, str] = super()._repr_mimebundle_(**options)

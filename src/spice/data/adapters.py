@@ -54,6 +54,8 @@ def is_table_of_numbers(source: object) -> bool:
     names = _column_names(source)
     if names is not None and find_column(names, (*VECTOR_COLUMNS, *IMAGE_KEYS)) is not None:
         return False
+    if not hasattr(source, "shape") and callable(getattr(source, "__array__", None)):
+        return np.asarray(source).ndim == 2
     return len(getattr(source, "shape", ())) == 2
 
 
