@@ -21,6 +21,7 @@ EXAMPLES = examples(
     "spice bench all --size cpu  # every table; run it again to resume",
     "spice bench whole --size cpu --settings mine.toml  # [heads] heads = 50, for every data set",
     "spice bench split --size full --estimate  # what the paper's size would take here",
+    "spice bench howmany imagenette.npz fruits.npz imagenette.npz+fruits.npz digits --seeds 0-1",
     "spice bench page docs/tables --to docs/tables.md",
 )
 app = typer.Typer(no_args_is_help=True, epilog=EXAMPLES, help="The paper's tables: run one, print and save it.")
@@ -84,6 +85,32 @@ def every_table(*, size: Size = "cpu", seeds: Seeds = None, out: Out = Path("ben
     """Every table in turn; what tables have in common is computed once."""
     for table in TABLES.values():
         _run(table, size, seeds, out / size, device=device)
+
+
+@app.command("howmany", epilog=EXAMPLES)
+def howmany(
+    sources: Annotated[
+        list[str],
+        typer.Argument(help="Files .npz with `features` (N, D) and `truth` (N,); A.npz+B.npz for both; or: digits."),
+    ],
+    *,
+    seeds: Annotated[str, typer.Option(help="Such as 0-4 or 0,3.")] = "0-4",
+    images: Annotated[int, typer.Option(min=100, help="Images drawn of each collection.")] = 3000,
+    out: Out = Path("bench"),
+    show: Annotated[bool, typer.Option("--show", help="Show what is saved so far; run nothing.")] = False,
+) -> None:
+    """How well the number of groups is found, beside other criteria; also on 10:1 draws of every collection."""
+    from spice.benchmark.howmany.run import read_cells, run, save_table, table
+
+    path = out / "howmany.jsonl"
+    if not show:
+        with shown_progress() as progress:
+            run(sources, out, seeds=_numbers(seeds), images=images, progress=progress)
+    saved = read_cells(path)
+    if not saved:
+        raise UserError(f"nothing is saved in {path}: run it without --show")
+    save_table(saved, out / "howmany.json")
+    print(table(saved))
 
 
 @app.command("page", epilog=EXAMPLES)

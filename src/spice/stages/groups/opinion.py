@@ -47,6 +47,15 @@ def agree(clusters: int, opinion: Opinion) -> bool:
 
 def spectral_embedding(points: Points) -> NDArray[np.float64]:
     """The leading eigenvectors of D^-1/2 W D^-1/2 for the graph W of nearest points, rows of unit length: (n, E)."""
+    values, vectors = eigsh(
+        neighbor_graph(points), k=min(DIMENSIONS, len(points) - 2), which="LA", v0=np.ones(len(points))
+    )
+    embedding = vectors * np.clip(values, 0, None) ** STEPS
+    return np.asarray(embedding / np.maximum(np.linalg.norm(embedding, axis=1, keepdims=True), 1e-12))
+
+
+def neighbor_graph(points: Points) -> csr_matrix:
+    """D^-1/2 W D^-1/2 for the graph W that joins each point to its nearest: (n, n)."""
     images = len(points)
     count = min(GRAPH_NEIGHBORS, images - 1)
     neighbors = nearest_points(points, count)
@@ -54,6 +63,4 @@ def spectral_embedding(points: Points) -> NDArray[np.float64]:
     directed = csr_matrix((np.ones(images * count), ends), shape=(images, images))
     graph = directed.maximum(directed.T)
     scale = diags(1 / np.sqrt(np.asarray(graph.sum(axis=1)).ravel()))
-    values, vectors = eigsh(scale @ graph @ scale, k=min(DIMENSIONS, images - 2), which="LA", v0=np.ones(images))
-    embedding = vectors * np.clip(values, 0, None) ** STEPS
-    return np.asarray(embedding / np.maximum(np.linalg.norm(embedding, axis=1, keepdims=True), 1e-12))
+    return csr_matrix(scale @ graph @ scale)

@@ -1,0 +1,1 @@
+"""How well the number of groups is found, beside other criteria: `spice bench howmany`."""
