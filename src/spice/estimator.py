@@ -51,7 +51,8 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
     (N, D), a frame of numbers or a file of vectors is taken for features.
 
     Args:
-        n_clusters: how many groups to make; None: it is found, or the paper's with a preset such as "paper:cifar10".
+        n_clusters: how many groups to make; a range such as (5, 40) to find the number in; None: it is found, or the
+            paper's with a preset such as "paper:cifar10". Where there are no clear groups, `fit` raises UserError.
         encoder: "lite0", "scratch" (trained on the images), "hf:facebook/dinov2-small", ...; None: the preset's choice,
             "lite0" for most.
         size: pixels on a side shown to the encoder; None: its own choice.
@@ -77,7 +78,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
 
     def __init__(
         self,
-        n_clusters: int | None = None,
+        n_clusters: int | tuple[int, int] | None = None,
         *,
         encoder: str | None = None,
         size: int | None = None,
@@ -106,7 +107,8 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         """Group the images `X`; `y` is ignored, and there for scikit-learn's API."""
         settings = preset(
             self.preset,
-            clusters=self.n_clusters,
+            clusters=None if isinstance(self.n_clusters, tuple) else self.n_clusters,
+            between=self.n_clusters if isinstance(self.n_clusters, tuple) else None,
             encoder=self.encoder,
             size=self.size,
             flip=self.flip,

@@ -1,0 +1,158 @@
+"""The section on how many groups there are: the curve, the plausible numbers with examples, and what splits into what.
+
+Shapes: N images.
+"""
+
+import base64
+import io
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from spice.report.charts import Mark, Series, line_chart
+from spice.report.content import Content
+from spice.report.curves import Curve
+from spice.runs import Result
+from spice.runs.artifacts import CANDIDATES
+from spice.runs.levels import parts_of
+from spice.runs.records import CandidateCount, HowManyResult
+
+# Groups shown of a number of groups, and splits shown between two numbers.
+MOST_GROUPS, MOST_SPLITS = 60, 12
+
+
+class Example(NamedTuple):
+    """A group by one of its images."""
+
+    picture: str | None  # a data URL
+    images: int
+
+
+class Level(NamedTuple):
+    """A plausible number of groups."""
+
+    candidate: CandidateCount
+    used: bool
+    groups: list[Example]  # the largest first
+
+
+class Split(NamedTuple):
+    """A group that becomes several at the next number of groups."""
+
+    whole: Example
+    parts: list[Example]
+
+
+class Change(NamedTuple):
+    """What changes from one plausible number of groups to the next."""
+
+    before: int
+    after: int
+    splits: list[Split]
+    more: int  # splits that are not shown
+
+
+class HowMany(NamedTuple):
+    """The section."""
+
+    found: HowManyResult
+    curve: Curve
+    levels: list[Level]
+    changes: list[Change]
+
+
+def how_many_section(content: Content) -> HowMany | None:
+    """The section, where the number of groups was found in this run, for this result or another on its features."""
+    source = searched(content.result)
+    if source is None or source.howmany is None or not (source / CANDIDATES).exists():
+        return None
+    found, partitions = source.howmany, np.load(source.need(CANDIDATES))  # (candidates, N)
+    if partitions.shape[1] != len(content.labels.path):
+        return None
+    examples = [_examples(content, partition) for partition in partitions]
+    used = content.result.answer.clusters
+    levels = [
+        Level(candidate, candidate.clusters == used, sorted(groups, key=lambda group: -group.images)[:MOST_GROUPS])
+        for candidate, groups in zip(found.candidates, examples, strict=True)
+    ]
+    pairs = zip(range(len(levels) - 1), range(1, len(levels)), strict=True)
+    changes = [_change(found, partitions, examples, before, after) for before, after in pairs]
+    return HowMany(found, _curve(found), levels, changes)
+
+
+def searched(result: Result) -> Result | None:
+    """This result if its number of groups was found, or another one on the same features."""
+    same = [
+        Result(result.run, result.manifest, name, entry)
+        for name, entry in result.manifest.results.items()
+        if entry.folders.get("views") == result.entry.folders.get("views")
+    ]
+    return next((one for one in (result, *same) if "howmany" in one.entry.folders), None)
+
+
+def _curve(found: HowManyResult) -> Curve:
+    """The part of the curve that has the candidates in it."""
+    last = max(30, 3 * max(candidate.clusters for candidate in found.candidates))
+    shown = [place for place, count in enumerate(found.counts) if count <= last]
+    counts, score = [found.counts[place] for place in shown], [found.score[place] for place in shown]
+    marks = [
+        Mark(candidate.clusters, candidate.score, f"{candidate.clusters} groups: {candidate.score:.2f}")
+        for candidate in found.candidates
+    ]
+    lines = [
+        Series("", counts, score),
+        Series("features without groups reach this", [counts[0], counts[-1]], [found.null] * 2, "plain"),
+    ]
+    chart = line_chart(lines, x_title="groups", y_title="score", marks=marks)
+    caption = "how much the group of an image tells about those of its neighbors, beyond what one cloud would"
+    legend = (("selected", "these images"), ("plain", "the most that features without groups reach"))
+    return Curve("Score of every number of groups", caption, chart, legend)
+
+
+def _change(
+    found: HowManyResult, partitions: NDArray[np.int32], examples: list[list[Example]], before: int, after: int
+) -> Change:
+    parts = parts_of(partitions[before], partitions[after])
+    splits = [
+        Split(examples[before][whole], [examples[after][part] for part in inside])
+        for whole, inside in enumerate(parts)
+        if len(inside) > 1
+    ]
+    counts = found.candidates[before].clusters, found.candidates[after].clusters
+    return Change(*counts, splits[:MOST_SPLITS], max(0, len(splits) - MOST_SPLITS))
+
+
+def _examples(content: Content, partition: NDArray[np.int32]) -> list[Example]:
+    """Every group by its image that is nearest to a center of the answer."""
+    rank = content.labels.prototype_rank
+    found = []
+    for number in range(int(partition.max()) + 1):
+        members = np.flatnonzero(partition == number)
+        shown = members[np.isin(members, content.sheets.rows)] if content.sheets is not None else members[:0]
+        row = int(shown[rank[shown].argmin()]) if len(shown) else None
+        found.append(Example(None if row is None else _tile(content, row), len(members)))
+    return found
+
+
+def _tile(content: Content, row: int) -> str:
+    """The small picture of an image, cut out of its sheet."""
+    sheets = content.sheets
+    assert sheets is not None
+    place = sheets.rows.index(row)
+    number, inside = divmod(place, sheets.columns**2)
+    top, left = divmod(inside, sheets.columns)
+    sheet = _sheet(str(content.pictures / f"sheet-{number}.jpg"))
+    corner = (left * sheets.tile, top * sheets.tile)
+    cut = sheet.crop((*corner, corner[0] + sheets.tile, corner[1] + sheets.tile))
+    file = io.BytesIO()
+    cut.save(file, "JPEG", quality=80)
+    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+@lru_cache(maxsize=8)
+def _sheet(path: str) -> Image.Image:
+    with Image.open(path) as sheet:
+        return sheet.convert("RGB")
