@@ -187,7 +187,18 @@ def writers(run: Path, ground: Ground, out: Path) -> dict[str, tuple[str | Path,
     joint = ground.images.parent / "joint.toml"
     exports = {
         f"export {shape}": ("export", run, out / f"exported.{shape}", "--as", shape, "--copy")
-        for shape in ("csv", "parquet", "model", "onnx", "folders", "imagefolder", "labelstudio", "fiftyone")
+        for shape in (
+            "csv",
+            "parquet",
+            "model",
+            "onnx",
+            "folders",
+            "imagefolder",
+            "labelstudio",
+            "fiftyone",
+            "cvat",
+            "xmp",
+        )
     }
     return {
         "cluster": ("cluster", ground.images, *CLUSTER, "--out", out / "new"),
@@ -195,6 +206,7 @@ def writers(run: Path, ground: Ground, out: Path) -> dict[str, tuple[str | Path,
         "refine": ("refine", run, "--settings", joint),
         "predict csv": ("predict", run, ground.images, "--out", out / "predicted.csv"),
         "predict parquet": ("predict", run, ground.images, "--out", out / "predicted.parquet"),
+        "watch": ("watch", ground.images, "--run", run, "--once"),
         "report": ("report", run),
         "figures": ("figures", run, "--out", out / "figures"),
         "evaluate": ("evaluate", run, "--truth", ground.images.parent / "truth.csv"),

@@ -110,6 +110,16 @@ def test_no_command_writes_through_a_link(spice: Spice, run: Path, tmp_path: Pat
     assert mine.read_text() == "mine"
 
 
+def test_watching_appends_through_no_link(spice: Spice, run: Path, shapes: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.csv"
+    mine.write_text("mine")
+    (run / "watched.csv").symlink_to(mine)
+    ended = spice("watch", shapes, "--run", run, "--once")
+    assert ended.code == 2
+    assert f"{run}/watched.csv is a link to {mine}, outside the run folder" in ended.err
+    assert mine.read_text() == "mine"
+
+
 def test_damaged_pictures_are_not_put_on_the_page(spice: Spice, run: Path) -> None:
     pictures = open_result(run) / PICTURES
     (pictures / "sheet-0.jpg").unlink()

@@ -33,9 +33,11 @@ def command(
 ) -> None:
     """Put new images into the groups of a run as they arrive, and append them to RUN/watched.csv."""
     from spice.estimator import load
+    from spice.runs.folder import refuse_links_outside
     from spice.watch import Watcher
 
     run = run_beside(run or folder)
+    refuse_links_outside(run)
     watcher = Watcher(folder, run, load(model_folder(run), device=device))
     try:
         if once:
