@@ -168,7 +168,7 @@ def test_mistakes_are_told_in_words(shapes: Path, tmp_path: Path) -> None:
 
 def test_without_a_number_of_clusters_it_is_found_unless_there_are_too_few_images() -> None:
     with pytest.raises(UserError, match="8 images are too few to find the number of groups: say how many with -k"):
-        SPICE().fit(np.zeros((8, 4), dtype=np.float32))
+        SPICE().fit(np.eye(8, 4, dtype=np.float32))
 
 
 def test_without_a_number_of_clusters_a_preset_of_the_paper_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
