@@ -101,3 +101,20 @@ def test_merged_groups_are_one_class_and_groups_set_aside_are_none(finished: Res
     assert classes_of(editor.groups, np.arange(6)).labels == {0: "cluster_00", 2: "cluster_02"}
     after = editor.do(SetAside(group=0))
     assert classes_of(after, np.flatnonzero(after.shown >= 0)).labels == {2: "cluster_02"}
+
+
+def test_exiv2_reads_the_keywords(labels: Labels, photos: list[Path], tmp_path: Path, classes: Classes) -> None:
+    pyexiv2 = pytest.importorskip("pyexiv2", reason="the library behind digiKam is not installed")
+    out = written(labels, photos, tmp_path / "out", "xmp", classes)
+    with pyexiv2.Image(str(out / "cats" / "a.png.xmp")) as opened:
+        assert opened.read_xmp()["Xmp.dc.subject"] == ['<cats> & "co"']
+
+
+def test_hugging_face_datasets_reads_images_and_groups(
+    labels: Labels, photos: list[Path], tmp_path: Path, classes: Classes
+) -> None:
+    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+    out = written(labels, photos, tmp_path / "out", "imagefolder", classes)
+    found = datasets.load_dataset("imagefolder", data_dir=str(out), split="train", cache_dir=str(tmp_path / "cache"))
+    assert sorted(found["group"]) == [0, 0, 0, 0, 2, 2]
+    assert found[0]["image"].size == (4, 4)

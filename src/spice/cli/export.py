@@ -117,9 +117,11 @@ def _export_images(run: Path, destination: Path, shape: As, *, rows: "NDArray[np
     from spice.runs.export import export
 
     result = open_result(run)
+    if shape is As.xmp:  # keywords are names
+        rows = rows[[int(group) in result.groups.names for group in result.groups.shown[rows]]]
+        if len(rows) == 0:
+            raise UserError(f"no such group has a name to write as keyword: spice name {run} 3 mountains")
     labels, classes = result.labels.rows(rows), classes_of(result.groups, rows)
-    if shape is As.xmp and not classes.named:
-        raise UserError(f"no group has a name yet, so there are no keywords to write: spice name {run} 3 mountains")
     with TemporaryDirectory(prefix="spice-") as scratch, explain_output_errors(destination):
         files: list[Path] = []
         if shape not in (As.csv, As.parquet):
