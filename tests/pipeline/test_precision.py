@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from spice.errors import UserError
 from spice.models.encoders import precision_of
 from spice.pipeline import cluster, resolve, resume
 from spice.presets import standard
@@ -63,6 +64,12 @@ def test_what_the_user_asks_for_needs_no_trial(trial: Trial, shapes: Path, tmp_p
     assert trial.count == 0
     assert account.views is not None
     assert account.views.precision == "float32"
+
+
+def test_a_network_trained_here_computes_in_floats(shapes: Path, tmp_path: Path) -> None:
+    integers = standard(clusters=3, encoder="scratch").model_copy(update={"precision": "int8"})
+    with pytest.raises(UserError, match=r"a network trained here computes in floats"):
+        cluster(shapes, integers, tmp_path / "run")
 
 
 def test_floats_and_integers_are_not_mixed(trial: Trial, shapes: Path, tmp_path: Path) -> None:

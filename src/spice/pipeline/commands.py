@@ -80,10 +80,11 @@ def cluster(
             def carry_out(*, rescan: bool) -> Account:
                 inputs = read_inputs(given, out, size=size, run=run, extra=settings.extra, rescan=rescan)
                 used = encoder if inputs.vectors is None else vector_encoder(inputs.vectors)
-                precision = chosen_precision(folder.manifest, settings, used, inputs, run)
+                decided = settings
                 if used is not None:
+                    precision = chosen_precision(folder.manifest, settings, used, inputs, run)
                     used = with_precision(used, precision)
-                decided = settings.model_copy(update={"precision": precision})
+                    decided = settings.model_copy(update={"precision": precision})
                 execution = Execution(folder, decided, inputs, used, run, page=page)
                 return execution.carry_out(_absolute(source), last, redo=redo)
 
@@ -189,6 +190,8 @@ def _requested(folder: RunFolder, *, current_first: bool = False) -> RunSettings
 def _refuse_contradictions(settings: RunSettings, *, vectors: bool) -> None:
     if settings.joint is not None:
         find_algorithm(settings.joint.algorithm)
+    if settings.precision == "int8" and settings.encoder == SCRATCH:
+        raise UserError("a network trained here computes in floats: leave out precision = 'int8'")
     if settings.given and settings.joint is None and settings.how_many is None:
         raise UserError(
             "labels are learned by joint training, which was not asked for: add --refine; or leave out -k, and the "

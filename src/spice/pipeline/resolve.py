@@ -52,7 +52,7 @@ def resolve(settings: RunSettings, inputs: Inputs, encoder: Encoder | None, foun
 
 
 def chosen_precision(
-    manifest: Manifest, settings: RunSettings, encoder: Encoder | None, inputs: Inputs, run: Run
+    manifest: Manifest, settings: RunSettings, encoder: Encoder, inputs: Inputs, run: Run
 ) -> FixedPrecision:
     """How the encoder computes: as asked for, as before in this run, or as a trial on this machine suggests."""
     if settings.precision != "auto":
@@ -61,7 +61,7 @@ def chosen_precision(
     if before is not None:
         return before
     found: FixedPrecision = "float32"
-    if encoder is not None and inputs.store is not None and len(inputs.store) >= WORTH_A_TRIAL and run.processes.first:
+    if inputs.store is not None and len(inputs.store) >= WORTH_A_TRIAL and run.processes.first:
         rows = torch.linspace(0, len(inputs.store) - 1, TRIAL_IMAGES).long()
         plain = Plain(AugmentSettings(), size=encoder.size, normalization=encoder.normalization)
         found = faster_precision(encoder, plain(InColor(inputs.store, encoder.channels).take(rows)))
