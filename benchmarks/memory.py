@@ -25,6 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, nargs="+", default=[2000, 20_000])
     parser.add_argument("--width", type=int, default=WIDTH, help="of the made features")
+    parser.add_argument("--only", nargs="+", default=[], help="commands by name, cluster first")
     options = parser.parse_args()
     print("| command | images | peak memory | promised |\n|---|---:|---:|---:|")
     broken = 0
@@ -32,6 +33,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="spice-memory-") as scratch:
             promised = needs(count, clusters=CLUSTERS, width=options.width).memory
             for name, arguments in commands(Path(scratch), count, options.width).items():
+                if options.only and name not in options.only:
+                    continue
                 peak = measured(arguments)
                 broken += peak > promised
                 mark = "" if peak <= promised else " BROKEN"
