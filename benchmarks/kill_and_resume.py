@@ -85,7 +85,9 @@ def finish(images: Path, out: Path, encoder: str) -> None:
 
 def steps(out: Path) -> dict[str, float]:
     """The finished steps in order, and how long each took."""
-    found = {name: next(out.glob(f"*/*/{name}.json"), None) for name in BY_NAME}
+    # Not through the link `current`, behind which the model has a model.json of its own.
+    places = [folder for part in ("steps", "results") for folder in (out / part).glob("*")]
+    found = {name: next((f for folder in places if (f := folder / f"{name}.json").exists()), None) for name in BY_NAME}
     return {name: json.loads(record.read_text())["seconds"] for name, record in found.items() if record is not None}
 
 
