@@ -25,6 +25,11 @@ _NOTHING = 1e-6
 
 def embed(features: Floats) -> Floats:
     """Features (N, D) -> points (N, 2) in 0..1, the same for the same features."""
+    with threadpool_limits(1):  # for so few points, threads would mostly wait for each other
+        return _embed(features)
+
+
+def _embed(features: Floats) -> Floats:
     # Images are in the order of their content hashes, so every n-th image is a fair sample.
     landmarks = np.unique(np.linspace(0, len(features) - 1, min(LANDMARKS, len(features))).astype(np.int64))
     components = _principal(features, landmarks)  # (N, C)
@@ -44,9 +49,7 @@ def _tsne(components: Floats) -> Floats:
     start = start / start.std() * 1e-4 + np.random.default_rng(0).normal(0, 1e-6, start.shape)
     perplexity = min(_PERPLEXITY, (len(components) - 1) / 3)
     tsne = TSNE(init=start.astype(np.float32), perplexity=perplexity, max_iter=_ITERATIONS, random_state=0)
-    # One thread: for so few points, threads would mostly wait for each other.
-    with threadpool_limits(1):
-        return np.asarray(tsne.fit_transform(components), dtype=np.float32)
+    return np.asarray(tsne.fit_transform(components), dtype=np.float32)
 
 
 def _principal(features: Floats, landmarks: NDArray[np.int64]) -> Floats:
