@@ -28,13 +28,15 @@ test: install  ## every test, the slow ones on real images too
 fast: install  ## the unit tests alone: what to run while changing code
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m "not slow"
 
-check: install docs  ## format, lint, types, layers, security, and the links of the documentation
+check: install docs  ## format, lint, types, layers, security, prose, and the links of the documentation
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/bandit --quiet --recursive --severity-level medium src
 	scripts/audit.sh $(BIN)
+	$(BIN)/python scripts/check_prose.py
+	$(BIN)/codespell src docs README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md
 
 format: install  ## put the code into shape
 	$(BIN)/ruff format .
