@@ -140,8 +140,8 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
     def score(self, X: SourceLike, y: object = None) -> float:  # noqa: N803, ARG002
         """How well groups are set apart, for searches over parameters: mean silhouette of the features, -1 to 1.
 
-        It needs no labels and has no bias towards few groups, unlike reliability and neighbor agreement, which only
-        fall as groups are added. Images that cannot be read do not count; of many images, a sample of 5,000 is scored.
+        It needs no labels and prefers few groups less than reliability and neighbor agreement, which only fall as
+        groups are added. Images that cannot be read do not count; of many images, a sample of 5,000 is scored.
         """
         features, places, _ = self._features(X)
         cluster = self.model_.predict_features(features).cluster
