@@ -23,7 +23,7 @@ def found_run(folder: Path, *, agrees: bool = True) -> Result:
     ]
     howmany = HowManyResult(
         clusters=4, candidates=candidates, counts=[2, 3, 4, 5], score=[0.3, 0.2, 0.5, 0.1], spread=[0.01] * 4,
-        null=0.05, drawn=32, density_clusters=9, density_outside=0.25, density_agrees=agrees, fits_labels=False,
+        null=0.05, drawn=32, finest_peak=9, communities=9 if agrees else 20, fits_labels=False,
     )  # fmt: skip
     fine = np.arange(40) % 4
     result = add_steps(folder, {"howmany": howmany})
@@ -53,8 +53,8 @@ def test_the_page_says_which_group_splits_into_which_and_whether_the_second_opin
     assert [len(split.parts) for split in change.splits] == [2, 2]
     page = render(content)
     assert "From 2 to 4 groups" in page
-    assert "A second opinion disagrees" in page
-    assert "9 dense groups and leaves out 25% of the images" in page
+    assert "Two ways to count disagree" in page
+    assert "the curve says 9, the neighbor graph 20" in page
 
 
 def test_a_run_with_a_given_number_has_no_such_section(tmp_path: Path) -> None:

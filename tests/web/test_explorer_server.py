@@ -203,7 +203,7 @@ def test_plausible_numbers_of_groups_are_listed_with_what_they_change(run: Resul
     counts = [CandidateCount(clusters=count, score=1.0, prominence=0.5, spread=0.1) for count in (2, 4)]
     found = HowManyResult(
         clusters=4, candidates=counts, counts=[2, 3, 4], score=[1.0, 0.5, 1.0], spread=[0.1] * 3, null=0.2, drawn=48,
-        density_clusters=4, density_outside=0.0, density_agrees=True, fits_labels=False,
+        finest_peak=4, communities=4, fits_labels=False,
     )  # fmt: skip
     result = add_steps(run.run, {"howmany": found})
     joined = np.array([0, 0, 0, 1], np.int32)[result.labels.cluster]

@@ -155,11 +155,10 @@ def _how_many(account: "Account") -> list[str]:
         f"groups     {in_words(found.clusters, others)}{reason}. "
         f"Use another: spice cluster {quote(_short(account.source))} -k {example}{_out(account)}"
     ]
-    if not found.density_agrees:
-        dense = f"{found.density_clusters} dense groups" if found.density_clusters else "no dense groups"
+    if found.contradictory:
         lines.append(
-            f"           a second opinion disagrees: HDBSCAN finds {dense}, and leaves out "
-            f"{found.density_outside:.0%} of the images"
+            f"           two ways to count disagree: {found.finest_peak} by the curve, {found.communities} by the "
+            "neighbor graph; look at both"
         )
     return lines
 

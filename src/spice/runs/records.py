@@ -76,10 +76,15 @@ class HowManyResult(StepResult):
     spread: list[float]  # standard deviation over these draws
     null: float  # the best score of features without groups
     drawn: int  # images in a draw
-    density_clusters: int  # second opinion: groups that HDBSCAN finds
-    density_outside: float  # and the share of images that it leaves out
-    density_agrees: bool
+    finest_peak: int  # the number that the curve alone would give
+    communities: int  # the number that the neighbor graph alone would give
     fits_labels: bool  # whether labels that the user gave decided
+
+    @property
+    def contradictory(self) -> bool:
+        """Whether curve and graph disagree by half or more."""
+        low, high = sorted((self.finest_peak, self.communities))
+        return high >= 1.5 * low
 
 
 class TreeResult(StepResult):

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from tests.stages.groups.test_curve import blobs
 
 from spice.stages.groups.howmany import Given, HowMany, highest, how_many, principal_components
-from spice.stages.groups.opinion import Opinion, agree, density_opinion
+from spice.stages.groups.opinion import communities, ratio
 
 
 def listed(found: HowMany) -> list[int]:
@@ -18,7 +18,7 @@ def test_even_groups_are_counted_and_the_partition_is_theirs() -> None:
     assert found.clusters == 5
     partition = found.partitions[listed(found).index(5)]
     assert [len(set(part)) for part in np.split(partition, 5)] == [1] * 5
-    assert found.opinion.clusters == 5
+    assert found.communities == 5
 
 
 def test_groups_of_uneven_size_are_counted_too() -> None:
@@ -91,9 +91,6 @@ def test_components_keep_distances_where_there_are_few_columns() -> None:
     )
 
 
-def test_density_finds_groups_of_any_size_and_numbers_agree_within_half() -> None:
-    assert density_opinion(blobs([100, 50, 30])).clusters == 3
-    assert agree(10, Opinion(14, 0.1))
-    assert agree(14, Opinion(10, 0.1))
-    assert not agree(10, Opinion(15, 0.1))
-    assert not agree(10, Opinion(0, 1.0))
+def test_communities_are_groups_of_any_size() -> None:
+    assert communities(blobs([100, 50, 30]), seed=0) == 3
+    assert ratio(10, 15) == ratio(15, 10) == 1.5

@@ -13,7 +13,7 @@ from sklearn.cluster import HDBSCAN, KMeans
 from sklearn.metrics import adjusted_rand_score, calinski_harabasz_score, silhouette_score
 
 from spice.stages.groups.curve import Points, nearest_points
-from spice.stages.groups.opinion import neighbor_graph
+from spice.stages.groups.opinion import neighbor_graph, normalized
 
 Labels = NDArray[np.int32]
 
@@ -77,8 +77,8 @@ def eigengap(sweep: Sweep) -> int:
     """The largest gap between eigenvalues of the neighbor graph's normalized adjacency (von Luxburg 2007)."""
     from scipy.sparse.linalg import eigsh
 
-    most = sweep.counts[-1]
-    values = eigsh(neighbor_graph(sweep.points), k=most + 1, which="LA", v0=np.ones(len(sweep.points)))[0][::-1]
+    most, graph = sweep.counts[-1], normalized(neighbor_graph(sweep.points))
+    values = eigsh(graph, k=most + 1, which="LA", v0=np.ones(len(sweep.points)))[0][::-1]
     return sweep.best([values[count - 1] - values[count] for count in sweep.counts])
 
 

@@ -10,7 +10,7 @@ from spice.runs.records import CandidateCount, HowManyResult, TreeResult
 from spice.stages.groups.curve import NEIGHBORS, neighbor_information
 from spice.stages.groups.howmany import Given, HowMany, how_many, principal_components
 from spice.stages.groups.merge_tree import merge_tree
-from spice.stages.groups.opinion import agree
+from spice.stages.groups.peaks import plausible
 from spice.stages.joint.given import find_given
 
 
@@ -46,8 +46,7 @@ def _given(work: Work) -> Given | None:
 
 
 def _result(found: HowMany) -> HowManyResult:
-    curve, opinion = found.curve, found.opinion
-    best = found.clusters or found.candidates[-1].clusters
+    curve = found.curve
     return HowManyResult(
         clusters=found.clusters,
         candidates=[
@@ -64,8 +63,7 @@ def _result(found: HowMany) -> HowManyResult:
         spread=[round(value, 4) for value in curve.score.std(axis=0, ddof=1).tolist()],
         null=round(found.null, 4),
         drawn=found.drawn,
-        density_clusters=opinion.clusters,
-        density_outside=round(opinion.outside, 4),
-        density_agrees=agree(best, opinion),
+        finest_peak=plausible(curve)[-1].clusters,
+        communities=found.communities,
         fits_labels=found.fits_labels,
     )

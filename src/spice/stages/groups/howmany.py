@@ -1,8 +1,9 @@
 """How many groups a collection has: a short list of plausible numbers, and a partition for each.
 
-The curve of `curve` is drawn on several draws of images. Its peaks that stand out from the noise between draws are the
-plausible numbers; where there are several, they are levels, and the finest is taken: a group too many is merged at a
-glance, a group too few has to be found. Where shuffled features score as well, there are no clear groups.
+The curve of `curve` is drawn on several draws of images. Its peaks that stand out from the noise between draws are
+plausible numbers, and so is the number of communities of the neighbor graph (`opinion`). Where there are several, they
+are levels, and the finest is taken: a group too many is merged at a glance, a group too few has to be found. Where
+shuffled features score as well, there are no clear groups.
 
 Shapes: N images, n of them drawn, D feature width, C numbers of groups, R draws, L labeled images.
 """
@@ -27,7 +28,7 @@ from spice.stages.groups.curve import (
     partitions,
     scores,
 )
-from spice.stages.groups.opinion import Opinion, density_opinion
+from spice.stages.groups.opinion import SAME, communities, ratio
 from spice.stages.groups.peaks import Curve, Peak, all_peaks, plausible
 
 # Columns of the features that count: later principal components hold little but noise.
@@ -50,7 +51,7 @@ class HowMany(NamedTuple):
     partitions: NDArray[np.int32]  # (candidates, N)
     curve: Curve
     null: float  # the most that features without groups score
-    opinion: Opinion
+    communities: int  # of the neighbor graph
     drawn: int  # n
     fits_labels: bool  # whether given labels decided
 
@@ -94,7 +95,10 @@ def how_many(
     null = scores(fake[:, 0], fake[:, 1], counts).max(axis=1)  # the best of each draw
     some = np.sort(np.random.default_rng([seed, 3]).permutation(len(points))[:ENOUGH])
     fitting = None if given is None else fit_labels(points, some, curve, given)
-    candidates = plausible(curve) if fitting is None else _with_fitting(plausible(curve), curve, fitting)
+    joined = int(np.clip(communities(points[some], seed=seed), counts[0], counts[-1]))
+    candidates = _with_communities(plausible(curve), curve, joined)
+    if fitting is not None:
+        candidates = _with(candidates, curve, fitting)
     found = HowMany(
         clusters=fitting or (candidates[-1].clusters if has_groups(curve, null) else None),
         candidates=candidates,
@@ -103,7 +107,7 @@ def how_many(
         ),
         curve=curve,
         null=float(null.max()),
-        opinion=density_opinion(points[some]),
+        communities=joined,
         drawn=drawn,
         fits_labels=fitting is not None,
     )
@@ -159,14 +163,21 @@ def _matched(labels: Labels, names: NDArray[np.int64]) -> int:
     return int(table[linear_sum_assignment(table, maximize=True)].sum())
 
 
-def _with_fitting(candidates: list[Peak], curve: Curve, fitting: int) -> list[Peak]:
-    """The candidates, with the number that fits given labels among them."""
-    if fitting in [peak.clusters for peak in candidates]:
+def _with_communities(candidates: list[Peak], curve: Curve, joined: int) -> list[Peak]:
+    """The candidates, and the number of communities unless one of them is nearly the same: the curve is more exact."""
+    if any(ratio(peak.clusters, joined) < SAME for peak in candidates):
         return candidates
-    place = curve.counts.index(fitting)
+    return _with(candidates, curve, min(curve.counts, key=lambda count: ratio(count, joined)))
+
+
+def _with(candidates: list[Peak], curve: Curve, clusters: int) -> list[Peak]:
+    """The clearest candidates, with this number among them."""
+    if clusters in [peak.clusters for peak in candidates]:
+        return candidates
+    place = curve.counts.index(clusters)
     known = {peak.clusters: peak for peak in all_peaks(curve)}
-    fits = known.get(fitting, Peak(fitting, float(curve.mean[place]), 0.0, 0.0))
-    return sorted([*sorted(candidates, key=lambda peak: -peak.clearness)[:2], fits])
+    added = known.get(clusters, Peak(clusters, float(curve.mean[place]), 0.0, 0.0))
+    return sorted([*sorted(candidates, key=lambda peak: -peak.clearness)[:2], added])
 
 
 def _on_all(points: Points, some: NDArray[np.int64], counts: list[int]) -> list[Labels]:
