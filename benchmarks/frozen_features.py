@@ -28,9 +28,9 @@ from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.evaluate import score
 from spice.evaluate.truth import from_folders
-from spice.models.encoders import load_encoder
+from spice.models.encoders import load_encoder, with_precision
 from spice.presets import standard_heads
-from spice.settings import HeadSettings, ViewSettings
+from spice.settings import FixedPrecision, HeadSettings, ViewSettings
 from spice.stages.encode import encode_plain
 from spice.stages.heads.train import train_heads
 from spice.stages.views import perturb_features
@@ -56,10 +56,10 @@ Truth = NDArray[np.int64]
 Features = NDArray[np.float32]
 
 
-def encode(data: Path, folder: Path, name: str) -> None:
+def encode(data: Path, folder: Path, name: str, precision: FixedPrecision) -> None:
     """Plain features and true labels of a collection, `NAME.npz`."""
     file, member = COLLECTIONS[name]
-    encoder = load_encoder("lite0")
+    encoder = with_precision(load_encoder("lite0"), precision)
     with tempfile.TemporaryDirectory() as unpacked:
         images = Path(unpacked) / "images"
         if file.endswith(".npz"):
@@ -163,6 +163,7 @@ def main() -> None:
     parser.add_argument("what", choices=["encode", "compare", "uneven"])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--precision", choices=["float32", "int8"], default="float32", help="of the encoder")
     parser.add_argument("--collections", nargs="+", choices=list(COLLECTIONS), default=list(COLLECTIONS))
     parser.add_argument("--methods", nargs="+", choices=[*RIVALS, SPICE], default=[*USUAL, SPICE])
     parser.add_argument("--seeds", default="0-4", help="first and last, or one")
@@ -172,7 +173,7 @@ def main() -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     if options.what == "encode":
         for name in options.collections:
-            encode(options.data, options.folder, name)
+            encode(options.data, options.folder, name, options.precision)
     elif options.what == "compare":
         compare(options.folder, options.collections, options.methods, seeds)
     else:

@@ -13,6 +13,8 @@ from PIL import Image, ImageDraw
 
 # One thread: the machine is shared, and results must not depend on how many threads it has.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# No test may wait for the hub of models.
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 @pytest.fixture(scope="session", autouse=True)
