@@ -141,7 +141,7 @@ def test_a_warning_has_its_name_its_text_and_what_to_try() -> None:
 
 
 def test_the_page_names_its_warnings(small: Result) -> None:
-    assert "<strong>Giant cluster</strong> Look at &lt;script&gt;" in page_of(small)
+    assert "<strong>Unclear</strong> Look at &lt;script&gt;" in page_of(small)
 
 
 def test_the_page_marks_what_uses_labels(run: Result) -> None:

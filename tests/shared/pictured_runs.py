@@ -55,7 +55,7 @@ def make_pictured_run(folder: Path, *, images: int, clusters: int) -> Result:
     predicted = np.stack([[(labels.cluster + shift) % clusters for shift in range(3)]] * 4)  # (snapshots, H, N)
     np.savez_compressed(run / HEAD_LABELS, rows=np.arange(images), labels=predicted.astype(np.uint8))
     _write_pictures(run / PICTURES, random, labels, clusters)
-    warning = StepWarning(name="GiantClusterWarning", text=f"look at {HARMFUL}")
+    warning = StepWarning(name="UnclearWarning", text=f"look at {HARMFUL}")
     return add_steps(folder, {"heads": heads}, warnings={"heads": [warning]})
 
 
