@@ -4,6 +4,7 @@ import json
 import logging
 import shutil
 import socket
+import time
 from pathlib import Path
 from typing import NoReturn
 
@@ -33,6 +34,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setattr(socket.socket, "connect", lambda _, address: refuse(address))
+    monkeypatch.setattr(time, "sleep", lambda _: None)  # the hub's library waits between its attempts
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.delenv("SPICE_DOWNLOAD", raising=False)
     return hosts
