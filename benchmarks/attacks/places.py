@@ -298,7 +298,7 @@ def names(ground: Ground) -> Iterator[Attempt]:  # noqa: C901 - one attack after
         if first.code not in (0, 4):
             return judged(first, same=False)
         ended = spice("export", folder / "run", folder / "out", "--as", shape, "--copy")
-        count = sum(path.is_file() for path in (folder / "out").rglob("*"))
+        count = sum(path.is_file() and path.name != "metadata.csv" for path in (folder / "out").rglob("*"))
         return judged(ended, same=count == len(raw) or shape not in ("folders", "imagefolder"))
 
     def in_locale_c(folder: Path, name: str) -> str:
@@ -371,7 +371,8 @@ def rubbish(ground: Ground) -> Iterator[Attempt]:  # noqa: ARG001 - one signatur
                 (folder / "file").write_text("text")
                 (folder / "empty").mkdir()
                 given = [str(folder / part) if part in ("nowhere", "file", "empty") else part for part in arguments]
-                ended = spice(name, *given)
+                with contextlib.chdir(folder):
+                    ended = spice(name, *given)
                 return judged(ended, same=ended.code != 0 or name == "doctor")
 
             yield Attempt("rubbish arguments", f"{name} {' '.join(arguments)[:60]}", attack)
