@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from spice import load
 from spice.errors import UserError
@@ -64,6 +65,7 @@ def killed(command: Callable[[], object], *, step: str, moment: str) -> None:
         _, status = os.waitpid(child, 0)
         assert os.WIFSIGNALED(status), f"{step} was never reached"
         return
+    torch.set_num_threads(1)  # the parent's threads do not exist here, and waiting for them would never end
 
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
