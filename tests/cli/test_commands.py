@@ -113,7 +113,7 @@ def test_mistakes_are_one_line_with_the_way_out(
     assert not Path("nowhere.spice").exists()
 
 
-@pytest.mark.parametrize("arguments", ["cluster .", "cluster . -k 1", "export a b --as c", "resume"])
+@pytest.mark.parametrize("arguments", ["cluster", "cluster . -k 1", "export a b --as c", "resume"])
 def test_wrong_usage_ends_with_two(spice: Spice, arguments: str) -> None:
     assert spice(*arguments.split()).code == 2
 
