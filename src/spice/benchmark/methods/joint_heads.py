@@ -1,7 +1,8 @@
 """Joint-SH and Joint-MH: the feature model trained together with one head, or with many (paper, ablation of III-B).
 
 The paper uses these to show why stage 2 keeps the feature model frozen: both score far lower there. The first branch
-stays fixed, so that similarities are still measured with the features of stage 1.
+stays fixed, so that similarities are still measured with the features of stage 1. As in stage 2, the best head is the
+one with the least loss over the whole set after any epoch; here the network as it was then belongs to it.
 
 Shapes: N images, M of them in a batch, n at once through the network, D feature width, K clusters, H heads.
 """
@@ -14,23 +15,33 @@ from torch import Tensor, nn
 from spice.data.batches import batches
 from spice.data.images import Images
 from spice.engine.run import Run
-from spice.models.heads import Heads
+from spice.models.heads import Head, Heads
 from spice.randomness import seeded
 from spice.settings import HeadSettings
 from spice.stages.heads.inputs import batch_size
 from spice.stages.heads.losses import head_losses, label_table
-from spice.stages.joint.train import Learner
+from spice.stages.joint.train import Learner, View
 
 # Images with gradients at once: a batch of a thousand would need gigabytes.
 PORTION = 100
 
 
 class JointHeads(NamedTuple):
-    """The feature model and the heads, trained together."""
+    """The best head, and the feature model as it was then."""
 
     network: nn.Module
-    heads: Heads
-    losses: Tensor  # (H,) mean over the batches of the last epoch: the least is the best head's
+    head: Head
+    number: int  # of the head
+    epoch: int  # counted from 1
+    losses: Tensor  # (epochs, H) over the whole set, M = N
+
+
+class _Best(NamedTuple):
+    number: int
+    epoch: int
+    loss: float
+    network: dict[str, Tensor]
+    head: dict[str, Tensor]  # of a `Heads` of one
 
 
 def train_joint_heads(
@@ -50,15 +61,16 @@ def train_joint_heads(
     optimizer.add_param_group({"params": list(network.parameters()), "lr": network_rate})
     checkpoints = run.checkpoints(settings.model_dump() | {"images": len(images), "network_rate": network_rate})
 
-    start, losses, saved = 0, torch.full((len(heads),), float("nan")), checkpoints.load()
+    start, saved = 0, checkpoints.load()
+    losses: list[Tensor] = []  # of every epoch, (H,)
+    best: _Best | None = None
     if saved is not None:
         network.load_state_dict(saved.state["network"])
         heads.load_state_dict(saved.state["heads"])
         optimizer.load_state_dict(saved.state["optimizer"])
-        start, losses = saved.step, saved.state["losses"]
+        start, losses, best = saved.step, list(saved.state["losses"]), _Best(*saved.state["best"])
     per_epoch = len(images) // batch
     for epoch in range(start, settings.epochs):
-        total = torch.zeros(settings.heads, device=run.device)
         for part in batches(len(images), batch, seed=run.seed, stage="joint heads", epoch=epoch):
             pixels = images.take(part.images)
             # E-step: labels from the predictions for the weak views, and from the fixed features.
@@ -70,26 +82,57 @@ def train_joint_heads(
             # M-step: heads and network learn these labels from the strong views.
             views = learner.strong(pixels, run.generator("joint heads", "strong", epoch, part.number)).to(run.device)
             optimizer.zero_grad(set_to_none=True)
-            total += _learn(network, heads, views, labels, settings)
+            _learn(network, heads, views, labels, settings)
             optimizer.step()
             run.progress("joint heads", epoch * per_epoch + part.number + 1, settings.epochs * per_epoch)
-        losses = (total / per_epoch).cpu()
+        losses.append(whole_set_losses(learner, images, features, heads, settings=settings, run=run))
+        best = _better(best, learner.network, heads, losses[-1], epoch + 1)
         if checkpoints.due() or epoch + 1 == settings.epochs:
-            state = {"network": network.state_dict(), "heads": heads.state_dict(), "losses": losses}
-            checkpoints.save(epoch + 1, state | {"optimizer": optimizer.state_dict()})
-    return JointHeads(network.eval(), heads, losses)
+            state = {"network": network.state_dict(), "heads": heads.state_dict(), "optimizer": optimizer.state_dict()}
+            checkpoints.save(epoch + 1, state | {"losses": torch.stack(losses), "best": tuple(best)})
+    assert best is not None
+    network.load_state_dict(best.network)
+    selected = heads.part(slice(0, 1))
+    selected.load_state_dict(best.head)
+    return JointHeads(network.eval(), selected.head(0), best.number, best.epoch, torch.stack(losses))
 
 
-def _learn(network: nn.Module, heads: Heads, views: Tensor, labels: Tensor, settings: HeadSettings) -> Tensor:
-    """Add up the gradients of every head's loss over the batch, a portion of images at a time; the losses (H,)."""
+@torch.no_grad()
+def whole_set_losses(
+    learner: Learner, images: Images, features: Tensor, heads: Heads, *, settings: HeadSettings, run: Run
+) -> Tensor:
+    """The loss of every head with the whole set as one batch, M = N, on the same views after every epoch: (H,)."""
+    learner.network.eval()
+
+    def logits(view: View, kind: str) -> Tensor:
+        parts = []
+        for number, some in enumerate(torch.arange(len(images)).split(PORTION)):  # type: ignore[no-untyped-call]
+            made = view(images.take(some), run.generator("joint heads", "select", kind, number))
+            parts.append(heads(learner.network(made.to(run.device))))
+        return torch.cat(parts, dim=1)  # (H, N, K)
+
+    labels = label_table(features.to(run.device), logits(learner.weak, "weak").softmax(dim=2), settings)
+    losses = head_losses(logits(learner.strong, "strong"), labels, settings)
+    learner.network.train()
+    return losses.cpu()
+
+
+def _better(best: _Best | None, network: nn.Module, heads: Heads, losses: Tensor, epoch: int) -> _Best:
+    """The best head of this epoch if it beats the best so far, else that one."""
+    number = int(losses.argmin())
+    if best is not None and losses[number] >= best.loss:
+        return best
+    kept = {name: value.clone() for name, value in network.state_dict().items()}
+    head = {name: value.clone() for name, value in heads.part(slice(number, number + 1)).state_dict().items()}
+    return _Best(number, epoch, float(losses[number]), kept, head)
+
+
+def _learn(network: nn.Module, heads: Heads, views: Tensor, labels: Tensor, settings: HeadSettings) -> None:
+    """Add up the gradients of every head's loss over the batch, a portion of images at a time."""
     kept = labels.sum(dim=(1, 2))  # (H,)
-    losses = torch.zeros(len(heads), device=views.device)
     for some, here in zip(torch.split(views, PORTION), torch.split(labels, PORTION, dim=1), strict=True):
         logits = heads(network(some))  # (H, n, K)
         if not here.any():
             continue
         share = here.sum(dim=(1, 2)) / kept  # a mean over the portion, as its part of the batch's mean
-        parts = share * head_losses(logits, here, settings)
-        parts.sum().backward()  # type: ignore[no-untyped-call]
-        losses += parts.detach()
-    return losses
+        (share * head_losses(logits, here, settings)).sum().backward()  # type: ignore[no-untyped-call]

@@ -65,8 +65,7 @@ def joint_heads(bench: Workbench, heads: int) -> Labels:
     )
     run = bench.place(f"joint-heads-{heads}", settings.model_dump_json(), chosen.network_rate)
     trained = train_joint_heads(learner, bench.learn, bench.features, settings, run, network_rate=chosen.network_rate)
-    best = trained.heads.head(int(trained.losses.argmin()))
-    return predict(ClusteringNetwork(trained.network, best).eval(), bench)
+    return predict(ClusteringNetwork(trained.network, trained.head).eval(), bench)
 
 
 def _labels(bench: Workbench, settings: HeadSettings) -> Labels:

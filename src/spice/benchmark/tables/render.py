@@ -148,6 +148,8 @@ def _caption(result: Result) -> str:
         "`s`: processor seconds of the method itself, without the features and views that all share. "
         "A number without ± is that of one seed."
     )
+    if result.of.best and len(result.seeds) > 1:
+        caption += f" After the semicolon: the best of runs, the one with the highest {result.of.scores[0]}."
     return "\n".join([caption, *(f"- {data.about}." for data in result.data)])
 
 
@@ -158,6 +160,9 @@ def _cell(result: Result, data: Data, method: str, score: str) -> str:
     text = _number(figure.mean, figure.std)
     if 1 < figure.seeds < len(result.seeds):
         text += f" ({figure.seeds} seeds)"
+    run = result.best_run(data.name, method) if result.of.best else None
+    if run is not None and score in run.scores:
+        text += f"; {run.scores[score]:.3f}"
     return f"**{text}**" if method not in GIVEN_LABELS and figure.mean >= _best(result, data, score) else text
 
 
