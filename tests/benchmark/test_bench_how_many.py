@@ -7,7 +7,7 @@ import pytest
 from tests.stages.groups.test_curve import blobs
 
 from spice.benchmark.howmany.criteria import CRITERIA, Sweep
-from spice.benchmark.howmany.run import Cell, draw, load, read_cells, run, table
+from spice.benchmark.howmany.run import Cell, draw, is_uneven, load, read_cells, run, table
 from spice.errors import UserError
 from spice.stages.groups.curve import numbers_to_try
 
@@ -30,6 +30,13 @@ def test_an_uneven_draw_has_classes_from_ten_to_one(source: Path) -> None:
     assert sizes[0] == 4
 
 
+def test_what_is_uneven_by_itself_is_not_drawn_again(tmp_path: Path) -> None:
+    path = tmp_path / "two.npz"
+    np.savez(path, features=blobs([44, 4]), truth=np.repeat([0, 1], [44, 4]))
+    assert is_uneven(load(str(path)))
+    assert not is_uneven(load("digits"))
+
+
 def test_merged_collections_keep_their_classes_apart(source: Path) -> None:
     both = load(f"{source}+{source}")
     assert both.name == "four + four"
@@ -41,6 +48,9 @@ def test_what_is_saved_is_not_computed_again_and_becomes_a_table(source: Path, t
     before = path.read_text()
     run([str(source)], tmp_path / "out", seeds=[0], images=160)
     assert path.read_text() == before
+    path.write_text("".join(line for line in before.splitlines(keepends=True) if '"silhouette"' not in line))
+    run([str(source)], tmp_path / "out", seeds=[0], images=160)
+    assert sorted(path.read_text().splitlines()) == sorted(before.splitlines())
     cells = read_cells(path)
     ours = next(cell for cell in cells if cell.criterion == "spice")
     assert (ours.data, ours.classes, ours.found, ours.error) == ("four", 4, 4, 0.0)

@@ -20,9 +20,11 @@ from PIL import Image
 
 from spice.cli.cluster import default_out, finish, last_stage
 from spice.cli.display import show_account
+from spice.cli.why import _verdict
 from spice.errors import NothingTrustworthyError
 from spice.runs import RunFolder, account, open_result
 from spice.runs.records import ClusteringStats, JointResult
+from spice.runs.why import Why
 
 Spice = Callable[..., Any]
 
@@ -306,6 +308,18 @@ def test_why_tells_why(spice: Spice, run: Path, shapes: Path) -> None:
     found = json.loads(spice("why", run, "tent/5.png", "--json").out)
     assert found["agreeing"] + sum(found["others"].values()) == found["neighbors"] == 12
     assert spice("why", run, "5.png").code == 2
+
+
+@pytest.mark.parametrize(
+    ("agreeing", "reliable", "words"),
+    [
+        (96, True, "yes: 96 of its 100 nearest images are in the same cluster"),
+        (95, False, "no: 95 of its 100 nearest images are in the same cluster; more than 95 make it reliable"),
+    ],
+)
+def test_an_image_just_below_the_bar_reads_why(agreeing: int, reliable: bool, words: str) -> None:
+    found = Why.model_construct(agreeing=agreeing, neighbors=100, threshold=0.95, reliable=reliable)
+    assert _verdict(found) == words
 
 
 @pytest.mark.slow

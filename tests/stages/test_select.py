@@ -129,10 +129,9 @@ def test_a_good_head_causes_no_warning() -> None:
 
 def test_clusters_on_one_prototype_are_named() -> None:
     centers = torch.eye(8)[[0, 1, 1]]
-    with pytest.warns(
-        SharedPrototypeWarning, match="clusters 1 and 2 are based on the same images.*try fewer clusters"
-    ):
+    with pytest.warns(SharedPrototypeWarning, match="clusters 1 and 2 are based on the same images") as caught:
         found = diagnosed(head_of(centers), head_of(centers), VIEWS, quick())
+    assert not any("try" in str(warning.message) for warning in caught)  # advice comes with the verdicts alone
     assert found.shared == [(1, 2)]
     assert found.distinct == pytest.approx(2 / 3)
 

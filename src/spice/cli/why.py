@@ -64,5 +64,5 @@ def _edited(found: "Why") -> list[str]:
 
 def _verdict(found: "Why") -> str:
     agreeing = f"{found.agreeing} of its {found.neighbors} nearest images are in the same cluster"
-    compared = f"{found.reliability:.2f} is {'' if found.reliable else 'not '}above {found.threshold:.2f}"
-    return f"{'yes' if found.reliable else 'no'}: {agreeing} ({compared})"
+    bar = f"more than {found.threshold * found.neighbors:g} make it reliable"
+    return f"yes: {agreeing}" if found.reliable else f"no: {agreeing}; {bar}"

@@ -41,7 +41,6 @@ class Notice(NamedTuple):
 
     name: str  # `EmptyClusterWarning` as "Empty cluster"
     text: str
-    advice: str  # what to try; empty where the warning does not say
 
 
 class Content(NamedTuple):
@@ -103,13 +102,7 @@ def _evidence(result: Result, checked: Summary | None) -> Evidence:
 def notice(warning: StepWarning) -> Notice:
     """A warning as the page shows it."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", warning.name.removesuffix("Warning"))
-    # Warnings end with their advice: "...: try fewer clusters", "...; try another encoder".
-    text, *advice = re.split(r"[:;] (?=try )", warning.text, maxsplit=1)
-    return Notice(name.capitalize(), _sentence(text), _sentence("".join(advice)))
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+    return Notice(name.capitalize(), f"{warning.text[:1].upper()}{warning.text[1:]}.")
 
 
 def _problems(path: Path) -> Table:

@@ -22,11 +22,13 @@ from spice.benchmark.howmany.criteria import CRITERIA, NEEDS, Sweep
 from spice.errors import UserError
 from spice.files import written_atomically
 from spice.progress import Progress, silent
-from spice.stages.groups.howmany import how_many, principal_components
+from spice.stages.groups.curve import numbers_to_try
+from spice.stages.groups.howmany import highest, how_many, principal_components
 
 OURS = "spice"
 DIGITS = "digits"
 RESTARTS = 5
+IMAGES_PER_CLASS = 30  # drawn at least: fewer are too few to be seen
 
 
 class Cell(BaseModel):
@@ -54,12 +56,13 @@ def run(sources: Sequence[str], out: Path, *, seeds: Sequence[int], images: int,
     """Every criterion on every source and its 10:1 draw; finished cells are kept in `out` and not computed again."""
     jobs = [(source, uneven, seed) for seed in seeds for source in sources for uneven in (False, True)]
     path = out / "howmany.jsonl"
-    done = {(cell.data, cell.seed) for cell in read_cells(path)}
+    done = {(cell.data, cell.criterion, cell.seed) for cell in read_cells(path)}
     for number, (source, uneven, seed) in enumerate(jobs):
         name = f"{name_of(source)}{', 10:1' if uneven else ''}"
-        if (name, seed) not in done:
+        missing = [criterion for criterion in (OURS, *available()) if (name, criterion, seed) not in done]
+        if missing and not (uneven and is_uneven(load(source))):
             found = draw(source, uneven=uneven, images=images, seed=seed)
-            lines = [cell.model_dump_json() for cell in cells(found._replace(name=name), seed=seed)]
+            lines = [cell.model_dump_json() for cell in cells(found._replace(name=name), missing, seed=seed)]
             out.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as file:
                 file.write("\n".join(lines) + "\n")
@@ -74,16 +77,18 @@ def read_cells(path: Path) -> list[Cell]:
     return [Cell.model_validate_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def cells(collection: Collection, *, seed: int) -> Iterator[Cell]:
-    """What every criterion finds on one collection."""
-    answer = how_many(collection.features, seed=seed)
+def cells(collection: Collection, criteria: Sequence[str], *, seed: int) -> Iterator[Cell]:
+    """What these criteria find on one collection."""
     points = principal_components(collection.features, np.random.default_rng(seed))
-    sweep, classes = Sweep(points, answer.curve.counts, seed=seed), len(np.unique(collection.truth))
-    found: dict[str, int | None] = {OURS: answer.clusters}
-    found |= {name: CRITERIA[name](sweep) for name in available()}
-    indices: dict[int, float] = {}
-    for name, number in found.items():
-        listed = [peak.clusters for peak in answer.candidates] if name == OURS else [number or 0]
+    sweep = Sweep(points, numbers_to_try(2, highest(len(points), 2, None)), seed=seed)
+    classes, indices = len(np.unique(collection.truth)), dict[int, float]()
+    for name in criteria:
+        if name == OURS:
+            answer = how_many(collection.features, seed=seed)
+            number, listed = answer.clusters, [peak.clusters for peak in answer.candidates]
+        else:
+            number = CRITERIA[name](sweep)
+            listed = [number]
         for count in (classes, number or classes):
             if count not in indices:
                 indices[count] = _index(points, collection.truth, count, seed)
@@ -104,9 +109,16 @@ def available() -> list[str]:
     return [name for name in CRITERIA if all(find_spec(package) for package in NEEDS.get(name, ()))]
 
 
+def is_uneven(collection: Collection) -> bool:
+    """Whether the largest class has more than ten times the images of the smallest: no draw makes it 10:1."""
+    sizes = np.bincount(collection.truth)
+    return bool(sizes.max() > 10 * sizes.min())
+
+
 def draw(source: str, *, uneven: bool, images: int, seed: int) -> Collection:
-    """At most `images` images of a source, at random, or with classes of sizes from 10 to 1."""
+    """At most `images` images of a source (30 per class if that is more), or classes of sizes from 10 to 1."""
     found, random = load(source), np.random.default_rng([seed, 7])
+    images = max(images, IMAGES_PER_CLASS * (int(found.truth.max()) + 1))
     if not uneven:
         rows = random.permutation(len(found.truth))[:images]
     else:

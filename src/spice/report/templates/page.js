@@ -44,7 +44,7 @@ function showDetail(image, picture) {
   const lines = [
     ["Cluster", data.cluster[image]],
     ["Chance", `${share(data.chance[image])} that this is the right cluster`],
-    ["Neighbors", `${share(data.reliability[image])} of the nearest images are in the same cluster${data.reliable[image] ? "" : `; reliable is above ${data.threshold}`}`],
+    ["Neighbors", `${share(data.reliability[image])} of the nearest images are in the same cluster${data.reliable[image] ? "" : `; only more than ${data.threshold} is called reliable`}`],
     ["Confidence", `${share(data.confidence[image])}, ${share(data.margin[image])} ahead of cluster ${data.other[image]}`],
     ["Closeness to center", `number ${(data.rank[image] + 1).toLocaleString("en")} in its cluster`],
   ];

@@ -65,33 +65,31 @@ def diagnose(heads: Heads, selected: Heads, views: Views, settings: HeadSettings
 
 
 def warn_about(diagnostics: HeadDiagnostics, settings: HeadSettings) -> None:
-    """Warn about bad clusters, and say what to try."""
+    """Warn about bad clusters. What to do about them is said once, with the verdicts, where neighbors are known."""
     if diagnostics.shared:
         pairs = ", ".join(f"{first} and {second}" for first, second in diagnostics.shared[:5])
         more = f" and {len(diagnostics.shared) - 5} more pairs" if len(diagnostics.shared) > 5 else ""
         _warn(
             SharedPrototypeWarning,
-            f"clusters {pairs}{more} are based on the same images: there may be fewer than {settings.clusters} groups; "
-            "try fewer clusters, another seed, or another encoder",
+            f"clusters {pairs}{more} are based on the same images: each pair may be one group",
         )
     if diagnostics.empty:
         numbers = ", ".join(map(str, diagnostics.empty[:10])) + (", ..." if len(diagnostics.empty) > 10 else "")
         _warn(
             EmptyClusterWarning,
             f"{len(diagnostics.empty)} of {settings.clusters} clusters have no images ({numbers}): "
-            "try fewer clusters or another seed",
+            "the others hold them all",
         )
     if diagnostics.largest > GIANT and settings.clusters > 2:
         _warn(
             GiantClusterWarning,
-            f"one cluster holds {diagnostics.largest:.0%} of the images: the features may not separate them; "
-            "try another encoder or more clusters",
+            f"one cluster holds {diagnostics.largest:.0%} of the images: the features may not separate them",
         )
     if diagnostics.head_agreement < UNSTABLE:
         _warn(
             UnstableHeadsWarning,
             f"the heads disagree (mean adjusted Rand index {diagnostics.head_agreement:.2f}): "
-            "another seed may give other groups; try another number of clusters or another encoder",
+            "another seed may give other groups",
         )
 
 
