@@ -6,20 +6,22 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from spice.benchmark import mixing
+from spice.benchmark.mixing import MixMatch, ReMixMatch, TurnedNetwork, mixed, shares, sharpened, turned
 from spice.benchmark.semi import (
     ALGORITHMS,
     UDA,
     MeanTeacher,
-    MixMatch,
     PiModel,
     PseudoLabeling,
     Supervised,
-    sharpened,
     sigmoid_ramp,
+    with_linear_head,
 )
 from spice.data.images import InMemory
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.run import Run
+from spice.models.backbone import Backbone
 from spice.settings import AugmentSettings, JointSettings, Normalization
 from spice.stages.joint.algorithms import Algorithm, Batch
 from spice.stages.joint.draws import Labeled
@@ -41,11 +43,21 @@ class Stripes(InMemory):
         super().__init__(pixels.byte())
 
 
-def network() -> nn.Module:
+class Small(Backbone):
+    """One convolution, whose map is the features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+        self.features = 8 * 64
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.layers(images).flatten(start_dim=1)
+
+
+def network(algorithm: str) -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 64, CLASSES)
-    )
+    return with_linear_head(Small(), CLASSES, algorithm)
 
 
 def trained(name: str, *, steps: int = 60, run: Run | None = None) -> nn.Module:
@@ -54,7 +66,7 @@ def trained(name: str, *, steps: int = 60, run: Run | None = None) -> nn.Module:
     settings = JointSettings(
         algorithm=ALGORITHMS[name], steps=steps, labeled=12, unlabeled=24, learning_rate=0.02, ema=None, augment=augment
     )
-    learner = Learner.on_images(network(), CLASSES, augment, size=8, normalization=GRAY)
+    learner = Learner.on_images(network(ALGORITHMS[name]), CLASSES, augment, size=8, normalization=GRAY)
     return train_jointly(learner, images, Labeled(given, images.classes[given]), settings, run or Run()).network
 
 
@@ -65,7 +77,7 @@ def test_every_algorithm_learns_stripes_from_nine_labels(name: str) -> None:
     assert (found == images.classes).float().mean() > 0.9
 
 
-@pytest.mark.parametrize("name", ["Mean Teacher", "MixMatch", "supervised"])
+@pytest.mark.parametrize("name", ["Mean Teacher", "ReMixMatch", "supervised"])
 def test_a_stopped_training_resumes_as_if_never_stopped(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,22 +170,96 @@ def test_mixmatch_sharpens_and_keeps_the_larger_share_of_each_image() -> None:
     probs = torch.tensor([[0.5, 0.3, 0.2]])
     powers = [0.5**2, 0.3**2, 0.2**2]
     assert sharpened(probs, 0.5)[0].tolist() == pytest.approx([power / sum(powers) for power in powers])
-    shares = MixMatch(JointSettings(), CLASSES)._shares(2000, torch.Generator().manual_seed(0))
-    assert float(shares.min()) >= 0.5
+    drawn = shares(2000, torch.Generator().manual_seed(0))
+    assert float(drawn.min()) >= 0.5
     # E max(b, 1 - b) of Beta(3/4, 3/4), by numerical integration.
     grid = torch.linspace(1e-6, 1 - 1e-6, 400_001, dtype=torch.float64)
     density = (grid * (1 - grid)) ** -0.25
     mean = float((torch.maximum(grid, 1 - grid) * density).sum() / density.sum())
-    assert float(shares.mean()) == pytest.approx(mean, abs=0.01)
+    assert float(drawn.mean()) == pytest.approx(mean, abs=0.01)
 
 
 def test_mixmatch_without_mixing_is_cross_entropy_and_squared_distance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MixMatch, "_shares", lambda _, count, random: torch.ones(count))
+    monkeypatch.setattr(mixing, "shares", lambda count, random: torch.ones(count))
     one, other = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[0.0, 0.5, 0.0]])
     guess = sharpened((one.softmax(dim=1) + other.softmax(dim=1)) / 2, 0.5)
     apart = sum(float((view.softmax(dim=1) - guess).square().sum()) for view in (one, other)) / 6
     assert loss(MixMatch, batch(one, other)).item() == pytest.approx(supervised_part() + 75 * apart)
     assert loss(MixMatch, batch(one, other, step=4_000)).item() == pytest.approx(supervised_part() + 75 / 4 * apart)
+
+
+def test_what_is_mixed_of_images_is_mixed_of_their_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixing, "shares", lambda count, random: torch.linspace(0.5, 1, count))
+    labels = torch.eye(6)
+    images, targets = mixed(labels.view(6, 1, 1, 6), labels, torch.Generator().manual_seed(0))
+    assert torch.equal(images.view(6, 6), targets)
+    order = torch.randperm(6, generator=torch.Generator().manual_seed(0)).tolist()
+    for row, (share, other) in enumerate(zip(torch.linspace(0.5, 1, 6).tolist(), order, strict=True)):
+        expected = [share * (k == row) + (1 - share) * (k == other) for k in range(6)]
+        assert targets[row].tolist() == pytest.approx(expected)
+
+
+class FixedAndTurned(TurnedNetwork):
+    """Logits are the first row of an image, and those of its turn the sums of its four rows."""
+
+    def __init__(self) -> None:
+        nn.Module.__init__(self)
+        self.weight = nn.Parameter(torch.ones(()))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.weight * images[:, 0, 0, :CLASSES]
+
+    def turns(self, images: Tensor) -> Tensor:
+        return self.weight * images[:, 0].sum(dim=2)
+
+
+def test_remixmatch_without_mixing_is_the_sum_of_its_four_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixing, "shares", lambda count, random: torch.ones(count))
+    random = torch.Generator().manual_seed(0)
+    labeled, weak, *strong = (torch.randn(2, 1, 4, 4, generator=random) for _ in range(10))
+    given = torch.tensor([0, 2])
+    state = torch.Generator().manual_seed(7)
+    found = loss(ReMixMatch, Batch(FixedAndTurned(), FixedAndTurned(), labeled, given, (weak, *strong), 5, 9, state))
+
+    def entropy(view: Tensor, wanted: Tensor) -> float:
+        return -float((wanted * view[:, 0, 0, :3].log_softmax(dim=1)).sum(dim=1).mean())
+
+    probs = weak[:, 0, 0, :3].softmax(dim=1)
+    ratio = (torch.tensor([0.5, 0.0, 0.5]) + 1e-6) / (probs.mean(dim=0) + 1e-6)
+    guess = (probs * ratio) / (probs * ratio).sum(dim=1, keepdim=True)
+    guess = guess**2 / (guess**2).sum(dim=1, keepdim=True)
+    others = sum(entropy(view, guess) for view in (weak, *strong)) / 9
+    state = torch.Generator().manual_seed(7)
+    torch.randperm(20, generator=state)  # the order of mixing, drawn before
+    quarters = torch.randint(4, (2,), generator=state)
+    turns = [image.rot90(int(times), dims=(1, 2))[0] for image, times in zip(strong[0], quarters, strict=True)]
+    turn_loss = -sum(
+        float(rows.sum(dim=1).log_softmax(dim=0)[times]) for rows, times in zip(turns, quarters, strict=True)
+    )
+    expected = entropy(labeled, torch.eye(3)[given]) + 1.5 * others + 0.5 * entropy(strong[0], guess) + turn_loss / 4
+    assert float(found) == pytest.approx(expected, rel=1e-5)
+
+
+def test_turning_four_times_by_a_quarter_changes_nothing() -> None:
+    images, quarters = torch.randn(4, 1, 3, 3), torch.arange(4)
+    once = turned(images, quarters)
+    assert torch.equal(once[1], images[1].rot90(1, dims=(1, 2)))
+    for _ in range(3):
+        once = turned(once, quarters)
+    assert torch.equal(once, images)
+
+
+def test_alignment_moves_predictions_to_the_labels_distribution_and_forgets() -> None:
+    algorithm = ReMixMatch(JointSettings(), 2)
+    given, probs = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[0.9, 0.1]])
+    assert algorithm.aligned(probs, given)[0].tolist() == pytest.approx([0.5, 0.5], abs=1e-4)
+    for _ in range(200):
+        algorithm.aligned(torch.tensor([[0.2, 0.8]]), given)
+    assert algorithm.predicted.shape == (128, 2)
+    assert algorithm.aligned(torch.tensor([[0.2, 0.8]]), given)[0].tolist() == pytest.approx([0.5, 0.5], abs=1e-4)
+    resumed = ReMixMatch(JointSettings(), 2)
+    resumed.restore_(algorithm.state())
+    assert torch.equal(resumed.aligned(probs, given), algorithm.aligned(probs, given))
 
 
 def test_weights_rise_to_one_and_stay() -> None:

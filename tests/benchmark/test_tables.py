@@ -343,6 +343,18 @@ def test_the_full_size_trains_the_papers_networks_in_every_stage(name: str) -> N
     assert found == FULL_NETWORKS[name]
 
 
+def test_one_row_of_table_iii_has_the_networks_of_the_whole_setting() -> None:
+    row, wholes = "SPICE (ResNet-34)", {choice.dataset: choice for choice in choices(WHOLE, "full")}
+    wanted = {cell.choice.dataset: cell.choice for cell in Selection(TABLES["split"], "full", [0], [row]).cells()}
+    assert set(wanted) == {"stl10", "cifar10", "cifar100-20"}
+    for dataset, choice in wanted.items():
+        assert choice.features == wholes[dataset].features
+        assert choice.joint == wholes[dataset].joint
+        assert (choice.features.network, (choice.joint.network or "")[:3]) == ("resnet34", "wrn")
+    others = {cell.choice.features.network for cell in Selection(TABLES["split"], "full", [0], ["SPICE"]).cells()}
+    assert others == {"resnet18"}
+
+
 def test_a_method_with_true_labels_trains_the_network_that_the_settings_name() -> None:
     choice, images = choices(TABLES["semi-supervised"], "full")[0], InMemory(torch.zeros(1, 3, 96, 96).byte())
     assert isinstance(network_card(choice, images).build(), WideResNet)

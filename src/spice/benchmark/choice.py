@@ -65,6 +65,17 @@ class JointHeadsSettings(Settings):
     network_rate: PositiveFloat = 1e-4
 
 
+# The row of Table III that differs from SPICE in its networks.
+LARGER = "SPICE (ResNet-34)"
+
+
+class Larger(Settings):
+    """The networks of that row."""
+
+    features: FeatureSettings
+    joint: JointSettings
+
+
 class Choice(Settings):
     """One data set of a table."""
 
@@ -86,6 +97,7 @@ class Choice(Settings):
     # The paper's rule: nothing is learned of a cluster without a reliable image.
     reliability: ReliabilitySettings = ReliabilitySettings(minimum_per_cluster=0)
     joint: JointSettings
+    larger: Larger | None = None
     joint_heads: JointHeadsSettings = JointHeadsSettings()
     autoencoder: AutoencoderSettings = AutoencoderSettings()
     self_labeling: SelfLabelingSettings = SelfLabelingSettings()
@@ -94,6 +106,12 @@ class Choice(Settings):
     bare_pixels: PositiveInt = 32
     # Methods that are not run here, and why.
     left_out: dict[str, str] = Field(default_factory=dict)
+
+    def of_row(self, method: str) -> "Choice":
+        """The settings of one row: all rows but one have the same."""
+        if method != LARGER or self.larger is None:
+            return self
+        return self.model_copy(update={"features": self.larger.features, "joint": self.larger.joint, "larger": None})
 
 
 SEEDS: dict[SizeName, tuple[int, ...]] = {"smoke": (0, 1), "cpu": (0, 1, 2), "full": (0, 1, 2, 3, 4)}
@@ -112,18 +130,20 @@ def _digits() -> Choice:
     """Everything once, as short as it can be: what comes out is no result."""
     upright = AugmentSettings(flip=False)
     few = JointSettings(steps=2, labeled=8, unlabeled=8, learning_rate=0.01, ema=None, augment=upright, checks=False)
+    features = _small_features(16, epochs=1, width=4, batch=100, mirror=False)
     return Choice(
         dataset="digits",
         clusters=10,
         pixels=16,
         train=200,
         test=100,
-        features=_small_features(16, epochs=1, width=4, batch=100, mirror=False),
+        features=features,
         views=ViewSettings(weak=1, strong=1, augment=upright),
         heads=standard_heads(10).model_copy(update={"heads": 4, "epochs": 2, "least_steps": 20, "components": 16}),
         paper_heads=HeadSettings(clusters=10, heads=4, epochs=2, least_steps=20, components=16, select_every=2),
         reliability=ReliabilitySettings(threshold=0.5),
         joint=few,
+        larger=Larger(features=features.model_copy(update={"width": 8}), joint=few),
         joint_heads=JointHeadsSettings(epochs=1, heads=2),
         autoencoder=AutoencoderSettings(size=16, width=4, code=8, epochs=2, batch=50, refining_epochs=2),
         self_labeling=SelfLabelingSettings(steps=2, batch=50, threshold=0.1),
@@ -161,6 +181,7 @@ def _from_scratch(dataset: str, pixels: int) -> Choice:
         autoencoder=AutoencoderSettings(width=16, code=32, epochs=10, refining_epochs=10),
         self_labeling=SelfLabelingSettings(steps=40, batch=200),
         semi=SemiSettings(labels=100, start="features", training=labeled, supervised_steps=200),
+        left_out={LARGER: "all rows of this size have the same small network"},
     )
 
 
@@ -178,7 +199,8 @@ def _photos(*, train: int | None, test: int | None) -> Choice:
             "test": test,
             "views": ViewSettings(weak=2, strong=2),
             "joint": joint_on_cpu(pretrained=True).model_copy(update={"steps": 100, "checks": False}),
-            "left_out": dict.fromkeys(trained, "training all of `lite0` at 160 px takes hours of one core"),
+            "left_out": base.left_out
+            | dict.fromkeys(trained, "training all of `lite0` at 160 px takes hours of one core"),
         }
     )
 
@@ -214,9 +236,11 @@ def _as_published(dataset: str, table: Table) -> Choice:
     if run.size is None or run.features is None:
         raise UserError(f"the preset paper:{dataset} trains no feature model")
     features, joint = run.features, run.joint or JointSettings()
+    larger: Larger | None = None
     # Table V compares with FixMatch on its own networks, after stages 1 and 2 with ResNet-34. In the other tables of
-    # the split setting all stages train ResNet-18, with the same stem.
+    # the split setting all stages train ResNet-18, with the same stem; one row has the networks of the whole setting.
     if table.which == "split" and table.name != "semi-supervised":
+        larger = Larger(features=features, joint=joint)
         features = features.model_copy(update={"network": "resnet18"})
         joint = joint.model_copy(update={"network": None})
     clusters = run.heads.clusters
@@ -230,6 +254,7 @@ def _as_published(dataset: str, table: Table) -> Choice:
         paper_heads=run.heads,
         reliability=run.reliability,
         joint=joint,
+        larger=larger,
         autoencoder=AutoencoderSettings(size=min(run.size, 96) // 8 * 8),
         semi=SemiSettings(labels=_LABELS.get(dataset, 20 * clusters), training=joint),
         left_out={} if run.joint else {"SPICE": "the paper has no third stage for this data set"},

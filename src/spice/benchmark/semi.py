@@ -16,10 +16,12 @@ from torch import Tensor, nn
 
 from spice.augment import Plain
 from spice.benchmark.choice import Choice
+from spice.benchmark.mixing import TurnedNetwork
 from spice.benchmark.workbench import Workbench
 from spice.core import IGNORE, consistency_labels
 from spice.data.images import Images, InColor
 from spice.engine.device import placed
+from spice.models.backbone import Backbone
 from spice.models.weights import NetworkCard
 from spice.randomness import seeded
 from spice.settings import AugmentSettings
@@ -38,6 +40,7 @@ ALGORITHMS = {
     "Mean Teacher": "mean-teacher",
     "MixMatch": "mixmatch",
     "UDA": "uda",
+    "ReMixMatch": "remixmatch",
     "supervised": "supervised",
     "FixMatch": "fixmatch",
 }
@@ -50,17 +53,22 @@ def fit(name: str, bench: Workbench, labeled: Labeled) -> Labels:
     settings = chosen.training.model_copy(update={"algorithm": algorithm, "steps": steps})
     card = network_card(bench.choice, bench.learn)
     with seeded(bench.run.seed, "semi", "weights"):
-        # A backbone and one linear layer, as in the semi-supervised literature.
         if chosen.start == "features" and bench.encoder.module is not None:
             backbone = copy.deepcopy(bench.encoder.module).requires_grad_()
         else:
             backbone = card.build()
-        network = placed(ClusteringNetwork(backbone, nn.Linear(backbone.features, bench.clusters)), bench.run.device)
+        network = placed(with_linear_head(backbone, bench.clusters, algorithm), bench.run.device)
     learner = Learner.on_images(
         network, bench.clusters, settings.augment, size=card.size, normalization=card.normalization
     )
     run = bench.place(algorithm, chosen.model_dump_json(), bench.encoder.fingerprint())
     return predict(train_jointly(learner, bench.all_images, labeled, settings, run).network, bench)
+
+
+def with_linear_head(backbone: Backbone, classes: int, algorithm: str) -> ClusteringNetwork:
+    """A backbone and one linear layer, as in the semi-supervised literature; for ReMixMatch another, for turns."""
+    kind = TurnedNetwork if algorithm == "remixmatch" else ClusteringNetwork
+    return kind(backbone, nn.Linear(backbone.features, classes))
 
 
 def network_card(choice: Choice, images: Images) -> NetworkCard:
@@ -176,53 +184,3 @@ class UDA(Algorithm):
         target = (weak / self.temperature).softmax(dim=1)  # (U, K)
         each = F.cross_entropy(strong, target, reduction="none")  # (U,)
         return F.cross_entropy(labeled, batch.labels) + (each * confident).mean()
-
-
-@register("mixmatch")
-class MixMatch(Algorithm):
-    """Guessed labels, sharpened, and every image mixed with a random other one (Berthelot et al., 2019).
-
-    The guess for an image is the mean probability over two weak views, raised to the power 1 / 0.5. Then every view,
-    labeled or not, is mixed with a random other one: l x + (1 - l) x', l = max(b, 1 - b), b from Beta(0.75, 0.75), and
-    so are the labels. All values as published for CIFAR-10.
-    Loss: cross-entropy of the mixed labeled + w(t) * mean squared difference of the mixed others.
-    """
-
-    views = ("weak", "weak")
-    temperature = 0.5
-    alpha = 0.75
-    weight = 75.0
-    ramp_steps = 16_000  # until w(t) = weight; if it rises sooner, an untrained network gives every image one class
-
-    def loss(self, batch: Batch) -> Tensor:
-        """Each image is mixed with another one, by a random share."""
-        with torch.no_grad():
-            guess = torch.stack([batch.network(view).softmax(dim=1) for view in batch.others]).mean(dim=0)  # (U, K)
-            guess = sharpened(guess, self.temperature)
-        images = torch.cat([batch.labeled, *batch.others])  # (L + 2 U, C, S, S)
-        labels = torch.cat([F.one_hot(batch.labels, self.clusters).to(guess.dtype), guess, guess])  # (L + 2 U, K)
-        order = torch.randperm(len(images), generator=batch.random).to(images.device)
-        share = self._shares(len(images), batch.random).to(images.device)
-        target = _mixed(labels, order, share.view(-1, 1))
-        (logits,) = batch.logits(_mixed(images, order, share.view(-1, 1, 1, 1)))
-        known = len(batch.labels)
-        difference = F.mse_loss(logits[known:].softmax(dim=1), target[known:])
-        weight = self.weight * min(1.0, batch.step / self.ramp_steps)
-        return F.cross_entropy(logits[:known], target[:known]) + weight * difference
-
-    def _shares(self, count: int, random: torch.Generator) -> Tensor:
-        """max(b, 1 - b), b from Beta(alpha, alpha) as a ratio of two gamma variates, (count,)."""
-        concentration = torch.full((2, count), self.alpha)
-        drawn = torch._standard_gamma(concentration, generator=random).clamp(min=1e-30)
-        share = drawn[0] / drawn.sum(dim=0)
-        return torch.maximum(share, 1.0 - share)
-
-
-def sharpened(probs: Tensor, temperature: float) -> Tensor:
-    """p_k^(1 / t) / sum_j p_j^(1 / t): (U, K) -> (U, K)."""
-    powers = probs ** (1.0 / temperature)
-    return powers / powers.sum(dim=1, keepdim=True)
-
-
-def _mixed(values: Tensor, order: Tensor, share: Tensor) -> Tensor:
-    return share * values + (1.0 - share) * values[order]

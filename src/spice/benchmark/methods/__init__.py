@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spice.augment import geometry
 from spice.benchmark import semi
-from spice.benchmark.choice import AutoencoderSettings
+from spice.benchmark.choice import LARGER, AutoencoderSettings
 from spice.benchmark.methods import scan, spice
 from spice.benchmark.methods.autoencoders import Autoencoder, DenoisingAutoencoder, VariationalAutoencoder, fit_dec
 from spice.benchmark.methods.autoencoders import fit as fit_autoencoder
@@ -102,6 +102,7 @@ METHODS: dict[str, Method] = {
     "SCAN": Method(scan.self_labeled, (*FEATURES, "self_labeling")),
     "SPICE-s": Method(spice.second_stage, SECOND),
     "SPICE": Method(spice.third_stage, THIRD),
+    LARGER: Method(spice.third_stage, THIRD),
     "SPICE on all labels": Method(partial(spice.third_stage, all_labels=True), THIRD),
     "SPICE-s of the paper": Method(spice.ablated, ABLATED),
     **{variant: Method(partial(spice.ablated, variant=variant), ABLATED) for variant in spice.VARIANTS},

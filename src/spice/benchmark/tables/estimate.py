@@ -11,20 +11,20 @@ Shapes: N images, M in a batch of heads, D feature width, K clusters, V views.
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
 
-from spice.benchmark.choice import SEEDS, Choice, choices
+from spice.benchmark.choice import LARGER, SEEDS, Choice, choices
 from spice.benchmark.datasets import card_of
 from spice.benchmark.methods.autoencoders import Autoencoder
 from spice.benchmark.methods.autoencoders import fit as fit_autoencoder
 from spice.benchmark.methods.joint_heads import train_joint_heads
 from spice.benchmark.methods.scan import self_label
 from spice.benchmark.methods.spice import VARIANTS
-from spice.benchmark.semi import ALGORITHMS
+from spice.benchmark.semi import ALGORITHMS, with_linear_head
 from spice.benchmark.semi import network_card as labeled_card
 from spice.benchmark.tables.catalog import SizeName, Table
 from spice.data.images import InMemory
@@ -39,7 +39,7 @@ from spice.stages.features.train import train_features
 from spice.stages.heads.train import train_heads
 from spice.stages.joint.algorithms import find_algorithm
 from spice.stages.joint.draws import Labeled
-from spice.stages.joint.train import ClusteringNetwork, Learner, train_jointly
+from spice.stages.joint.train import Learner, train_jointly
 from spice.stages.views import Views
 
 STEPS = 2  # the first, which is slow, and one to time
@@ -74,14 +74,17 @@ def estimate(table: Table, size: SizeName, *, batch: int = 8, device: str = "aut
         for name, amount, seconds in parts(choice, table, batch=batch, device=place):
             total += amount * seconds
             cost = duration(amount * seconds)
-            lines.append(f"  {name:<24}{amount:>16,.0f} x {seconds * 1000:>9.2f} ms = {cost:>14}")
+            lines.append(f"  {name:<44}{amount:>16,.0f} x {seconds * 1000:>9.2f} ms = {cost:>14}")
     sums = f"{duration(total)}, {seeds} seeds {duration(seeds * total)}"
     return "\n".join([*lines, f"one seed   {sums}, as measured with small batches"])
 
 
 def parts(choice: Choice, table: Table, *, batch: int, device: torch.device = CPU) -> Iterator[Part]:
     """Every kind of work that the table's methods do with this data set, each tried out."""
-    methods = [method for method in table.methods if method not in choice.left_out]
+    methods = [method for method in table.methods if method not in (*choice.left_out, LARGER)]
+    if choice.larger is not None and LARGER in table.methods:
+        row = parts(choice.of_row(LARGER), replace(table, methods=("SPICE",)), batch=batch, device=device)
+        yield from (part._replace(name=f"{part.name} ({LARGER})") for part in row)
     trial = _Trial(choice, _count(choice, table), batch, device)
     if autoencoders := sum(method in AUTOENCODERS for method in methods):
         yield trial.autoencoder(autoencoders)
@@ -196,7 +199,7 @@ class _Trial:
             update={"algorithm": algorithm, "labeled": self.batch, "unlabeled": self.batch, "steps": STEPS}
         )
         card = labeled_card(self.choice, self.made) if self.choice.encoder == SCRATCH else self.card
-        each = self._pace_of_joint(few, card)
+        each = self._pace_of_joint(few, card, algorithm)
         views = len(find_algorithm(algorithm).views)
         there = settings.labeled + views * settings.unlabeled
         return Part(f"{name}, views", steps * there, each / ((1 + views) * self.batch))
@@ -206,17 +209,18 @@ class _Trial:
         shape = (images, channels, self.choice.pixels, self.choice.pixels)
         return InMemory(torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(0)).byte())
 
-    def _pace_of_joint(self, few: JointSettings, card: NetworkCard) -> float:
+    def _pace_of_joint(self, few: JointSettings, card: NetworkCard, algorithm: str = "fixmatch") -> float:
         labeled = Labeled(torch.arange(self.batch), torch.arange(self.batch) % self.choice.clusters)
-        learner = self._learner(card, few.augment)
+        learner = self._learner(card, few.augment, algorithm)
         return _pace(
             lambda told: train_jointly(learner, self.made, labeled, few, Run(device=self.device, progress=told))
         )
 
-    def _learner(self, card: NetworkCard, augment: AugmentSettings) -> Learner:
-        backbone, clusters = card.build(), self.choice.clusters
-        network = placed(ClusteringNetwork(backbone, nn.Linear(backbone.features, clusters)), self.device)
-        return Learner.on_images(network, clusters, augment, size=card.size, normalization=card.normalization)
+    def _learner(self, card: NetworkCard, augment: AugmentSettings, algorithm: str = "fixmatch") -> Learner:
+        network = placed(with_linear_head(card.build(), self.choice.clusters, algorithm), self.device)
+        return Learner.on_images(
+            network, self.choice.clusters, augment, size=card.size, normalization=card.normalization
+        )
 
 
 def _pace(work: Callable[[Progress], object]) -> float:

@@ -18,7 +18,16 @@ from spice.benchmark.tables.result import Data, Result
 from spice.errors import UserError
 
 # Methods that are given true labels lead no column.
-GIVEN_LABELS = {"supervised", "Pi-model", "Pseudo-Labeling", "Mean Teacher", "MixMatch", "UDA", "FixMatch"}
+GIVEN_LABELS = {
+    "supervised",
+    "Pi-model",
+    "Pseudo-Labeling",
+    "Mean Teacher",
+    "MixMatch",
+    "UDA",
+    "ReMixMatch",
+    "FixMatch",
+}
 ABSENT = "-"
 SOURCE = "Niu, Shan, Wang: SPICE: Semantic Pseudo-labeling for Image Clustering (IEEE TIP 2022)"
 BESIDE = "STL-10"  # the paper's data set that every one of its tables has

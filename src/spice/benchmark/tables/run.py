@@ -65,7 +65,7 @@ class Selection(NamedTuple):
                     chosen = method in (self.methods or [method]) and choice.dataset in (self.data or [choice.dataset])
                     again = seed != self.seeds[0] and not _is_random(method, choice)
                     if chosen and not again and method not in choice.left_out:
-                        yield Wanted(choice, seed, method)
+                        yield Wanted(choice.of_row(method), seed, method)
 
 
 def with_rivals_left_out(choice: Choice) -> Choice:

@@ -35,7 +35,7 @@ class Batch:
 
     network: nn.Module
     average: nn.Module  # in training mode
-    labeled: Tensor  # (L, C, S, S) weak views
+    labeled: Tensor  # (L, C, S, S) `Algorithm.labeled_view` of the labeled images
     labels: Tensor  # (L,)
     others: tuple[Tensor, ...]  # (U, C, S, S) each: `Algorithm.views` of the other images
     step: int  # from 0
@@ -75,6 +75,7 @@ class Algorithm:
     """A semi-supervised algorithm. Views of the other images are drawn anew for each entry of `views`."""
 
     views: ClassVar[tuple[ViewName, ...]]  # () if it learns from the labeled images alone
+    labeled_view: ClassVar[ViewName] = "weak"
 
     def __init__(self, settings: JointSettings, clusters: int) -> None:
         self.settings, self.clusters = settings, clusters

@@ -154,15 +154,15 @@ class _Training:
             of = self.settings.labeled + self.settings.unlabeled
             return recipe(pixels[rows], random, rows=self.draws.rows[rows], of=of)
 
-        # The labeled images' weak views, in one call with the others' if these come first.
-        together = names[:1] == ("weak",)
-        weak = view("weak", slice(None) if together else slice(count))
-        others = [weak[count:]] if together else []
+        # The labeled images' views, in one call with the others' if these come first.
+        together = names[:1] == (self.algorithm.labeled_view,)
+        shown_first = view(self.algorithm.labeled_view, slice(None) if together else slice(count))
+        others = [shown_first[count:]] if together else []
         others += [view(name, slice(count, None)) for name in names[len(others) :]]
         return Batch(
             self.network,
             self.average,
-            weak[:count],
+            shown_first[:count],
             to_device(drawn.clusters, self.device),
             tuple(others),
             step,

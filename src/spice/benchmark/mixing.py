@@ -1,0 +1,145 @@
+"""MixMatch and ReMixMatch, rivals of Table V: guessed labels, and images mixed with others.
+
+Shapes: L labeled and U other images in a step, K classes.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spice.engine.device import autocast
+from spice.models.backbone import Backbone
+from spice.settings import JointSettings
+from spice.stages.joint.algorithms import Algorithm, Batch, register
+from spice.stages.joint.train import ClusteringNetwork
+
+TURNS = 4  # by 0, 90, 180 and 270 degrees
+REMEMBERED = 128  # steps over which ReMixMatch averages predictions, and labels
+
+
+@register("mixmatch")
+class MixMatch(Algorithm):
+    """Guessed labels, sharpened, and every image mixed with a random other one (Berthelot et al., 2019).
+
+    The guess for an image is the mean probability over two weak views, raised to the power 1 / 0.5. Then every view,
+    labeled or not, is mixed with a random other one: l x + (1 - l) x', l = max(b, 1 - b), b from Beta(0.75, 0.75), and
+    so are the labels. All values as published for CIFAR-10.
+    Loss: cross-entropy of the mixed labeled + w(t) * mean squared difference of the mixed others.
+    """
+
+    views = ("weak", "weak")
+    temperature = 0.5
+    weight = 75.0
+    ramp_steps = 16_000  # until w(t) = weight; if it rises sooner, an untrained network gives every image one class
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Each image is mixed with another one, by a random share."""
+        with torch.no_grad():
+            guess = torch.stack([batch.network(view).softmax(dim=1) for view in batch.others]).mean(dim=0)  # (U, K)
+            guess = sharpened(guess, self.temperature)
+        labels = torch.cat([F.one_hot(batch.labels, self.clusters).to(guess.dtype), guess, guess])  # (L + 2 U, K)
+        images, target = mixed(torch.cat([batch.labeled, *batch.others]), labels, batch.random)
+        (logits,) = batch.logits(images)
+        known = len(batch.labels)
+        difference = F.mse_loss(logits[known:].softmax(dim=1), target[known:])
+        weight = self.weight * min(1.0, batch.step / self.ramp_steps)
+        return F.cross_entropy(logits[:known], target[:known]) + weight * difference
+
+
+@register("remixmatch")
+class ReMixMatch(Algorithm):
+    """MixMatch with distribution alignment, augmentation anchoring and a rotation loss (Berthelot et al., 2020).
+
+    The guess q for an image is the prediction for its weak view, times the labels' distribution over that of the
+    predictions, both of the last 128 steps, normalized and sharpened. Eight strong views and the weak one learn it.
+    Loss: cross-entropy of the mixed labeled + 1.5 * that of the mixed others + 0.5 * that of the first strong view,
+    not mixed + 0.5 * that of guessing by how much this view was turned. All values as published for CIFAR-10; the
+    strong views are RandAugment's, where the authors learn theirs (CTAugment).
+    """
+
+    views = ("weak", *["strong"] * 8)
+    labeled_view = "strong"
+    temperature = 0.5
+    mixed_weight, strong_weight, turn_weight = 1.5, 0.5, 0.5
+
+    def __init__(self, settings: JointSettings, clusters: int) -> None:
+        super().__init__(settings, clusters)
+        self.predicted = torch.zeros(0, clusters)  # means over the last steps, (<= 128, K)
+        self.labeled = torch.zeros(0, clusters)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The weak view teaches all others."""
+        assert isinstance(batch.network, TurnedNetwork), "ReMixMatch needs a layer that guesses turns"
+        given = F.one_hot(batch.labels, self.clusters).float()  # (L, K)
+        with torch.no_grad():
+            guess = sharpened(self.aligned(batch.network(batch.others[0]).softmax(dim=1), given), self.temperature)
+        labels = torch.cat([given, *[guess] * len(batch.others)])  # (L + 9 U, K)
+        images, target = mixed(torch.cat([batch.labeled, *batch.others]), labels, batch.random)
+        first = batch.others[1]
+        logits, strong = batch.logits(images, first)
+        known = len(batch.labels)
+        turns = torch.randint(TURNS, (len(first),), generator=batch.random).to(first.device)
+        with autocast(first.device):
+            turn_logits = batch.network.turns(turned(first, turns)).float()  # (U, 4)
+        return (
+            F.cross_entropy(logits[:known], target[:known])
+            + self.mixed_weight * F.cross_entropy(logits[known:], target[known:])
+            + self.strong_weight * F.cross_entropy(strong, guess)
+            + self.turn_weight * F.cross_entropy(turn_logits, turns)
+        )
+
+    def aligned(self, probs: Tensor, given: Tensor) -> Tensor:
+        """Distribution alignment: probs (U, K), after a step with the labels `given` (L, K), -> (U, K)."""
+        self.predicted = torch.cat([self.predicted.to(probs.device), probs.mean(dim=0)[None]])[-REMEMBERED:]
+        self.labeled = torch.cat([self.labeled.to(probs.device), given.mean(dim=0)[None]])[-REMEMBERED:]
+        ratio = (self.labeled.mean(dim=0) + 1e-6) / (self.predicted.mean(dim=0) + 1e-6)  # (K,)
+        return F.normalize(probs * ratio, p=1.0, dim=1)
+
+    def state(self) -> dict[str, Tensor]:
+        """The means of the last steps."""
+        return {"predicted": self.predicted, "labeled": self.labeled}
+
+    def restore_(self, state: dict[str, Tensor]) -> None:
+        self.predicted, self.labeled = state["predicted"], state["labeled"]
+
+
+class TurnedNetwork(ClusteringNetwork):
+    """A network with one more layer, which guesses by how much an image was turned."""
+
+    def __init__(self, backbone: Backbone, head: nn.Module) -> None:
+        super().__init__(backbone, head)
+        self.turn = nn.Linear(backbone.features, TURNS)
+
+    def turns(self, images: Tensor) -> Tensor:
+        """(B, C, S, S) -> logits (B, 4)."""
+        logits: Tensor = self.turn(self.backbone(images))
+        return logits
+
+
+def turned(images: Tensor, turns: Tensor) -> Tensor:
+    """Images (B, C, S, S), each turned by so many quarters (B,)."""
+    results = torch.empty_like(images)
+    for quarter in range(TURNS):
+        results[turns == quarter] = images[turns == quarter].rot90(quarter, dims=(2, 3))
+    return results
+
+
+def sharpened(probs: Tensor, temperature: float) -> Tensor:
+    """p_k^(1 / t) / sum_j p_j^(1 / t): (U, K) -> (U, K)."""
+    powers = probs ** (1.0 / temperature)
+    return powers / powers.sum(dim=1, keepdim=True)
+
+
+def mixed(images: Tensor, labels: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Images (B, C, S, S) and labels (B, K), each mixed with a random other one (mixup)."""
+    order = torch.randperm(len(images), generator=random).to(images.device)
+    share = shares(len(images), random).to(images.device)
+    first, second = share.view(-1, 1, 1, 1), share.view(-1, 1)
+    return first * images + (1.0 - first) * images[order], second * labels + (1.0 - second) * labels[order]
+
+
+def shares(count: int, random: torch.Generator, *, alpha: float = 0.75) -> Tensor:
+    """max(b, 1 - b), b from Beta(alpha, alpha) as a ratio of two gamma variates, (count,)."""
+    drawn = torch._standard_gamma(torch.full((2, count), alpha), generator=random).clamp(min=1e-30)
+    share = drawn[0] / drawn.sum(dim=0)
+    return torch.maximum(share, 1.0 - share)
