@@ -52,7 +52,8 @@ class Small(Backbone):
         self.features = 8 * 64
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.layers(images).flatten(start_dim=1)
+        features: Tensor = self.layers(images).flatten(start_dim=1)
+        return features
 
 
 def network(algorithm: str) -> nn.Module:

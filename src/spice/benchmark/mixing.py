@@ -57,7 +57,7 @@ class ReMixMatch(Algorithm):
     strong views are RandAugment's, where the authors learn theirs (CTAugment).
     """
 
-    views = ("weak", *["strong"] * 8)
+    views = ("weak", "strong", "strong", "strong", "strong", "strong", "strong", "strong", "strong")
     labeled_view = "strong"
     temperature = 0.5
     mixed_weight, strong_weight, turn_weight = 1.5, 0.5, 0.5
