@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from spice.cli import app
 from spice.errors import UserError
-from spice.runs import Labels
-from spice.runs.artifacts import FEATURES, NEIGHBORS
+from spice.runs import Labels, open_result
+from spice.runs.artifacts import FEATURES, NEIGHBORS, WORDS
 
 PATHS = [f"photos/{number}.png" for number in range(8)]
 
@@ -61,6 +61,22 @@ def test_a_name_goes_into_labels_csv(run: Path) -> None:
     assert spice("name", run, "mountains", "hills") == "group 1 is now called hills\n"
     assert spice("name", run, "1", "") == "group 1 has no name now\n"
     assert table(run)[4] == ["photos/4.png", "1", "", "0"]
+
+
+def test_suggested_names_are_shown_and_accepted_when_told(run: Path) -> None:
+    with pytest.raises(UserError, match="has no words to suggest names from"):
+        spice("name", run, "--suggest")
+    lemon, gas_pump = 951, 571
+    index = np.repeat(np.array([[lemon] * 8, [gas_pump] * 8], np.uint16), 4, axis=0)
+    share = np.tile(np.array([0.9] + [0] * 7, np.float16), (len(PATHS), 1))
+    np.savez(open_result(run) / WORDS, best=index, share=share)
+    shown = spice("name", run, "--suggest")
+    assert "    0       4 images  lemon?\n    1       4 images  gas pump?\n" in shown
+    assert table(run)[0][2] == ""  # nobody said yes
+    assert "lemon?" in spice("groups", run)
+    assert "named 2 groups" in spice("name", run, "--suggest", "--yes")
+    assert [table(run)[row][2] for row in (0, 4)] == ["lemon", "gas pump"]
+    assert "no word fits" in spice("name", run, "--suggest")
 
 
 def test_groups_are_merged_split_and_set_aside(run: Path) -> None:

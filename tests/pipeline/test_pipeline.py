@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from PIL import Image
 from sklearn.metrics import adjusted_rand_score
 
 from spice.errors import NothingReadableError, UserError
+from spice.models.efficientnet import published_weights
 from spice.pipeline import cluster, resume
 from spice.presets import standard
 from spice.runs import Account, locked, open_result, read_labels, read_manifest
@@ -27,6 +29,7 @@ from spice.runs.artifacts import (
     Artifact,
 )
 from spice.runs.folder import UNFINISHED
+from spice.runs.words import read_words
 from spice.settings import RunSettings
 
 
@@ -93,7 +96,7 @@ def test_the_account_tells_what_was_done(finished: tuple[Path, Account], shapes:
     assert (account.scan.images, account.scan.problems, account.scan.copies) == (96, 0, 0)
     assert account.views is not None
     assert account.views.width == 1280
-    steps = {"scan", "views", "neighbors", "kmeans", "heads", "labels", "model", "map", "pictures", "report"}
+    steps = {"scan", "views", "neighbors", "kmeans", "heads", "labels", "model", "map", "words", "pictures", "report"}
     assert set(account.seconds) == steps
     assert account.labels is not None
     assert 0 < account.labels.kmeans_agreement <= 1
@@ -105,7 +108,7 @@ def test_every_promised_file_is_there_and_no_work_is_left(finished: tuple[Path, 
         "manifest.json", "store", "steps", "results", "current", "labels.csv", "labels.parquet", "model", "report.html",
     }  # fmt: skip
     assert {path.name.partition("-")[0] for path in (run / "steps").iterdir()} == {
-        "scan", "views", "neighbors", "kmeans", "heads", "map",
+        "scan", "views", "neighbors", "kmeans", "heads", "map", "words",
     }  # fmt: skip
     assert not list(run.rglob(UNFINISHED))
 
@@ -116,6 +119,16 @@ def test_settings_are_stored_as_the_program_decided_them(finished: tuple[Path, A
     assert entry.requested["reliability"]["neighbors"] is None  # type: ignore[index,call-overload]
     decided = RunSettings.model_validate(entry.settings)
     assert (decided.heads.batch, decided.heads.epochs, decided.reliability.neighbors) == (96, 45, 12)
+
+
+def test_words_are_what_the_whole_published_network_would_say(finished: tuple[Path, Account]) -> None:
+    features = torch.from_numpy(np.load(place(finished[0], FEATURES)))
+    weights = published_weights("lite0")
+    probs = (features @ weights["_fc.weight"].T + weights["_fc.bias"]).softmax(dim=1)
+    found = read_words(open_result(finished[0]))
+    assert found is not None
+    assert (found.best[:, 0] == probs.argmax(dim=1).numpy()).all()
+    assert np.abs(found.share[:, 0] - probs.amax(dim=1).numpy()).max() < 1e-3
 
 
 def test_the_page_shows_where_the_encoder_sees_each_cluster(finished: tuple[Path, Account]) -> None:

@@ -303,6 +303,7 @@ REPORTED: dict[str, StepResult] = {
     "labels": labels_result(3, head_overlap=[0.1, 0.2, 0.3]),
     "model": StepResult(),
     "map": StepResult(),
+    "words": StepResult(),
     "pictures": StepResult(),
     "report": StepResult(),
 }

@@ -12,6 +12,7 @@ from explored_runs import HARMFUL_NAME
 from serving import Explorer, served
 
 from spice.runs import Result, open_result
+from spice.runs.artifacts import WORDS
 from spice.runs.checks import summary
 from spice.runs.edits import read_edits
 
@@ -113,6 +114,25 @@ def test_rename_merge_split_and_undo(page: Page, run: Result) -> None:
     assert page.run(NAMES) == ["Group 0", "Group 1", "Group 2", "Group 3"]
     press(page, "z", ctrl=True, shift=True)
     page.wait(f"{NAMES}.includes('green things')")
+
+
+def test_a_suggested_name_is_a_guess_and_one_click_away(browser: Page, explorer: Explorer, run: Result) -> None:
+    classes = {0: 951, 1: 571, 2: 0, 3: 999}  # lemon, gas pump, tench; nothing clear for the last
+    index = np.repeat([[classes[number]] for number in run.labels.cluster.tolist()], 8, axis=1).astype(np.uint16)
+    share = np.zeros(index.shape, np.float16)
+    share[:, 0] = np.where(run.labels.cluster == 3, 0.1, 0.9)
+    np.savez(run / WORDS, best=index, share=share)
+    visit(browser, explorer)
+    guesses = "[...document.querySelectorAll('.guess')].map(guess => guess.textContent)"
+    assert browser.run(guesses) == ["lemon?", "gas pump?", "tench?"]
+    browser.click(CARD.format(1) + " .guess")
+    browser.wait(f"{NAMES}.includes('gas pump')")
+    assert browser.run(guesses) == ["lemon?", "tench?"]
+    browser.click("#guesses button")
+    browser.wait(f"{NAMES}.includes('tench')")
+    assert open_result(run.run).groups.names == {0: "lemon", 1: "gas pump", 2: "tench"}
+    assert browser.run(guesses) == []
+    assert browser.errors == []
 
 
 def test_images_are_selected_and_moved(page: Page, run: Result) -> None:

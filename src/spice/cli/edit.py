@@ -20,6 +20,7 @@ NAME_EXAMPLES = examples(
     "spice name photos.spice 3 mountains",
     'spice name photos.spice mountains "high mountains"  # a group may be called by its name, too',
     'spice name photos.spice 3 ""  # take the name away',
+    "spice name photos.spice --suggest  # words that fit, for groups without a name; shows them, and asks",
 )
 MERGE_EXAMPLES = examples("spice merge photos.spice 3 5  # 5 becomes part of 3", "spice merge photos.spice cats 5 7")
 SPLIT_EXAMPLES = examples(
@@ -45,12 +46,16 @@ def show_groups(run: RunArgument, as_json: Json = False) -> None:
     import json
 
     from spice.runs import open_result
+    from spice.runs.words import read_words, suggest_names
 
-    groups = open_result(run).groups
+    result = open_result(run)
+    groups = result.groups
+    suggested = suggest_names(read_words(result), groups)
     rows = [
         {
             "group": number,
             "name": groups.names.get(number, ""),
+            "suggested": suggested.get(number, ""),
             "images": int((groups.group == number).sum()),
             "by_person": int(groups.by_person[groups.group == number].sum()),
             "set_aside": number in groups.set_aside,
@@ -63,22 +68,72 @@ def show_groups(run: RunArgument, as_json: Json = False) -> None:
     print(f"{'group':>5}{'images':>9}{'by you':>8}  name")
     for row in rows:
         mark = "  (set aside)" if row["set_aside"] else ""
-        print(f"{row['group']:>5}{row['images']:>9,}{row['by_person']:>8,}  {row['name']}{mark}".rstrip())
+        called = row["name"] or (f"{row['suggested']}?" if row["suggested"] else "")
+        print(f"{row['group']:>5}{row['images']:>9,}{row['by_person']:>8,}  {called}{mark}".rstrip())
     outside = int((groups.group < 0).sum())
     if outside:
         print(f"{'none':>5}{outside:>9,}")
 
 
 def name(
-    run: RunArgument, group: GroupArgument, new_name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")]
+    run: RunArgument,
+    group: Annotated[
+        str | None, typer.Argument(metavar="GROUP", help="Number or name of the group.", show_default=False)
+    ] = None,
+    new_name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Its name; empty takes it away.", show_default=False)
+    ] = None,
+    *,
+    suggest: Annotated[bool, typer.Option("--suggest", help="Suggest names for groups without one.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Accept all suggested names without being asked.")] = False,
 ) -> None:
-    """Give a group a name. Names go into labels.csv, exports, predict and why, and live on when images are added."""
+    """Give a group a name. Names go into labels.csv, exports, predict and why, and live on when images are added.
+
+    With --suggest, the built-in encoder guesses: words that fit most images of a group and few of the others. Where no
+    word does, there is none.
+    """
     from spice.runs.edits import Name
 
     editor = _editor(run)
+    if suggest or yes:
+        if group is not None:
+            raise UserError(f"--suggest looks at all groups at once; leave out {group!r}")
+        _accept_suggested(editor, accept=yes)
+        return
+    if group is None or new_name is None:
+        raise UserError("which group, and what name? spice name RUN 3 mountains; or let it guess: --suggest")
     number = group_number(editor.groups, group)
     _do(editor, Name(group=number, name=new_name.strip()))
     print(f"group {number} is now called {new_name.strip()}" if new_name.strip() else f"group {number} has no name now")
+
+
+def _accept_suggested(editor: "Editor", *, accept: bool) -> None:
+    """Show the suggested names, and give them to their groups if the user agrees."""
+    import sys
+
+    from spice.runs import explain_write_errors
+    from spice.runs.edits import Name
+    from spice.runs.words import read_words, suggest_names
+
+    words, groups, run = read_words(editor.result), editor.groups, quote(str(editor.run))
+    if words is None:
+        raise UserError(
+            f"{editor.run} has no words to suggest names from: its encoder ({editor.result.views.encoder}) knows none, "
+            f"or an older version made it; then: spice resume {run}"
+        )
+    suggested = suggest_names(words, groups)
+    for number, word in suggested.items():
+        print(f"{number:>5}{_images(groups, number):>15}  {word}?")
+    if not suggested:
+        print("no word fits a group without a name clearly")
+    elif accept or (sys.stdin.isatty() and typer.confirm("accept these names?")):
+        with explain_write_errors(editor.run):
+            for number, word in suggested.items():
+                editor.do(Name(group=number, name=word))
+        _update(editor)
+        print(f"named {len(suggested)} groups; take one back with: spice undo {run}")
+    else:
+        print(f"guesses; accept all with: spice name {run} --suggest --yes; or one: spice name {run} GROUP NAME")
 
 
 def merge(

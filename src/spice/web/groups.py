@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from spice.report.colors import colors
 from spice.runs.groups import NONE
+from spice.runs.words import suggest_names
 from spice.web.session import State
 
 PICTURES_SHOWN = 8
@@ -24,6 +25,7 @@ _CHUNK = 65536
 def cards(state: State) -> list[JsonValue]:
     """One entry per group, in the order of their numbers."""
     groups, labels = state.groups, state.opened.labels
+    suggested = suggest_names(state.opened.words, groups)
     tints = colors(max(groups.existing) + 1) if groups.existing else []
     order = np.argsort(labels.prototype_rank, kind="stable")
     by_group = order[np.argsort(groups.group[order], kind="stable")]
@@ -36,6 +38,7 @@ def cards(state: State) -> list[JsonValue]:
             {
                 "number": number,
                 "name": groups.names.get(number, ""),
+                "suggested": suggested.get(number, ""),
                 "size": len(members),
                 "reliable": int(labels.reliable[members].sum()),
                 "aside": number in groups.set_aside,

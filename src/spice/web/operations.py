@@ -28,6 +28,17 @@ class AskedName(_Asked):
         return [Name(group=self.group, name=" ".join(self.name.split()))]
 
 
+class AskedNames(_Asked):
+    """Call several groups something: suggested names that were accepted together."""
+
+    kind: Literal["names"]
+    names: Annotated[dict[int, str], Field(min_length=1)]
+
+    def operations(self, state: State) -> list[Operation]:
+        del state
+        return [Name(group=number, name=" ".join(name.split())) for number, name in self.names.items()]
+
+
 class AskedMerge(_Asked):
     """One group of several."""
 
@@ -113,7 +124,7 @@ class AskedCheck(_Asked):
 
 
 Asked = Annotated[
-    AskedCheck | AskedName | AskedMerge | AskedSplit | AskedAside | AskedMove | AskedReject | AskedPair,
+    AskedCheck | AskedName | AskedNames | AskedMerge | AskedSplit | AskedAside | AskedMove | AskedReject | AskedPair,
     Field(discriminator="kind"),
 ]
 

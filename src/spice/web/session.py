@@ -19,6 +19,7 @@ from spice.runs.editor import Editor
 from spice.runs.edits import EDITS, Edits, ImageId, Operation
 from spice.runs.groups import Groups
 from spice.runs.manifest import MANIFEST
+from spice.runs.words import ImageWords, read_words
 from spice.stages.groups.merge_tree import MergeTree
 from spice.web.csv_keeper import CsvKeeper
 from spice.web.pictures import Pictures
@@ -58,6 +59,11 @@ class OpenResult:
             return None
         with np.load(self.result.need(TREE)) as kept:
             return MergeTree(kept["leaf"], kept["merges"], kept["lost"])
+
+    @cached_property
+    def words(self) -> ImageWords | None:
+        """What the encoder's own classifier sees, where it has one."""
+        return read_words(self.result)
 
     @cached_property
     def points(self) -> NDArray[np.float32] | None:  # (N, 2)

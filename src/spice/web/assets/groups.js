@@ -32,7 +32,7 @@ function head() {
     element("h1", {}, `${counted(info.count, "image")} in `, element("span", { id: "how-many" }), ", ", element("em", {}, `${percent(reliable / Math.max(1, info.count))} of them reliable`)),
     element("div", { class: "head" },
       element("p", { class: "note lead" }, "Drag a card onto another to merge them. Click a name to change it. Everything can be undone."),
-      element("label", {}, "Sort by ", select())));
+      element("span", { id: "guesses" }), element("label", {}, "Sort by ", select())));
 }
 
 function select() {
@@ -51,8 +51,18 @@ function draw() {
   cards.classList.toggle("compact", shown.length > FEW);
   cards.replaceChildren(...shown.map((group) => card(group, shown.length > FEW)));
   if (focus) cards.querySelector(`[data-number="${focus}"]`)?.focus();
+  drawGuesses(shown);
   drawMerges();
   drawAside();
+}
+
+/** Names that the encoder suggests, all at once. */
+function drawGuesses(shown) {
+  const names = Object.fromEntries(shown.filter((group) => group.suggested).map((group) => [group.number, group.suggested]));
+  const count = Object.keys(names).length;
+  byId("guesses").replaceChildren(...(count > 1 ? [button(`Accept ${count} suggested names`, async () => {
+    if (await edit({ kind: "names", names })) say(`${counted(count, "group")} named. Undo takes them back one by one.`);
+  }, { class: "do" })] : []));
 }
 
 function card(group, small) {
@@ -70,7 +80,9 @@ function card(group, small) {
     element("button", { type: "button", class: "picture", "aria-label": run.path[row], title: run.path[row], onclick: () => showPicture(row, rows) }, tile(row, small ? 64 : 110))));
   const doubtful = small ? [] : group.doubtful;
   const made = tint(element("article", { class: "card", tabindex: "0", draggable: true, data: { number: group.number }, "aria-label": `${nameOf(group)}, ${counted(group.size, "image")}` },
-    element("header", {}, element("span", { class: "dot", "aria-hidden": "true" }), title, element("span", { class: "size" }, counted(group.size, "image"))),
+    element("header", {}, element("span", { class: "dot", "aria-hidden": "true" }), title,
+      group.suggested ? button(`${group.suggested}?`, () => edit({ kind: "name", group: group.number, name: group.suggested }), { class: "guess", title: `A guess. Click to call this group “${group.suggested}”.`, "aria-label": `Call group ${group.number} ${group.suggested}, a guess` }) : null,
+      element("span", { class: "size" }, counted(group.size, "image"))),
     element("span", { class: "meter", role: "img", "aria-label": `${number(group.reliable)} reliable`, title: `${number(group.reliable)} of ${number(group.size)} are reliable` }, element("i", {})),
     pictures(small ? group.typical.slice(0, 4) : group.typical, "prototypes"),
     doubtful.length ? element("div", {}, element("h4", {}, "Most doubtful"), pictures(doubtful, "doubts")) : null,

@@ -1,7 +1,7 @@
 // Names and typical pictures of groups on the map: as many as fit without hiding each other; zooming in makes room.
 
 import { isDark } from "./dom.js";
-import { nameOf, run } from "./run.js";
+import { guessedName, run } from "./run.js";
 import { picture } from "./tiles.js";
 
 const CELLS = 24; // the map is divided into so many cells a side, to find where a group is densest
@@ -51,7 +51,7 @@ export function drawLabels(context, labels, toX, toY, width, height) {
     let x = toX(label.x), y = toY(label.y);
     const side = label.small ? 32 : 44;
     if (x < -side || y < -side || x > width + side || y > height + side) continue;
-    const name = shortened(nameOf(label.group)), wide = context.measureText(name).width + 14;
+    const name = shortened(guessedName(label.group)), wide = context.measureText(name).width + 14;
     // A group at the edge keeps its name on the map.
     x = Math.max(wide / 2 + 4, Math.min(width - wide / 2 - 4, x));
     y = Math.max(side / 2 + 4, Math.min(height - side / 2 - 24, y));

@@ -21,6 +21,8 @@ export const redo = () => run.info.redo && change("/api/redo", {});
 
 export const groupOf = (image) => run.byNumber.get(run.group[image]);
 export const nameOf = (group) => (group ? group.name || `Group ${group.number}` : "No group");
+/** The same, with a guess for a group without a name. */
+export const guessedName = (group) => group.name || (group.suggested ? `${group.suggested}?` : nameOf(group));
 export const shownGroups = () => run.info.groups.filter((group) => !group.aside);
 
 let waiting = Promise.resolve();

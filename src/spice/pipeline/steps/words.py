@@ -1,0 +1,28 @@
+"""What the built-in encoders' own classifier sees in every image, for suggested names of groups."""
+
+import numpy as np
+import torch
+
+from spice.engine.run import Run
+from spice.files import written_atomically
+from spice.models.efficientnet import SCALES, load_classifier
+from spice.pipeline.work import Work
+from spice.runs.artifacts import WORDS
+from spice.runs.records import StepResult
+from spice.runs.words import KEPT, ImageWords
+
+_AT_ONCE = 4096
+
+
+def words(work: Work, run: Run) -> StepResult:  # noqa: ARG001
+    """Keep the best classes of every image; where vectors were given, there is no classifier."""
+    if work.vectors is not None:
+        return StepResult()
+    assert work.settings.encoder in SCALES
+    classify = load_classifier(work.settings.encoder)
+    best = [classify(part).softmax(dim=1).topk(KEPT, dim=1) for part in torch.split(work.features, _AT_ONCE)]
+    index = torch.cat([part.indices for part in best]).numpy().astype(np.uint16)
+    share = torch.cat([part.values for part in best]).numpy().astype(np.float16)
+    with written_atomically(work / WORDS) as temporary, temporary.open("wb") as file:
+        np.savez(file, **ImageWords(index, share)._asdict())
+    return StepResult()
