@@ -1,7 +1,7 @@
 """`SPICE(n_clusters=10).fit(...)`: a thin layer on the pipeline that follows scikit-learn's conventions."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +21,7 @@ from spice.data import Collection, Problem, SourceLike, ingest
 from spice.data.adapters import Given, adapted, is_table_of_numbers
 from spice.data.vectors import Vectors
 from spice.errors import UserError
+from spice.given_sizes import agreed_clusters, shares_of, with_sizes
 from spice.models.given_features import NoEncoder, checked_vectors
 from spice.notebook.answers import Answers, answers_of
 from spice.notebook.explorer import explore
@@ -53,6 +54,8 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
     Args:
         n_clusters: how many groups to make; a range such as (5, 40) to find the number in; None: it is found, or the
             paper's with a preset such as "paper:cifar10". Where there are no clear groups, `fit` raises UserError.
+        sizes: how large the groups are, where that is known, as shares or counts in any order; `n_clusters` is their
+            number then.
         encoder: "lite0", "scratch" (trained on the images), "hf:facebook/dinov2-small", ...; None: the preset's choice,
             "lite0" for most.
         size: pixels on a side shown to the encoder; None: its own choice.
@@ -80,6 +83,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         self,
         n_clusters: int | tuple[int, int] | None = None,
         *,
+        sizes: Sequence[float] | None = None,
         encoder: str | None = None,
         size: int | None = None,
         preset: str = "standard",
@@ -92,6 +96,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         verbose: bool = False,
     ) -> None:
         self.n_clusters = n_clusters
+        self.sizes = sizes
         self.encoder = encoder
         self.size = size
         self.preset = preset
@@ -105,10 +110,13 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
 
     def fit(self, X: SourceLike, y: object = None) -> Self:  # noqa: N803, ARG002 - scikit-learn's signature
         """Group the images `X`; `y` is ignored, and there for scikit-learn's API."""
+        clusters, shares = self.n_clusters, None if self.sizes is None else shares_of(self.sizes)
+        if shares is not None:
+            clusters = agreed_clusters(clusters, shares)
         settings = preset(
             self.preset,
-            clusters=None if isinstance(self.n_clusters, tuple) else self.n_clusters,
-            between=self.n_clusters if isinstance(self.n_clusters, tuple) else None,
+            clusters=None if isinstance(clusters, tuple) else clusters,
+            between=clusters if isinstance(clusters, tuple) else None,
             encoder=self.encoder,
             size=self.size,
             flip=self.flip,
@@ -116,6 +124,8 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             minutes=self.minutes,
             seed=_seed(self.random_state),
         )
+        if shares is not None:
+            settings = with_sizes(settings, shares)
         source = self._given(X, reset=True)
         with _folder(self.run_folder) as out, shown(self.verbose) as progress:
             page = self.run_folder is not None  # a folder that is gone in a moment needs none

@@ -4,7 +4,7 @@ Defaults are the paper's. A value the paper does not give comes from the authors
 so; a value of our own carries its reason. `presets` returns these models filled in for a purpose.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -15,6 +15,7 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    model_validator,
 )
 
 # How a frozen encoder computes.
@@ -143,8 +144,9 @@ class HeadSettings(Settings):
     overlap: bool = True
     # Images that a cluster labels: M / K (the paper), those nearest to its prototype of all ("nearest", ours), or those
     # that optimal transport gives it ("found", ours): even sizes are the target, and `evenness` is the price of missing
-    # it. At 0 sizes are free, as with "nearest".
-    sizes: Literal["even", "nearest", "found"] = "even"
+    # it. At 0 sizes are free, as with "nearest". Or the groups' shares of all images, where these are known: M * share
+    # images, not M / K; with similarity "graph" they are what optimal transport aims at, at any price.
+    sizes: Literal["even", "nearest", "found"] | tuple[PositiveFloat, ...] = "even"
     evenness: float = Field(default=0.4, ge=0.0)
     # M-step.
     loss: Literal["double_softmax", "cross_entropy", "temperature"] = "double_softmax"
@@ -161,6 +163,19 @@ class HeadSettings(Settings):
     select_every: PositiveInt = 1
     # Weight of the clusters' compactness beside that loss. The paper selects by the loss alone.
     compactness: float = Field(default=0.0, ge=0.0)
+
+    @property
+    def shares(self) -> tuple[float, ...] | None:
+        """The groups' shares among all images, where they are given."""
+        return self.sizes if isinstance(self.sizes, tuple) else None
+
+    @model_validator(mode="after")
+    def _shares_fit(self) -> Self:
+        if self.shares is not None and len(self.shares) != self.clusters:
+            raise ValueError(f"sizes has {len(self.shares)} shares for {self.clusters} clusters")
+        if self.shares is not None and abs(sum(self.shares) - 1) > 1e-4:
+            raise ValueError(f"shares must sum to 1, got {sum(self.shares):g}")
+        return self
 
 
 class ReliabilitySettings(Settings):

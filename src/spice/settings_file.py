@@ -51,7 +51,7 @@ def requested(
             _drop_(changes, option.split("."))
     settings = preset(
         name,
-        clusters=clusters or (None if between else _inside(changes, "heads", "clusters")),
+        clusters=clusters or (None if between else _inside(changes, "heads", "clusters") or _sizes(changes)),
         between=between,
         encoder=encoder or _inside(changes, "encoder"),
         size=size,
@@ -61,6 +61,12 @@ def requested(
         seed=seed or 0,
     )
     return settings if file is None else apply_changes(settings, changes, path=file)
+
+
+def _sizes(changes: Tree) -> int | None:
+    """How many groups a file gives the sizes of."""
+    sizes = _inside(changes, "heads", "sizes")
+    return len(sizes) if isinstance(sizes, list) else None
 
 
 def read_changes(path: Path, kind: type[BaseModel] = RunSettings) -> Tree:

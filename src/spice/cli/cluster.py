@@ -22,6 +22,7 @@ EXAMPLES = examples(
     "spice cluster photos -k 10",
     "spice cluster photos -k 7  # in the same run folder, in seconds; both results are kept (spice runs)",
     "spice cluster photos -k 5:40  # finds a number in this range",
+    "spice cluster photos --sizes 0.6,0.3,0.1  # you know how large the groups are",
     "spice cluster photos --cut 4  # groups within groups, cut at 4",
     "spice cluster 'scans/**/*.tif' -k 4 --out scans.spice --seed 1",
     "spice cluster images.csv -k 20  # a list of paths: .txt, .csv, .parquet",
@@ -55,6 +56,13 @@ def command(
     cut: Annotated[
         int | None,
         typer.Option(min=2, help="Cut the tree of groups within groups at this many, and train from there."),
+    ] = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARES or FILE",
+            help="How large the groups are, where you know: shares or counts, such as 0.5,0.3,0.2. Says how many, too.",
+        ),
     ] = None,
     preset: Annotated[
         str, typer.Option(help="quick, standard, or paper:stl10, paper:cifar10, ...: the paper's settings.")
@@ -113,6 +121,7 @@ def command(
     as_json: Json = False,
 ) -> None:
     """Group images by meaning. Run the same command again to resume; your images are only read."""
+    from spice.given_sizes import agreed_clusters, read_sizes, with_sizes
     from spice.pipeline import cluster
     from spice.settings_file import requested
 
@@ -121,6 +130,11 @@ def command(
     count, between = how_many(clusters)
     if cut is not None and clusters is not None:
         raise UserError("-k and --cut both say how many groups to make: give one of them")
+    shares = None if sizes is None else read_sizes(sizes)
+    if shares is not None:
+        if cut is not None:
+            raise UserError("--sizes and --cut both say which groups to make: give one of them")
+        count, between = agreed_clusters(clusters if between else count, shares), None
     settings = requested(
         preset,
         settings_file,
@@ -136,6 +150,8 @@ def command(
     if cut is not None:
         start = {"start": "cut", "sizes": "nearest"}  # groups of the tree are of any size
         settings = settings.model_copy(update={"heads": settings.heads.model_copy(update=start)})
+    if shares is not None:
+        settings = with_sizes(settings, shares)
     if extra is not None:
         settings = settings.model_copy(update={"extra": os.path.abspath(extra)})  # noqa: PTH100 - keeps globs
     if labels is not None:

@@ -8,6 +8,7 @@ from spice.core.losses import (
     info_nce,
     joint_loss,
     negative_entropy,
+    size_divergence,
     temperature_cross_entropy,
 )
 from spice.core.momentum import ema_update_, enqueue_
@@ -32,5 +33,6 @@ __all__ = [
     "prototype_table",
     "prototypes",
     "reliable",
+    "size_divergence",
     "temperature_cross_entropy",
 ]

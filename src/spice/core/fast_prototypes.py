@@ -11,9 +11,15 @@ prototype. Each cluster's M // 4K nearest images (at least one) get its label on
 With an `evenness` above zero, sizes between these extremes: images are assigned by optimal transport to clusters that
 should be of even size, at a price (`size_offsets`).
 
+Where the shares of the groups are given, M * share images take the place of M // K in both rules (`sizes`), and
+transport has these shares as its target, whatever it costs.
+
 Shapes: M images in a batch, D feature width, K clusters, H heads, T images labeled per cluster. Shapes (..., K, M) also
 lie in memory like this, clusters before images; `probs` says why.
 """
+
+import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -22,58 +28,81 @@ from torch import Tensor
 from spice.core.checks import check_batch
 from spice.core.probs import one_hot_argmax, one_hot_labels
 from spice.core.prototypes import PseudoLabels, cosine, prototype_size, rescaled
+from spice.core.sizes import by_size, quotas
 
-# Entropy of the transport in units of cosine similarity, and rounds of its solver.
-SMOOTHING, ROUNDS = 0.1, 10
+Shares = Sequence[float]
+# Entropy of the transport in units of cosine similarity; rounds of its solver with a price, and with a fixed target.
+SMOOTHING, ROUNDS, FIXED_ROUNDS = 0.1, 10, 30
 
 
-def prototype_table(features: Tensor, probs: Tensor, *, center_ratio: float = 1.0, overlap: bool = True) -> Tensor:
-    """The labels of `prototype_labels` as a table for the losses: 1 where an image has a label, (M, K) or (H, M, K)."""
-    return _even_claims(features, probs, center_ratio, overlap=overlap)[1].mT
+def prototype_table(
+    features: Tensor, probs: Tensor, *, center_ratio: float = 1.0, overlap: bool = True, shares: Shares | None = None
+) -> Tensor:
+    """The labels of `prototype_labels` as a table for the losses: 1 where an image has a label, (M, K) or (H, M, K).
+
+    Args:
+        shares: (K,) of the groups among all images, in any order; None: all the same, as in the paper.
+    """
+    return _claims(features, probs, center_ratio, overlap=overlap, shares=shares)[1].mT
 
 
 def fast_prototype_labels(
-    features: Tensor, probs: Tensor, *, center_ratio: float = 1.0, overlap: bool = True
+    features: Tensor, probs: Tensor, *, center_ratio: float = 1.0, overlap: bool = True, shares: Shares | None = None
 ) -> PseudoLabels:
     """What `prototype_labels` returns. Needs some 20 bytes of memory for each of the H * K * M similarities."""
-    image, cluster = _pairs(*_even_claims(features, probs, center_ratio, overlap=overlap))  # (..., K, T)
-    return PseudoLabels(image.flatten(start_dim=-2), cluster.flatten(start_dim=-2))
+    return _pairs(*_claims(features, probs, center_ratio, overlap=overlap, shares=shares))
 
 
-def nearest_table(features: Tensor, probs: Tensor, *, evenness: float = 0.0) -> Tensor:
+def nearest_table(features: Tensor, probs: Tensor, *, evenness: float = 0.0, shares: Shares | None = None) -> Tensor:
     """How often an image has each label by the nearest prototype, (M, K) or (H, M, K)."""
-    similarity, central = _nearest_prototypes(features, probs)
-    similarity = similarity + size_offsets(similarity, evenness=evenness) if evenness else similarity
-    return (central + one_hot_argmax(similarity)).mT
+    similarity, central = _nearest_prototypes(features, probs, shares)
+    return (central + one_hot_argmax(_shifted(similarity, probs, evenness, shares))).mT
 
 
-def nearest_labels(features: Tensor, probs: Tensor, *, evenness: float = 0.0) -> PseudoLabels:
-    """One pair for each of the M images, then K * T more, cluster by cluster and nearest first: (P,) or (H, P)."""
-    similarity, central = _nearest_prototypes(features, probs)
-    image, cluster = _pairs(similarity, central)  # (..., K, T)
-    similarity = similarity + size_offsets(similarity, evenness=evenness) if evenness else similarity
+def nearest_labels(
+    features: Tensor, probs: Tensor, *, evenness: float = 0.0, shares: Shares | None = None
+) -> PseudoLabels:
+    """One pair for each of the M images, then more, cluster by cluster and nearest first: (P,) or (H, P)."""
+    similarity, central = _nearest_prototypes(features, probs, shares)
+    more = _pairs(similarity, central)
     every = torch.arange(similarity.shape[-1], device=probs.device).expand(*similarity.shape[:-2], -1)  # (..., M)
-    nearest = one_hot_labels(one_hot_argmax(similarity))  # (..., M)
-    return PseudoLabels(
-        torch.cat([every, image.flatten(start_dim=-2)], dim=-1),
-        torch.cat([nearest, cluster.flatten(start_dim=-2)], dim=-1),
-    )
+    nearest = one_hot_labels(one_hot_argmax(_shifted(similarity, probs, evenness, shares)))  # (..., M)
+    return PseudoLabels(torch.cat([every, more.image], dim=-1), torch.cat([nearest, more.cluster], dim=-1))
 
 
-def size_offsets(similarity: Tensor, *, evenness: float, smoothing: float = SMOOTHING, rounds: int = ROUNDS) -> Tensor:
+def _shifted(similarity: Tensor, probs: Tensor, evenness: float, shares: Shares | None) -> Tensor:
+    """Similarities (..., K, M) with what sizes add to them."""
+    if shares is not None:
+        target = by_size(sorted(shares, reverse=True), probs).unsqueeze(dim=-1)  # (..., K, 1)
+        return similarity + size_offsets(similarity, evenness=math.inf, target=target, rounds=FIXED_ROUNDS)
+    return similarity + size_offsets(similarity, evenness=evenness) if evenness else similarity
+
+
+def size_offsets(
+    similarity: Tensor,
+    *,
+    evenness: float,
+    target: Tensor | None = None,
+    smoothing: float = SMOOTHING,
+    rounds: int = ROUNDS,
+) -> Tensor:
     """What to add to each cluster's similarities (..., K, M) so that small clusters get more images: (..., K, 1).
 
     Optimal transport with a relaxed target: Q maximizes <Q, similarity> + smoothing * H(Q) - evenness * KL(q | even),
     where every image gives 1 / M and q are the clusters' sums of Q. Its solution is softmax((similarity + offset) /
     smoothing) over clusters, with offset = evenness * ln(even / q): without `evenness` every image goes to the nearest
-    prototype, and with a large one all clusters get as much (the paper's rule).
+    prototype, and with a large one all clusters get as much (the paper's rule). With an infinite one q is `even`.
+
+    Args:
+        target: (..., K, 1) takes the place of `even`, 1 / K.
     """
-    clusters, pull = similarity.shape[-2], evenness / (evenness + smoothing)
+    pull = 1.0 if math.isinf(evenness) else evenness / (evenness + smoothing)
+    times = similarity.shape[-2] if target is None else 1 / target
     scores = similarity.float() / smoothing
     offset = torch.zeros_like(scores[..., :1])
     for _ in range(rounds):
         share = (scores + offset).softmax(dim=-2).mean(dim=-1, keepdim=True)  # q: (..., K, 1)
-        offset = pull * (offset - (clusters * share).clamp(min=1e-6).log())
+        offset = pull * (offset - (times * share).clamp(min=1e-6).log())
     return smoothing * offset
 
 
@@ -83,18 +112,25 @@ def fast_prototypes(features: Tensor, probs: Tensor, *, per_cluster: int) -> Ten
     return _mean_of_marked(_mark_largest(probs.mT.contiguous(), per_cluster), features, count=per_cluster)
 
 
-def _even_claims(features: Tensor, probs: Tensor, center_ratio: float, *, overlap: bool) -> tuple[Tensor, Tensor]:
-    """Cosine of every image and every prototype, and marks of the M // K images it labels: (..., K, M) each."""
+def _claims(
+    features: Tensor, probs: Tensor, center_ratio: float, *, overlap: bool, shares: Shares | None
+) -> tuple[Tensor, Tensor]:
+    """Cosine of every image and every prototype, and marks of the images that it labels: (..., K, M) each."""
     check_batch(features, probs)
     images, clusters = probs.shape[-2:]
-    features, count = rescaled(features), prototype_size(images, clusters, center_ratio)
-    confident = _mark_largest(probs.mT.contiguous(), count)
-    similarity = cosine(_mean_of_marked(confident, features, count=count), features)
+    center: Tensor | int = prototype_size(images, clusters, center_ratio)
+    count: Tensor | int = images // clusters
+    if shares is not None:
+        center = by_size(quotas(images, shares, ratio=center_ratio), probs).unsqueeze(dim=-1)  # (..., K, 1)
+        count = by_size(quotas(images, shares), probs).unsqueeze(dim=-1)
+    features = rescaled(features)
+    confident = _mark_largest(probs.mT.contiguous(), center)
+    similarity = cosine(_mean_of_marked(confident, features, count=center), features)
     choose = _mark_largest if overlap else _mark_once
-    return similarity, choose(similarity, images // clusters)
+    return similarity, choose(similarity, count)
 
 
-def _mark_once(similarity: Tensor, count: int) -> Tensor:
+def _mark_once(similarity: Tensor, count: Tensor | int) -> Tensor:
     """Mark the images that `assign_once` chooses: (..., K, M) -> (..., K, M).
 
     Every image applies to the nearest cluster that has not refused it, and every cluster keeps the nearest `count` of
@@ -106,6 +142,8 @@ def _mark_once(similarity: Tensor, count: int) -> Tensor:
     # One more place at the end, without a limit, for images that all clusters have refused.
     near, preferred = F.pad(near, (0, 1), value=-torch.inf), F.pad(preferred, (0, 1), value=clusters)
     refusals = torch.zeros_like(preferred[..., :1])  # (H, M, 1)
+    limit = refusals.new_zeros(*leading, clusters, 1) + count  # (..., K, 1)
+    limit = F.pad(limit.view(-1, clusters), (0, 1), value=images)  # (H, K + 1)
     while True:
         cluster = preferred.gather(2, refusals).squeeze(dim=2)  # (H, M), the one that the image applies to
         order = near.gather(2, refusals).squeeze(dim=2).argsort(dim=1, descending=True, stable=True)
@@ -113,15 +151,18 @@ def _mark_once(similarity: Tensor, count: int) -> Tensor:
         sizes = cluster.new_zeros(len(cluster), clusters + 1).scatter_add_(1, cluster, torch.ones_like(cluster))
         applied = cluster.gather(1, order)
         place = torch.arange(images, device=order.device) - (sizes.cumsum(dim=1) - sizes).gather(1, applied)
-        refused = (place >= count) & (applied < clusters)
+        refused = place >= limit.gather(1, applied)
         if not refused.any():
             marks = similarity.new_zeros(len(cluster), clusters + 1, images, dtype=torch.float32)
             return marks.scatter_(1, cluster.unsqueeze(dim=1), 1.0)[:, :clusters].reshape(*leading, clusters, images)
         refusals.squeeze(dim=2).scatter_add_(1, order, refused.long())
 
 
-def _nearest_prototypes(features: Tensor, probs: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosine of every image and every prototype, and marks of the M // 4K nearest: (..., K, M) each."""
+def _nearest_prototypes(features: Tensor, probs: Tensor, shares: Shares | None) -> tuple[Tensor, Tensor]:
+    """Cosine of every image and every prototype, and marks of the M // 4K nearest: (..., K, M) each.
+
+    With `shares`, of the M * share / 4 nearest.
+    """
     check_batch(features, probs)
     features = rescaled(features)
     by_cluster = probs.mT  # (..., K, M)
@@ -132,16 +173,20 @@ def _nearest_prototypes(features: Tensor, probs: Tensor) -> tuple[Tensor, Tensor
         members = torch.where(count == 0, surest, members)
     similarity = cosine(_mean_of_marked(members, features, count=count.clamp(min=1)), features)
     clusters, images = similarity.shape[-2:]
-    return similarity, _mark_largest(similarity, max(1, images // (4 * clusters)))
+    nearest: Tensor | int = max(1, images // (4 * clusters))
+    if shares is not None:
+        nearest = by_size(quotas(images, shares, ratio=0.25), probs).unsqueeze(dim=-1)
+    return similarity, _mark_largest(similarity, nearest)
 
 
 def _pairs(similarity: Tensor, marks: Tensor) -> PseudoLabels:
-    """The marked images of each cluster, nearest first; as many for every cluster: (..., K, M) -> (..., K, T)."""
-    position = marks.bool().nonzero()[:, -1].view(*marks.shape[:-1], -1)
-    order = similarity.gather(-1, position).argsort(dim=-1, descending=True, stable=True)
-    image = position.gather(-1, order)
-    cluster = torch.arange(image.shape[-2], device=image.device).unsqueeze(dim=1).expand_as(image).contiguous()
-    return PseudoLabels(image, cluster)
+    """The marked images, cluster by cluster and nearest first; as many of every head: (..., K, M) -> (..., P)."""
+    *leading, _, images = marks.shape
+    place = marks.flatten(start_dim=-2).bool().nonzero()[:, -1].view(*leading, -1)  # (..., P) in K * M
+    order = similarity.flatten(start_dim=-2).gather(-1, place).argsort(dim=-1, descending=True, stable=True)
+    place = place.gather(-1, order)
+    place = place.gather(-1, place.div(images, rounding_mode="floor").argsort(dim=-1, stable=True))
+    return PseudoLabels(place % images, place.div(images, rounding_mode="floor"))
 
 
 def _mean_of_marked(marks: Tensor, features: Tensor, *, count: Tensor | int) -> Tensor:
@@ -150,8 +195,11 @@ def _mean_of_marked(marks: Tensor, features: Tensor, *, count: Tensor | int) -> 
     return (marks.to(dtype) @ features.to(dtype) / count).to(features.dtype)
 
 
-def _mark_largest(values: Tensor, count: int) -> Tensor:
-    """Mark the `count` largest values of each row, of equal ones the first: (..., M) -> (..., M)."""
+def _mark_largest(values: Tensor, count: Tensor | int) -> Tensor:
+    """Mark the `count` largest values of each row, of equal ones the first: (..., M) -> (..., M).
+
+    All rows have one `count`, or each its own, (..., 1).
+    """
     # topk alone leaves open which of several equal values it takes, and a stable sort costs five times as much.
     smallest = _smallest_of_largest(values, count)
     taken = torch.ge(values, smallest, out=torch.empty_like(values, dtype=torch.float32))
@@ -163,8 +211,10 @@ def _mark_largest(values: Tensor, count: int) -> Tensor:
     return taken
 
 
-def _smallest_of_largest(values: Tensor, count: int) -> Tensor:
+def _smallest_of_largest(values: Tensor, count: Tensor | int) -> Tensor:
     """The `count`-th largest value of each row: (..., M) -> (..., 1)."""
+    if isinstance(count, Tensor):
+        return values.sort(dim=-1, descending=True).values.gather(-1, count - 1)
     if values.device.type == "cpu" and values.dtype == torch.float32:
         ranked = values.detach().clone()
         place = ranked.shape[-1] - count

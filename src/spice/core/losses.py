@@ -5,6 +5,8 @@ L labeled and U unlabeled images. The stage-2 losses take one head, (M, K), or a
 labels are clusters, (M,) or (H, M), or a table of the logits' shape: how often an image has each (`prototype_table`).
 """
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -12,6 +14,7 @@ from torch import Tensor
 from spice.core.checks import check_integers, check_probs
 from spice.core.probs import cluster_probs
 from spice.core.prototypes import IGNORE
+from spice.core.sizes import by_size
 
 
 def info_nce(query: Tensor, key: Tensor, queue: Tensor, *, temperature: float = 0.2) -> Tensor:
@@ -70,14 +73,21 @@ def negative_entropy(probs: Tensor, often: Tensor | None = None) -> Tensor:
     (M, K) -> scalar, (H, M, K) -> (H,). The paper needed this term for 200 clusters only. `often`, (M,) or (H, M), says
     how many times each image counts; by default once.
     """
-    check_probs(probs)
-    if often is None:
-        mean = probs.mean(dim=-2)  # (..., K)
-    else:
-        share = (often / often.sum(dim=-1, keepdim=True).clamp(min=1)).to(probs.dtype)  # (..., M)
-        mean = (share.unsqueeze(dim=-2) @ probs).squeeze(dim=-2)
+    mean = _mean_probs(probs, often)
     # 0 ln 0 = 0, and without the clamp its gradient would be infinite.
     return (mean * mean.clamp(min=torch.finfo(mean.dtype).tiny).log()).sum(dim=-1)
+
+
+def size_divergence(probs: Tensor, shares: Sequence[float], often: Tensor | None = None) -> Tensor:
+    """sum_k m_k ln(m_k / pi_k): how far the mean probability m is from given shares pi, 0 where they are the same.
+
+    As `negative_entropy`, which it equals, up to ln K, where all shares are 1 / K. The largest share belongs to the
+    cluster that is the largest now, and so on (`sizes`).
+    """
+    mean = _mean_probs(probs, often)  # (..., K)
+    pi = by_size(sorted(shares, reverse=True), mean.unsqueeze(dim=-2)).to(mean.dtype)
+    tiny = torch.finfo(mean.dtype).tiny
+    return (mean * (mean.clamp(min=tiny).log() - pi.clamp(min=tiny).log())).sum(dim=-1)
 
 
 def joint_loss(labeled_logits: Tensor, labels: Tensor, unlabeled_logits: Tensor, consistency: Tensor) -> Tensor:
@@ -113,6 +123,15 @@ def double_softmax_ratio(logits: Tensor, label: int) -> Tensor:
     # p_j / (1 - p_c) as a softmax over the others: a quotient would be 0 / 0 for a sure prediction.
     ratio[label] = first[label] * (1 - second[label] + others.softmax(dim=0) @ second)
     return ratio
+
+
+def _mean_probs(probs: Tensor, often: Tensor | None) -> Tensor:
+    """Mean over the batch, where an image counts as `often` as given: (..., M, K) and (..., M) -> (..., K)."""
+    check_probs(probs)
+    if often is None:
+        return probs.mean(dim=-2)
+    share = (often / often.sum(dim=-1, keepdim=True).clamp(min=1)).to(probs.dtype)  # (..., M)
+    return (share.unsqueeze(dim=-2) @ probs).squeeze(dim=-2)
 
 
 def _cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:

@@ -38,7 +38,8 @@ def resolve(settings: RunSettings, inputs: Inputs, encoder: Encoder | None, foun
         settings = settings.model_copy(update={"heads": with_clusters(settings.heads, found)})
     batch = batch_size(images, settings.heads)
     epochs = epochs_for(images, batch, settings.heads)
-    neighbors = reliability_neighbors(images, settings.heads.clusters, settings.reliability)
+    shares = settings.heads.shares or (1 / settings.heads.clusters,)
+    neighbors = reliability_neighbors(images, round(1 / min(shares)), settings.reliability)
     return settings.model_copy(
         update={
             "size": working_size(settings, encoder),

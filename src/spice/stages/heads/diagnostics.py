@@ -80,7 +80,7 @@ def warn_about(diagnostics: HeadDiagnostics, settings: HeadSettings) -> None:
             f"{len(diagnostics.empty)} of {settings.clusters} clusters have no images ({numbers}): "
             "the others hold them all",
         )
-    if diagnostics.largest > GIANT and settings.clusters > 2:
+    if diagnostics.largest > GIANT and settings.clusters > 2 and settings.shares is None:
         _warn(
             GiantClusterWarning,
             f"one cluster holds {diagnostics.largest:.0%} of the images: the features may not separate them",

@@ -11,6 +11,7 @@ from spice.core import (
     double_softmax_cross_entropy,
     negative_entropy,
     prototype_table,
+    size_divergence,
     temperature_cross_entropy,
 )
 from spice.core.fast_prototypes import fast_prototype_labels, nearest_labels, nearest_table
@@ -20,16 +21,18 @@ from spice.settings import HeadSettings
 
 def label_table(features: Tensor, probs: Tensor, settings: HeadSettings) -> Tensor:
     """E-step: how often every head labels each image as each cluster, (M, D) and (H, M, K) -> (H, M, K)."""
-    if settings.sizes != "even":
-        return nearest_table(features, probs, evenness=_evenness(settings))
-    return prototype_table(features, probs, center_ratio=settings.center_ratio, overlap=settings.overlap)
+    if _transported(settings):
+        return nearest_table(features, probs, evenness=_evenness(settings), shares=settings.shares)
+    ratio, overlap = settings.center_ratio, settings.overlap
+    return prototype_table(features, probs, center_ratio=ratio, overlap=overlap, shares=settings.shares)
 
 
 def label_pairs(features: Tensor, probs: Tensor, settings: HeadSettings) -> PseudoLabels:
     """E-step: the same labels as a list of pairs, which can be split into sub-batches."""
-    if settings.sizes != "even":
-        return nearest_labels(features, probs, evenness=_evenness(settings))
-    return fast_prototype_labels(features, probs, center_ratio=settings.center_ratio, overlap=settings.overlap)
+    if _transported(settings):
+        return nearest_labels(features, probs, evenness=_evenness(settings), shares=settings.shares)
+    ratio, overlap = settings.center_ratio, settings.overlap
+    return fast_prototype_labels(features, probs, center_ratio=ratio, overlap=overlap, shares=settings.shares)
 
 
 def head_losses(logits: Tensor, labels: Tensor, settings: HeadSettings) -> Tensor:
@@ -42,8 +45,18 @@ def head_losses(logits: Tensor, labels: Tensor, settings: HeadSettings) -> Tenso
         losses = cross_entropy(logits, labels)
     if settings.entropy:
         often = labels.sum(dim=-1) if labels.ndim == logits.ndim else None  # an image counts once for every label
-        losses = losses + settings.entropy * negative_entropy(cluster_probs(logits), often)
+        probs, shares = cluster_probs(logits), settings.shares
+        uneven = negative_entropy(probs, often) if shares is None else size_divergence(probs, shares, often)
+        losses = losses + settings.entropy * uneven
     return losses
+
+
+def _transported(settings: HeadSettings) -> bool:
+    """Whether images are assigned to the nearest prototype, at a price or not; else each cluster labels its nearest.
+
+    Given sizes go with either: with the similarity of the paper by its own rule.
+    """
+    return settings.similarity == "graph" if settings.shares is not None else settings.sizes != "even"
 
 
 def _evenness(settings: HeadSettings) -> float:

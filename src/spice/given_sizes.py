@@ -1,0 +1,68 @@
+"""The sizes of the groups, where the user knows them: `--sizes 0.5,0.3,0.2`, a file, `SPICE(sizes=[500, 300, 200])`."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from spice.errors import UserError
+from spice.settings import RunSettings
+
+# A batch must hold so many images of the smallest group, at least, for its prototype to mean something.
+FEWEST_OF_SMALLEST = 10
+EXAMPLE = "such as 0.5,0.3,0.2 or 500,300,200"
+
+
+def read_sizes(given: str) -> tuple[float, ...]:
+    """Shares, the largest first, from numbers with commas between, or from a file of numbers."""
+    path = Path(given)
+    try:
+        text = path.read_text(encoding="utf-8") if path.is_file() else given
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read the sizes in {path}: {error}") from None
+    words = text.replace(",", " ").split()
+    try:
+        numbers = [float(word) for word in words]
+    except ValueError:
+        wrong = next(word for word in words if not _is_number(word))
+        where = f"{path} holds" if path.is_file() else "--sizes has"
+        raise UserError(
+            f"{where} {wrong!r}, which is no number: give the size of every group, {EXAMPLE}, or a file of such numbers"
+        ) from None
+    return shares_of(numbers)
+
+
+def shares_of(sizes: Sequence[float]) -> tuple[float, ...]:
+    """Shares that sum to 1, the largest first; counts (whole numbers) are divided by their sum."""
+    numbers, total = [float(size) for size in sizes], math.fsum(sizes)
+    if len(numbers) < 2:
+        raise UserError(f"need the sizes of at least 2 groups, got {len(numbers)}: {EXAMPLE}")
+    if not all(math.isfinite(number) and number > 0 for number in numbers):
+        raise UserError(f"the size of a group must be above 0, got {min(numbers):g}: {EXAMPLE}")
+    counts = all(number.is_integer() for number in numbers)
+    if not counts and abs(total - 1) > 0.005:  # thirds may be written as 0.333
+        raise UserError(f"shares must sum to 1, got {total:g}; counts need not: {EXAMPLE}")
+    return tuple(sorted((number / total for number in numbers), reverse=True))
+
+
+def agreed_clusters(clusters: object, shares: Sequence[float]) -> int:
+    """How many groups the sizes are of; refuses another number."""
+    if clusters not in (None, len(shares)):
+        raise UserError(f"got the sizes of {len(shares)} groups, but {clusters} groups: leave out the number of groups")
+    return len(shares)
+
+
+def with_sizes(settings: RunSettings, shares: tuple[float, ...]) -> RunSettings:
+    """The settings for as many clusters, with the sizes of the groups given."""
+    batch = settings.heads.batch
+    if batch is not None and settings.heads.similarity == "graph":  # the paper's batch stays the paper's
+        batch = max(batch, math.ceil(FEWEST_OF_SMALLEST / min(shares)))
+    heads = settings.heads.model_copy(update={"sizes": shares, "batch": batch})
+    return settings.model_copy(update={"heads": heads})
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
