@@ -43,7 +43,7 @@ def test_the_account_wraps_at_words_and_keeps_details_for_those_who_ask(
     assert "epoch" not in plain
     show_account(long, as_json=False, details=True)
     detailed = capsys.readouterr().out
-    assert "30 trained; head" in detailed
+    assert "10 trained; head" in detailed
     assert "loss" in detailed
 
 

@@ -182,8 +182,8 @@ def test_a_checkpoint_of_another_version_of_the_program_is_refused(
 def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     views = groups([20, 20, 20])
     train_heads(views, quick(epochs=1), Run(folder=tmp_path))
-    monkeypatch.setattr(algorithm_1, "STATE_FORMAT", 3)
-    with pytest.raises(UserError, match="format was 2, is 3"):
+    monkeypatch.setattr(algorithm_1, "STATE_FORMAT", 4)
+    with pytest.raises(UserError, match="format was 3, is 4"):
         train_heads(views, quick(epochs=1), Run(folder=tmp_path))
 
 

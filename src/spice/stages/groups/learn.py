@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spice.core import double_softmax_cross_entropy
+from spice.engine.adam import Adam
 from spice.engine.parallel import one_thread
 from spice.engine.run import Run
 from spice.models.heads import Head
@@ -68,7 +69,7 @@ def _train_(  # noqa: PLR0917
     head: Head, inputs: Tensor, labels: Tensor, taught: Lessons, learning_rate: float, run: Run
 ) -> None:
     """M-step, `STEPS` times: inputs (N, R), spread labels (n,) of the images that take part."""
-    optimizer = torch.optim.Adam(head.parameters(), lr=learning_rate)
+    optimizer = Adam(head.parameters(), learning_rate=learning_rate)
     rows = torch.from_numpy(taught.taking_part)[labels >= 0]
     labels = labels[labels >= 0]
     for step in range(STEPS):
@@ -81,7 +82,7 @@ def _train_(  # noqa: PLR0917
         batch = torch.randperm(len(rows), generator=randomness)[:BATCH]
         spread = double_softmax_cross_entropy(head(noisy(rows[batch])), labels[batch])
         loss = SPREAD_WEIGHT * spread + _decided_loss(head, noisy, taught)
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         run.progress("learning", step + 1, STEPS, {"loss": float(loss.detach())})

@@ -16,6 +16,7 @@ from torch import Tensor
 from spice.core import PseudoLabels
 from spice.core.probs import cluster_probs
 from spice.data.batches import Batch, batches
+from spice.engine.adam import Adam
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.run import Run
 from spice.models.heads import Head, Heads
@@ -28,7 +29,7 @@ from spice.stages.heads.select import BestHead, HeadSnapshot, better_head, sampl
 from spice.stages.heads.starts import cut_start, kmeans_starts
 from spice.stages.views import Kind, Views
 
-STATE_FORMAT = 2  # of checkpoints
+STATE_FORMAT = 3  # of checkpoints
 
 
 class TrainedHeads(NamedTuple):
@@ -61,7 +62,7 @@ def algorithm_1(views: Views, settings: HeadSettings, run: Run, cut: Tensor | No
         # M-step: every head learns its own labels, from the strong views.
         for logits, targets in training.learn_from(batch, images, labels, step):
             losses = head_losses(logits, targets, settings)  # (H,)
-            optimizer.zero_grad(set_to_none=True)
+            optimizer.zero_grad()
             losses.sum().backward()  # type: ignore[no-untyped-call]  # a sum: no head's step depends on H
             run.processes.average_gradients_(heads.parameters())
             optimizer.step()
@@ -87,7 +88,7 @@ class _Training:
             self.heads = Heads(settings.heads, views.plain.shape[1], settings.clusters, hidden=settings.hidden)
         self.heads.to(run.device)
         run.processes.broadcast_(self.heads)
-        self.optimizer = torch.optim.Adam(self.heads.parameters(), lr=settings.learning_rate, fused=True)
+        self.optimizer = Adam(self.heads.parameters(), learning_rate=settings.learning_rate)
         self.start = None
         if settings.start != "random":
             kmeans = settings.start == "kmeans"

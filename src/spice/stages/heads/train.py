@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spice.engine.parallel import one_thread
 from spice.engine.run import Run
 from spice.neighbors import nearest
 from spice.settings import HeadSettings
@@ -39,7 +40,8 @@ def train_heads(
     batch = batch_size(len(views), settings, run.processes)
     settings = settings.model_copy(update={"epochs": epochs_for(len(views), batch, settings)})
     views, components = _inputs(views, settings, run, neighbors)
-    trained = algorithm_1(views, settings, run, cut)
+    with one_thread():  # a step is many small operations: two threads take as long, on a busy machine many times longer
+        trained = algorithm_1(views, settings, run, cut)
     warn_about(trained.diagnostics, settings)
     if components is not None:
         trained = trained._replace(head=components.on_features(trained.head), components=components)
