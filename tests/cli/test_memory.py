@@ -33,6 +33,7 @@ def test_a_limit_that_no_library_fits_in_is_refused_in_one_line(shapes: Path, li
         MemoryError(),
         RuntimeError("can't start new thread"),
         RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("could not create a primitive"),
         OSError(12, "Cannot allocate memory"),
         ImportError("libx.so: failed to map segment from shared object"),
     ],

@@ -11,7 +11,7 @@ from spice.errors import UserError
 LEAST: Final = {"RLIMIT_DATA": ("-d", 0.75e9), "RLIMIT_AS": ("-v", 1.9e9)}
 _TEXT = re.compile(
     r"can't start new thread|can't allocate memory|cannot allocate memory|bad.?alloc|failed to map segment|"
-    r"unable to allocate|out of memory",
+    r"unable to allocate|out of memory|could not (create|execute) a primitive",  # the last is all that oneDNN says
     re.IGNORECASE,
 )
 
