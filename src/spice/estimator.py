@@ -180,7 +180,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         """
         run = self._answers().run
         if run is None:
-            raise UserError("there is no run to open: fit with a run_folder: SPICE(10, run_folder='photos.spice')")
+            raise UserError("there is no run folder to open; fit with one: SPICE(10, run_folder='photos.spice')")
         return explore(run, browser=browser)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:  # noqa: N803 - scikit-learn's signature
@@ -214,7 +214,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         check_is_fitted(self, "model_")
         if not hasattr(self, "answers_"):
             raise UserError(
-                "a model alone holds no images: fit, or load the whole run, such as spice.load('photos.spice')"
+                "a model alone contains no images; call fit, or load the whole run: spice.load('photos.spice')"
             )
         answers: Answers = self.answers_
         return answers

@@ -57,4 +57,4 @@ def refuse_undecodable(*names: str) -> None:
             name.encode()
         except UnicodeEncodeError:
             shown = name.encode("utf-8", "backslashreplace").decode()
-            raise UserError(f"{shown} is not a name in UTF-8: rename it (or set PYTHONUTF8=1 if it is)") from None
+            raise UserError(f"{shown} is not a valid UTF-8 name; rename it (or set PYTHONUTF8=1 if it is)") from None

@@ -36,13 +36,15 @@ def preset(
     """
     if name.startswith(PAPER):
         if between is not None:
-            raise UserError(f"the preset {name} does not look for the number of groups: give one number with -k")
+            raise UserError(f"the preset {name} needs the number of groups; give it with -k")
         settings = paper(name.removeprefix(PAPER), clusters=clusters, size=size, flip=flip, minutes=minutes, seed=seed)
         if encoder not in (None, settings.encoder):
-            raise UserError(f"the preset {name} trains its own encoder: leave out {encoder!r}, or the preset")
+            raise UserError(
+                f"the preset {name} trains its own encoder; remove --encoder {encoder}, or use another preset"
+            )
         return settings
     if name not in ("quick", "standard"):
-        raise UserError(f"there is no preset {name!r}: choose quick, standard or {PAPER}{{{','.join(_PAPER)}}}")
+        raise UserError(f"unknown preset {name!r}; choose quick, standard or {PAPER}{{{','.join(_PAPER)}}}")
     chosen = encoder or "lite0"
     found = None if clusters else HowManySettings() if between is None else search_between(*between)
     count = clusters or (found or HowManySettings()).least
@@ -54,7 +56,7 @@ def preset(
 def search_between(least: int, most: int) -> HowManySettings:
     """Find the number of clusters from `least` to `most`."""
     if not 2 <= least < most:
-        raise UserError(f"the number of groups must be in a range such as 5:40, from 2 on; got {least}:{most}")
+        raise UserError(f"expected a range such as 5:40, starting at 2 or more; got {least}:{most}")
     return HowManySettings(least=least, most=most)
 
 

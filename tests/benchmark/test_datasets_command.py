@@ -47,8 +47,8 @@ def test_the_list_says_what_there_is_and_what_is_here(
     assert spice(monkeypatch, "datasets", "get", "fruits-15", "--from", fruits) == 0
     assert capsys.readouterr().out.splitlines() == [
         "Fruits-360, 15 kinds: 15 train images in 15 classes",
-        f"in         {tmp_path / 'data' / 'fruits-15'}",
-        "note       3,000 train are published: scores here do not compare with published ones",
+        f"folder     {tmp_path / 'data' / 'fruits-15'}",
+        "note       the published set has 3,000 train images, so scores are not comparable",
     ]
     assert spice(monkeypatch, "datasets") == 0
     assert str(tmp_path / "data" / "fruits-15") in capsys.readouterr().out
@@ -66,7 +66,7 @@ def test_a_data_set_goes_where_it_is_told(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("get cifar11", "there is no data set cifar11: choose one of stl10, cifar10,"),
+        ("get cifar11", "unknown data set cifar11; choose one of stl10, cifar10,"),
         ("get imagenet-dog", "ImageNet-Dogs-15 cannot be downloaded: ask for ImageNet"),
         ("get cifar10 --from nowhere.tar", "there is no file or folder nowhere.tar"),
     ],
@@ -88,7 +88,7 @@ def test_ctrl_c_says_how_to_go_on(
 
     monkeypatch.setattr("spice.benchmark.datasets.shelf.unpack", stopped)
     assert spice(monkeypatch, "datasets", "get", "fruits-15", "--from", fruits) == 130
-    assert "what has arrived is kept. Give the same command again" in capsys.readouterr().err
+    assert "the partial download is kept. Run the same command again" in capsys.readouterr().err
 
 
 def test_help_has_examples_and_nothing_here_needs_torch() -> None:

@@ -246,7 +246,7 @@ def test_labels_that_have_gone_are_told(tmp_path: Path) -> None:
     (tmp_path / "stl10" / "test_y.bin").unlink()  # lazily read: nothing else needs the file
     assert found.test is not None
     assert len(found.test) == 3
-    with pytest.raises(UserError, match=r"the true labels cannot be read: .*test_y\.bin"):
+    with pytest.raises(UserError, match=r"cannot read the true labels: .*test_y\.bin"):
         found.test.truth()
 
 

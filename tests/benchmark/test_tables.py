@@ -247,7 +247,7 @@ def test_train_and_test_do_not_meet_and_every_seed_has_the_same(tmp_path: Path) 
 
 
 def test_a_data_set_without_test_images_has_no_split_setting_unless_told_how_many(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="digits has no test part"):
+    with pytest.raises(UserError, match="digits has no test set"):
         collect(SMOKE.model_copy(update={"test": None}), "split", tmp_path)
 
 

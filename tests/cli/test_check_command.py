@@ -59,12 +59,12 @@ def test_keys_are_answers_and_the_check_resumes(run: Path) -> None:
     told = check(run, "yyyyyyy", "--images", "10")
     assert " 7 of 7" in told
     assert "10: 9 right, 1 wrong" in told
-    assert "10 images have an answer already; ask for more with --images 20" in check(run, "", "--images", "10")
+    assert "10 images are already checked; to check more: --images 20" in check(run, "", "--images", "10")
 
 
 def test_back_takes_an_answer_back_and_other_keys_explain_themselves(run: Path) -> None:
     told = check(run, "b n x b y q", "--images", "10")
-    assert told.count("press one of y, n, u, b, q") == 2
+    assert told.count("press y, n, u, b, q") == 2
     assert "1: 1 right, 0 wrong" in told
 
 
@@ -81,7 +81,7 @@ def test_right_answers_promise_what_is_kept_and_export_writes_it(run: Path, tmp_
     assert "60 images are kept; at least 90% of them are right (90% confidence)" in told
     found = CliRunner().invoke(app, ["export", str(run), str(tmp_path / "out.csv"), "--as", "csv", "--kept"])
     assert found.exit_code == 0
-    assert "60 images written" in found.stdout
+    assert "exported 60 images" in found.stdout
 
 
 def test_labels_csv_has_the_chances_after_the_check(run: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_summary_asks_nothing_and_can_be_json(run: Path) -> None:
 
 def test_nothing_is_exported_as_kept_before_a_check(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", StringIO())
-    with pytest.raises(UserError, match=r"no image was checked yet; look at images with: spice check"):
+    with pytest.raises(UserError, match=r"no image was checked yet; run first: spice check"):
         CliRunner().invoke(
             app, ["export", str(run), str(tmp_path / "out"), "--as", "folders", "--kept"], catch_exceptions=False
         )

@@ -59,7 +59,7 @@ def test_a_name_goes_into_labels_csv(run: Path) -> None:
     assert spice("name", run, "1", "mountains") == "group 1 is now called mountains\n"
     assert table(run)[4] == ["photos/4.png", "1", "mountains", "0"]
     assert spice("name", run, "mountains", "hills") == "group 1 is now called hills\n"
-    assert spice("name", run, "1", "") == "group 1 has no name now\n"
+    assert spice("name", run, "1", "") == "group 1 no longer has a name\n"
     assert table(run)[4] == ["photos/4.png", "1", "", "0"]
 
 
@@ -82,10 +82,10 @@ def test_suggested_names_are_shown_and_accepted_when_told(run: Path) -> None:
 def test_groups_are_merged_split_and_set_aside(run: Path) -> None:
     assert spice("split", run, "0") == "split: group 0 has 2 images, group 2 has 2 images\n"
     assert {row[1] for row in table(run)[:2]} != {row[1] for row in table(run)[2:4]}
-    assert spice("merge", run, "1", "2") == "group 1 has 6 images now\n"
+    assert spice("merge", run, "1", "2") == "group 1 now has 6 images\n"
     assert spice("set-aside", run, "1") == "group 1 (6 images) is set aside\n"
     assert [row[1] for row in table(run)].count("-1") == 6
-    assert spice("set-aside", run, "1", "--back") == "group 1 (6 images) is a group again\n"
+    assert spice("set-aside", run, "1", "--back") == "group 1 (6 images) is restored\n"
     assert spice("groups", run).splitlines()[0].split() == ["group", "images", "by", "you", "name"]
     assert [row["images"] for row in json.loads(spice("groups", run, "--json"))] == [2, 6]
 
@@ -105,11 +105,11 @@ def test_undo_and_redo_say_what_they_did(run: Path) -> None:
     before = (run / "labels.csv").read_bytes()
     spice("name", run, "1", "cats")
     spice("merge", run, "0", "1")
-    assert spice("undo", run).startswith("undone: merge groups 0, 1; do it again with: spice redo ")
+    assert spice("undo", run).startswith("undone: merge groups 0, 1; redo with: spice redo ")
     assert spice("undo", run).startswith("undone: name group 1 'cats'")
     assert (run / "labels.csv").read_bytes() == before
     assert spice("undo", run) == "nothing to undo\n"
-    assert spice("redo", run) == "done again: name group 1 'cats'\n"
+    assert spice("redo", run) == "redone: name group 1 'cats'\n"
     assert table(run)[4][2] == "cats"
     spice("redo", run)
     assert spice("redo", run) == "nothing to redo\n"
@@ -119,10 +119,10 @@ def test_undo_and_redo_say_what_they_did(run: Path) -> None:
     ("words", "message"),
     [
         (["name", "9", "x"], "there is no group 9; the groups are 0, 1"),
-        (["name", "cats", "x"], "there is no group called 'cats'; names: none has a name yet"),
-        (["merge", "0"], "merging needs two groups or more, got 1"),
-        (["split", "0", "--into", "5"], r"a group of 4 images \(4 different ones\) has no 5 parts"),
-        (["move", "0", "nosuch.png"], "nosuch.png is not among the 8 images of this run"),
+        (["name", "cats", "x"], "there is no group called 'cats' \\(names: no group has a name yet\\)"),
+        (["merge", "0"], "need at least 2 groups to merge, got 1"),
+        (["split", "0", "--into", "5"], r"a group of 4 images \(4 different ones\) cannot be split into 5 parts"),
+        (["move", "0", "nosuch.png"], "nosuch.png is not one of the 8 images of this run"),
     ],
 )
 def test_mistakes_end_in_one_line_and_change_nothing(run: Path, words: list[str], message: str) -> None:

@@ -63,8 +63,8 @@ def test_in_a_terminal_the_page_is_offered(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     offer_page(tmp_path, None)
     printed = capsys.readouterr().out
-    assert f"look       {(tmp_path / 'report.html').resolve().as_uri()}" in printed
-    assert "open it? [Y/n]" in printed
+    assert f"report     {(tmp_path / 'report.html').resolve().as_uri()}" in printed
+    assert "Open the report? [Y/n]" in printed
     assert bool(seen) == opened
 
 

@@ -25,7 +25,7 @@ def test_an_example_finds_its_own_image_first(session_run: Path, shapes: Path) -
         assert sum(same) >= 4
         refused = explorer.request("/api/example", b"not an image", headers=raw)
         assert refused.status == 422
-        assert "cannot be read as an image" in refused.json["error"]
+        assert "cannot read the example image" in refused.json["error"]
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ def test_a_limit_that_no_library_fits_in_is_refused_in_one_line(shapes: Path, li
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 2
-    assert done.stderr.startswith(f"spice: memory is limited to {size / 1e9:.2f} GB here, and spice needs ")
+    assert done.stderr.startswith(f"spice: memory is limited to {size / 1e9:.2f} GB, but spice needs ")
     assert done.stderr.count("\n") == 1
 
 

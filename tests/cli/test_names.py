@@ -53,8 +53,8 @@ def test_a_folder_whose_name_is_not_utf_8_is_refused_before_anything_is_written(
         ended = spice("cluster", *arguments)
         assert ended.code == 2
         assert ended.err.startswith("spice: ")
-        assert ended.err.endswith(" is not a name in UTF-8: rename it (or set PYTHONUTF8=1 if it is)\n")
-    with pytest.raises(UserError, match="not a name in UTF-8"):
+        assert ended.err.endswith(" is not a valid UTF-8 name; rename it (or set PYTHONUTF8=1 if it is)\n")
+    with pytest.raises(UserError, match="not a valid UTF-8 name"):
         cluster(shapes.parent / odd, standard(clusters=4, size=64), tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
 

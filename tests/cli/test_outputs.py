@@ -23,7 +23,7 @@ def test_an_export_to_a_place_that_is_none_says_so(spice: Spice, session_run: Pa
     (tmp_path / "file").touch()
     ended = spice("export", session_run, tmp_path / "file" / "out", "--as", shape)
     assert ended.code == 2
-    assert ended.err == f"spice: cannot write {tmp_path}/file/out: {tmp_path}/file is a file; give another name\n"
+    assert ended.err == f"spice: cannot write {tmp_path}/file/out: {tmp_path}/file is a file; choose another name\n"
 
 
 def test_predictions_that_cannot_be_written_name_the_file(
@@ -32,7 +32,7 @@ def test_predictions_that_cannot_be_written_name_the_file(
     (tmp_path / "taken.csv").mkdir()
     ended = spice("predict", session_run, shapes / "disc" / "0.png", "--out", tmp_path / "taken.csv")
     assert ended.code == 2
-    assert ended.err.endswith(f"spice: cannot write {tmp_path}/taken.csv: Is a directory; give another name\n")
+    assert ended.err.endswith(f"spice: cannot write {tmp_path}/taken.csv: Is a directory; choose another name\n")
     assert list(tmp_path.iterdir()) == [tmp_path / "taken.csv"]
     assert spice("predict", session_run, shapes / "disc" / "0.png", "--out", tmp_path / "new" / "a.csv").code == 0
     wrong = spice("predict", session_run, "nowhere", "--out", tmp_path / "a.txt")  # before anything is read
@@ -68,7 +68,7 @@ def test_damaged_files_are_named_and_never_read(
     damage(path)
     ended = spice(*(str(run) if argument == "RUN" else argument for argument in arguments))
     assert ended.code == 2
-    assert ended.err == f"spice: {path} is damaged; make it again with: spice resume {run}\n"
+    assert ended.err == f"spice: {path} is damaged; recreate it with: spice resume {run}\n"
     assert ended.out == ""
 
 
@@ -106,7 +106,10 @@ def test_no_command_writes_through_a_link(spice: Spice, run: Path, tmp_path: Pat
     (run / ".holder").symlink_to(mine)
     ended = spice(arguments[0], run, *arguments[1:])
     assert ended.code == 2
-    assert ended.err.splitlines()[-1] == f"spice: {run}/.holder is a link to {mine}, outside the run folder: remove it"
+    assert (
+        ended.err.splitlines()[-1]
+        == f"spice: {run}/.holder is a link to {mine}, outside the run folder; remove the link"
+    )
     assert mine.read_text() == "mine"
 
 

@@ -131,5 +131,5 @@ def test_a_folder_without_pictures_is_told_by_kind(tmp_path: Path) -> None:
     for name, (content, _) in OTHERS.items():
         (tmp_path / "in" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "in" / name).write_bytes(content)
-    with pytest.raises(NothingReadableError, match=r"no image that can be read; 7 skipped: 4 videos, .* not pictures"):
+    with pytest.raises(NothingReadableError, match=r"no readable image; 7 skipped: 4 videos, .* not pictures"):
         ingest(tmp_path / "in", size=32, folder=tmp_path / "store")

@@ -29,7 +29,7 @@ def test_a_flipped_bit_in_the_pixels_is_found(photos: Path, tmp_path: Path, name
     content = bytearray((tmp_path / "store" / name).read_bytes())
     content[len(content) // 2] ^= 1
     (tmp_path / "store" / name).write_bytes(content)
-    with pytest.raises(DamagedStoreError, match=r"store are damaged \(at \d.png\); read them again with --rescan"):
+    with pytest.raises(DamagedStoreError, match=r"store are damaged \(at \d.png\); reread the images with --rescan"):
         ingest(photos, size=16, folder=tmp_path / "store").take(range(6))
     assert ingest(photos, size=16, folder=tmp_path / "store", rescan=True).take(range(6)).equal(before)
 

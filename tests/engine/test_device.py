@@ -46,7 +46,7 @@ def test_a_missing_or_misspelled_device_is_told_in_words(monkeypatch: pytest.Mon
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match="sees no CUDA GPU"):
         device.choose("cuda")
-    with pytest.raises(UserError, match="no device called 'gpu'"):
+    with pytest.raises(UserError, match="unknown device 'gpu'"):
         device.choose("gpu")
 
 

@@ -152,7 +152,7 @@ def test_features_are_grouped_without_images(tmp_path: Path) -> None:
     assert adjusted_rand_score(other_truth, model.predict(other)) == 1.0
     model.save(tmp_path / "model")
     np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(other), model.predict_proba(other))
-    with pytest.raises(UserError, match="made from features"):
+    with pytest.raises(UserError, match="trained on feature vectors"):
         model.predict(np.zeros((2, 8, 8, 3), dtype=np.uint8))
 
 
@@ -162,7 +162,7 @@ def test_mistakes_are_told_in_words(shapes: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no file or folder"):
         SPICE(4).fit(tmp_path / "nowhere")
     shutil.copytree(shapes / "disc", tmp_path / "few")
-    with pytest.raises(UserError, match="24 images allow at most 12 clusters, got 30"):
+    with pytest.raises(UserError, match="24 images allow at most 12 groups, got 30"):
         SPICE(30, size=64).fit(tmp_path / "few")
 
 

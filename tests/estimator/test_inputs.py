@@ -99,7 +99,7 @@ def test_a_frame_with_a_column_of_paths(library: str, fitted: SPICE, paths: list
     listed = frames.DataFrame({"id": range(len(paths)), "path": [str(path) for path in paths]})
     np.testing.assert_array_equal(fitted.predict(listed), fitted.labels_)
     np.testing.assert_array_equal(fitted.predict(listed["path"]), fitted.labels_)
-    with pytest.raises(UserError, match=r"no column of images: name one `path` \(found: id, name\)"):
+    with pytest.raises(UserError, match=r"no image column; name one `path` \(found: id, name\)"):
         adapted(frames.DataFrame({"id": ["1"], "name": ["x"]}))
 
 
@@ -111,16 +111,16 @@ def test_a_data_set_of_hugging_face(fitted: SPICE, paths: list[Path]) -> None:
     np.testing.assert_array_equal(fitted.predict(drawn), fitted.labels_)
     np.testing.assert_array_equal(fitted.predict(drawn.with_format("torch")), fitted.labels_)
     np.testing.assert_array_equal(fitted.predict(drawn.to_iterable_dataset()), fitted.labels_)
-    with pytest.raises(UserError, match=r"several parts: choose one, such as data\['train'\]"):
+    with pytest.raises(UserError, match=r"several splits; pass one of them, such as data\['train'\]"):
         fitted.predict(datasets.DatasetDict({"train": drawn}))
-    with pytest.raises(UserError, match="no column of images"):
+    with pytest.raises(UserError, match="no image column"):
         fitted.predict(drawn.remove_columns("image"))
 
 
 def test_what_holds_no_images_is_refused_in_words(fitted: SPICE, pixels: NDArray[np.uint8]) -> None:
-    with pytest.raises(UserError, match=r"must hold paths, PIL images, .* but this one holds: object"):
+    with pytest.raises(UserError, match=r"may contain paths, PIL images, .* this one contains: object"):
         fitted.predict([object()])
-    with pytest.raises(UserError, match="int is no collection of images"):
+    with pytest.raises(UserError, match="int is not a collection of images"):
         fitted.predict(3)
     with pytest.raises(UserError, match=r"values from -\d.* not normalized"):
         fitted.predict(DataLoader(TensorDataset(Drawings(pixels).images * 4 - 2), batch_size=8))
@@ -153,7 +153,7 @@ def test_vectors_come_in_many_shapes(grouped: SPICE) -> None:
         np.testing.assert_array_equal(grouped.predict(kind), grouped.labels_)
     with pytest.raises(ValueError, match="X has 9 features, but SPICE is expecting 10"):
         grouped.predict(vectors[:, :9])
-    with pytest.raises(UserError, match="a vector of numbers in every row, all equally long"):
+    with pytest.raises(UserError, match="one vector of numbers per row, all of the same length"):
         grouped.predict(pa.table({"embedding": [[1.0], [1.0, 2.0]]}))
 
 
@@ -180,7 +180,7 @@ def test_a_file_of_vectors_is_clustered_and_predicted_by_the_command(
     assert spice("resume", run).code == 0
     refused = spice("export", run, tmp_path / "groups", "--as", "folders")
     assert refused.code == 2
-    assert "holds vectors of shape (120, 10), but images are needed" in refused.err
+    assert "contains vectors of shape (120, 10), not images" in refused.err
 
 
 def test_vectors_with_paths_show_their_pictures(
@@ -210,5 +210,5 @@ def test_vectors_with_paths_show_their_pictures(
 def test_a_model_of_vectors_loads_and_refuses_images(grouped: SPICE, tmp_path: Path, paths: list[Path]) -> None:
     grouped.save(tmp_path / "model")
     np.testing.assert_array_equal(load(tmp_path / "model").predict(blobs()[0]), grouped.labels_)
-    with pytest.raises(UserError, match="made from features"):
+    with pytest.raises(UserError, match="trained on feature vectors"):
         grouped.predict(paths)

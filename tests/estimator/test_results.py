@@ -93,7 +93,7 @@ def test_names_and_merges_are_seen_in_table_sheet_and_loaded_run(shapes: Path, t
     pandas.testing.assert_frame_equal(loaded.table(), table)
     np.testing.assert_array_equal(loaded.labels_, model.labels_)
     np.testing.assert_array_equal(loaded.predict(shapes), model.predict(shapes))
-    with pytest.raises(UserError, match="a model alone holds no images"):
+    with pytest.raises(UserError, match="a model alone contains no images"):
         spice.load(tmp_path / "run" / "model").table()
 
 
@@ -116,7 +116,7 @@ def test_the_explorer_is_opened_where_there_is_a_run(fitted: SPICE, kept: SPICE)
         process, _ = explorer._started.pop(run)
         process.terminate()
         process.communicate()
-    with pytest.raises(UserError, match="fit with a run_folder"):
+    with pytest.raises(UserError, match="fit with one run_folder"):
         fitted.open()
     with pytest.raises(UserError, match="cannot open"):
         explorer.explore(Path("nowhere"), browser=False)

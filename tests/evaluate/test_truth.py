@@ -28,9 +28,9 @@ def test_a_name_that_is_not_utf_8_is_no_folder() -> None:
 @pytest.mark.parametrize(
     ("paths", "words"),
     [
-        (["dog/1.jpg", "2.jpg"], r"1 image lies in no class folder, the first is 2\.jpg: give the labels as a csv"),
+        (["dog/1.jpg", "2.jpg"], r"1 image lies in no class folder, the first is 2\.jpg: give the labels as a CSV"),
         (["dog/1.jpg", "./2.jpg", "3.jpg"], "2 images lie in no class folder"),
-        (["dog/1.jpg", "dog/2.jpg"], "all images lie in one folder, dog: two or more class folders are needed"),
+        (["dog/1.jpg", "dog/2.jpg"], "all images lie in one folder, dog: need at least two class folders"),
         ([], "there are no images"),
     ],
 )
@@ -59,12 +59,12 @@ def test_the_same_row_twice_is_no_contradiction(tmp_path: Path) -> None:
         ("path,class\na,b\n", "has no column label: found path, class"),
         (
             "path,label\nx.jpg,dog\n",
-            "has a label for none of the images: it lists x.jpg, the images are train/dog/1.jpg",
+            "has no label for any of these images; it lists x.jpg, the images are train/dog/1.jpg",
         ),
-        ("path,label\n", "has a label for none of the images: it lists nothing"),
-        ("path,label\na,b\nc\n", "line 3: path 'c' and label None, but both are needed"),
-        ("path,label\n,b\n", "line 2: path '' and label 'b', but both are needed"),
-        ("path,label\na,b\n./a,c\n", "line 3: a is labeled c here and b above: keep one of the two"),
+        ("path,label\n", "has no label for any of these images; it lists nothing"),
+        ("path,label\na,b\nc\n", "line 3: path 'c' and label None, but both are required"),
+        ("path,label\n,b\n", "line 2: path '' and label 'b', but both are required"),
+        ("path,label\na,b\n./a,c\n", "line 3: a is labeled c here and b above; keep only one"),
     ],
 )
 def test_a_table_that_does_not_serve_is_refused_in_words(tmp_path: Path, text: str, words: str) -> None:
@@ -73,8 +73,8 @@ def test_a_table_that_does_not_serve_is_refused_in_words(tmp_path: Path, text: s
 
 
 def test_a_file_that_cannot_be_read_is_refused_in_words(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"labels cannot be read from .*none\.csv"):
+    with pytest.raises(UserError, match=r"cannot read labels from .*none\.csv"):
         from_csv(tmp_path / "none.csv", PATHS)
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00path,label\n")
-    with pytest.raises(UserError, match="labels cannot be read from"):
+    with pytest.raises(UserError, match="cannot read labels from"):
         from_csv(tmp_path / "binary.csv", PATHS)

@@ -59,4 +59,4 @@ def test_a_name_that_the_user_gives_is_looked_up_and_says_so(
     with caplog.at_level(logging.INFO, logger="spice"), pytest.raises(UserError, match="cannot be loaded"):
         load_encoder(NAME, download=way == "argument")
     assert asked
-    assert f"loading {NAME}; what is not on this machine is downloaded from the Hugging Face hub" in caplog.text
+    assert f"loading {NAME}; missing files are downloaded from the Hugging Face Hub" in caplog.text

@@ -83,5 +83,5 @@ def test_integers_that_give_other_features_are_not_chosen(photos: Tensor, monkey
 def test_other_networks_compute_in_floats() -> None:
     other: Encoder = TorchEncoder("resnet10", network("resnet10", width=4), IMAGENET, size=32)
     assert faster_precision(other, torch.zeros(2, 3, 32, 32)) == "float32"
-    with pytest.raises(UserError, match=r"resnet10 cannot compute in 8-bit integers"):
+    with pytest.raises(UserError, match=r"resnet10 does not support 8-bit integers"):
         with_precision(other, "int8")

@@ -93,7 +93,7 @@ class Tangled(Backbone):
 def test_a_network_that_is_not_its_chain_stays_whole(caplog: pytest.LogCaptureFixture) -> None:
     whole = Tangled()
     assert cut(whole, share=0.5, size=4, channels=3) == Parts(None, whole)
-    assert "Tangled cannot be split, so all of it is trained" in caplog.text
+    assert "Tangled cannot be split into layers; training all of it" in caplog.text
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MODELS if kind != "dinov3_vit"])

@@ -165,7 +165,7 @@ def test_an_encoder_that_cannot_be_trained_cannot_be_refined(shapes: Path, tmp_p
     vectors = tmp_path / "vectors.npy"
     np.save(vectors, np.random.default_rng(0).normal(size=(96, 8)).astype(np.float32))
     given = settings(joint=JOINT, encoder=f"features:{vectors}", size=16).model_copy(update={"size": None})
-    with pytest.raises(UserError, match="cannot be trained, so there is nothing to refine"):
+    with pytest.raises(UserError, match="cannot be trained, so it cannot be refined"):
         cluster(shapes, given, tmp_path / "run")
     assert not (tmp_path / "run").exists(), "it is said before anything is done"
 

@@ -94,7 +94,7 @@ def test_a_damaged_store_is_read_again(shapes: Path, tmp_path: Path) -> None:
         for folder in (tmp_path / "run" / "steps").glob(f"{step}-*"):
             shutil.rmtree(folder)
     flip_a_byte(tmp_path / "run" / "store" / "64" / "color.u8")
-    with pytest.warns(DamagedFileWarning, match=r"decoded images in .*64 are damaged .* which is done now"):
+    with pytest.warns(DamagedFileWarning, match=r"decoded images in .*64 are damaged .* rereading the images"):
         cluster(shapes, few, tmp_path / "run", page=False)
     assert (tmp_path / "run" / "labels.csv").read_bytes() == (tmp_path / "whole" / "labels.csv").read_bytes()
 

@@ -264,7 +264,7 @@ def test_a_second_process_is_refused(run: Path, shapes: Path) -> None:
 
 def test_an_output_that_cannot_be_written_is_one_line(shapes: Path) -> None:
     forbidden = Path("/sys/spice-run")  # nobody may write here, root neither
-    with pytest.raises(UserError, match=r"cannot make the folder /sys/spice-run: .*; give another one with --out"):
+    with pytest.raises(UserError, match=r"cannot create the folder /sys/spice-run: .*; choose another one with --out"):
         cluster(shapes, settings(), forbidden)
 
 
@@ -287,14 +287,14 @@ def test_blank_pages_do_not_stop_a_run(drawings: Path, tmp_path: Path) -> None:
 def test_a_folder_without_images_is_nothing_readable(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "notes.txt").write_text("no image")
-    with pytest.raises(NothingReadableError, match="no image that can be read"):
+    with pytest.raises(NothingReadableError, match="no readable image"):
         cluster(tmp_path / "photos", settings(), tmp_path / "run")
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda run: run.joinpath("manifest.json").unlink(), "not empty and not a run folder"),
+        (lambda run: run.joinpath("manifest.json").unlink(), "not a run folder and not empty"),
         (lambda run: run.joinpath("manifest.json").write_text('{"format": 0}'), "made by an older spice"),
     ],
 )
@@ -331,5 +331,5 @@ def test_features_brought_along_are_used_and_their_change_is_seen(shapes: Path, 
 
 
 def test_too_many_clusters_are_refused_in_words(shapes: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="96 images allow at most 48 clusters, got 97"):
+    with pytest.raises(UserError, match="96 images allow at most 48 groups, got 97"):
         cluster(shapes, settings(clusters=97), tmp_path / "run")

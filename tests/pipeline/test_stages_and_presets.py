@@ -77,7 +77,7 @@ def test_how_long_joint_training_takes_is_told_before_the_heads_begin(
     def progress(task: str, done: int, total: int, figures: object = None) -> None:
         begun.append(task)
         if task == "heads":
-            assert "joint training will take about" in caplog.text
+            assert "joint training will follow the heads and take about" in caplog.text
 
     with caplog.at_level(logging.INFO, logger="spice"):
         cluster(shapes, tiny(JOINT), tmp_path / "run", progress=progress)
@@ -133,7 +133,7 @@ def test_heads_may_learn_from_new_views_in_every_step(shapes: Path, tmp_path: Pa
     assert not np.array_equal(losses[0], losses[1])
     np.save(tmp_path / "mine.npy", np.random.default_rng(0).normal(size=(96, 8)).astype(np.float32))
     given = fresh.model_copy(update={"encoder": f"features:{tmp_path / 'mine.npy'}", "size": None})
-    with pytest.raises(UserError, match=r"new views in every step need images.*views\.fresh = false"):
+    with pytest.raises(UserError, match=r"views\.fresh = true needs images.*set it to false"):
         cluster(shapes, given, tmp_path / "given")
 
 
@@ -154,7 +154,7 @@ def test_presets_are_found_by_name_and_mistakes_are_told() -> None:
     assert preset("paper:cifar10") == paper("cifar10")
     assert preset("paper:cifar10", clusters=7, minutes=3.0).heads.clusters == 7
     for name, words in (
-        ("fast", r"there is no preset 'fast': choose quick, standard or paper:\{stl10,cifar10"),
+        ("fast", r"unknown preset 'fast'; choose quick, standard or paper:\{stl10,cifar10"),
         ("paper:mnist", "the paper has no data set 'mnist'; choose one of stl10"),
     ):
         with pytest.raises(UserError, match=words):

@@ -92,7 +92,7 @@ def test_a_cluster_is_the_better_the_fewer_clusters_its_neighbors_come_from(own:
     np.fill_diagonal(votes, own)
     found = judged(votes.tolist())[0]
     assert found.grade == grade
-    assert "right with a mean chance of 0.90" in found.reason
+    assert "mean chance of its images 0.90" in found.reason
 
 
 def test_half_of_the_neighbors_in_one_other_cluster_is_still_good_and_an_empty_cluster_is_weak() -> None:
@@ -101,7 +101,7 @@ def test_half_of_the_neighbors_in_one_other_cluster_is_still_good_and_an_empty_c
     assert found[0].groups == pytest.approx(2.0)
     labels = labels_of([1.0] * 4, [0.9] * 4, [0] * 4)
     empty = verdicts(labels, Evidence(np.array([[1.0, 0.0], [0.0, 0.0]]), np.zeros(4, dtype=np.int32)))[1]
-    assert (empty.grade, empty.reason, empty.advice) == (Grade.WEAK, "it has no images", "")
+    assert (empty.grade, empty.reason, empty.advice) == (Grade.WEAK, "no images", "")
 
 
 @pytest.mark.parametrize(
@@ -122,15 +122,15 @@ def test_the_reason_says_what_other_heads_found(overlap: float, words: str) -> N
 
 def test_answers_of_a_check_take_the_place_of_the_chance() -> None:
     found = judged([[1.0, 0.0], [0.0, 1.0]], checked={0: Estimate(0.5, 0.2, 0.8, 12)})
-    assert "50% (20% to 80%) of it is right, by 12 answers" in found[0].reason
+    assert "50% (20% to 80%) of its images are right (12 checked)" in found[0].reason
     assert "chance" in found[1].reason
 
 
 def test_two_clusters_that_share_their_neighbors_are_advised_to_merge_and_nothing_is_split() -> None:
     parts = [None, None, Parts((60, 40), 0.01)]
     found = judged([[0.8, 0.2, 0.0], [0.15, 0.85, 0.0], [0.0, 0.0, 1.0]], parts=parts)
-    assert "one group with cluster 1: each has at least 15% of its neighbors in the other" in found[0].advice
-    assert "one group with cluster 0" in found[1].advice
+    assert "one group with 1: each has at least 15% of its neighbors in the other" in found[0].advice
+    assert "one group with 0" in found[1].advice
     assert found[2].advice == ""
     one_sided = judged([[0.8, 0.2, 0.0], [0.14, 0.86, 0.0], [0.0, 0.0, 1.0]], parts=parts)
     assert [verdict.advice for verdict in one_sided[:2]] == ["", ""]
@@ -159,7 +159,7 @@ def test_a_cluster_is_confused_with_the_one_its_neighbors_lie_in() -> None:
     np.testing.assert_allclose(votes, [[0.5, 0.0, 0.5], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
     found = verdicts(labels, Evidence(votes, np.array([0, 1, 0, 0, 1, 1], dtype=np.int32)))
     assert [verdict.confused_with for verdict in found] == [2, 0, None]
-    assert "50% of its images' neighbors are in cluster 2" in found[0].reason
+    assert "50% of its images' neighbors are in group 2" in found[0].reason
     assert [verdict.kmeans for verdict in found] == [0.5, 1.0, 1.0]
 
 
@@ -333,7 +333,7 @@ def test_a_run_without_labels_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not a run folder"):
         write_report(open_result(tmp_path))
     RunFolder.open_or_create(tmp_path, source=None)
-    with pytest.raises(UserError, match="has no labels yet; finish it with: spice resume"):
+    with pytest.raises(UserError, match="has no groups yet; finish it with: spice resume"):
         write_report(open_result(tmp_path))
 
 

@@ -42,11 +42,11 @@ def test_both_commands_print_paths(run: Result) -> None:
         found = CliRunner().invoke(app, [*arguments[:1], str(run.run), *arguments[1:]], catch_exceptions=False)
         return found.stdout
 
-    assert "3 images nearly repeat one of 2 others" in told("duplicates")
+    assert "3 near-copies of 2 images" in told("duplicates")
     assert "cats/b.png" not in told("duplicates", "--threshold", "0.995")
     assert json.loads(told("duplicates", "--json"))[1] == {
         "path": run.labels.path[3],
         "copies": {"cats/a.png": pytest.approx(0.91)},
     }
-    assert "1 of 6 images are unlike all others" in told("outliers")
+    assert "1 of 6 images are outliers" in told("outliers")
     assert [row["path"] for row in json.loads(told("outliers", "--json"))] == [run.labels.path[4]]

@@ -100,7 +100,7 @@ def test_any_sequence_leaves_what_a_plain_editor_would(tmp_path: Path) -> None:
 def test_a_second_writer_is_told_of_the_first_ones_edits(tmp_path: Path) -> None:
     seen = append(tmp_path, named(0), result="r").revision
     append(tmp_path, named(1), result="r", expected=seen)
-    with pytest.raises(StaleEditsError, match=r"edited by someone else in the meantime \(revision 2, not 1\)"):
+    with pytest.raises(StaleEditsError, match=r"edited elsewhere in the meantime \(revision 2, expected 1\)"):
         append(tmp_path, named(2), result="r", expected=seen)
     with pytest.raises(StaleEditsError):
         undo(tmp_path, expected=seen)

@@ -72,5 +72,5 @@ def test_some_rows_keep_all_columns_together(labels: Labels) -> None:
 
 
 def test_a_run_without_labels_says_how_to_finish_it(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no labels yet; finish it with: spice resume"):
+    with pytest.raises(UserError, match=r"no groups yet; finish it with: spice resume"):
         read_labels(tmp_path)

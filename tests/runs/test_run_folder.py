@@ -97,7 +97,7 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
 
 def test_nothing_of_the_users_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(UserError, match=r"not empty and not a run folder; give another name with --out"):
+    with pytest.raises(UserError, match=r"not a run folder and not empty; choose another name with --out"):
         RunFolder.open_or_create(tmp_path, source=None)
     with pytest.raises(UserError, match="is a file"):
         refuse_foreign(tmp_path / "thesis.txt")
@@ -186,7 +186,7 @@ def test_a_removed_result_takes_only_its_own_steps_along(run: RunFolder) -> None
 def test_a_run_without_a_result_says_how_to_finish_it(run: RunFolder) -> None:
     run.link()  # which has nothing to lead to
     assert not run.has_results
-    with pytest.raises(UserError, match=r"has no labels yet; finish it with: spice resume"):
+    with pytest.raises(UserError, match=r"has no groups yet; finish it with: spice resume"):
         open_result(run.path)
 
 
@@ -328,7 +328,7 @@ def test_a_step_without_a_record_is_not_finished(finished: Result) -> None:
     assert read_record(finished.run, "heads") is None
     assert read_record(finished.run / "nowhere", "heads") is None
     (finished.run / finished.entry.folders["heads"] / "heads.json").unlink()
-    with pytest.raises(UserError, match=r"the step 'heads' of .* is not finished; finish it with: spice resume"):
+    with pytest.raises(UserError, match=r"the step 'heads' of .* is not finished; resume with: spice resume"):
         _ = finished.reread().heads
 
 
@@ -358,7 +358,9 @@ def test_a_link_that_leads_out_of_the_run_folder_is_refused(
     if target == "loop":
         (outside / "loop").symlink_to(outside / "loop")
     link.symlink_to(outside / target)
-    with pytest.raises(UserError, match=rf"{link} is a link to {outside / target}, outside the run folder: remove it"):
+    with pytest.raises(
+        UserError, match=rf"{link} is a link to {outside / target}, outside the run folder; remove the link"
+    ):
         refuse_links_outside(run.path)
 
 

@@ -53,7 +53,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(tmp_path: Path,
 
 def test_a_refusal_inside_the_run_folder_names_the_folder_and_the_way_out(tmp_path: Path) -> None:
     read_only = OSError(errno.EROFS, os.strerror(errno.EROFS), str(tmp_path / "run" / "manifest.json"))
-    message = r"cannot write to .*run: Read-only file system; give another folder"
+    message = r"cannot write to .*run: Read-only file system; choose another folder"
     with pytest.raises(UserError, match=message), explain_write_errors(tmp_path / "run"):
         raise read_only
     with pytest.raises(UserError, match=r"Permission denied"), explain_write_errors(tmp_path / "run"):
@@ -71,7 +71,7 @@ def test_an_output_that_cannot_be_written_is_one_line_that_names_it(tmp_path: Pa
     out = tmp_path / "groups"
     refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path / ".groups.12.partial"))
     with (
-        pytest.raises(UserError, match=rf"^cannot write {out}: Permission denied; give another name$"),
+        pytest.raises(UserError, match=rf"^cannot write {out}: Permission denied; choose another name$"),
         explain_output_errors(out),
     ):
         raise refused

@@ -190,17 +190,17 @@ def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path, monkeypatch: 
 def test_impossible_sizes_are_refused() -> None:
     for images, clusters in ((600, 400), (12, 12), (5, 3)):
         most = images // 2
-        message = f"need at least 2 images per cluster: {images} images allow at most {most} clusters, got {clusters}"
+        message = f"need at least 2 images per group: {images} images allow at most {most} groups, got {clusters}"
         with pytest.raises(UserError, match=message):
             batch_size(images, quick(clusters, batch=None))
         assert batch_size(images, quick(most, batch=None)) == images
-    with pytest.raises(UserError, match="so at least 4 images, got 3: add more images"):
+    with pytest.raises(UserError, match="need at least 4 images \\(2 per group\\), got 3"):
         batch_size(3, quick(2))
     with pytest.raises(
-        UserError, match="a batch of 60 images is too small for 200 clusters: use at least 200, better 2000"
+        UserError, match="a batch of 60 images is too small for 200 groups; use at least 200, preferably 2000"
     ):
         batch_size(5000, quick(200))
-    with pytest.raises(UserError, match="need at least 2 clusters, got 1"):
+    with pytest.raises(UserError, match="need at least 2 groups, got 1"):
         batch_size(5000, quick(1))
     assert batch_size(50, quick(3, batch=1000)) == 50
     assert batch_size(5000, quick(3, batch=None)) == 5000
@@ -225,7 +225,7 @@ def test_any_size_trains(images: int, clusters: int, batch: int | None, start: s
 def test_constant_features_end_in_a_warning_not_in_nan(components: int | None, start: str) -> None:
     table = np.ones((40, 8), dtype=np.float32)
     views = Views(table, np.stack([table] * 2), np.stack([table] * 2))
-    with pytest.warns(SharedPrototypeWarning, match="are based on the same images"):
+    with pytest.warns(SharedPrototypeWarning, match="share their typical images"):
         trained = train_heads(views, quick(4, components=components, start=start), Run())
     assert torch.isfinite(trained.snapshots[-1].loss).all()
     assert trained.diagnostics.distinct == 0.25

@@ -240,7 +240,11 @@ def test_freematch_requires_less_of_a_cluster_that_is_predicted_less() -> None:
 @pytest.mark.parametrize(
     ("labeled", "error", "words"),
     [
-        (Labeled(torch.empty(0).long(), torch.empty(0).long()), UserError, "no image has a reliable label"),
+        (
+            Labeled(torch.empty(0).long(), torch.empty(0).long()),
+            UserError,
+            "no image is reliable, so joint training cannot start",
+        ),
         (Labeled(torch.arange(3), torch.arange(2)), ValueError, "3 images do not match 2 labels"),
         (Labeled(torch.arange(2), torch.tensor([0, 3])), ValueError, r"labels must lie in 0\.\.2, got 0\.\.3"),
         (Labeled(torch.tensor([0, 40]), torch.tensor([0, 1])), IndexError, "index 40 is out of bounds"),

@@ -149,7 +149,7 @@ def test_the_queue_is_shorter_than_the_collection(images: int, batch: int, expec
 
 def test_a_queue_that_would_hold_every_image_is_shortened_with_a_warning() -> None:
     assert queue_length(12_801, FeatureSettings(queue=12_800)) == 12_800
-    with pytest.warns(ShortQueueWarning, match="a queue of 65536 keys would hold all 1000 images: shortened to 896"):
+    with pytest.warns(ShortQueueWarning, match="a queue of 65536 keys is too long for 1000 images; shortened to 896"):
         assert queue_length(1_000, FeatureSettings(queue=65_536)) == 896
 
 

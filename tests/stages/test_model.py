@@ -114,7 +114,7 @@ def test_other_weights_under_the_same_name_are_refused(model: TrainedModel, tmp_
     model.save(tmp_path / "model")
     about = json.loads((tmp_path / "model" / "model.json").read_text())
     (tmp_path / "model" / "model.json").write_text(json.dumps({**about, "encoder_hash": "0" * 32}))
-    with pytest.raises(UserError, match=r"trained with other weights of lite0; .* embedded"):
+    with pytest.raises(UserError, match=r"trained with different weights of lite0; .* --embed"):
         TrainedModel.load(tmp_path / "model")
 
 
@@ -237,5 +237,5 @@ def test_an_encoder_file_that_changed_after_training_is_refused(tmp_path: Path, 
     TrainedModel(encoder, Head(encoder.features, 3), bank, threshold=0.5).save(tmp_path / "model")
     TrainedModel.load(tmp_path / "model")
     write(seed=1)
-    with pytest.raises(UserError, match="was trained with other weights of"):
+    with pytest.raises(UserError, match="was trained with different weights of"):
         TrainedModel.load(tmp_path / "model")

@@ -128,7 +128,7 @@ def test_twenty_clusters_on_ten_kinds_get_through() -> None:
     images = Kinds(10, 120)
     said = torch.where(torch.arange(len(images)) % 120 < 2, images.kind + 10, images.kind)
     start = Start(images, said, 20)
-    with pytest.warns(NoReliableImagesWarning, match="no image is reliable in cluster 10"):
+    with pytest.warns(NoReliableImagesWarning, match="no image is reliable in group 10"):
         assert len(start.labels(authors_reliability("stl10")).image) == 0
     with pytest.warns(NoReliableImagesWarning):
         labeled = start.labels(ReliabilitySettings())
@@ -331,5 +331,5 @@ def test_its_duration_is_estimated_from_a_few_steps() -> None:
 
 
 def test_the_duration_for_an_encoder_that_cannot_be_trained_is_refused() -> None:
-    with pytest.raises(UserError, match="none cannot be trained, so there is nothing to refine"):
+    with pytest.raises(UserError, match="none cannot be trained, so it cannot be refined"):
         estimated_seconds(NoEncoder(8), QUICK, clusters=3, images=100)

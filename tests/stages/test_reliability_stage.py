@@ -62,7 +62,7 @@ def test_reliable_is_strictly_above_the_threshold() -> None:
 
 def test_clusters_without_reliable_images_are_named_and_the_others_go_on() -> None:
     labels, neighbors = groups([40, 4, 40])
-    with pytest.warns(NoReliableImagesWarning, match=r"no image is reliable in cluster 1 \(4 images\)"):
+    with pytest.warns(NoReliableImagesWarning, match=r"no image is reliable in group 1 \(4 images\)"):
         found = judge(labels, neighbors, PAPER, clusters=3)
     assert found.reliable.sum() == 80
 
@@ -79,7 +79,7 @@ def test_twenty_clusters_on_ten_groups_do_not_empty_everything() -> None:
     labels, neighbors = groups([100] * 10)
     minority = torch.arange(len(labels)) % 100 < 2
     split = torch.where(minority, labels + 10, labels)
-    with pytest.warns(NoReliableImagesWarning, match=r"cluster 10 \(2 images\), 11 .*, 19 \(2 images\): look at these"):
+    with pytest.warns(NoReliableImagesWarning, match=r"cluster 10 \(2 images\), 11 .*, 19 \(2 images\); look at these"):
         found = judge(split, neighbors, PAPER, clusters=20)
     assert found.reliable[~minority].float().mean() > 0.8
 

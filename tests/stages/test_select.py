@@ -129,7 +129,7 @@ def test_a_good_head_causes_no_warning() -> None:
 
 def test_clusters_on_one_prototype_are_named() -> None:
     centers = torch.eye(8)[[0, 1, 1]]
-    with pytest.warns(SharedPrototypeWarning, match="clusters 1 and 2 are based on the same images") as caught:
+    with pytest.warns(SharedPrototypeWarning, match="groups 1 and 2 share their typical images") as caught:
         found = diagnosed(head_of(centers), head_of(centers), VIEWS, quick())
     assert not any("try" in str(warning.message) for warning in caught)  # advice comes with the verdicts alone
     assert found.shared == [(1, 2)]
@@ -146,20 +146,20 @@ def test_clusters_share_what_both_label_however_often() -> None:
 
 def test_empty_clusters_are_named() -> None:
     centers = torch.cat([torch.eye(8)[:3], -torch.ones(1, 8)])
-    with pytest.warns(EmptyClusterWarning, match=r"1 of 4 clusters have no images \(3\)"):
+    with pytest.warns(EmptyClusterWarning, match=r"1 of 4 groups have no images \(3\)"):
         assert diagnosed(head_of(centers), head_of(centers), VIEWS, quick(4)).empty == [3]
 
 
 def test_a_giant_cluster_is_named() -> None:
     views = groups([200, 20, 20])
     heads = head_of(torch.eye(8)[:3])
-    with pytest.warns(GiantClusterWarning, match="one cluster holds 83% of the images"):
+    with pytest.warns(GiantClusterWarning, match="one group has 83% of the images"):
         diagnosed(heads, heads, views, quick())
 
 
 def test_heads_that_disagree_cause_a_warning() -> None:
     torch.manual_seed(0)
-    with pytest.warns(UnstableHeadsWarning, match="another seed may give other groups"):
+    with pytest.warns(UnstableHeadsWarning, match="another seed may give different groups"):
         diagnosed(Heads(6, 8, 3), head_of(torch.eye(8)[:3]), VIEWS, quick())
 
 

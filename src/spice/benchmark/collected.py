@@ -64,7 +64,7 @@ def _parts(dataset: Dataset, choice: Choice, which: WhichImages) -> tuple[Part, 
     if which == "whole":
         return _some(dataset.train, choice.train, "train"), None
     if choice.train is None or choice.test is None:
-        raise UserError(f"{dataset.name} has no test part, so only the whole setting is defined for it")
+        raise UserError(f"{dataset.name} has no test set, so only the whole setting applies")
     both = _drawn(len(dataset.train), choice.train + choice.test, "held out")
     return _rows(dataset.train, np.sort(both[: choice.train])), _rows(dataset.train, np.sort(both[choice.train :]))
 

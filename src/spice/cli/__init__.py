@@ -41,7 +41,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    help="Group images by meaning, without labels, and see which answers can be trusted.",
+    help="Group images by meaning, without labels, and see how far to trust each answer.",
 )
 app.command("cluster", epilog=cluster.EXAMPLES)(cluster.command)
 app.command("resume", epilog=resume.EXAMPLES)(resume.command)
@@ -83,9 +83,11 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def spice(
-    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+    ),
 ) -> None:
-    """Group images by meaning, without labels, and see which answers can be trusted."""
+    """Group images by meaning, without labels, and see how far to trust each answer."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""`spice outliers` and `spice duplicates`: images unlike all others, and images that repeat another one."""
+"""`spice outliers` and `spice duplicates`: images unlike all others, and near-copies."""
 
 import json
 from typing import Annotated
@@ -8,17 +8,15 @@ import typer
 from spice.cli.help import examples
 from spice.cli.running import Json, RunArgument
 
-OUTLIERS_EXAMPLES = examples(
-    "spice outliers photos.spice  # the strangest image first", "spice outliers photos.spice --json"
-)
+OUTLIERS_EXAMPLES = examples("spice outliers photos.spice  # most unusual first", "spice outliers photos.spice --json")
 DUPLICATES_EXAMPLES = examples(
-    "spice duplicates photos.spice  # each image, and the ones that repeat it",
-    "spice duplicates photos.spice --threshold 0.98  # stricter: hardly changed copies only",
+    "spice duplicates photos.spice  # each image with its near-copies",
+    "spice duplicates photos.spice --threshold 0.98  # stricter: almost identical copies only",
 )
 
 
 def outliers(run: RunArgument, as_json: Json = False) -> None:
-    """List images unlike all others: far from their five nearest images, compared with the rest (Tukey's rule)."""
+    """List outliers: images that are unusually far from their five nearest images (Tukey's rule)."""
     from spice.runs import open_result
     from spice.runs.alike import outliers_of
 
@@ -29,7 +27,7 @@ def outliers(run: RunArgument, as_json: Json = False) -> None:
         plain = [{"path": labels.path[row], "distance": float(found.distance[row])} for row in rows]
         print(json.dumps(plain, indent=2))
         return
-    print(f"outliers   {len(rows):,} of {len(labels.path):,} images are unlike all others")
+    print(f"outliers   {len(rows):,} of {len(labels.path):,} images are outliers")
     for row in rows:
         print(f"{found.distance[row]:.3f}      {labels.path[row]}")
 
@@ -38,13 +36,13 @@ def duplicates(
     run: RunArgument,
     *,
     threshold: Annotated[
-        float, typer.Option(min=0.5, max=1.0, help="How far pixels must agree: 1 is the same picture.")
+        float, typer.Option(min=0.5, max=1.0, help="Minimum pixel similarity; 1 means identical.")
     ] = 0.9,
     as_json: Json = False,
 ) -> None:
-    """List images that nearly repeat another one: copies that were resized, compressed, cropped or mirrored.
+    """List near-duplicates: copies that were resized, compressed, cropped or mirrored.
 
-    Nothing is deleted. The largest image of each set comes first.
+    Nothing is deleted. The largest image of each set is listed first.
     """
     from spice.runs import open_result
     from spice.runs.alike import duplicates_of
@@ -59,7 +57,7 @@ def duplicates(
         print(json.dumps(plain, indent=2))
         return
     count = sum(len(found.copies) for found in sets)
-    print(f"duplicates {count:,} images nearly repeat one of {len(sets):,} others")
+    print(f"duplicates {count:,} near-copies of {len(sets):,} images")
     for found in sets:
         print(path[found.row])
         for row, like in zip(found.copies, found.likeness, strict=True):

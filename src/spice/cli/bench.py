@@ -16,29 +16,32 @@ from spice.cli.running import STOPPED, Device, SettingsFile
 from spice.errors import UserError
 
 EXAMPLES = examples(
-    "spice bench whole --size smoke  # seconds, to see that it runs",
+    "spice bench whole --size smoke  # a quick test, takes seconds",
     "spice bench ablation --size cpu --seeds 0-4",
-    "spice bench all --size cpu  # every table; run it again to resume",
-    "spice bench whole --size cpu --settings mine.toml  # [heads] heads = 50, for every data set",
-    "spice bench split --size full --estimate  # what the paper's size would take here",
+    "spice bench all --size cpu  # all tables; run again to resume",
+    "spice bench whole --size cpu --settings mine.toml  # override settings for all data sets",
+    "spice bench split --size full --estimate  # how long the paper's size would take on this machine",
     "spice bench howmany imagenette.npz fruits.npz imagenette.npz+fruits.npz digits --seeds 0-1",
     "spice bench page docs/tables --to docs/tables.md",
 )
-app = typer.Typer(no_args_is_help=True, epilog=EXAMPLES, help="The paper's tables: run one, print and save it.")
+app = typer.Typer(
+    no_args_is_help=True, epilog=EXAMPLES, help="Reproduce the paper's tables: run one, print it and save it."
+)
 
 Size = Annotated[
-    SizeName, typer.Option(help="smoke: seconds; cpu: subsets, small networks; full: the paper's, on a GPU.")
+    SizeName,
+    typer.Option(help="smoke (seconds), cpu (subsets, small networks) or full (as in the paper; needs a GPU)."),
 ]
 Seeds = Annotated[
-    str | None, typer.Option(help="Such as 0-4 or 0,3. Each size has its own default.", show_default=False)
+    str | None, typer.Option(help="Seeds, such as 0-4 or 0,3. The default depends on --size.", show_default=False)
 ]
 Only = Annotated[
-    list[str] | None, typer.Option(help="A method, as the table calls it; may be repeated.", show_default=False)
+    list[str] | None, typer.Option(help="Run only this method (as named in the table); repeatable.", show_default=False)
 ]
-OnlyData = Annotated[list[str] | None, typer.Option("--data", help="A data set; may be repeated.", show_default=False)]
-Out = Annotated[
-    Path, typer.Option(help="Where cells, features and the table are kept; run the same command to resume.")
+OnlyData = Annotated[
+    list[str] | None, typer.Option("--data", help="Run only this data set; repeatable.", show_default=False)
 ]
+Out = Annotated[Path, typer.Option(help="Folder for the results. Run the same command again to resume.")]
 
 
 def _command(table: Table) -> Callable[..., None]:
@@ -50,8 +53,10 @@ def _command(table: Table) -> Callable[..., None]:
         data: OnlyData = None,
         out: Out = Path("bench"),
         settings_file: SettingsFile = None,
-        show: Annotated[bool, typer.Option("--show", help="Show what is saved so far; run nothing.")] = False,
-        estimate: Annotated[bool, typer.Option("--estimate", help="Time one step of everything; run nothing.")] = False,
+        show: Annotated[bool, typer.Option("--show", help="Show saved results without running anything.")] = False,
+        estimate: Annotated[
+            bool, typer.Option("--estimate", help="Estimate the running time by timing single steps.")
+        ] = False,
         device: Device = "auto",
     ) -> None:
         if estimate:
@@ -82,7 +87,7 @@ for _table in TABLES.values():
 
 @app.command("all", epilog=EXAMPLES)
 def every_table(*, size: Size = "cpu", seeds: Seeds = None, out: Out = Path("bench"), device: Device = "auto") -> None:
-    """Every table in turn; what tables have in common is computed once."""
+    """Run all tables; shared results are computed once."""
     for table in TABLES.values():
         _run(table, size, seeds, out / size, device=device)
 
@@ -91,15 +96,15 @@ def every_table(*, size: Size = "cpu", seeds: Seeds = None, out: Out = Path("ben
 def howmany(
     sources: Annotated[
         list[str],
-        typer.Argument(help="Files .npz with `features` (N, D) and `truth` (N,); A.npz+B.npz for both; or: digits."),
+        typer.Argument(help=".npz files with `features` (N, D) and `truth` (N,); A.npz+B.npz joins two; or `digits`."),
     ],
     *,
-    seeds: Annotated[str, typer.Option(help="Such as 0-4 or 0,3.")] = "0-4",
-    images: Annotated[int, typer.Option(min=100, help="Images drawn of each collection.")] = 3000,
+    seeds: Annotated[str, typer.Option(help="Seeds, such as 0-4 or 0,3.")] = "0-4",
+    images: Annotated[int, typer.Option(min=100, help="Images sampled from each collection.")] = 3000,
     out: Out = Path("bench"),
-    show: Annotated[bool, typer.Option("--show", help="Show what is saved so far; run nothing.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Show saved results without running anything.")] = False,
 ) -> None:
-    """How well the number of groups is found, beside other criteria; also on 10:1 draws of every collection."""
+    """Compare ways to choose the number of groups, also on collections with 10:1 uneven sizes."""
     from spice.benchmark.howmany.run import read_cells, run, save_table, table
 
     path = out / "howmany.jsonl"
@@ -108,24 +113,24 @@ def howmany(
             run(sources, out, seeds=_numbers(seeds), images=images, progress=progress)
     saved = read_cells(path)
     if not saved:
-        raise UserError(f"nothing is saved in {path}: run it without --show")
+        raise UserError(f"no saved results in {path}; run the command without --show first")
     save_table(saved, out / "howmany.json")
     print(table(saved))
 
 
 @app.command("page", epilog=EXAMPLES)
 def page(
-    folder: Annotated[Path, typer.Argument(help="Where the json files of tables lie, and remarks.toml.")],
-    to: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/tables.md"),
+    folder: Annotated[Path, typer.Argument(help="Folder with the tables' JSON files and remarks.toml.")],
+    to: Annotated[Path, typer.Option(help="Markdown file to write.")] = Path("docs/tables.md"),
 ) -> None:
-    """Make the page of all tables from their saved json files."""
+    """Write a Markdown page of all tables from their saved JSON files."""
     from spice.benchmark.tables.render import page as page_of
     from spice.files import written_atomically
 
     text = page_of(folder)
     with written_atomically(to) as temporary:
         temporary.write_text(text, encoding="utf-8")
-    print(f"written    {to}")
+    print(f"wrote      {to}")
 
 
 def _run(
@@ -158,13 +163,13 @@ def _run(
         raise typer.Exit(STOPPED) from None
     cells = saved(selection, out)
     if not cells:
-        raise UserError(f"no cell of table {table.name} is saved in {out}: run it without --show")
+        raise UserError(f"no saved results for table {table.name} in {out}; run the command without --show first")
     finished = result(table, size, selection.choices(), cells, command=command)
     finished.save(out / f"{table.name}.json")
     (out / f"{table.name}.csv").write_text(comma_separated(finished), encoding="utf-8")
     (out / f"{table.name}.md").write_text(markdown(finished), encoding="utf-8")
     print(markdown(finished))
-    print(f"written    {out / table.name}.json, .csv, .md")
+    print(f"wrote      {out / table.name}.json, .csv, .md")
 
 
 def _numbers(seeds: str) -> list[int]:
@@ -172,5 +177,5 @@ def _numbers(seeds: str) -> list[int]:
     parts = [re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part) for part in seeds.split(",")]
     ranges = [range(int(part[1]), int(part[2] or part[1]) + 1) for part in parts if part]
     if not all(parts) or not all(ranges):
-        raise UserError(f"seeds are numbers from 0, such as 0-4 or 0,3; found {seeds!r}")
+        raise UserError(f"--seeds takes numbers such as 0-4 or 0,3; got {seeds!r}")
     return list(dict.fromkeys(itertools.chain(*ranges)))

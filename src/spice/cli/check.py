@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from spice.runs.checks import Answer, Question, Summary
 
 EXAMPLES = examples(
-    "spice check photos.spice  # 50 images, one key each; stop at any time and continue later",
+    "spice check photos.spice  # 50 images, one key each; stop any time and resume later",
     "spice check photos.spice --images 100 --keep 0.98",
-    "spice check photos.spice --summary  # what the answers say so far",
+    "spice check photos.spice --summary  # results so far",
 )
 
 PAGE = "check.html"
@@ -30,14 +30,14 @@ BACK, QUIT = "b", "q"
 def command(
     run: RunArgument,
     *,
-    images: Annotated[int, typer.Option(min=2, help="How many images to look at in all.")] = 50,
-    keep: Annotated[float, typer.Option(min=0.5, max=0.999, help="Share of the kept images to be right.")] = 0.95,
-    only_summary: Annotated[bool, typer.Option("--summary", help="Ask nothing; print what is known so far.")] = False,
+    images: Annotated[int, typer.Option(min=2, help="How many images to check in total.")] = 50,
+    keep: Annotated[float, typer.Option(min=0.5, max=0.999, help="Accuracy that the kept images should have.")] = 0.95,
+    only_summary: Annotated[bool, typer.Option("--summary", help="Print the results so far without asking.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Judge images drawn at random, by one key each; learn the accuracy of all images, and which ones to keep.
+    """Check randomly drawn images, one key each, to estimate the accuracy of all images and decide which to keep.
 
-    Pictures open in the browser: each image beside the center images of its group. Answers are kept in the run.
+    The browser shows each image beside typical images of its group. Answers are saved in the run folder.
     """
     from spice.runs import explain_write_errors, open_result, update_csv
     from spice.runs.folder import refuse_links_outside
@@ -56,13 +56,13 @@ def _ask(result: "Result", images: int) -> None:
 
     asked = questions(result, images)
     if not asked:
-        print(f"{images:,} images have an answer already; ask for more with --images {2 * images}\n")
+        print(f"{images:,} images are already checked; to check more: --images {2 * images}\n")
         return
     page = _write_page(result, asked)
     if sys.stdin.isatty():
         webbrowser.open(page.absolute().as_uri())
     print(f"pictures   {page}")
-    print("keys       y: right group   n: wrong group   u: unsure   b: back   q: stop, continue later\n")
+    print("keys       y: right group   n: wrong group   u: unsure   b: back   q: stop and resume later\n")
     _answers(result.run, asked)
     print()
 
@@ -99,7 +99,7 @@ def _answers(run: Path, asked: "list[Question]") -> None:
             print("back")
             place -= 1
         else:
-            print(f"press one of {', '.join([*KEYS, BACK, QUIT])}")
+            print(f"press {', '.join([*KEYS, BACK, QUIT])}")
 
 
 def _key() -> str:
@@ -134,13 +134,13 @@ _NAMED = ("accuracy", "reliable", "keep")
 
 
 def _lines(found: "Summary", result: "Result") -> list[str]:
-    unsure = f"; {found.unsure} unsure, left out" if found.unsure else ""
+    unsure = f"; {found.unsure} unsure (not counted)" if found.unsure else ""
     lines = [f"answers    {found.answers}: {found.yes} right, {found.no} wrong{unsure}"]
     if found.accuracy is None:
-        return [*lines, f"next       spice check {quote(str(result.run))}     at least 2 answers are needed"]
+        return [*lines, f"next       spice check {quote(str(result.run))}     (needs at least 2 answers)"]
     lines.append(f"accuracy   {found.accuracy.words} of all images are right")
     if found.reliable is not None:
-        lines.append(f"reliable   {found.reliable.words} of the images that the run calls reliable")
+        lines.append(f"reliable   {found.reliable.words} of the reliable images are right")
     names = result.reread().groups
     lines += [f"group      {part.words} of {names.name(group)}" for group, part in found.groups.items()]
     return [*lines, f"keep       {found.promise}", *_next(found, result.run)]
@@ -149,4 +149,4 @@ def _lines(found: "Summary", result: "Result") -> list[str]:
 def _next(found: "Summary", run: Path) -> list[str]:
     if found.keep.threshold is None:
         return []
-    return [f"next       spice export {quote(str(run))} kept --as folders --kept     these images in folders"]
+    return [f"next       spice export {quote(str(run))} kept --as folders --kept     (exports these images)"]

@@ -1,4 +1,4 @@
-"""`spice cluster`: from a folder of images to groups, with a number for every image that says how far to trust it."""
+"""`spice cluster`: from a folder of images to groups, with a chance for every image."""
 
 import os
 import re
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from spice.settings import Stage
 
 EXAMPLES = examples(
-    "spice cluster photos  # finds how many groups there are",
+    "spice cluster photos  # finds the number of groups",
     "spice cluster photos -k 10",
-    "spice cluster photos -k 7  # in the same run folder, in seconds; both results are kept (spice runs)",
-    "spice cluster photos -k 5:40  # finds a number in this range",
-    "spice cluster photos --sizes 0.6,0.3,0.1  # you know how large the groups are",
-    "spice cluster photos --cut 4  # groups within groups, cut at 4",
+    "spice cluster photos -k 7  # same run folder, takes seconds; both results are kept (see spice runs)",
+    "spice cluster photos -k 5:40  # finds the number of groups in this range",
+    "spice cluster photos --sizes 0.6,0.3,0.1  # if you know how large the groups are",
+    "spice cluster photos --cut 4  # cuts the tree of groups at 4",
     "spice cluster 'scans/**/*.tif' -k 4 --out scans.spice --seed 1",
     "spice cluster images.csv -k 20  # a list of paths: .txt, .csv, .parquet",
     "spice cluster photos.zip -k 10 --json > account.json",
     "spice cluster digits -k 10 --encoder scratch --size 16 --no-flip --refine",
-    "spice cluster photos -k 10 --preset quick  # a first look in half the time",
-    "spice cluster photos -k 10 --settings mine.toml  # any setting; spice settings prints them all",
-    "spice cluster images --preset paper:stl10 --stages 1-2  # as in the paper; then: spice resume images.spice",
+    "spice cluster photos -k 10 --preset quick  # a first look, about twice as fast",
+    "spice cluster photos -k 10 --settings mine.toml  # override any setting (see spice settings)",
+    "spice cluster images --preset paper:stl10 --stages 1-2  # then: spice resume images.spice",
 )
 STAGES: "tuple[Stage, ...]" = ("features", "heads", "joint")
 
@@ -39,7 +39,7 @@ def command(
     images: Annotated[
         str,
         typer.Argument(
-            help="A folder, a glob, a list of paths (.txt, .csv, .parquet), an archive (.tar, .zip) or an array (.npy)."
+            help="A folder, glob, list of paths (.txt, .csv, .parquet), archive (.tar, .zip) or array (.npy)."
         ),
     ],
     *,
@@ -49,23 +49,23 @@ def command(
             "-k",
             "--clusters",
             metavar="K or FROM:TO",
-            help="How many groups to make, or a range to find the number in. With --preset paper:... the paper's.",
-            show_default="found",
+            help="Number of groups, or a range to search. Presets paper:... have their own.",
+            show_default="found automatically",
         ),
     ] = None,
     cut: Annotated[
         int | None,
-        typer.Option(min=2, help="Cut the tree of groups within groups at this many, and train from there."),
+        typer.Option(min=2, help="Like -k, but start from the tree of groups within groups, cut at this many."),
     ] = None,
     sizes: Annotated[
         str | None,
         typer.Option(
             metavar="SHARES or FILE",
-            help="How large the groups are, where you know: shares or counts, such as 0.5,0.3,0.2. Says how many, too.",
+            help="Known sizes of the groups, as shares or counts, such as 0.5,0.3,0.2 (replaces -k).",
         ),
     ] = None,
     preset: Annotated[
-        str, typer.Option(help="quick, standard, or paper:stl10, paper:cifar10, ...: the paper's settings.")
+        str, typer.Option(help="quick, standard, or the paper's settings: paper:stl10, paper:cifar10, ...")
     ] = "standard",
     encoder: Annotated[
         str | None,
@@ -74,7 +74,7 @@ def command(
             show_default="lite0",
         ),
     ] = None,
-    size: Annotated[int | None, typer.Option(min=8, help="Pixels on a side shown to the encoder.")] = None,
+    size: Annotated[int | None, typer.Option(min=8, help="Image size for the encoder, in pixels.")] = None,
     flip: Annotated[
         bool | None,
         typer.Option(
@@ -85,42 +85,40 @@ def command(
         bool,
         typer.Option(
             "--refine",
-            help="Train encoder and head together afterwards. Pays with --encoder scratch; with a pretrained encoder "
-            "it gained nothing: try a larger --size or --encoder lite2 instead.",
+            help="Also train encoder and head together (stage 3). Helps with --encoder scratch, or with --labels; for "
+            "a pretrained encoder, try a larger --size or --encoder lite2 instead.",
         ),
     ] = False,
-    minutes: Annotated[float | None, typer.Option(min=0.1, help="How long --refine may train.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.1, help="Time limit for --refine.")] = None,
     stages: Annotated[
         str | None,
         typer.Option(
-            help="Stop after the last of these: features,heads,joint or 1-3. Continue later with: spice resume RUN.",
+            help="Stages to run, such as 1-2 or features,heads. Resume later with: spice resume RUN.",
             show_default="all",
         ),
     ] = None,
     labels: Annotated[
         Path | None,
         typer.Option(
-            help="A csv file (path, label) of a few images: for --refine to learn from, or to find how many groups fit."
+            help="CSV file (path,label) with a few labels: --refine learns from them; without -k, they help to find it."
         ),
     ] = None,
     extra: Annotated[
-        str | None, typer.Option(help="More images without labels, for training (stages 1 and 3) only.")
+        str | None, typer.Option(help="More unlabeled images, used only for training (stages 1 and 3).")
     ] = None,
     settings_file: SettingsFile = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder; by default IMAGES.spice, here.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder for the results.", show_default="IMAGES.spice")] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="The same seed gives the same groups.", show_default="0")
+        int | None, typer.Option(min=0, help="Random seed. The same seed gives the same groups.", show_default="0")
     ] = None,
     device: Device = "auto",
-    redo: Annotated[
-        bool, typer.Option("--redo", help="Use the run folder even though its images have changed.")
-    ] = False,
+    redo: Annotated[bool, typer.Option("--redo", help="Use this run folder even if the images have changed.")] = False,
     rescan: Rescan = False,
     details: Details = False,
     open_page: Open = None,
     as_json: Json = False,
 ) -> None:
-    """Group images by meaning. Run the same command again to resume; your images are only read."""
+    """Group images by meaning. Your images are never changed. Run the same command again to resume."""
     from spice.given_sizes import agreed_clusters, read_sizes, with_sizes
     from spice.pipeline import cluster
     from spice.settings_file import requested
@@ -129,11 +127,11 @@ def command(
     out = out or default_out(images)
     count, between = how_many(clusters)
     if cut is not None and clusters is not None:
-        raise UserError("-k and --cut both say how many groups to make: give one of them")
+        raise UserError("-k and --cut both set the number of groups; use only one of them")
     shares = None if sizes is None else read_sizes(sizes)
     if shares is not None:
         if cut is not None:
-            raise UserError("--sizes and --cut both say which groups to make: give one of them")
+            raise UserError("--sizes and --cut both set the groups; use only one of them")
         count, between = agreed_clusters(clusters if between else count, shares), None
     settings = requested(
         preset,
@@ -159,7 +157,7 @@ def command(
 
         settings = settings.model_copy(update={"given": read_label_table(labels)})
     if settings.joint is None and minutes is not None:
-        raise UserError("--minutes is for joint training, which was not asked for: add --refine")
+        raise UserError("--minutes limits joint training; add --refine")
     with interruptible(out), shown_progress() as progress:
         account = cluster(
             images,
@@ -181,7 +179,7 @@ def how_many(clusters: str | None) -> tuple[int | None, tuple[int, int] | None]:
         return None, None
     least, colon, most = clusters.partition(":")
     if not least.isdecimal() or (colon and not most.isdecimal()):
-        raise UserError(f"-k takes a number of groups such as 10, or a range such as 5:40; got {clusters!r}")
+        raise UserError(f"-k takes a number such as 10 or a range such as 5:40; got {clusters!r}")
     if colon:
         return None, (int(least), int(most))
     if int(least) < 2:
@@ -194,7 +192,7 @@ def last_stage(stages: str) -> "Stage":
     numbers = {name: number for number, stage in enumerate(STAGES) for name in (stage, str(number + 1))}
     parts = [part.strip() for part in stages.replace("-", ",").split(",")]
     if unknown := [part for part in parts if part not in numbers]:
-        raise UserError(f"unknown stage {unknown[0]!r}: the stages are 1 features, 2 heads, 3 joint; example: 1-2")
+        raise UserError(f"unknown stage {unknown[0]!r}; use 1 (features), 2 (heads), 3 (joint) or a range such as 1-2")
     return STAGES[max(numbers[part] for part in parts)]
 
 
@@ -222,7 +220,7 @@ def finish(account: "Account", *, as_json: bool, details: bool = False, open_pag
     show_account(account, as_json=as_json, details=details)
     if account.reliable == 0:
         raise NothingTrustworthyError(
-            f"no image is reliable: the groups in {account.run} are guesses; look at some: spice check {account.run}"
+            f"no image is reliable, so the groups are guesses; check a sample with: spice check {account.run}"
         )
     if not as_json:
         offer_page(Path(account.run), open_page)

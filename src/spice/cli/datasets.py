@@ -14,22 +14,24 @@ if TYPE_CHECKING:
     from spice.benchmark.datasets import Card, Counts
 
 EXAMPLES = examples(
-    "spice datasets  # what there is, and what is on this machine",
+    "spice datasets  # list the data sets, and where they are",
     "spice datasets get cifar10",
-    "spice datasets get stl10 --to /data  # find it again with SPICE_DATA=/data",
+    "spice datasets get stl10 --to /data  # then set SPICE_DATA=/data",
 )
 EXAMPLES_OF_GET = examples(
     "spice datasets get cifar10",
-    "spice datasets get imagenet-10 --from /data/imagenet  # a folder is used where it lies",
-    "spice datasets get cifar10 --from cifar-10-python.tar.gz  # an archive that you have already",
+    "spice datasets get imagenet-10 --from /data/imagenet  # use an existing folder in place",
+    "spice datasets get cifar10 --from cifar-10-python.tar.gz  # use an archive you already have",
 )
 
-app = typer.Typer(invoke_without_command=True, epilog=EXAMPLES, help="The data sets of the paper's tables.")
+app = typer.Typer(
+    invoke_without_command=True, epilog=EXAMPLES, help="List or download the data sets used in the paper."
+)
 
 
 @app.callback()
 def command(context: typer.Context) -> None:
-    """The data sets of the paper's tables: what there is, and what is on this machine."""
+    """List or download the data sets used in the paper."""
     if context.invoked_subcommand is not None:
         return
     from spice.benchmark.datasets import CATALOG, default_root, located
@@ -38,24 +40,24 @@ def command(context: typer.Context) -> None:
     print(f"{'':<14}{'K':>4}{'pixels':>13}{'train':>9}{'test':>8}{'unlabeled':>11}{'download':>10}   where")
     for card in CATALOG.values():
         print(_line(card, located(card, root)))
-    print(f"\nkept in    {root} (set SPICE_DATA to choose another folder)")
+    print(f"\nfolder     {root} (set SPICE_DATA to change it)")
     print("next       spice datasets get NAME")
 
 
 @app.command("get", epilog=EXAMPLES_OF_GET)
 def get(
-    name: Annotated[str, typer.Argument(help="The data set, as `spice datasets` calls it.")],
+    name: Annotated[str, typer.Argument(help="Name, as listed by `spice datasets`.")],
     *,
     source: Annotated[
         Path | None,
-        typer.Option("--from", help="A local archive to unpack, or a folder to use where it lies.", show_default=False),
+        typer.Option("--from", help="Local archive to unpack, or folder to use in place.", show_default=False),
     ] = None,
     to: Annotated[
         Path | None,
-        typer.Option(help="Keep it in this folder instead of $SPICE_DATA.", show_default=False),
+        typer.Option(help="Store it in this folder instead of $SPICE_DATA.", show_default=False),
     ] = None,
 ) -> None:
-    """Download a data set, or take it from a local archive or folder. A stopped download is resumed."""
+    """Download a data set, or use a local archive or folder. Interrupted downloads resume."""
     from spice.benchmark import datasets
 
     card, root = datasets.card_of(name), to or datasets.default_root()
@@ -63,12 +65,12 @@ def get(
         with shown_progress() as progress:
             dataset = datasets.get(name, source=source, root=root, progress=progress)
     except KeyboardInterrupt:
-        print("\nspice: stopped; what has arrived is kept. Give the same command again to go on", file=sys.stderr)
+        print("\nspice: stopped; the partial download is kept. Run the same command again to resume", file=sys.stderr)
         raise typer.Exit(STOPPED) from None
     print(f"{card.title}: {_in_words(dataset.counts)} images in {len(dataset.classes)} classes")
-    print(f"in         {datasets.located(card, root)}")
+    print(f"folder     {datasets.located(card, root)}")
     if dataset.counts != card.counts:
-        print(f"note       {_in_words(card.counts)} are published: scores here do not compare with published ones")
+        print(f"note       the published set has {_in_words(card.counts)} images, so scores are not comparable")
 
 
 def _line(card: "Card", place: Path | None) -> str:

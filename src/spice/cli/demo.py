@@ -8,16 +8,16 @@ import typer
 from spice.cli.help import examples
 from spice.cli.running import Device, interruptible
 
-EXAMPLES = examples("spice demo", "spice demo elsewhere --seed 1")
+EXAMPLES = examples("spice demo", "spice demo my-demo --seed 1")
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="Where to put images and results.")] = Path("spice-demo"),
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same groups.")] = 0,
+    folder: Annotated[Path, typer.Argument(help="Folder for images and results.")] = Path("spice-demo"),
+    seed: Annotated[int, typer.Option(min=0, help="Random seed. The same seed gives the same groups.")] = 0,
     *,
     device: Device = "auto",
 ) -> None:
-    """Cluster 1,797 handwritten digits through all three stages, from scratch, and compare with the truth."""
+    """Try spice on 1,797 handwritten digits: train all three stages from scratch, then compare with the true labels."""
     from spice.cli import evaluate, export
     from spice.cli.cluster import finish
     from spice.cli.display import shown_progress
@@ -27,17 +27,19 @@ def command(
 
     images, run, groups = folder / "digits", folder / "digits.spice", folder / f"groups-{seed}"
     write_digits(images)
-    print(f"1,797 digits are in {images}; a feature model is trained on them now, then heads, then both together.")
+    print(f"Wrote 1,797 digits to {images}. Training features, then clustering heads, then both together.")
     with interruptible(run), shown_progress() as progress:
         # The folder is the demo's own: another seed, or another version's settings, may take it over.
         account = cluster(str(images), demo(seed=seed), run, redo=True, device=device, progress=progress)
     finish(account, as_json=False)
-    print("\nAgainst the true digits, which nothing above has seen:")
+    print("\nCompared with the true digits (not used above):")
     evaluate.command(run, truth="folders")
     print(f"k-means on pixels: ACC {_kmeans_on_pixels(seed):.3f}")
     if not groups.exists():
         export.command(run, groups, shape=export.As.folders)
-    print(f"\nA folder per group: {groups}\nLook at it: {run / REPORT.name}")
+    print(
+        f"\nOne folder per group: {groups}\nReport: {run / REPORT.name}\nName and correct the groups: spice open {run}"
+    )
 
 
 def write_digits(folder: Path) -> None:

@@ -94,10 +94,10 @@ def offer_page(run: Path, wanted: bool | None) -> None:
     if not page.exists():
         return
     address = page.resolve().as_uri()
-    print(f"look       {address}")
+    print(f"report     {address}")
     if wanted is None and sys.stdin.isatty() and sys.stdout.isatty():
         try:
-            wanted = input("open it? [Y/n] ").strip().lower() in ("", "y", "yes")
+            wanted = input("Open the report? [Y/n] ").strip().lower() in ("", "y", "yes")
         except (EOFError, KeyboardInterrupt):
             print()
     if wanted:
@@ -149,16 +149,16 @@ def _how_many(account: "Account") -> list[str]:
     if found is None or found.clusters is None or account.reliable is None:
         return []
     others = account.other_counts
-    reason = ", the number that fits the given labels" if found.fits_labels else ""
+    reason = ", the number that best fits the given labels" if found.fits_labels else ""
     example = others[0].clusters if others else found.clusters + 1
     lines = [
         f"groups     {in_words(found.clusters, others)}{reason}. "
-        f"Use another: spice cluster {quote(_short(account.source))} -k {example}{_out(account)}"
+        f"For another number: spice cluster {quote(_short(account.source))} -k {example}{_out(account)}"
     ]
     if found.contradictory:
         lines.append(
-            f"           two ways to count disagree: {found.finest_peak} by the curve, {found.communities} by the "
-            "neighbor graph; look at both"
+            f"           two methods disagree: {found.finest_peak} from the curve, {found.communities} from neighbors; "
+            "look at both"
         )
     return lines
 
@@ -180,7 +180,7 @@ def _show_clusters(console: "Console", clusters: "list[Cluster]") -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), width=72)
-    for name in ("cluster", "images", "reliable", "", "confused with"):
+    for name in ("group", "images", "reliable", "", "most similar"):
         table.add_column(name, justify="left" if name == "" else "right", no_wrap=True)
     for cluster in clusters:
         share = cluster.reliable / cluster.images if cluster.images else 0.0
@@ -197,8 +197,8 @@ def _what_came_out(account: "Account", reliable: int) -> list[str]:
         lines.append(f"refined    {_refined(account.joint)}")
     if account.labels is not None:
         lines.append(
-            f"k-means    on the same features: {_share(account.labels.kmeans_reliable, account.images)} reliable; "
-            f"adjusted Rand index with this clustering {account.labels.kmeans_agreement:.2f} (1 is identical)"
+            f"k-means    {_share(account.labels.kmeans_reliable, account.images)} reliable on the same features; "
+            f"agreement with these groups {account.labels.kmeans_agreement:.2f} (adjusted Rand index)"
         )
     return lines
 
@@ -210,7 +210,7 @@ def _refined(joint: "JointResult") -> str:
     before, after = joint.before.neighbor_agreement, joint.after.neighbor_agreement
     verb = "rose" if after > before else "fell"
     return (
-        f"yes: it learned from {joint.labeled:,} labels; {joint.moved:,} images moved to another cluster; neighbor "
+        f"yes: it learned from {joint.labeled:,} labels; {joint.moved:,} images moved to another group; neighbor "
         f"agreement {verb} from {before:.3f} to {after:.3f}"
     )
 
@@ -227,16 +227,16 @@ def _what_next(account: "Account") -> list[str]:
         """A command to copy, which is not broken."""
         return f"spice {name} {quote(account.run)} {arguments}".strip().replace(" ", TIED)
 
-    stopped = [f"stopped    before {account.stopped_before}, as asked; continue with: {command('resume')}"]
+    stopped = [f"stopped    before {account.stopped_before}, as requested; resume with: {command('resume')}"]
     if account.reliable is None:
         return stopped
     return [
         *(stopped if account.stopped_before else []),
-        f"written    {str(run / 'labels.csv').replace(' ', TIED)}, labels.parquet, model/ and more",
-        f"next       {command('open')} : name, merge and correct groups",
-        f"           {command('check')} : how far to trust it, by looking at 50 images",
-        f"           {command('export', 'groups --as folders')} : a folder per group",
-        f"           {command('predict', 'MORE_IMAGES')} : the same groups for other images",
+        f"wrote      {str(run / 'labels.csv').replace(' ', TIED)}, labels.parquet, model/ and more",
+        f"next       {command('open')}  # name and correct the groups",
+        f"           {command('check')}  # estimate the accuracy",
+        f"           {command('export', 'groups --as folders')}  # one folder per group",
+        f"           {command('predict', 'MORE_IMAGES')}  # sort more images",
     ]
 
 

@@ -15,8 +15,8 @@ from spice.cli.help import examples
 
 EXAMPLES = examples(
     "spice doctor",
-    "spice doctor --json > machine.json  # to send along with a question",
-    "spice doctor --plan 100000  # the memory and disk space that a run of 100,000 images needs",
+    "spice doctor --json > machine.json  # attach this to a bug report",
+    "spice doctor --plan 100000  # memory and disk space for 100,000 images",
 )
 
 NEEDED = {
@@ -44,13 +44,13 @@ OPTIONAL = {
 
 
 def command(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plan: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, max=10**9, help="Show what a run of N images needs, and nothing else."),
+        typer.Option(metavar="N", min=1, max=10**9, help="Show only the memory and disk space needed for N images."),
     ] = None,
 ) -> None:
-    """Show versions, devices and threads; what is installed and what is missing."""
+    """Show versions, devices, and installed and missing packages."""
     found: dict[str, dict[str, str] | list[str]]
     found = examine() if plan is None else {f"a run of {plan:,} images": _plan(plan), "missing": []}
     print(json.dumps(found, indent=2) if as_json else _lines(found))
@@ -103,7 +103,7 @@ def _torch_sees() -> dict[str, str]:
     if torch.backends.mps.is_available():
         names.append("Apple GPU")
     threads = str(torch.get_num_threads())
-    return {"torch threads": threads, "GPU": ", ".join(names) or "none (not needed)", "device auto": explain_auto()}
+    return {"torch threads": threads, "GPU": ", ".join(names) or "none (optional)", "device auto": explain_auto()}
 
 
 def _resources() -> dict[str, str]:
@@ -111,7 +111,7 @@ def _resources() -> dict[str, str]:
         from spice.data.decode import available_cores
         from spice.models.frozen import cache_folder
     except ImportError:
-        return dict.fromkeys(("cores", "cache"), "unknown, since something needed is missing")
+        return dict.fromkeys(("cores", "cache"), "unknown (a required package is missing)")
     cache = cache_folder()
     free = shutil.disk_usage(next(path for path in (cache, *cache.parents) if path.exists())).free
     return {"cores": str(available_cores()), "cache": f"{cache} ({free / 1e9:.0f} GB free)"}
@@ -142,5 +142,5 @@ def _lines(found: dict[str, dict[str, str] | list[str]]) -> str:
         if isinstance(part, dict):
             lines += [heading, *(f"  {name:<34}{value}" for name, value in part.items())]
         elif part:
-            lines.append(f"{heading}: {', '.join(part)}; mend it with: pip install --force-reinstall spice-cluster")
+            lines.append(f"{heading}: {', '.join(part)}; fix this with: pip install --force-reinstall spice-cluster")
     return "\n".join(lines)

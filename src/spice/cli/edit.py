@@ -18,31 +18,31 @@ if TYPE_CHECKING:
 GROUPS_EXAMPLES = examples("spice groups photos.spice  # numbers, names and sizes")
 NAME_EXAMPLES = examples(
     "spice name photos.spice 3 mountains",
-    'spice name photos.spice mountains "high mountains"  # a group may be called by its name, too',
-    'spice name photos.spice 3 ""  # take the name away',
-    "spice name photos.spice --suggest  # words that fit, for groups without a name; shows them, and asks",
+    'spice name photos.spice mountains "high mountains"  # refer to a group by its name',
+    'spice name photos.spice 3 ""  # remove the name',
+    "spice name photos.spice --suggest  # suggest names for groups without one, then ask",
 )
-MERGE_EXAMPLES = examples("spice merge photos.spice 3 5  # 5 becomes part of 3", "spice merge photos.spice cats 5 7")
-SPLIT_EXAMPLES = examples(
-    "spice split photos.spice 3  # into two, by what the images show", "spice split photos.spice 3 --into 4"
+MERGE_EXAMPLES = examples(
+    "spice merge photos.spice 3 5  # put group 5 into group 3", "spice merge photos.spice cats 5 7"
 )
+SPLIT_EXAMPLES = examples("spice split photos.spice 3  # into two", "spice split photos.spice 3 --into 4")
 MOVE_EXAMPLES = examples(
     "spice move photos.spice mountains summer/peak.jpg IMG_0042.jpg",
     "spice move photos.spice new IMG_0042.jpg IMG_0043.jpg  # into a new group",
-    "spice move photos.spice none IMG_0042.jpg  # out of its group, to the next best one",
+    "spice move photos.spice none IMG_0042.jpg  # not in this group: move it to the next best one",
 )
 ASIDE_EXAMPLES = examples(
-    "spice set-aside photos.spice 4  # not a group: its images are in no group, and are not exported",
+    "spice set-aside photos.spice 4  # ignore this group; it will not be exported",
     "spice set-aside photos.spice 4 --back",
 )
-UNDO_EXAMPLES = examples("spice undo photos.spice  # the last edit; again: the one before")
-REDO_EXAMPLES = examples("spice redo photos.spice  # what the last undo took back")
+UNDO_EXAMPLES = examples("spice undo photos.spice  # repeat to go further back")
+REDO_EXAMPLES = examples("spice redo photos.spice  ")
 
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="Number or name of the group.", show_default=False)]
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="Group number or name.", show_default=False)]
 
 
 def show_groups(run: RunArgument, as_json: Json = False) -> None:
-    """List the groups with their names and sizes, after all edits."""
+    """List the groups with their names and sizes, including your edits."""
     import json
 
     from spice.runs import open_result
@@ -78,33 +78,37 @@ def show_groups(run: RunArgument, as_json: Json = False) -> None:
 def name(
     run: RunArgument,
     group: Annotated[
-        str | None, typer.Argument(metavar="GROUP", help="Number or name of the group.", show_default=False)
+        str | None, typer.Argument(metavar="GROUP", help="Group number or name.", show_default=False)
     ] = None,
     new_name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Its name; empty takes it away.", show_default=False)
+        str | None, typer.Argument(metavar="NAME", help="The new name; empty removes it.", show_default=False)
     ] = None,
     *,
     suggest: Annotated[bool, typer.Option("--suggest", help="Suggest names for groups without one.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Accept all suggested names without being asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Accept all suggested names without asking.")] = False,
 ) -> None:
-    """Give a group a name. Names go into labels.csv, exports, predict and why, and live on when images are added.
+    """Name a group. The name appears in labels.csv, exports and predictions, and survives re-runs.
 
-    With --suggest, the built-in encoder guesses: words that fit most images of a group and few of the others. Where no
-    word does, there is none.
+    With --suggest, the built-in encoder proposes words that fit most images of a group and few others. If no word
+    fits, it proposes none.
     """
     from spice.runs.edits import Name
 
     editor = _editor(run)
     if suggest or yes:
         if group is not None:
-            raise UserError(f"--suggest looks at all groups at once; leave out {group!r}")
+            raise UserError(f"--suggest covers all groups; leave out {group!r}")
         _accept_suggested(editor, accept=yes)
         return
     if group is None or new_name is None:
-        raise UserError("which group, and what name? spice name RUN 3 mountains; or let it guess: --suggest")
+        raise UserError("give a group and a name (spice name RUN 3 mountains), or --suggest")
     number = group_number(editor.groups, group)
     _do(editor, Name(group=number, name=new_name.strip()))
-    print(f"group {number} is now called {new_name.strip()}" if new_name.strip() else f"group {number} has no name now")
+    print(
+        f"group {number} is now called {new_name.strip()}"
+        if new_name.strip()
+        else f"group {number} no longer has a name"
+    )
 
 
 def _accept_suggested(editor: "Editor", *, accept: bool) -> None:
@@ -118,45 +122,47 @@ def _accept_suggested(editor: "Editor", *, accept: bool) -> None:
     words, groups, run = read_words(editor.result), editor.groups, quote(str(editor.run))
     if words is None:
         raise UserError(
-            f"{editor.run} has no words to suggest names from: its encoder ({editor.result.views.encoder}) knows none, "
-            f"or an older version made it; then: spice resume {run}"
+            f"{editor.run} has no words for suggestions: its encoder ({editor.result.views.encoder}) knows none, "
+            f"or an older version made it; in that case run: spice resume {run}"
         )
     suggested = suggest_names(words, groups)
     for number, word in suggested.items():
         print(f"{number:>5}{_images(groups, number):>15}  {word}?")
     if not suggested:
-        print("no word fits a group without a name clearly")
-    elif accept or (sys.stdin.isatty() and typer.confirm("accept these names?")):
+        print("no suggestions: no word clearly fits an unnamed group")
+    elif accept or (sys.stdin.isatty() and typer.confirm("Accept these names?")):
         with explain_write_errors(editor.run):
             for number, word in suggested.items():
                 editor.do(Name(group=number, name=word))
         _update(editor)
-        print(f"named {len(suggested)} groups; take one back with: spice undo {run}")
+        print(f"named {len(suggested)} groups; undo with: spice undo {run}")
     else:
-        print(f"guesses; accept all with: spice name {run} --suggest --yes; or one: spice name {run} GROUP NAME")
+        print(
+            f"nothing changed; accept all with: spice name {run} --suggest --yes, or one with: spice name {run} GROUP NAME"
+        )
 
 
 def merge(
     run: RunArgument, groups: Annotated[list[str], typer.Argument(metavar="GROUPS", help="Two or more groups.")]
 ) -> None:
-    """Make one group of several; the first keeps its number."""
+    """Merge groups into the first one, which keeps its number."""
     from spice.runs.edits import Merge
 
     if len(groups) < 2:
-        raise UserError(f"merging needs two groups or more, got {len(groups)}: spice merge RUN 3 5")
+        raise UserError(f"need at least 2 groups to merge, got {len(groups)}; example: spice merge RUN 3 5")
     editor = _editor(run)
     numbers = [group_number(editor.groups, group) for group in groups]
     after = _do(editor, Merge(groups=numbers))
-    print(f"{_called(after, numbers[0])} has {_images(after, numbers[0])} now")
+    print(f"{_called(after, numbers[0])} now has {_images(after, numbers[0])}")
 
 
 def split(
     run: RunArgument,
     group: GroupArgument,
     *,
-    into: Annotated[int, typer.Option(min=2, help="How many parts.")] = 2,
+    into: Annotated[int, typer.Option(min=2, help="Number of parts.")] = 2,
 ) -> None:
-    """Split a group by what its images show. The largest part keeps number and name."""
+    """Split a group by visual similarity. The largest part keeps its number and name."""
     from spice.stages.groups.split import propose_split
 
     editor = _editor(run)
@@ -170,10 +176,12 @@ def split(
 
 def move(
     run: RunArgument,
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="Number or name; `new` or `none`.", show_default=False)],
-    images: Annotated[list[str], typer.Argument(metavar="IMAGES", help="Paths, or names that only one image has.")],
+    group: Annotated[
+        str, typer.Argument(metavar="GROUP", help="Group number or name, `new`, or `none`.", show_default=False)
+    ],
+    images: Annotated[list[str], typer.Argument(metavar="IMAGES", help="Paths, or unique file names.")],
 ) -> None:
-    """Put images into a group, into a new one (`new`), or out of theirs (`none`). This is never overruled."""
+    """Move images to a group, to a new group (`new`), or out of their group (`none`). Your choice always wins."""
     import numpy as np
 
     from spice.runs.edits import Move, Reject
@@ -197,34 +205,32 @@ def set_aside(
     run: RunArgument,
     group: GroupArgument,
     *,
-    back: Annotated[bool, typer.Option("--back", help="Make it a group again.")] = False,
+    back: Annotated[bool, typer.Option("--back", help="Restore the group.")] = False,
 ) -> None:
-    """Say that a group is not a group: its images are in no group, and are not exported."""
+    """Set a group aside: its images belong to no group and are not exported."""
     from spice.runs.edits import SetAside
 
     editor = _editor(run)
     number = group_number(editor.groups, group)
     after = _do(editor, SetAside(group=number, aside=not back))
-    state = "a group again" if back else "set aside"
+    state = "restored" if back else "set aside"
     print(f"{_called(after, number)} ({_images(after, number)}) is {state}")
 
 
 def undo(run: RunArgument) -> None:
-    """Take back the last edit; repeat to go further back."""
+    """Undo the last edit. Repeat to go further back."""
     editor = _editor(run)
     last = editor.undo()
     _update(editor)
-    print(
-        f"undone: {last.operation.words}; do it again with: spice redo {quote(str(run))}" if last else "nothing to undo"
-    )
+    print(f"undone: {last.operation.words}; redo with: spice redo {quote(str(run))}" if last else "nothing to undo")
 
 
 def redo(run: RunArgument) -> None:
-    """Do again what was undone last."""
+    """Redo the last undone edit."""
     editor = _editor(run)
     last = editor.redo()
     _update(editor)
-    print(f"done again: {last.operation.words}" if last else "nothing to redo")
+    print(f"redone: {last.operation.words}" if last else "nothing to redo")
 
 
 def _editor(run: Path) -> "Editor":
@@ -260,8 +266,8 @@ def group_number(groups: "Groups", text: str) -> int:
         return named[0]
     if text.isdecimal():
         return int(text)
-    names = ", ".join(groups.names.values()) or "none has a name yet"
-    raise UserError(f"there is no group called {text!r}; names: {names}; numbers: spice groups RUN")
+    names = ", ".join(groups.names.values()) or "no group has a name yet"
+    raise UserError(f"there is no group called {text!r} (names: {names}); list all with: spice groups RUN")
 
 
 def _called(groups: "Groups", number: int) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from spice.runs.scores import Score, Scores
 
 EXAMPLES = examples(
-    "spice evaluate photos.spice --truth folders  # the class is the folder that an image lies in",
+    "spice evaluate photos.spice --truth folders  # the class is the name of the folder",
     "spice evaluate photos.spice --truth labels.csv  # columns path,label",
 )
 
@@ -22,10 +22,10 @@ EXAMPLES = examples(
 def command(
     run: RunArgument,
     *,
-    truth: Annotated[str, typer.Option(help="`folders`, or a csv file with the columns path and label.")],
+    truth: Annotated[str, typer.Option(help="`folders`, or a CSV file with columns path,label.")],
     as_json: Json = False,
 ) -> None:
-    """Compare the current groups with true labels: ACC, NMI, ARI; k-means beside them."""
+    """Score the groups against true labels (ACC, NMI, ARI), with k-means for comparison."""
     from spice.evaluate import evaluate_run, from_csv, from_folders
     from spice.files import written_atomically
     from spice.runs import explain_write_errors, open_result
@@ -52,7 +52,7 @@ def _write_page(result: "Result") -> None:
         write_report(result)
         RunFolder.open(result.run).link()
     except Exception as error:  # noqa: BLE001 - whatever it is, it must not look as if there were no scores
-        print(f"spice: warning: could not write the page ({error}); try: spice report {result.run}", file=sys.stderr)
+        print(f"spice: warning: could not write the report ({error}); try: spice report {result.run}", file=sys.stderr)
 
 
 def _table(found: "Scores") -> str:
@@ -62,7 +62,7 @@ def _table(found: "Scores") -> str:
         lines.append(_line("before joint training", found.second_stage))
     lines.append(_line("k-means, all images", found.kmeans))
     if found.without_label:
-        lines.append(f"{found.without_label:,} images have no true label and are left out")
+        lines.append(f"{found.without_label:,} images have no true label and are not counted")
     return "\n".join(lines)
 
 

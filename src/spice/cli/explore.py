@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "spice open photos.spice",
-    "spice open photos.spice --no-browser  # print the address only",
-    "spice open photos.spice --host 0.0.0.0 --port 8000  # other machines may connect, with the printed address",
+    "spice open photos.spice --no-browser  # just print the address",
+    "spice open photos.spice --host 0.0.0.0 --port 8000  # allow other machines, using the printed address",
 )
 
 
 def command(
     run: RunArgument,
     *,
-    host: Annotated[str, typer.Option(help="Address to serve on; the default is open to this machine alone.")] = (
+    host: Annotated[str, typer.Option(help="Address to serve on. By default, only this machine can connect.")] = (
         "127.0.0.1"
     ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve on; 0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve on; 0 picks a free one.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
 ) -> None:
-    """Look, name, merge, split and correct in the browser. Everything can be undone; your images are not touched."""
+    """Browse, name, merge, split and correct groups in the browser. Every edit can be undone."""
     import webbrowser
 
     from spice.runs import read_manifest
@@ -47,8 +47,8 @@ def command(
     server = Server(make_app(session, _tools(run)), host=host, port=port)
 
     def ready() -> None:
-        print(f"{run} is open at {server.address}", flush=True)
-        print("Press Ctrl-C to stop; every edit is saved as you make it.", flush=True)
+        print(f"Serving {run} at {server.address}", flush=True)
+        print("Edits are saved as you make them. Press Ctrl-C to stop.", flush=True)
         if browser:
             webbrowser.open(server.address)
 

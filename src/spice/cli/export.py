@@ -1,4 +1,4 @@
-"""`spice export`: the groups in the shape other programs read."""
+"""`spice export`: the groups in formats that other programs read."""
 
 import os
 from enum import StrEnum
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from spice.runs.export import Place, Shape
 
 EXAMPLES = examples(
-    "spice export photos.spice groups --as folders  # a folder per group, links to your images",
+    "spice export photos.spice groups --as folders  # one folder per group, with links to your images",
     "spice export photos.spice training --as imagefolder --copy --reliable",
     "spice export photos.spice sure --as folders --kept  # after: spice check photos.spice",
     "spice export photos.spice labels.csv --as csv",
-    "spice export photos.spice mountains --as folders --group mountains  # one group",
+    "spice export photos.spice mountains --as folders --group mountains  # one group only",
     "spice export photos.spice tasks --as labelstudio  # or fiftyone, cvat",
-    "spice export photos.spice sidecars --as xmp  # names as keywords, for digiKam, darktable, Lightroom",
-    "spice export photos.spice model --as model --embed  # all that predict needs, encoder included",
+    "spice export photos.spice sidecars --as xmp  # group names as keywords for digiKam, darktable, Lightroom",
+    "spice export photos.spice model --as model --embed  # everything that predict needs, including the encoder",
     "spice export photos.spice groups.onnx --as onnx  # encoder and head, for programs without Python",
 )
 
@@ -48,17 +48,21 @@ class As(StrEnum):
 
 def command(
     run: RunArgument,
-    destination: Annotated[Path, typer.Argument(help="A new folder or file.")],
+    destination: Annotated[Path, typer.Argument(help="New folder or file to write.")],
     *,
-    shape: Annotated[As, typer.Option("--as", help="What to write.")],
-    copy: Annotated[bool, typer.Option("--copy/--link", help="Copy images, or link to them.")] = False,
-    reliable: Annotated[bool, typer.Option("--reliable", help="Reliable images only.")] = False,
-    kept: Annotated[bool, typer.Option("--kept", help="Only images that a check by hand keeps.")] = False,
-    keep: Annotated[float, typer.Option(min=0.5, max=0.999, help="With --kept: share of them to be right.")] = 0.95,
-    group: Annotated[str | None, typer.Option(help="Only this group: its number or name.", show_default=False)] = None,
-    embed: Annotated[bool, typer.Option("--embed", help="With --as model: the encoder's weights too.")] = False,
+    shape: Annotated[As, typer.Option("--as", help="Output format.")],
+    copy: Annotated[bool, typer.Option("--copy/--link", help="Copy the images, or link to them.")] = False,
+    reliable: Annotated[bool, typer.Option("--reliable", help="Export only reliable images.")] = False,
+    kept: Annotated[bool, typer.Option("--kept", help="Export only images kept by `spice check`.")] = False,
+    keep: Annotated[
+        float, typer.Option(min=0.5, max=0.999, help="With --kept: accuracy that they should have.")
+    ] = 0.95,
+    group: Annotated[
+        str | None, typer.Option(help="Export only this group (number or name).", show_default=False)
+    ] = None,
+    embed: Annotated[bool, typer.Option("--embed", help="With --as model: include the encoder's weights.")] = False,
 ) -> None:
-    """Write the groups for people or other programs. Your images are linked or copied, never moved or changed."""
+    """Export the groups as folders, tables or files for other programs. Your images are never moved or changed."""
     if shape in (As.onnx, As.model):
         _export_model(run, destination, shape, embed=embed)
     else:
@@ -72,16 +76,16 @@ def _export_model(run: Path, destination: Path, shape: As, *, embed: bool) -> No
     from spice.stages.onnx_export import export_onnx
 
     if os.path.lexists(destination):
-        raise UserError(f"{destination} exists already; nothing is overwritten: give a new name")
+        raise UserError(f"{destination} already exists; choose another name")
     model = TrainedModel.load(model_folder(run), device="cpu")  # where ONNX Runtime, with which it is compared, runs
     with explain_output_errors(destination):
         destination.parent.mkdir(parents=True, exist_ok=True)
         if shape is As.model:
             model.save(destination, embed=embed)
-            print(f"model written to {destination}{' with its encoder' if embed else ''}")
+            print(f"wrote the model{' and its encoder' if embed else ''} to {destination}")
             return
         difference = export_onnx(model, destination)
-    print(f"encoder and head written to {destination}; probabilities differ from torch's by {difference:.0e} at most")
+    print(f"wrote encoder and head to {destination}; probabilities differ from torch by at most {difference:.0e}")
 
 
 def _chosen(run: Path, *, group: str | None, reliable: bool, keep: float | None) -> "NDArray[np.int64]":
@@ -107,7 +111,7 @@ def _chosen(run: Path, *, group: str | None, reliable: bool, keep: float | None)
 
         rows = np.intersect1d(rows, kept_rows(result, target=keep))
     if len(rows) == 0:
-        raise UserError("no image is left to export; see: spice groups RUN")
+        raise UserError("no images match; list the groups with: spice groups RUN")
     return rows
 
 
@@ -120,7 +124,9 @@ def _export_images(run: Path, destination: Path, shape: As, *, rows: "NDArray[np
     if shape is As.xmp:  # keywords are names
         rows = rows[[int(group) in result.groups.names for group in result.groups.shown[rows]]]
         if len(rows) == 0:
-            raise UserError(f"no such group has a name to write as keyword: spice name {run} 3 mountains")
+            raise UserError(
+                f"keywords are group names, and no group has one yet; example: spice name {run} 3 mountains"
+            )
     labels, classes = result.labels.rows(rows), classes_of(result.groups, rows)
     with TemporaryDirectory(prefix="spice-") as scratch, explain_output_errors(destination):
         files: list[Path] = []
@@ -130,7 +136,7 @@ def _export_images(run: Path, destination: Path, shape: As, *, rows: "NDArray[np
             files = originals(result.manifest.source, labels.path, run=run, taken_out=Path(scratch))
         inside = any(path.is_relative_to(scratch) for path in files[:1])
         if inside and shape in (As.labelstudio, As.fiftyone, As.cvat, As.xmp):
-            raise UserError(f"the images lie inside an archive, and --as {shape} needs files: unpack it first")
+            raise UserError(f"--as {shape} needs image files, but these images are in an archive; unpack it first")
         place: Place = "copy" if copy or inside else "link"
         written = export(labels, files, destination, shape=cast("Shape", shape.value), place=place, classes=classes)
-    print(f"{written.images:,} images written to {written.destination}")
+    print(f"exported {written.images:,} images to {written.destination}")

@@ -15,11 +15,11 @@ EXAMPLES = examples("spice figures photos.spice", "spice figures photos.spice --
 
 def command(
     run: RunArgument,
-    out: Annotated[Path | None, typer.Option(help="Where to; by default figures/ in the run folder.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output folder.", show_default="RUN/figures")] = None,
 ) -> None:
-    """Write the paper's figures as PNG and SVG: prototypes with attention, t-SNE, head selection, double softmax.
+    """Draw the paper's figures as PNG and SVG: prototypes with attention, t-SNE, head selection, double softmax.
 
-    After `spice evaluate` also what needs labels: the accuracy of every head, and accuracy against the share kept.
+    After `spice evaluate`, also those that need labels: accuracy of each head, and accuracy by share kept.
     """
     if find_spec("matplotlib") is None:
         raise UserError("figures need matplotlib; install it with: pip install 'spice-cluster[figures]'")

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from spice.pipeline.learn import Proposal
 
 EXAMPLES = examples(
-    "spice learn photos.spice  # shows what would move, and asks",
-    "spice learn photos.spice --yes  # accept at once; spice undo takes it back",
+    "spice learn photos.spice  # show which images would move, then ask",
+    "spice learn photos.spice --yes  # accept without asking; undo with: spice undo",
 )
 SHOWN = 12
 
@@ -24,12 +24,11 @@ SHOWN = 12
 def command(
     run: RunArgument,
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Accept without being asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Accept without asking.")] = False,
 ) -> None:
-    """Learn from your corrections, in seconds: named groups, moved images, pairs.
+    """Learn from your corrections (named groups, moved images, pairs) in seconds.
 
-    Shows which images would move to another group. Nothing changes until you accept, and what you decided is never
-    overruled.
+    Shows which images would move. Nothing changes until you accept, and images you placed yourself stay there.
     """
     from spice.pipeline.learn import accept, propose
     from spice.runs import update_csv
@@ -40,12 +39,12 @@ def command(
         proposal = propose(run, progress=progress)
     for line in _lines(proposal):
         print(line)
-    if not yes and not (sys.stdin.isatty() and typer.confirm("accept?")):
-        print(f"nothing was changed; accept with: spice learn {quote(str(run))} --yes")
+    if not yes and not (sys.stdin.isatty() and typer.confirm("Accept?")):
+        print(f"nothing changed; accept with: spice learn {quote(str(run))} --yes")
         return
     accept(proposal)
     update_csv(run)
-    print(f"accepted; take it back with: spice undo {quote(str(run))}")
+    print(f"accepted; undo with: spice undo {quote(str(run))}")
 
 
 def _lines(proposal: "Proposal") -> list[str]:
@@ -53,11 +52,9 @@ def _lines(proposal: "Proposal") -> list[str]:
 
     taught, before, moved = proposal.taught, proposal.before, proposal.moved
     pairs, images = len(taught.same) + len(taught.different), len(before.group)
-    lines = [
-        f"learned    {len(taught.numbers)} groups from {len(taught.fixed):,} images that you placed, {pairs} pairs"
-    ]
+    lines = [f"learned    {len(taught.numbers)} groups from {len(taught.fixed):,} images you placed and {pairs} pairs"]
     if not len(moved):
-        return [*lines, "moves      no image: the groups agree with your corrections"]
+        return [*lines, "moves      none: the groups already agree with your corrections"]
     lines.append(f"moves      {len(moved):,} of {images:,} images:")
     ways = Counter((int(before.group[row]), int(proposal.group[row])) for row in moved)
     paths = open_result(proposal.run).labels.path
@@ -65,5 +62,5 @@ def _lines(proposal: "Proposal") -> list[str]:
     for way, count in ways.most_common(SHOWN):
         lines.append(f"  {count:>7,}  {before.name(way[0])} -> {before.name(way[1])}, such as {example[way]}")
     if len(ways) > SHOWN:
-        lines.append(f"           and {len(ways) - SHOWN} more kinds of moves")
+        lines.append(f"           and {len(ways) - SHOWN} more")
     return lines

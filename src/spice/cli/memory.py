@@ -26,7 +26,7 @@ def refuse_small_limits() -> None:
         allowed, _ = resource.getrlimit(getattr(resource, name))
         if allowed != resource.RLIM_INFINITY and allowed < least:
             raise UserError(
-                f"memory is limited to {allowed / 1e9:.2f} GB here, and spice needs {least / 1e9:.2f} GB at least; "
+                f"memory is limited to {allowed / 1e9:.2f} GB, but spice needs at least {least / 1e9:.2f} GB; "
                 f"raise the limit with: ulimit {option} unlimited"
             )
 
@@ -39,6 +39,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 ADVICE = (
-    "not enough memory; close other programs, or use a smaller --size (spice doctor --plan N says what a run needs). "
-    "Finished work is kept: run the same command again to resume"
+    "out of memory; close other programs or use a smaller --size (spice doctor --plan N estimates what N images need). "
+    "Finished work is kept; run the same command again to resume"
 )

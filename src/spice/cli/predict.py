@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "spice predict photos.spice new_photos --out new.csv",
-    "spice predict photos.spice new_photos | head  # as csv, to the next program",
-    "spice predict photos.spice/model beach.jpg  # the model's folder alone is enough",
+    "spice predict photos.spice new_photos | head  # CSV on standard output",
+    "spice predict photos.spice/model beach.jpg  # the model folder alone is enough",
 )
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="The run folder, or a model's.", callback=run_beside)],
+    run: Annotated[Path, typer.Argument(help="Run folder, or its model/ folder.", callback=run_beside)],
     images: Annotated[str, typer.Argument(help="A folder, glob, list, archive, array or single image.")],
     *,
     out: Annotated[
-        Path | None, typer.Option(help="A .csv or .parquet file; by default csv goes to the screen.")
+        Path | None, typer.Option(help="Output file, .csv or .parquet.", show_default="CSV on standard output")
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """Put other images into the groups of a run: cluster, chance, reliability, and "unlike anything seen"."""
+    """Sort more images into the groups of a run, with the chance that each is right."""
     from spice.estimator import load
     from spice.runs import explain_output_errors
     from spice.runs.table import refuse_other_ending, write_csv, write_table
@@ -63,11 +63,11 @@ def _tell(found: "Assessment", out: Path | None) -> None:
     """On stderr, so that the table can be piped."""
     images, predictions = len(found.paths), found.predictions
     lines = [
-        f"images     {images:,}{f', written to {out}' if out else ''}",
+        f"images     {images:,}{f', saved to {out}' if out else ''}",
         f"reliable   {predictions.reliable.sum():,}",
-        f"unlike     {predictions.unlike.sum():,} are unlike anything seen in training",
+        f"unlike     {predictions.unlike.sum():,} unlike anything seen in training",
     ]
     lines += [f"problem    {problem.path}: {problem.reason}" for problem in found.problems[:10]]
     if len(found.problems) > 10:
-        lines.append(f"           and {len(found.problems) - 10:,} more files that could not be used")
+        lines.append(f"           and {len(found.problems) - 10:,} more unreadable files")
     print("\n".join(lines), file=sys.stderr)

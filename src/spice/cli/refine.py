@@ -13,7 +13,7 @@ from spice.cli.running import Details, Device, Json, Open, RunArgument, Settings
 EXAMPLES = examples(
     "spice refine photos.spice",
     "spice refine photos.spice --minutes 20",
-    "spice refine photos.spice --labels some.csv  # path,label: learned from, unlike the truth of evaluate",
+    "spice refine photos.spice --labels some.csv  # CSV with a few labels (path,label) to learn from",
     'spice refine photos.spice --settings freematch.toml  # [joint] algorithm = "freematch"',
 )
 
@@ -22,11 +22,11 @@ def command(
     run: RunArgument,
     *,
     minutes: Annotated[
-        float | None, typer.Option(min=0.1, help="How long to train; by default a few hundred steps.")
+        float | None, typer.Option(min=0.1, help="Time limit.", show_default="a few hundred steps")
     ] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(help="A csv file (path, label) of a few images, to learn from; clusters get these names."),
+        typer.Option(help="CSV file (path,label) with a few labels to learn from; groups take these names."),
     ] = None,
     settings_file: SettingsFile = None,
     device: Device = "auto",
@@ -34,12 +34,12 @@ def command(
     open_page: Open = None,
     as_json: Json = False,
 ) -> None:
-    """Train encoder and head together on the reliable answers.
+    """Train encoder and head together on the reliable images (stage 3).
 
-    The result is kept beside the earlier one, and used only if it passes checks that need no labels.
+    The new result is used only if it passes checks that need no labels; the earlier one is kept either way.
 
-    This pays where the encoder was trained from scratch. With a pretrained encoder (lite0, hf:...) it gained nothing in
-    our measurements: give larger images (--size) or a better encoder (--encoder lite2) instead, or labels (--labels).
+    This helps if the encoder was trained from scratch, or with --labels. For a pretrained encoder (lite0, hf:...)
+    it gained nothing in our measurements: use a larger --size or a better --encoder instead.
     """
     from spice.label_table import read_label_table
     from spice.pipeline import refine

@@ -7,7 +7,7 @@ EXAMPLES = examples("spice report photos.spice  # then open photos.spice/report.
 
 
 def command(run: RunArgument) -> None:
-    """Write report.html of the current result again, from its files; every run writes it at its end by itself."""
+    """Rewrite report.html for the current result. Every run writes it automatically."""
     from spice.report import write_report
     from spice.runs import RunFolder, explain_write_errors, open_result
     from spice.runs.folder import refuse_links_outside

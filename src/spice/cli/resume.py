@@ -5,7 +5,7 @@ from spice.cli.display import shown_progress
 from spice.cli.help import examples
 from spice.cli.running import Details, Device, Json, Open, Rescan, RunArgument, interruptible
 
-EXAMPLES = examples("spice resume photos.spice", "spice resume photos.spice --json  # print the account again")
+EXAMPLES = examples("spice resume photos.spice", "spice resume photos.spice --json  # print the summary as JSON")
 
 
 def command(
@@ -17,7 +17,7 @@ def command(
     open_page: Open = None,
     as_json: Json = False,
 ) -> None:
-    """Resume a run that was stopped, or print the account of a finished one."""
+    """Resume a run that was stopped, or print the summary of a finished one."""
     from spice.pipeline import resume
 
     with interruptible(run), shown_progress() as progress:

@@ -27,26 +27,22 @@ def run_beside(path: Path) -> Path:
 
 
 RunArgument = Annotated[
-    Path, typer.Argument(metavar="RUN", help="The run folder.", show_default=False, callback=run_beside)
+    Path, typer.Argument(metavar="RUN", help="Run folder.", show_default=False, callback=run_beside)
 ]
-Details = Annotated[
-    bool, typer.Option("--details", help="Tell of heads, epochs, loss and the time of every step, too.")
-]
+Details = Annotated[bool, typer.Option("--details", help="Also show heads, epochs, losses and the time of each step.")]
 Open = Annotated[
     bool | None,
-    typer.Option("--open/--no-open", help="Open the page at the end.", show_default="asked in a terminal"),
+    typer.Option("--open/--no-open", help="Open the report when done.", show_default="ask"),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, cuda:1, mps.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ... or mps.")]
 Rescan = Annotated[
     bool,
-    typer.Option(
-        "--rescan", help="Read every image again, also those whose name, size and time of change are the same."
-    ),
+    typer.Option("--rescan", help="Reread every image, even if its name, size and date are unchanged."),
 ]
 SettingsFile = Annotated[
     Path | None,
-    typer.Option("--settings", help="A TOML file with settings to change; see: spice settings.", show_default=False),
+    typer.Option("--settings", help="TOML file with settings to override (see spice settings).", show_default=False),
 ]
 
 
@@ -78,9 +74,7 @@ def model_folder(run: Path) -> Path:
     if learned is None:
         return result.need(MODEL)
     if not (run / learned).exists():
-        raise UserError(
-            f"{run / learned} is missing; learn it again (spice learn {run}), or undo it (spice undo {run})"
-        )
+        raise UserError(f"{run / learned} is missing; run spice learn {run} again, or undo it with: spice undo {run}")
     return run / learned
 
 

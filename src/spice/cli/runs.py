@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "spice runs photos.spice",
-    "spice runs photos.spice --use k6-1f0a3c  # labels.csv, model/ and report.html are now those of this result",
+    "spice runs photos.spice --use k6-1f0a3c  # switch labels.csv, model/ and report.html to this result",
     "spice runs photos.spice --remove k7-99d2ab",
 )
 
@@ -20,13 +20,13 @@ EXAMPLES = examples(
 def command(
     run: RunArgument,
     *,
-    use: Annotated[str | None, typer.Option(metavar="NAME", help="Make this result the current one.")] = None,
+    use: Annotated[str | None, typer.Option(metavar="NAME", help="Switch to this result.")] = None,
     remove: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Delete this result, and the files that only it needs.")
+        str | None, typer.Option(metavar="NAME", help="Delete this result and the files only it needs.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
-    """List the results in a run folder. Every number of clusters and every refinement is kept until you remove it."""
+    """List, switch or remove the results in a run folder. Every result is kept until you remove it."""
     from spice.runs import RunFolder, explain_write_errors, keep_edited_groups, locked, update_csv
     from spice.runs.folder import refuse_links_outside
 
@@ -69,7 +69,7 @@ def _show(folder: "RunFolder", *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    print(f"  {'name':<22}{'clusters':>9}{'reliable':>10}  {'refined':<10}{'encoder':<16}{'seed':>5}  created")
+    print(f"  {'name':<22}{'groups':>9}{'reliable':>10}  {'refined':<10}{'encoder':<16}{'seed':>5}  created")
     for row in rows:
         mark = "*" if row["current"] else " "
         print(
@@ -77,4 +77,4 @@ def _show(folder: "RunFolder", *, as_json: bool) -> None:
             f"{str(row['encoder'])[:15]:<16}{row['seed']:>5}  {row['created']}"
         )
     if not rows:
-        print(f"no result is finished yet; resume with: spice resume {folder.path}")
+        print(f"no finished result yet; resume with: spice resume {folder.path}")

@@ -9,28 +9,28 @@ from spice.cli.help import examples
 from spice.errors import UserError
 
 EXAMPLES = examples(
-    "spice settings photos.spice  # what the current result was made with, all that the program decided included",
-    'spice settings --preset standard -k 10 > mine.toml  # change it ("none": not set), then:',
+    "spice settings photos.spice  # all settings of the current result",
+    'spice settings --preset standard -k 10 > mine.toml  # edit it ("none" means not set), then:',
     "spice cluster photos --settings mine.toml",
     "spice settings --preset paper:stl10",
 )
 
 
 def command(
-    run: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="The run folder.", show_default=False)] = None,
+    run: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="Run folder.", show_default=False)] = None,
     *,
     preset: Annotated[
-        str | None, typer.Option(help="quick, standard, or paper:stl10, ...: print a preset instead.")
+        str | None, typer.Option(help="Print a preset instead: quick, standard, paper:stl10, ...")
     ] = None,
-    clusters: Annotated[int | None, typer.Option("-k", "--clusters", min=2, help="How many groups to make.")] = None,
-    encoder: Annotated[str | None, typer.Option(help="The encoder, such as lite0 or scratch.")] = None,
-    refine: Annotated[bool, typer.Option("--refine", help="With joint training.")] = False,
+    clusters: Annotated[int | None, typer.Option("-k", "--clusters", min=2, help="Number of groups.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="Encoder, such as lite0 or scratch.")] = None,
+    refine: Annotated[bool, typer.Option("--refine", help="Include joint training (stage 3).")] = False,
 ) -> None:
     """Print the settings of a run or of a preset as TOML."""
     from spice.settings_file import to_toml
 
     if (run is None) == (preset is None):
-        raise UserError("give a run folder, or a preset with --preset")
+        raise UserError("give either a run folder or --preset")
     if run is not None:
         from spice.runs import open_result
 

@@ -7,20 +7,20 @@ import typer
 from spice.cli.help import examples
 from spice.cli.running import RunArgument
 
-EXAMPLES = examples("spice verify photos.spice  # every result of the run, every file")
+EXAMPLES = examples("spice verify photos.spice  # every file of every result")
 
 
 def command(run: RunArgument) -> None:
-    """Check size and content of every file of a run against what was written; damaged files are named."""
+    """Check every file of a run for damage (size and checksum)."""
     from spice.runs import read_manifest
     from spice.runs.records import damaged_files
 
     manifest = read_manifest(run)
     damaged = {path for entry in manifest.results.values() for path in damaged_files(run, entry.folders)}
     if not damaged:
-        print(f"{len(manifest.results)} results, no damage found")
+        print(f"{len(manifest.results)} results checked, no damage found")
         return
     for path in sorted(damaged):
         print(f"damaged    {path}", file=sys.stderr)
-    print(f"make them again: delete them, then: spice resume {run}", file=sys.stderr)
+    print(f"to repair: delete them, then run: spice resume {run}", file=sys.stderr)
     raise typer.Exit(2)

@@ -13,25 +13,23 @@ if TYPE_CHECKING:
     from spice.watch import Arrived
 
 EXAMPLES = examples(
-    "spice watch camera --run photos.spice  # until Ctrl-C",
-    "spice watch scans --run scans.spice --once  # what is new now, for a script or a timer",
+    "spice watch camera --run photos.spice  # runs until Ctrl-C",
+    "spice watch scans --run scans.spice --once  # for scripts and cron jobs",
 )
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="The folder in which new images arrive.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to watch.")],
     *,
     run: Annotated[
         Path | None,
-        typer.Option(
-            help="The run folder.", show_default="FOLDER.spice", callback=lambda path: path and run_beside(path)
-        ),
+        typer.Option(help="Run folder.", show_default="FOLDER.spice", callback=lambda path: path and run_beside(path)),
     ] = None,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks at the folder.")] = 5.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once, then end.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between scans.")] = 5.0,
+    once: Annotated[bool, typer.Option("--once", help="Scan once and exit.")] = False,
     device: Device = "auto",
 ) -> None:
-    """Put new images into the groups of a run as they arrive, and append them to RUN/watched.csv."""
+    """Sort new images into the groups of a run as they arrive, and append them to RUN/watched.csv."""
     from spice.estimator import load
     from spice.runs.folder import refuse_links_outside
     from spice.watch import Watcher
@@ -55,4 +53,4 @@ def command(
 def _tell(arrived: "list[Arrived]") -> None:
     for path, group, name, chance, unlike in arrived:
         where = f"{name or f'group {group}'} (chance {chance:.0%})"
-        print(f"{path}: {where}{', unlike anything seen: look at it' if unlike else ''}", flush=True)
+        print(f"{path}: {where}{', unlike anything seen before' if unlike else ''}", flush=True)

@@ -64,7 +64,7 @@ def _column_names(source: object) -> list[str] | None:
     if callable(names := getattr(source, "column_names", None)):
         names = names()
     if isinstance(names, Mapping):
-        raise UserError(f"this data set has several parts: choose one, such as data[{next(iter(names))!r}]")
+        raise UserError(f"this data set has several splits; pass one of them, such as data[{next(iter(names))!r}]")
     names = getattr(source, "columns", None) if names is None else names
     if names is None:
         return None
@@ -84,7 +84,7 @@ def _of_table(table: Any, names: list[str]) -> Given:
             stacked(_listed(table[vector]), f"the column {vector}"), paths if whole else None, label=vector, base=None
         )
     if listed is None:
-        raise UserError(f"the table has no column of images: name one `path` (found: {', '.join(names)})")
+        raise UserError(f"the table has no image column; name one `path` (found: {', '.join(names)})")
     return _of_items(values)
 
 
@@ -95,7 +95,7 @@ def _of_dataset(dataset: Any, names: list[str]) -> Given:
     if chosen is None and (vector := find_column(names, VECTOR_COLUMNS)) is not None:
         return Vectors(stacked(_listed(dataset.with_format(None)[vector]), f"the column {vector}"), vector)
     if chosen is None:
-        raise UserError(f"the data set has no column of images: name one `image` (found: {', '.join(names)})")
+        raise UserError(f"the data set has no image column; name one `image` (found: {', '.join(names)})")
     if not hasattr(dataset, "__len__"):  # one that is streamed
         return _of_items(dict(row)[chosen] for row in dataset)
     if drawn is not None:  # its files as they are: they are decoded once, here
@@ -128,7 +128,7 @@ def _of_items(source: Any) -> Given:
     elif isinstance(source, Iterable) and not isinstance(source, Mapping | bytes | bytearray):
         items = list(source)
     else:
-        raise UserError(f"{type(source).__name__} is no collection of images: give a path, or a list of {_KINDS}")
+        raise UserError(f"{type(source).__name__} is not a collection of images; pass a path or a list of {_KINDS}")
     if len(items) == 0:
         raise UserError("the list of images is empty")
     return _of_list(items)
@@ -143,7 +143,7 @@ def _of_list(items: Numbered) -> Given:
         first = as_array(_first(items[0]))
         if first is not None and first.ndim == 1:
             return Vectors(np.stack([_vector(items[number]) for number in range(len(items))]))
-        raise UserError(f"a list of images must hold {_KINDS}, but this one holds: {', '.join(strange)}")
+        raise UserError(f"a list of images may contain {_KINDS}; this one contains: {', '.join(strange)}")
     return Items(items, label=f"{type(items).__name__} of images")
 
 
@@ -176,7 +176,7 @@ def _of_batches(loader: Iterable[object]) -> Given:
     for batch in loader:
         array = as_array(_batch_of_images(batch))
         if array is None:
-            raise UserError(f"the loader gives {type(batch).__name__}: it must give a tensor, or one and its labels")
+            raise UserError(f"the loader yields {type(batch).__name__}; it must yield a tensor, or a tensor and labels")
         if array.ndim == 4 and array.dtype.kind == "f":
             largest = largest or (_UNIT if float(array.max()) <= _UNIT else _BYTE)
             array = _eight_bits(array, largest)

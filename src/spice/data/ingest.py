@@ -76,10 +76,10 @@ def ingest(
             progress("reading images", done, len(entries), {"problems": bad})
         collection = writer.finish(entries, problems)
     if len(collection) == 0 and not collection.problems:
-        raise NothingReadableError(f"{opened.label} holds no file at all: is it the right place?")
+        raise NothingReadableError(f"{opened.label} contains no files; is the path right?")
     if len(collection) == 0:
         words = skipped_in_words(Counter(problem.reason for problem in collection.problems))
-        raise NothingReadableError(f"{opened.label} holds no image that can be read; {words}")
+        raise NothingReadableError(f"{opened.label} contains no readable image; {words}")
     streamed = Streamed(opened, entries, collection, size) if bool((collection.rows < 0).any()) else None
     return ImageStore(folder, collection, size, streamed)
 

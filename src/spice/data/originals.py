@@ -17,12 +17,14 @@ from spice.files import shortened
 def originals(source: str | None, names: Sequence[str], *, run: Path, taken_out: Path) -> list[Path]:
     """A file for each of the `names` of a run's images; those that are not files are written to `taken_out`."""
     if source is None:
-        raise UserError(f"the images of {run} were given in memory: only csv and parquet can be exported without them")
+        raise UserError(
+            f"the images of {run} were passed from memory; only csv and parquet can be exported without image files"
+        )
     opened = open_source(source, leave_out=[run])
     entries = {printable(entry.name): entry for entry in opened.listing()[0]}
     missing = next((name for name in names if name not in entries), None)
     if missing is not None:
-        raise UserError(f"{missing} is no longer in {source}: only csv and parquet can be exported without the images")
+        raise UserError(f"{missing} is no longer in {source}; only csv and parquet can be exported without image files")
     if isinstance(opened, Folder | Files):
         return [Path(opened.base, entries[name].name).absolute() for name in names]
     return _take_out(opened, [entries[name] for name in names], taken_out)

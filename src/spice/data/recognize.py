@@ -29,7 +29,7 @@ def open_source(source: SourceLike, *, leave_out: Iterable[Path] = ()) -> Source
     given = adapted(source)
     if isinstance(given, Vectors):
         if given.pictures is None:
-            raise UserError(f"{given.label} holds vectors of shape {given.values.shape}, but images are needed")
+            raise UserError(f"{given.label} contains vectors of shape {given.values.shape}, not images")
         return given.pictures
     if isinstance(given, Source):
         return given
@@ -41,7 +41,7 @@ def open_source(source: SourceLike, *, leave_out: Iterable[Path] = ()) -> Source
 
 def _open_path(name: str, leave_out: Iterable[Path]) -> Source:
     if not name:  # an unset variable in somebody's script, and not the folder they happen to be in
-        raise UserError("the path of the images is empty")
+        raise UserError("the image path is empty")
     path = Path(name)
     if path.is_dir():
         return Folder(path, leave_out=leave_out)
@@ -50,7 +50,7 @@ def _open_path(name: str, leave_out: Iterable[Path]) -> Source:
     if has_magic(name):
         matches = sorted(str(match) for match in _matches(path) if not match.is_dir())
         if not matches:
-            raise UserError(f"nothing matches {name}")
+            raise UserError(f"no files match {name}")
         return Files(matches, label=name)
     raise UserError(f"there is no file or folder {name}")
 
@@ -106,5 +106,5 @@ def _column_of_csv(path: Path, separator: str) -> list[str | None]:
 def _path_column(names: Sequence[str], path: Path) -> str:
     found = find_column(names, PATH_COLUMNS)
     if found is None:
-        raise UserError(f"{path} has no column of paths: name one `path` (found: {', '.join(names) or 'no column'})")
+        raise UserError(f"{path} has no path column; name one `path` (found: {', '.join(names) or 'no column'})")
     return found

@@ -151,7 +151,7 @@ def array_file(path: Path) -> Arrays:
     except Exception as error:  # numpy lets through what zipfile, zlib and Python's tokenizer say of a damaged file
         raise UserError(f"{path} cannot be read as an array of images: {error}") from error
     if not arrays:
-        raise UserError(f"{path} holds no array of images: one of shape (N, H, W) or (N, H, W, C) is needed")
+        raise UserError(f"{path} contains no image array; expected shape (N, H, W) or (N, H, W, C)")
     return Arrays(arrays, label=str(path), stamp=stamp_of(path.stat()))
 
 

@@ -76,7 +76,7 @@ class ImageStore:
             if pixel_hash(pixels[place]) != self._hashes[position].as_py():
                 name = self.collection.table["path"][position].as_py()
                 raise DamagedStoreError(
-                    f"the decoded images in {self._folder} are damaged (at {name}); read them again with --rescan"
+                    f"the decoded images in {self._folder} are damaged (at {name}); reread the images with --rescan"
                 )
             self._unchecked[position] = False
 
@@ -99,14 +99,14 @@ class Streamed:
     def _decode(self, position: int) -> NDArray[np.uint8]:
         entry = self._entries.get(int(self._numbers[position]))
         if entry is None:
-            raise UserError(f"{self._source.label} holds fewer images than when it was scanned: scan it again")
+            raise UserError(f"{self._source.label} has fewer images than when it was read; run again with --rescan")
         try:
             content = self._source.read(entry)
             pixels = decode(content, self._size, max_pixels=sys.maxsize).pixels  # it was small enough before
         except (BadImageError, OSError) as error:
             raise UserError(
-                f"{printable(entry.name)} can no longer be read ({error}): scan its source again"
+                f"{printable(entry.name)} can no longer be read ({error}); run again with --rescan"
             ) from error
         if digest(content) != self._hashes[position].as_py():
-            raise UserError(f"{printable(entry.name)} has changed since it was scanned: scan its source again")
+            raise UserError(f"{printable(entry.name)} has changed since it was read; run again with --rescan")
         return pixels

@@ -49,7 +49,7 @@ def vectors_in(path: Path) -> Vectors | None:
         return None
     if found is not None:
         with_pictures = "" if found.pictures is None else "; its paths are for the pictures"
-        log.info("%s holds %s vectors, which are clustered as they are%s", path, f"{len(found):,}", with_pictures)
+        log.info("%s contains %s vectors, used as features%s", path, f"{len(found):,}", with_pictures)
     return found
 
 
@@ -67,9 +67,9 @@ def stacked(rows: list[Any], label: str) -> NDArray[np.generic]:
     try:
         found = np.stack([np.asarray(row, dtype=np.float32) for row in rows])
     except (TypeError, ValueError):
-        raise UserError(f"{label} must hold a vector of numbers in every row, all equally long") from None
+        raise UserError(f"{label} must contain one vector of numbers per row, all of the same length") from None
     if found.ndim != 2:
-        raise UserError(f"{label} must hold a vector in every row, but it holds arrays of shape {found.shape[1:]}")
+        raise UserError(f"{label} must contain one vector per row, but contains arrays of shape {found.shape[1:]}")
     return found
 
 

@@ -85,7 +85,7 @@ class Checkpoints:
                 continue
             if header["identity"] != self.identity:
                 raise UserError(
-                    f"the checkpoint {path} was made with other settings ({self._changes(header['identity'])}): "
+                    f"the checkpoint {path} was written with different settings ({self._changes(header['identity'])}): "
                     f"use those again, or delete {path.parent} to start over"
                 )
             if unreadable:

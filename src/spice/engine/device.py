@@ -23,7 +23,7 @@ def choose(name: str = "auto") -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise UserError(f"there is no device called {name!r}: use auto, cpu, cuda, cuda:0, ... or mps") from error
+        raise UserError(f"unknown device {name!r}; use auto, cpu, cuda, cuda:0, ... or mps") from error
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise UserError("device 'mps' is not available, because torch sees no Apple GPU: use cpu or auto")
     if device.type != "cuda":

@@ -27,10 +27,10 @@ def from_folders(paths: Sequence[str]) -> Truth:
     loose = [path for path, folder in zip(paths, folders, strict=True) if not folder]
     if loose:
         count = "1 image lies" if len(loose) == 1 else f"{len(loose):,} images lie"
-        raise UserError(f"{count} in no class folder, the first is {loose[0]}: give the labels as a csv file")
+        raise UserError(f"{count} in no class folder, the first is {loose[0]}: give the labels as a CSV file")
     if len(set(folders)) < 2:
         inside = f"all images lie in one folder, {folders[0]}" if folders else "there are no images"
-        raise UserError(f"{inside}: two or more class folders are needed, or a csv file with columns path,label")
+        raise UserError(f"{inside}: need at least two class folders, or a CSV file with columns path,label")
     return _truth(list(range(len(paths))), folders)
 
 
@@ -40,7 +40,7 @@ def from_csv(file: Path, paths: Sequence[str]) -> Truth:
     positions = [position for position, path in enumerate(paths) if plain_path(path) in labels]
     if not positions:
         listed, image = next(iter(labels), "nothing"), paths[0] if paths else "nothing"
-        raise UserError(f"{file} has a label for none of the images: it lists {listed}, the images are {image}, ...")
+        raise UserError(f"{file} has no label for any of these images; it lists {listed}, the images are {image}, ...")
     return _truth(positions, [labels[plain_path(paths[position])] for position in positions])
 
 

@@ -101,7 +101,7 @@ def load_encoder(
     if name.endswith(".safetensors"):
         return _load_saved(name, options)
     raise UserError(
-        f"there is no encoder {name!r}; choose lite0, lite2, hf:NAME, timm:NAME, onnx:FILE, features:FILE, "
+        f"unknown encoder {name!r}; choose lite0, lite2, hf:NAME, timm:NAME, onnx:FILE, features:FILE, "
         "FILE.safetensors, or a network with its weights, such as resnet18:FILE.safetensors"
     )
 
@@ -116,7 +116,7 @@ def with_precision(encoder: Encoder, precision: FixedPrecision) -> Encoder:
     if precision == precision_of(encoder):
         return encoder
     if not isinstance(encoder, TorchEncoder):
-        raise UserError(f"{encoder.name} cannot compute in 8-bit integers: leave out precision = 'int8'")
+        raise UserError(f"{encoder.name} does not support 8-bit integers; remove precision = 'int8'")
     return encoder.with_precision(precision)
 
 
@@ -141,7 +141,7 @@ class TorchEncoder:
         precision: FixedPrecision = "float32",
     ) -> None:
         if precision == "int8" and not has_int8(module):
-            raise UserError(f"{name} cannot compute in 8-bit integers: leave out precision = 'int8'")
+            raise UserError(f"{name} does not support 8-bit integers; remove precision = 'int8'")
         self.name = name
         self.precision = precision
         self.card = card  # the header for a file of its weights; None: the name says how to build the network

@@ -49,7 +49,7 @@ class GivenFeatures:
         return self.vectors[[row[path] for path in paths]]
 
     def encode(self, images: Tensor) -> Tensor:  # noqa: ARG002
-        raise UserError(f"{self.name} holds vectors and no model, so images cannot be encoded")
+        raise UserError(f"{self.name} contains vectors, not a model, so it cannot encode images")
 
     feature_map = encode
 
@@ -73,7 +73,7 @@ class NoEncoder:
         self.refuse()
 
     def refuse(self) -> NoReturn:
-        raise UserError("this model was made from features: give it features (N, D), not images")
+        raise UserError("this model was trained on feature vectors; pass features (N, D), not images")
 
     feature_map = encode
 
@@ -115,7 +115,7 @@ def _read(path: Path) -> tuple[Tensor, list[str] | None]:
         raise
     except Exception as error:  # numpy lets through what zipfile, zlib and Python's tokenizer say of a damaged file
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UserError(f"features cannot be read from {path}: {reason}; write the file again") from error
+        raise UserError(f"cannot read features from {path}: {reason}") from error
     if paths is not None and len(paths) != len(vectors):
         raise UserError(f"{path} has {len(vectors):,} vectors but {len(paths):,} paths")
     for name, times in Counter(paths).most_common(1):
@@ -134,4 +134,4 @@ def _read_table(path: Path) -> tuple[NDArray[np.generic], list[str] | None]:
     if path.suffix == ".parquet":
         table = parquet.read_table(path, columns=["path", "features"])
         return np.stack(table["features"].to_numpy()), table["path"].to_pylist()
-    raise UserError(f"{path} must end in one of .npy, .npz, .parquet to be read as features")
+    raise UserError(f"{path} must end in one of .npy, .npz, .parquet to be used as features")

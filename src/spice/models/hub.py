@@ -21,7 +21,7 @@ def hub_access(name: str, *, download: bool) -> Iterator[None]:
     from huggingface_hub import constants
 
     if download:
-        log.info(f"loading {name}; what is not on this machine is downloaded from the Hugging Face hub")
+        log.info(f"loading {name}; missing files are downloaded from the Hugging Face Hub")
         yield
         return
     before = constants.HF_HUB_OFFLINE

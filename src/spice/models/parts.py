@@ -61,7 +61,7 @@ def cut(network: Backbone, *, share: float, size: int, channels: int) -> Parts:
     if share == 1 or count == len(learned):
         return Parts(None, network)
     if not _is_whole(network, layers, size=size, channels=channels):
-        log.warning("%s cannot be split, so all of it is trained", type(network).__name__)
+        log.warning("%s cannot be split into layers; training all of it", type(network).__name__)
         return Parts(None, network)
     start = learned[-count]
     return Parts(Front(network, layers[:start]).eval().requires_grad_(False), Tail(*layers[start:]))

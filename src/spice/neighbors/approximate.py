@@ -50,7 +50,7 @@ def approximate_nearest(base: Tensor, queries: Tensor, count: int, *, exclude: T
         if measured >= RECALL:
             log.info("neighbors from an index: %d of %d lists, measured recall %.3f", lists, index.nlist, measured)
             return _complete(_search(index, queries, count, exclude), base, queries, exclude)
-    log.info("exact neighbors: an index reached a recall of only %.3f", measured)
+    log.info("exact neighbor search, because the index reached a recall of only %.3f", measured)
     return exact_nearest(base, queries, count, exclude=exclude)
 
 

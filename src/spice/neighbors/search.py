@@ -58,7 +58,7 @@ def nearest(features: Tensor, count: int, *, queries: Tensor | None = None, meth
         method == "auto" and len(base) >= APPROXIMATE_FROM and base.device.type == "cpu"
     )
     if use_index and not approximate.available():
-        log.info("exact neighbors of %s images: faiss is not installed (pip install 'spice-cluster[ann]')", len(base))
+        log.info("exact neighbor search for %s images; for a faster one: pip install 'spice-cluster[ann]'", len(base))
         use_index = False
     search = approximate.approximate_nearest if use_index else exact_nearest
     return search(base, targets, count, exclude=exclude)
@@ -69,7 +69,7 @@ def warn_of_blank(features: Tensor) -> None:
     count = int((features.count_nonzero(dim=1) == 0).sum())
     if count:
         warn_user(
-            f"the encoder sees nothing in {count:,} of {len(features):,} images, which are grouped together; "
+            f"the encoder sees nothing in {count:,} of {len(features):,} images, so they form one group; "
             "try a larger --size or another encoder",
             BlankImagesWarning,
         )

@@ -53,7 +53,7 @@ class Answers:
         try:
             import pandas
         except ImportError:
-            raise UserError("a table is a pandas DataFrame: pip install pandas") from None
+            raise UserError("table() returns a pandas DataFrame; install it with: pip install pandas") from None
         return pandas.DataFrame(self.columns())
 
     def columns(self) -> dict[str, Column]:

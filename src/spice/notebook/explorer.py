@@ -19,10 +19,10 @@ def explore(run: Path, *, browser: bool) -> str:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert process.stdout is not None
         line = process.stdout.readline()
-        if " is open at " not in line:
+        if not line.startswith("Serving "):
             reason = (process.communicate()[1].strip().splitlines() or ["it did not start"])[-1]
             raise UserError(f"cannot open {run}: {reason.removeprefix('spice: ')}")
-        address = line.rpartition(" is open at ")[2].strip()
+        address = line.rpartition(" at ")[2].strip()
         _started[run] = process, address
         atexit.register(process.terminate)
     elif browser:

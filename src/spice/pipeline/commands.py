@@ -93,7 +93,7 @@ def cluster(
             except DamagedStoreError as error:
                 if rescan or processes.count > 1:  # the other processes would wait for this one
                     raise
-                warn_user(f"{error}, which is done now", DamagedFileWarning)
+                warn_user(f"{str(error).partition(';')[0]}; rereading the images", DamagedFileWarning)
                 return carry_out(rescan=True)
 
 
@@ -166,7 +166,7 @@ def _absolute(source: SourceLike) -> str | None:
 def _source_of(folder: RunFolder) -> str:
     if folder.manifest.source is None:
         raise UserError(
-            f"{folder.path} was made from images in memory; fit them again with run_folder={str(folder.path)!r}"
+            f"{folder.path} was made from images in memory; call fit again with run_folder={str(folder.path)!r}"
         )
     return folder.manifest.source
 
@@ -177,13 +177,13 @@ def _requested(folder: RunFolder, *, current_first: bool = False) -> RunSettings
     current = None if manifest.current is None else manifest.results[manifest.current].requested
     requested = current or manifest.pending if current_first else manifest.pending or current
     if requested is None:
-        raise UserError(f"{folder.path} was never started properly; start it again with: spice cluster")
+        raise UserError(f"{folder.path} is incomplete; start again with: spice cluster")
     try:
         return RunSettings.model_validate(requested)
     except ValidationError as error:
         where = ".".join(str(part) for part in error.errors()[0]["loc"])
         raise UserError(
-            f"{folder.path} has settings that this version does not know ({where}); start a new run with another --out"
+            f"{folder.path} has settings that this version does not know ({where}); start a new run with --out"
         ) from None
 
 
@@ -191,7 +191,7 @@ def _refuse_contradictions(settings: RunSettings, *, vectors: bool) -> None:
     if settings.joint is not None:
         find_algorithm(settings.joint.algorithm)
     if settings.precision == "int8" and settings.encoder == SCRATCH:
-        raise UserError("a network trained here computes in floats: leave out precision = 'int8'")
+        raise UserError("encoders trained from scratch do not support 8-bit integers; remove precision = 'int8'")
     if settings.given and settings.joint is None and settings.how_many is None:
         raise UserError(
             "labels are learned by joint training, which was not asked for: add --refine; or leave out -k, and the "

@@ -33,11 +33,11 @@ class ExampleSearch:
             self._loaded = result.name, TrainedModel.load(result.need(MODEL), device="cpu")
         encoder = self._loaded[1].encoder
         if isinstance(encoder, NoEncoder):
-            raise UserError("this run was given features, and not an encoder: it cannot look at another image")
+            raise UserError("this run was made from feature vectors and has no encoder, so it cannot search by image")
         try:
             pixels = decode(content, encoder.size).pixels
         except BadImageError as error:
-            raise UserError(f"the example cannot be read as an image ({error})") from None
+            raise UserError(f"cannot read the example image ({error})") from None
         if encoder.channels < len(pixels):
             pixels = pixels.mean(axis=0, keepdims=True).round().astype(np.uint8)
         feature = encode_plain(encoder, InMemory(torch.from_numpy(pixels)[None]))[0].numpy()  # (D,)

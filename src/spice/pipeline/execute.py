@@ -118,8 +118,8 @@ class Execution:
         if not self._first_process_says(bool(damaged)):
             return
         warn_user(
-            f"{', '.join(str(folder / path) for path in damaged[:3]) or folder} changed after it was written, and is "
-            "made again",
+            f"{', '.join(str(folder / path) for path in damaged[:3]) or folder} changed after it was written; "
+            "recreating it",
             DamagedFileWarning,
         )
         self._do(BY_NAME[name])
@@ -300,11 +300,11 @@ class Execution:
             self.ensure("features")
         images, device = len(self.inputs.collection), self.run.device
         seconds = estimated_seconds(self.work.encoder, joint, clusters=heads.clusters, images=images, device=device)
-        log.info(f"joint training will take about {duration(seconds)}, after the heads")
+        log.info(f"joint training will follow the heads and take about {duration(seconds)}")
 
     def _warn_of_missing_page(self, error: Exception) -> None:
         text = (
-            f"the page could not be made ({type(error).__name__}: {error}); the labels are complete. "
+            f"could not write the report ({type(error).__name__}: {error}); the groups are complete. "
             f"Try again with: spice resume {self.folder.path}"
         )
         self.failed.append(StepWarning(name=NoPageWarning.__name__, text=text))

@@ -57,7 +57,9 @@ def propose(run: Path, *, progress: Progress = silent) -> Proposal:
         settings = RunSettings.model_validate(result.entry.settings)
     except ValidationError as error:
         where = ".".join(str(part) for part in error.errors()[0]["loc"])
-        raise UserError(f"{run} has settings that this version does not know ({where}); cluster again first") from None
+        raise UserError(
+            f"{run} has settings that this version does not know ({where}); run spice cluster again first"
+        ) from None
     near = Near(np.asarray(result.neighbors), np.asarray(result.similarities))
     learned = learn_groups(features, near, taught, settings.heads, Run(seed=settings.seed, progress=progress))
     asked = learned.group >= 0

@@ -53,7 +53,7 @@ class Verdict(NamedTuple):
     heads: float | None  # mean overlap (Jaccard index) with the nearest cluster of each other good head
 
 
-EMPTY = Verdict(Grade.WEAK, "it has no images", "", 0.0, 1.0, 0.0, 0.0, None, 0.0, 0.0, None)
+EMPTY = Verdict(Grade.WEAK, "no images", "", 0.0, 1.0, 0.0, 0.0, None, 0.0, 0.0, None)
 
 
 class Evidence(NamedTuple):
@@ -99,13 +99,13 @@ def _verdict(labels: Labels, evidence: Evidence, number: int, groups: float) -> 
 
 
 def _reason(verdict: Verdict, checked: Estimate | None) -> str:
-    reasons = [f"its images are right with a mean chance of {verdict.chance:.2f}"]
+    reasons = [f"mean chance of its images {verdict.chance:.2f}"]
     if checked is not None:
-        reasons = [f"{checked.words} of it is right, by {checked.answers} answers"]
+        reasons = [f"{checked.words} of its images are right ({checked.answers} checked)"]
     if verdict.confusion >= CONFUSED_SHARE:
-        reasons.append(f"{verdict.confusion:.0%} of its images' neighbors are in cluster {verdict.confused_with}")
+        reasons.append(f"{verdict.confusion:.0%} of its images' neighbors are in group {verdict.confused_with}")
     if verdict.groups > GOOD_UP_TO:
-        reasons.append(f"in all, they come from as many as {verdict.groups:.1f} clusters")
+        reasons.append(f"its neighbors come from about {verdict.groups:.1f} groups")
     if verdict.heads is not None:
         reasons.append(_overlap(verdict.heads))
     return "; ".join(reasons)
@@ -122,9 +122,9 @@ def _advice(evidence: Evidence, found: Sequence[Verdict]) -> dict[int, str]:
     advice: dict[int, str] = {}
     for first, second, share in alike(evidence.votes, MERGE_SHARE):
         if first not in advice and second not in advice:
-            text = f"each has at least {share:.0%} of its neighbors in the other; merge?"
-            advice[first] = f"looks like one group with cluster {second}: {text}"
-            advice[second] = f"looks like one group with cluster {first}: {text}"
+            text = f"each has at least {share:.0%} of its neighbors in the other. Merge them?"
+            advice[first] = f"seems to be one group with {second}: {text}"
+            advice[second] = f"seems to be one group with {first}: {text}"
     if not advice:
         advice |= _splits(evidence.parts or ())
     for number, verdict in enumerate(found):
@@ -137,8 +137,8 @@ def _splits(parts: Sequence[Parts | None]) -> dict[int, str]:
     loose = [(part.links, number, part) for number, part in enumerate(parts) if part and part.links < SPLIT_LINKS]
     return {
         number: (
-            f"falls into two parts of {max(part.sizes):,} and {min(part.sizes):,} images, with {links:.0%} of the "
-            "links to nearest images between them; if they show two things, split?"
+            f"seems to have two parts of {max(part.sizes):,} and {min(part.sizes):,} images; only {links:.0%} of the "
+            "links between neighbors cross. If they show different things, split it?"
         )
         for links, number, part in sorted(loose)[:MOST_SPLITS]
     }
@@ -146,5 +146,5 @@ def _splits(parts: Sequence[Parts | None]) -> dict[int, str]:
 
 def _for_weak(verdict: Verdict) -> str:
     if verdict.confusion <= SCATTERED_SHARE:
-        return "looks like leftovers of many groups: no other cluster holds many of its neighbors; leave it out?"
-    return "the encoder does not separate it from others; try a larger --size or another --encoder"
+        return "seems to be leftovers from many groups. Set it aside?"
+    return "the encoder does not separate it from other groups. Try a larger --size or another --encoder"

@@ -185,7 +185,7 @@ def kept_rows(result: Result, *, target: float = check.KEEP) -> NDArray[np.int64
     found = summary(result, target=target, checks=checks)
     if found.keep.threshold is None:
         reason = found.promise if found.answers else "no image was checked yet"
-        raise UserError(f"{reason}; look at images with: spice check {quote(str(result.run))}")
+        raise UserError(f"{reason}; run first: spice check {quote(str(result.run))}")
     return np.flatnonzero(checks.kept(found.keep))
 
 

@@ -126,7 +126,7 @@ def _refuse_unknown(groups: Groups, *numbers: int) -> None:
 def _refuse_bad_name(groups: Groups, operation: Name) -> None:
     name = operation.name
     if name != name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
-        raise UserError(f"a name needs visible letters, at most {LONGEST_NAME}, without blanks at its ends: {name!r}")
+        raise UserError(f"invalid name {name!r}; use 1 to {LONGEST_NAME} visible characters without spaces at the ends")
     taken = next((group for group, other in groups.names.items() if other == name and group != operation.group), None)
     if taken is not None:
         raise UserError(
@@ -141,7 +141,7 @@ def _refuse_bad_split(operation: Split, groups: Groups, base: Base) -> None:
     for part in operation.parts:
         rows = set(base.rows(part).tolist()) & members
         if not rows or rows & leaving:
-            raise UserError(f"every part of group {operation.group} needs images of its own")
+            raise UserError(f"every part of group {operation.group} needs at least one image")
         leaving |= rows
     if leaving == members:
         raise UserError(f"a split of group {operation.group} must leave images in it")

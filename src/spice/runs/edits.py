@@ -307,13 +307,13 @@ def editing(run: Path, *, expected: int | None = None) -> Iterator[Edits]:
     try:
         lock.acquire()
     except Timeout:
-        raise UserError(f"another program is writing {run / EDITS}; try again in a moment") from None
+        raise UserError(f"another program is writing to {run / EDITS}; try again in a moment") from None
     try:
         found = read_edits(run)
         if expected is not None and expected != found.revision:
             raise StaleEditsError(
-                f"{run} was edited by someone else in the meantime (revision {found.revision}, not {expected}); "
-                "look at the groups again"
+                f"{run} was edited elsewhere in the meantime (revision {found.revision}, expected {expected}); "
+                "reload the groups"
             )
         yield found
     finally:

@@ -50,7 +50,7 @@ def export(
     if shape in ("csv", "parquet") and destination.suffix != f".{shape}":
         destination = destination.with_name(f"{destination.name}.{shape}")
     if os.path.lexists(destination) and not (destination.is_dir() and not any(destination.iterdir())):
-        raise UserError(f"{destination} exists already and is not overwritten; give a new name")
+        raise UserError(f"{destination} already exists; choose another name")
     destination.parent.mkdir(parents=True, exist_ok=True)
     if shape in ("csv", "parquet"):
         write_table(destination, labels._asdict() | classes.columns())

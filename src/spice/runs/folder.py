@@ -130,9 +130,9 @@ def is_run(path: Path) -> bool:
 def refuse_foreign(path: Path) -> None:
     """Refuse a file, and a folder that holds something other than a run: nothing of the user's is ever overwritten."""
     if path.exists() and not path.is_dir():
-        raise UserError(f"{path} is a file; a run needs a folder of its own: give another name with --out")
+        raise UserError(f"{path} is a file, not a folder; choose another name with --out")
     if path.is_dir() and not is_run(path) and any(not _ours(entry) for entry in path.iterdir()):
-        raise UserError(f"{path} is not empty and not a run folder; give another name with --out")
+        raise UserError(f"{path} is not a run folder and not empty; choose another name with --out")
 
 
 def refuse_links_outside(path: Path) -> None:
@@ -148,7 +148,7 @@ def refuse_links_outside(path: Path) -> None:
             if entry.is_symlink() and not (folder == home and name in replaced):
                 target = os.path.realpath(entry)
                 if not Path(target).is_relative_to(home):
-                    raise UserError(f"{entry} is a link to {target}, outside the run folder: remove it")
+                    raise UserError(f"{entry} is a link to {target}, outside the run folder; remove the link")
 
 
 def make(path: Path) -> None:
@@ -156,7 +156,7 @@ def make(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot make the folder {path}: {error.strerror}; give another one with --out") from error
+        raise UserError(f"cannot create the folder {path}: {error.strerror}; choose another one with --out") from error
 
 
 def clear_failed_start(path: Path) -> Path | None:

@@ -68,14 +68,14 @@ def read_labels(folder: Path) -> Labels:
     """The labels of a finished run."""
     path = folder / LABELS.name
     if not path.exists():
-        raise UserError(f"{folder} has no labels yet; finish it with: spice resume {folder}")
+        raise UserError(f"{folder} has no groups yet; finish it with: spice resume {folder}")
     try:
         with path.open("rb") as file:
             table = pq.read_table(file, columns=list(Labels._fields))
         return Labels._make(_column(table.column(name)) for name in Labels._fields)
     except (OSError, KeyError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0]
-        raise UserError(f"cannot read {path} ({reason}); delete it, then: spice resume RUN") from error
+        raise UserError(f"cannot read {path} ({reason}); delete it, then run: spice resume RUN") from error
 
 
 def _column(column: pa.ChunkedArray) -> list[str] | NDArray[np.generic]:

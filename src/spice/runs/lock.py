@@ -22,7 +22,7 @@ def locked(folder: Path) -> Iterator[None]:
     except Timeout:
         holder = _holder(folder / HOLDER)
         raise UserError(
-            f"{folder} is in use by {holder}; wait until that ends, or give another folder with --out"
+            f"{folder} is in use by {holder}; wait for it to finish, or choose another folder with --out"
         ) from None
     try:
         (folder / HOLDER).write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")

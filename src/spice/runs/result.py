@@ -66,10 +66,10 @@ class Result:
         """Where an artifact is that must be there."""
         path = self / artifact
         if not path.exists():
-            raise UserError(f"{path} is missing; make it again with: spice resume {self.run}")
+            raise UserError(f"{path} is missing; recreate it with: spice resume {self.run}")
         record = self.records.get(artifact.step)
         if record is not None and record.is_damaged(self.run / self.entry.folders[artifact.step], artifact.name):
-            raise UserError(f"{path} is damaged; make it again with: spice resume {self.run}")
+            raise UserError(f"{path} is damaged; recreate it with: spice resume {self.run}")
         return path
 
     @property
@@ -187,7 +187,7 @@ class Result:
     def _needed(self, step: str, kind: type[Kind]) -> Kind:
         found = self._of(step, kind)
         if found is None:
-            raise UserError(f"the step {step!r} of {self.run} is not finished; finish it with: spice resume {self.run}")
+            raise UserError(f"the step {step!r} of {self.run} is not finished; resume with: spice resume {self.run}")
         return found
 
 
@@ -201,7 +201,7 @@ def open_result(run: Path) -> Result:
     """The current result of the run in `run`."""
     manifest = read_manifest(run)
     if manifest.current is None:
-        raise UserError(f"{run} has no labels yet; finish it with: spice resume {run}")
+        raise UserError(f"{run} has no groups yet; finish it with: spice resume {run}")
     return Result(run, manifest, manifest.current, manifest.results[manifest.current])
 
 

@@ -22,9 +22,9 @@ def explain_write_errors(folder: Path) -> Iterator[None]:
     except Exception as error:
         if is_full(error):
             advice = f"free some space, then: spice resume {folder} (finished steps are kept)"
-            raise UserError(f"the disk of {folder} is full; {advice}") from error
+            raise UserError(f"no space left on the disk of {folder}; {advice}") from error
         if isinstance(error, OSError) and error.errno in _FORBIDDEN and _concerns(error, folder):
-            message = f"cannot write to {folder}: {error.strerror}; give another folder with --out"
+            message = f"cannot write to {folder}: {error.strerror}; choose another folder with --out"
             raise UserError(message) from error
         raise
 
@@ -44,7 +44,7 @@ def explain_output_errors(path: Path) -> Iterator[None]:
         if isinstance(error, FileExistsError):  # of a folder that had to be made
             reason = f"{error.filename} is a file"
         if _concerns(error, path):
-            raise UserError(f"cannot write {path}: {reason}; give another name") from error
+            raise UserError(f"cannot write {path}: {reason}; choose another name") from error
         raise UserError(f"cannot read {error.filename}: {reason}") from error
 
 

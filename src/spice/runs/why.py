@@ -99,10 +99,10 @@ def find_row(labels: Labels, image: str, *, source: str | None) -> int:
     ending = "/" + image.removeprefix("./")
     matches = [row for row, path in enumerate(labels.path) if f"/{path}".endswith(ending)]
     if not matches:
-        raise UserError(f"{image} is not among the {len(labels.path):,} images of this run; labels.csv lists them")
+        raise UserError(f"{image} is not one of the {len(labels.path):,} images of this run (see labels.csv)")
     if len(matches) > 1:
         some = ", ".join(labels.path[row] for row in matches[:3])
-        raise UserError(f"{len(matches)} images end in {image} ({some}, ...); give more of the path")
+        raise UserError(f"{len(matches)} images match {image} ({some}, ...); give a longer path")
     return matches[0]
 
 

@@ -120,7 +120,7 @@ class TrainedModel:
     def save(self, folder: Path, *, embed: bool = False) -> None:
         """Write the model as a folder; with `embed` the encoder's weights too, otherwise its name and their hash."""
         if self.encoder.module is None and embed:
-            raise UserError(f"the weights of {self.encoder.name} cannot be embedded: it is a program, not a network")
+            raise UserError(f"the weights of {self.encoder.name} cannot be embedded, because it is not a network")
         about = About(
             clusters=self.head.clusters,
             width=self.encoder.features,
@@ -134,7 +134,7 @@ class TrainedModel:
             embedded=embed,
         )
         if folder.exists() and not (folder / ABOUT).exists() and any(folder.iterdir()):
-            raise UserError(f"{folder} exists and is not a model; give another name")
+            raise UserError(f"{folder} exists and is not a model; choose another name")
         with folder_written_atomically(folder) as new:
             (new / HEAD).write_bytes(save(cpu_weights(self.head)))
             (new / BANK).write_bytes(save({"features": self.bank.features, "cluster": self.bank.cluster}))
@@ -217,8 +217,8 @@ def _load_encoder(about: About, folder: Path, device: torch.device) -> Encoder:
             encoder.module.load_state_dict(load_file(folder / ENCODER))
     if encoder.fingerprint() != about.encoder_hash:
         raise UserError(
-            f"the model in {folder} was trained with other weights of {about.encoder}; "
-            "save it again with its encoder embedded, on the machine where it was trained"
+            f"the model in {folder} was trained with different weights of {about.encoder}; "
+            "on the machine where it was trained, export it with --embed"
         )
     if encoder.features != about.width:
         raise ValueError(f"{about.encoder} gives {encoder.features} features, its head takes {about.width}")

@@ -96,6 +96,6 @@ def _warn_of_untrusted(labels: Tensor, trusted: Tensor, clusters: int) -> None:
         names = ", ".join(f"{cluster} ({sizes[cluster]} images)" for cluster in without[:10])
         more = f" and {len(without) - 10} more" if len(without) > 10 else ""
         warn_user(
-            f"no image is reliable in cluster {names}{more}: look at these before you use them",
+            f"no image is reliable in group {names}{more}; look at these before you use them",
             NoReliableImagesWarning,
         )

@@ -53,7 +53,7 @@ class Learning:
         """Make the proposal count."""
         state = self._session.state()
         if self._found is None or self._found[0] != state.version:
-            raise StalePageError("The groups have changed since; learn again.")
+            raise StalePageError("The groups have changed in the meantime; learn again.")
         self._found[1].accept()
         self._found = None
         return self._session.state()

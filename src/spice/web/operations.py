@@ -131,5 +131,5 @@ Asked = Annotated[
 
 def _images(state: State, rows: list[int]) -> list[ImageId]:
     if max(rows) >= len(state.opened.labels.path):
-        raise UserError(f"there is no image {max(rows)}; the run has {len(state.opened.labels.path):,}")
+        raise UserError(f"there is no image number {max(rows)}; the run has {len(state.opened.labels.path):,}")
     return state.opened.images(rows)

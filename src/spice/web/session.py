@@ -147,7 +147,7 @@ class Session:
     def _expected(self, version: str) -> int:
         state = self.state()
         if version != state.version:
-            raise StalePageError("The groups were changed elsewhere; the page now shows them as they are.")
+            raise StalePageError("The groups were changed elsewhere. This page is now up to date.")
         return state.edits.revision
 
 

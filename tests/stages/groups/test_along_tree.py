@@ -29,5 +29,5 @@ def test_stray_images_are_no_part() -> None:
 
 
 def test_a_group_that_the_tree_does_not_cut_is_refused() -> None:
-    with pytest.raises(UserError, match="does not cut this group of 10 images into 2 parts"):
+    with pytest.raises(UserError, match="cannot split this group of 10 images into 2 parts"):
         tree_parts(TREE, np.flatnonzero(LEAF == 3), into=2)

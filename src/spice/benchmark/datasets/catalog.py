@@ -78,7 +78,7 @@ CATALOG: dict[str, Card] = _read_cards()
 def card_of(name: str) -> Card:
     """The data set called `name`."""
     if name not in CATALOG:
-        raise UserError(f"there is no data set {name}: choose one of {', '.join(CATALOG)}")
+        raise UserError(f"unknown data set {name}; choose one of {', '.join(CATALOG)}")
     return CATALOG[name]
 
 
@@ -98,9 +98,9 @@ class Part:
         try:
             labels = self.read_labels().astype(np.int64)
         except OSError as error:
-            raise UserError(f"the true labels cannot be read: {error}") from error
+            raise UserError(f"cannot read the true labels: {error}") from error
         if labels.shape != (len(self),):
-            raise UserError(f"{len(self):,} images have {labels.shape[0]:,} labels: get the data set again")
+            raise UserError(f"{len(self):,} images have {labels.shape[0]:,} labels; download the data set again")
         if len(labels) and not 0 <= labels.min() <= labels.max() < len(self.classes):
             raise UserError(
                 f"labels run from {labels.min()} to {labels.max()}, but there are {len(self.classes)} classes: "

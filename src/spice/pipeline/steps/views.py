@@ -16,7 +16,7 @@ def views(work: Work, run: Run) -> ViewsResult:
     here = run.at(work.folders["views"]).with_seed(work.settings.encoder_seed)
     if work.vectors is not None:
         if settings.fresh:
-            raise UserError("new views in every step need images, and here are features only: set views.fresh = false")
+            raise UserError("views.fresh = true needs images, but this run has only features; set it to false")
         found = perturb_features(work.vectors.numpy(), settings, here)
     else:
         found = encode_views(work.images, work.encoder, settings, here, starts=work.inputs.collection.starts)

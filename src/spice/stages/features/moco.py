@@ -97,7 +97,7 @@ def queue_length(images: int, settings: FeatureSettings) -> int:
         return settings.queue
     length = max(batch, (images - 1) // batch * batch)
     warn_user(
-        f"a queue of {settings.queue} keys would hold all {images} images: shortened to {length}",
+        f"a queue of {settings.queue} keys is too long for {images} images; shortened to {length}",
         ShortQueueWarning,
     )
     return length

@@ -76,7 +76,7 @@ def train_features(images: Images, settings: FeatureSettings, run: Run) -> Featu
         if not math.isfinite(loss):  # before it spoils the weights
             raise UserError(
                 f"the loss of stage 1 became {loss} at step {step}: lower the learning rate "
-                f"(now {settings.learning_rate:g}) or add warmup, and start again in a new folder"
+                f"(now {settings.learning_rate:g}) or add warmup, then start again with a new --out"
             )
         rate = settings.learning_rate * warm_cosine(step, schedule.steps, warmup=schedule.warmup)
         set_learning_rate_(optimizer, rate)
@@ -95,7 +95,7 @@ def train_features(images: Images, settings: FeatureSettings, run: Run) -> Featu
             speed = (done - start) * schedule.batch / max(time.monotonic() - started, 1e-9)
             run.progress("features", done, schedule.steps, {"loss": loss, "images/s": speed})
             if done % schedule.per_epoch == 0:
-                log.info("features, epoch %d of %d: %s", len(state.health), schedule.epochs, state.health[-1])
+                log.debug("features, epoch %d of %d: %s", len(state.health), schedule.epochs, state.health[-1])
             if checkpoints.due() or done == schedule.steps:
                 checkpoints.save(done, state.state_dict())
     network, card = pretext.network, card_of(images, settings)
@@ -128,7 +128,7 @@ class Plan(NamedTuple):
 def plan(images: int, settings: FeatureSettings, processes: Processes = ALONE) -> Plan:
     """The schedule for a collection of this size; a collection smaller than a batch is one batch."""
     if images < 2 * processes.count:
-        raise UserError(f"{images} images are too few to train on: each process needs at least two in a batch")
+        raise UserError(f"{images} images are too few to train on; each process needs a batch of at least two")
     batch = settings.batch if settings.batch <= images else images - images % processes.count
     processes.share(batch)
     schedule = Plan(images, batch, settings.epochs, 0)

@@ -28,4 +28,4 @@ def tree_parts(tree: MergeTree, members: NDArray[np.int64], *, into: int) -> lis
         chosen = large[np.argsort(-counts[counts >= least], kind="stable")][:into]
         branch = np.where(np.isin(branch, chosen), branch, chosen[0])
         return sorted((members[branch == one] for one in chosen), key=len, reverse=True)
-    raise UserError(f"the merge tree does not cut this group of {len(members):,} images into {into} parts")
+    raise UserError(f"the tree cannot split this group of {len(members):,} images into {into} parts")

@@ -53,7 +53,7 @@ def lessons(
     pairs = {kind: _pairs(base, edits, kind) for kind in ("same", "different")}
     rejected = [(row, place[group]) for row, out in groups.rejected.items() for group in sorted(out) if group in place]
     if not len(fixed) and not rejected and not groups.touched and not any(len(found) for found in pairs.values()):
-        raise UserError(f"there is nothing to learn from yet: name groups or move images of {base.name} first")
+        raise UserError(f"nothing to learn from yet; name some groups or move some images of {base.name} first")
     if len(numbers) < 2:
         raise UserError("learning needs at least two groups")
     typical = _typical(base, groups, numbers, features)

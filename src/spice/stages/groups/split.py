@@ -24,11 +24,13 @@ def split_rows(
 ) -> list[NDArray[np.int64]]:
     """The rows `members` of features (N, D) in `into` parts, largest first."""
     if into < 2:
-        raise UserError(f"a group is split into at least 2 parts, got {into}")
+        raise UserError(f"need at least 2 parts, got {into}")
     own = np.asarray(features[members], dtype=np.float32)  # (n, D)
     different = len(np.unique(own, axis=0)) if len(own) <= 10 * into else into
     if different < into:
-        raise UserError(f"a group of {len(members)} images ({different} different ones) has no {into} parts")
+        raise UserError(
+            f"a group of {len(members)} images ({different} different ones) cannot be split into {into} parts"
+        )
     part = kmeans(own, into, seed=seed)
     parts = [members[part == number] for number in range(into)]
     return sorted((rows for rows in parts if len(rows)), key=len, reverse=True)

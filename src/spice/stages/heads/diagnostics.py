@@ -71,25 +71,24 @@ def warn_about(diagnostics: HeadDiagnostics, settings: HeadSettings) -> None:
         more = f" and {len(diagnostics.shared) - 5} more pairs" if len(diagnostics.shared) > 5 else ""
         _warn(
             SharedPrototypeWarning,
-            f"clusters {pairs}{more} are based on the same images: each pair may be one group",
+            f"groups {pairs}{more} share their typical images: each pair may be one group",
         )
     if diagnostics.empty:
         numbers = ", ".join(map(str, diagnostics.empty[:10])) + (", ..." if len(diagnostics.empty) > 10 else "")
         _warn(
             EmptyClusterWarning,
-            f"{len(diagnostics.empty)} of {settings.clusters} clusters have no images ({numbers}): "
-            "the others hold them all",
+            f"{len(diagnostics.empty)} of {settings.clusters} groups have no images ({numbers})",
         )
     if diagnostics.largest > GIANT and settings.clusters > 2 and settings.shares is None:
         _warn(
             GiantClusterWarning,
-            f"one cluster holds {diagnostics.largest:.0%} of the images: the features may not separate them",
+            f"one group has {diagnostics.largest:.0%} of the images: the features may not separate them",
         )
     if diagnostics.head_agreement < UNSTABLE:
         _warn(
             UnstableHeadsWarning,
             f"the heads disagree (mean adjusted Rand index {diagnostics.head_agreement:.2f}): "
-            "another seed may give other groups",
+            "another seed may give different groups",
         )
 
 

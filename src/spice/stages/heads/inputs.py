@@ -38,19 +38,19 @@ def batch_size(images: int, settings: HeadSettings, processes: Processes = ALONE
     """M for this many images: that of the settings, or all images if there are fewer. Raises if too few for K."""
     clusters = settings.clusters
     if clusters < 2:
-        raise UserError(f"need at least 2 clusters, got {clusters}")
+        raise UserError(f"need at least 2 groups, got {clusters}")
     if images < 4:
-        raise UserError(f"need at least 2 images per cluster, so at least 4 images, got {images}: add more images")
+        raise UserError(f"need at least 4 images (2 per group), got {images}")
     if clusters > images // 2:
         raise UserError(
-            f"need at least 2 images per cluster: {images} images allow at most {images // 2} clusters, got {clusters}"
+            f"need at least 2 images per group: {images} images allow at most {images // 2} groups, got {clusters}"
         )
     batch = min(settings.batch or images, images)
     batch -= batch % processes.count
     if batch < clusters:
         raise UserError(
-            f"a batch of {batch} images is too small for {clusters} clusters: use at least {clusters}, "
-            f"better {min(images, 10 * clusters)}"
+            f"a batch of {batch} images is too small for {clusters} groups; use at least {clusters}, "
+            f"preferably {min(images, 10 * clusters)}"
         )
     return batch
 

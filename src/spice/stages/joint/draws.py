@@ -33,7 +33,7 @@ class Draws:
 
     def __init__(self, images: int, labeled: Labeled, settings: JointSettings, run: Run) -> None:
         if len(labeled.image) == 0:
-            raise UserError("no image has a reliable label, so joint training cannot start: lower the threshold")
+            raise UserError("no image is reliable, so joint training cannot start; lower the reliability threshold")
         if len(labeled.image) != len(labeled.cluster):
             raise ValueError(f"{len(labeled.image)} images do not match {len(labeled.cluster)} labels")
         self.images, self.labeled, self.settings, self.run = images, labeled, settings, run

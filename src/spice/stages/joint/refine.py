@@ -93,7 +93,7 @@ def refine(stage2: Stage2, labeled: Labeled, settings: JointSettings, run: Run) 
 def refuse_untrainable(encoder: Encoder) -> None:
     """Refuse an encoder that can only be run."""
     if encoder.module is None:
-        raise UserError(f"{encoder.name} cannot be trained, so there is nothing to refine: choose another encoder")
+        raise UserError(f"{encoder.name} cannot be trained, so it cannot be refined; choose another encoder")
 
 
 def estimated_seconds(
