@@ -116,7 +116,7 @@ def test_the_explorer_is_opened_where_there_is_a_run(fitted: SPICE, kept: SPICE)
         process, _ = explorer._started.pop(run)
         process.terminate()
         process.communicate()
-    with pytest.raises(UserError, match="fit with one run_folder"):
+    with pytest.raises(UserError, match="fit with one: SPICE"):
         fitted.open()
     with pytest.raises(UserError, match="cannot open"):
         explorer.explore(Path("nowhere"), browser=False)

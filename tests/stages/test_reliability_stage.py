@@ -79,7 +79,7 @@ def test_twenty_clusters_on_ten_groups_do_not_empty_everything() -> None:
     labels, neighbors = groups([100] * 10)
     minority = torch.arange(len(labels)) % 100 < 2
     split = torch.where(minority, labels + 10, labels)
-    with pytest.warns(NoReliableImagesWarning, match=r"cluster 10 \(2 images\), 11 .*, 19 \(2 images\); look at these"):
+    with pytest.warns(NoReliableImagesWarning, match=r"group 10 \(2 images\), 11 .*, 19 \(2 images\); look at these"):
         found = judge(split, neighbors, PAPER, clusters=20)
     assert found.reliable[~minority].float().mean() > 0.8
 
