@@ -320,8 +320,8 @@ def test_why_tells_why(spice: Spice, run: Path, shapes: Path) -> None:
 @pytest.mark.parametrize(
     ("agreeing", "reliable", "words"),
     [
-        (96, True, "yes: 96 of its 100 nearest images are in the same cluster"),
-        (95, False, "no: 95 of its 100 nearest images are in the same cluster; more than 95 make it reliable"),
+        (96, True, "yes: 96 of its 100 nearest images are in the same group"),
+        (95, False, "no: 95 of its 100 nearest images are in the same group; more than 95 make it reliable"),
     ],
 )
 def test_an_image_just_below_the_bar_reads_why(agreeing: int, reliable: bool, words: str) -> None:

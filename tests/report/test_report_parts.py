@@ -134,7 +134,7 @@ def test_two_clusters_that_share_their_neighbors_are_advised_to_merge_and_nothin
     assert found[2].advice == ""
     one_sided = judged([[0.8, 0.2, 0.0], [0.14, 0.86, 0.0], [0.0, 0.0, 1.0]], parts=parts)
     assert [verdict.advice for verdict in one_sided[:2]] == ["", ""]
-    assert "two parts of 60 and 40 images, with 1% of the links" in one_sided[2].advice
+    assert "two parts of 60 and 40 images; only 1% of the links" in one_sided[2].advice
 
 
 def test_only_the_loosest_clusters_are_advised_to_split() -> None:
@@ -147,7 +147,7 @@ def test_leftovers_and_what_the_encoder_does_not_separate_get_other_advice() -> 
     scattered, two = np.full(8, 0.125), np.array([0.3, 0.4, 0.06, 0.06, 0.06, 0.06, 0.06, 0.0])
     votes = np.vstack([scattered, two[[1, 0, *range(2, 8)]], np.eye(8)[2:]])
     found = judged(votes.tolist())
-    assert "leftovers of many groups" in found[0].advice
+    assert "leftovers from many groups" in found[0].advice
     assert "the encoder does not separate it from others" in found[1].advice
     assert [verdict.advice for verdict in found[2:]] == [""] * 6
 

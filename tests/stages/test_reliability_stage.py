@@ -124,9 +124,9 @@ def test_twenty_clusters_on_ten_groups_empty_the_authors_set_and_not_the_papers(
     labels, neighbors = groups([100] * 10)
     split = torch.where(torch.arange(len(labels)) % 100 < 2, labels + 10, labels)
     probs = one_hot(split, 20)
-    with pytest.warns(NoReliableImagesWarning, match="cluster 10"):
+    with pytest.warns(NoReliableImagesWarning, match="group 10"):
         assert len(labels_to_learn(probs, neighbors, authors_reliability("stl10"), seed=0).image) == 0
-    with pytest.warns(NoReliableImagesWarning, match="cluster 10"):
+    with pytest.warns(NoReliableImagesWarning, match="group 10"):
         kept = labels_to_learn(probs, neighbors, PAPER, seed=0)
     assert set(kept.cluster.tolist()) == set(range(10))
     assert len(kept.image) > 800

@@ -138,7 +138,7 @@ def _accept_suggested(editor: "Editor", *, accept: bool) -> None:
         print(f"named {len(suggested)} groups; undo with: spice undo {run}")
     else:
         print(
-            f"nothing changed; accept all with: spice name {run} --suggest --yes, or one with: spice name {run} GROUP NAME"
+            f"nothing changed; accept all with: spice name {run} --suggest --yes, or one: spice name {run} GROUP NAME"
         )
 
 
