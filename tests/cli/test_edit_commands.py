@@ -76,7 +76,7 @@ def test_suggested_names_are_shown_and_accepted_when_told(run: Path) -> None:
     assert "lemon?" in spice("groups", run)
     assert "named 2 groups" in spice("name", run, "--suggest", "--yes")
     assert [table(run)[row][2] for row in (0, 4)] == ["lemon", "gas pump"]
-    assert "no word fits" in spice("name", run, "--suggest")
+    assert "no suggestions" in spice("name", run, "--suggest")
 
 
 def test_groups_are_merged_split_and_set_aside(run: Path) -> None:

@@ -148,7 +148,7 @@ def test_leftovers_and_what_the_encoder_does_not_separate_get_other_advice() -> 
     votes = np.vstack([scattered, two[[1, 0, *range(2, 8)]], np.eye(8)[2:]])
     found = judged(votes.tolist())
     assert "leftovers from many groups" in found[0].advice
-    assert "the encoder does not separate it from others" in found[1].advice
+    assert "the encoder does not separate it from other groups" in found[1].advice
     assert [verdict.advice for verdict in found[2:]] == [""] * 6
 
 
