@@ -7,13 +7,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from spice.benchmark.rivals import scan, temi, turtle
+from spice.benchmark.rivals import nnm, scan, temi, turtle
 
 
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rivals' own schedules, cut to a few steps: for what does not depend on how long their heads are trained."""
-    for module in (scan, temi):
+    for module in (scan, nnm, temi):
         monkeypatch.setattr(module, "EPOCHS", 2)
         monkeypatch.setattr(module, "LEAST_STEPS", 4)
     monkeypatch.setattr(turtle, "STEPS", 2)

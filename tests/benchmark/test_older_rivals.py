@@ -1,4 +1,4 @@
-"""The rivals that learn from images: autoencoders, VAE, DEC, NMF, SCAN's self-labeling."""
+"""The older rivals: autoencoders, VAE, DEC, NMF."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,10 +6,10 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
-from spice.benchmark.choice import AutoencoderSettings, SelfLabelingSettings
+from spice.benchmark.choice import AutoencoderSettings
 from spice.benchmark.methods import bare_pixels
 from spice.benchmark.methods.autoencoders import (
     Autoencoder,
@@ -22,12 +22,9 @@ from spice.benchmark.methods.autoencoders import (
     squared_error,
     targets,
 )
-from spice.benchmark.methods.scan import balanced_cross_entropy, self_label
 from spice.benchmark.rivals.classic import Labels, nmf
 from spice.engine.run import Run
 from spice.evaluate import accuracy
-from spice.settings import AugmentSettings, Normalization
-from spice.stages.joint.train import Learner
 
 SMALL = AutoencoderSettings(size=8, width=4, code=6, epochs=8, batch=32, refining_epochs=4)
 
@@ -104,30 +101,3 @@ def test_the_assignments_of_dec_are_the_published_ones() -> None:
 def test_an_autoencoder_refuses_sizes_that_it_cannot_halve() -> None:
     with pytest.raises(ValueError, match="a multiple of 8 pixels wide, not 20"):
         fit(Autoencoder, Blocks(8), 2, AutoencoderSettings(size=20), Run())
-
-
-def test_every_class_has_the_same_weight_however_many_images_it_has() -> None:
-    logits, labels = torch.randn(4, 3), torch.tensor([0, 0, 0, 2])
-    each = [-float(row.log_softmax(dim=0)[label]) for row, label in zip(logits, labels.tolist(), strict=True)]
-    assert float(balanced_cross_entropy(logits, labels)) == pytest.approx((sum(each[:3]) / 3 + each[3]) / 2)
-    assert float(balanced_cross_entropy(logits[:0], labels[:0])) == 0.0
-
-
-def test_self_labeling_raises_confident_predictions_and_ignores_the_others() -> None:
-    images = Blocks()
-    inputs = images.pixels.float() / 127.5 - 1
-    gray = Normalization(mean=(0.5,), std=(0.5,))
-    still = AugmentSettings(flip=False, color=False, rotation=False, operations=1, cutout=0.0, shift=1)
-
-    def learned(threshold: float) -> tuple[Tensor, Tensor]:
-        torch.manual_seed(1)
-        network = nn.Sequential(nn.Flatten(), nn.Linear(64, 4))
-        before = network(inputs).softmax(dim=1).detach()
-        few = SelfLabelingSettings(steps=20, batch=64, threshold=threshold, learning_rate=1e-2)
-        self_label(Learner.on_images(network, 4, still, size=8, normalization=gray), images, few, Run())
-        return before, network(inputs).softmax(dim=1).detach()
-
-    before, after = learned(0.3)
-    assert after.amax(dim=1).mean() > before.amax(dim=1).mean() + 0.1
-    before, after = learned(1.0)  # nothing is surer than certain
-    assert torch.equal(before, after)

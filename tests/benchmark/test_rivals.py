@@ -6,7 +6,8 @@ import torch
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from spice.benchmark.rivals import RIVALS, embedded, fit, scan, temi, turtle
+from spice.benchmark.rivals import RIVALS, embedded, fit, nnm, scan, temi, turtle
+from spice.benchmark.rivals.nnm import nearest_in_batch, nnm_loss
 from spice.benchmark.rivals.scan import scan_loss
 from spice.benchmark.rivals.temi import temi_loss
 from spice.benchmark.tables.catalog import TABLES
@@ -30,7 +31,7 @@ def blobs(images: int = 240, clusters: int = 4, *, seed: int = 0) -> tuple[NDArr
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A third of the steps, of smaller batches, is enough for what is easy to see."""
-    for module in (scan, temi):
+    for module in (scan, nnm, temi):
         monkeypatch.setattr(module, "EPOCHS", 1)
         monkeypatch.setattr(module, "LEAST_STEPS", 1000)
         monkeypatch.setattr(module, "BATCH", 256)
@@ -157,6 +158,25 @@ def test_the_objective_of_scan_is_the_published_one() -> None:
         mean = ours[head].mean(dim=1)
         entropy = -sum(float(p * p.log()) for p in mean)
         assert found[head].item() == pytest.approx(-agreement - 5.0 * entropy)
+
+
+def test_the_objective_of_nnm_is_the_published_one_at_both_levels() -> None:
+    ours, local, overall = (probabilities(2, 3, 5, seed=seed) for seed in (0, 1, 2))
+    found = nnm_loss(ours.log(), local.log(), overall.log(), entropy_weight=5.0)
+    for head in range(2):
+        mean = ours[head].mean(dim=1)
+        expected = 5.0 * sum(float(p * p.log()) for p in mean)
+        for theirs in (local, overall):
+            expected -= sum(float((ours[head, :, i] @ theirs[head, :, i]).log()) for i in range(5)) / 5
+            for k in range(3):
+                row = [torch.cosine_similarity(ours[head, k], theirs[head, m], dim=0) for m in range(3)]
+                expected -= float(torch.stack(row).log_softmax(dim=0)[k]) / 3
+        assert found[head].item() == pytest.approx(expected)
+
+
+def test_the_nearest_in_a_batch_is_another_image_whatever_its_length() -> None:
+    images = torch.tensor([[1.0, 0.0], [9.0, 1.0], [0.0, 1.0], [-0.1, 2.0]])
+    assert nearest_in_batch(images).tolist() == [1, 0, 3, 2]
 
 
 def test_the_objective_of_temi_is_the_published_one() -> None:

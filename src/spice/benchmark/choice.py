@@ -36,14 +36,17 @@ class AutoencoderSettings(Settings):
     refining_epochs: PositiveInt = 100
 
 
-class SelfLabelingSettings(Settings):
-    """SCAN's last step: the network learns its own sure answers (Van Gansbeke et al., 2020)."""
+class RivalSettings(Settings):
+    """The rivals that train a network on images (`spice.benchmark.deep`): None is what each one's paper has."""
 
-    steps: PositiveInt = 10_000
-    batch: PositiveInt = 1000
-    threshold: float = Field(default=0.99, ge=0.0, le=1.0)
-    learning_rate: PositiveFloat = 1e-4
-    weight_decay: float = 1e-4
+    # Of those that start from random weights, and of those that start from the feature model of stage 1.
+    epochs: PositiveInt | None = None
+    tuning_epochs: PositiveInt | None = None
+    batch: PositiveInt | None = None
+    # Times each one's learning rate, for trainings that are much shorter.
+    faster: PositiveFloat = 1.0
+    # SCAN's self-labeling: a larger probability is a label.
+    confident: float = Field(default=0.99, ge=0.0, le=1.0)
 
 
 class SemiSettings(Settings):
@@ -100,7 +103,7 @@ class Choice(Settings):
     larger: Larger | None = None
     joint_heads: JointHeadsSettings = JointHeadsSettings()
     autoencoder: AutoencoderSettings = AutoencoderSettings()
-    self_labeling: SelfLabelingSettings = SelfLabelingSettings()
+    rivals: RivalSettings = RivalSettings()
     semi: SemiSettings
     # Side to which images are shrunk for methods on bare pixels.
     bare_pixels: PositiveInt = 32
@@ -146,7 +149,7 @@ def _digits() -> Choice:
         larger=Larger(features=features.model_copy(update={"width": 8}), joint=few),
         joint_heads=JointHeadsSettings(epochs=1, heads=2),
         autoencoder=AutoencoderSettings(size=16, width=4, code=8, epochs=2, batch=50, refining_epochs=2),
-        self_labeling=SelfLabelingSettings(steps=2, batch=50, threshold=0.1),
+        rivals=RivalSettings(epochs=2, tuning_epochs=1, batch=100, confident=0.1),
         semi=SemiSettings(labels=20, start="features", training=few, supervised_steps=2),
     )
 
@@ -179,7 +182,7 @@ def _from_scratch(dataset: str, pixels: int) -> Choice:
         joint=joint,
         joint_heads=JointHeadsSettings(epochs=3),
         autoencoder=AutoencoderSettings(width=16, code=32, epochs=10, refining_epochs=10),
-        self_labeling=SelfLabelingSettings(steps=40, batch=200),
+        rivals=RivalSettings(epochs=60, tuning_epochs=10, batch=128, faster=10.0),
         semi=SemiSettings(labels=100, start="features", training=labeled, supervised_steps=200),
         left_out={LARGER: "all rows of this size have the same small network"},
     )
@@ -191,7 +194,7 @@ def _photos(*, train: int | None, test: int | None) -> Choice:
     The third stage trains its last layers alone, as the preset does; what would train all of it is left out.
     """
     base = _from_scratch("imagenette", 160)
-    trained = ("SCAN", "Joint-SH", "Joint-MH", "supervised")
+    trained = ("IIC", "PICA", "CC", "IDFD", "SCAN*", "SCAN", "Joint-SH", "Joint-MH", "supervised")
     return base.model_copy(
         update={
             "encoder": "lite0",

@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 from spice.augment import geometry
 from spice.benchmark import semi
 from spice.benchmark.choice import LARGER, AutoencoderSettings
-from spice.benchmark.methods import scan, spice
+from spice.benchmark.deep.cc import CC
+from spice.benchmark.deep.iic import IIC
+from spice.benchmark.deep.pica import PICA
+from spice.benchmark.methods import deep, spice
 from spice.benchmark.methods.autoencoders import Autoencoder, DenoisingAutoencoder, VariationalAutoencoder, fit_dec
 from spice.benchmark.methods.autoencoders import fit as fit_autoencoder
-from spice.benchmark.rivals import RIVALS
-from spice.benchmark.rivals.classic import Labels, Rival, nmf, unit
+from spice.benchmark.rivals import RIVALS, scan
+from spice.benchmark.rivals.classic import Labels, Rival, nearest_means, nmf
 from spice.benchmark.workbench import Workbench
 from spice.data.images import Images
 from spice.engine.run import Run
@@ -59,9 +62,19 @@ def on_features(rival: Rival) -> Fit:
 
     def fit(bench: Workbench) -> Labels:
         labels = rival(bench.features.numpy(), bench.clusters, seed=bench.run.seed)
-        return labels if not bench.split else _nearest_mean(bench, labels)
+        if not bench.split:
+            return labels
+        return nearest_means(bench.features.numpy(), labels, bench.scored_features.numpy())
 
     return fit
+
+
+def scan_on_features(bench: Workbench) -> Labels:
+    """SCAN's loss on frozen features; its head predicts the clusters of new images, too."""
+    head = scan.train(bench.features.numpy(), bench.clusters, seed=bench.run.seed)
+    with torch.no_grad():
+        labels: Labels = head(bench.scored_features).argmax(dim=1).numpy()
+    return labels
 
 
 def on_images(method: Callable[[Images, int, AutoencoderSettings, Run], Labels]) -> Fit:
@@ -74,19 +87,13 @@ def on_images(method: Callable[[Images, int, AutoencoderSettings, Run], Labels])
     return fit
 
 
-def _nearest_mean(bench: Workbench, labels: Labels) -> Labels:
-    """The cluster whose mean direction is nearest, for images that were not clustered."""
-    points, scored = unit(bench.features.numpy()), unit(bench.scored_features.numpy())
-    means = np.stack([points[labels == cluster].mean(axis=0) for cluster in np.unique(labels)])
-    nearest = torch.cdist(torch.from_numpy(scored), torch.from_numpy(means)).argmin(dim=1).numpy()
-    return np.unique(labels)[nearest]  # type: ignore[no-any-return]
-
-
 FEATURES = ("encoder", "one_encoder", "features", "views")
 SECOND = (*FEATURES, "heads")
 ABLATED = (*FEATURES, "paper_heads")
 THIRD = (*SECOND, "reliability", "joint")
 LABELS = (*FEATURES, "semi")
+SCRATCH = ("features", "joint", "rivals")  # the network of stage 1, untrained, and the views of stage 3
+TUNED = (*FEATURES, "joint", "rivals")
 
 METHODS: dict[str, Method] = {
     "k-means": Method(on_pixels(RIVALS["k-means"]), ("bare_pixels",)),
@@ -97,9 +104,14 @@ METHODS: dict[str, Method] = {
     "DAE": Method(on_images(partial(fit_autoencoder, DenoisingAutoencoder)), ("autoencoder",)),
     "VAE": Method(on_images(partial(fit_autoencoder, VariationalAutoencoder)), ("autoencoder",)),
     "DEC": Method(on_images(fit_dec), ("autoencoder",)),
-    **{f"features + {name}": Method(on_features(rival), FEATURES) for name, rival in RIVALS.items() if name != "SCAN"},
-    "SCAN*": Method(scan.objective, FEATURES),
-    "SCAN": Method(scan.self_labeled, (*FEATURES, "self_labeling")),
+    "IIC": Method(partial(deep.clusters, IIC), SCRATCH),
+    "PICA": Method(partial(deep.clusters, PICA), SCRATCH),
+    "CC": Method(partial(deep.clusters, CC), SCRATCH),
+    "IDFD": Method(deep.idfd, SCRATCH),
+    **{f"features + {name}": Method(on_features(rival), FEATURES) for name, rival in RIVALS.items()},
+    "features + SCAN": Method(scan_on_features, FEATURES),
+    "SCAN*": Method(deep.scan_clusters, TUNED),
+    "SCAN": Method(deep.scan_self_labeled, TUNED),
     "SPICE-s": Method(spice.second_stage, SECOND),
     "SPICE": Method(spice.third_stage, THIRD),
     LARGER: Method(spice.third_stage, THIRD),

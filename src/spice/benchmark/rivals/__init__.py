@@ -1,6 +1,6 @@
 """The methods that SPICE's second stage is measured against, all on the same frozen features."""
 
-from spice.benchmark.rivals import classic, embedded, scan, temi, turtle
+from spice.benchmark.rivals import classic, embedded, nnm, scan, temi, turtle
 from spice.benchmark.rivals.classic import Features, Labels, Rival
 
 RIVALS: dict[str, Rival] = {
@@ -15,6 +15,7 @@ RIVALS: dict[str, Rival] = {
     "UMAP + HDBSCAN": embedded.umap_hdbscan,
     "Leiden": embedded.leiden,
     "SCAN": scan.fit,
+    "NNM": nnm.fit,
     "TEMI": temi.fit,
     "TURTLE": turtle.fit,
 }

@@ -52,6 +52,15 @@ def kmeans_labels(points: Features, clusters: int, *, seed: int) -> Labels:
     return np.asarray(KMeans(clusters, n_init=10, random_state=seed).fit_predict(points), dtype=np.int64)
 
 
+def nearest_means(features: Features, labels: Labels, others: Features) -> Labels:
+    """For other images (A, D), the cluster of (N, D) whose mean direction is nearest, (A,)."""
+    points, found = unit(features), np.unique(labels)
+    means = np.stack([points[labels == cluster].mean(axis=0) for cluster in found])
+    nearest = torch.cdist(torch.from_numpy(unit(others)), torch.from_numpy(means)).argmin(dim=1).numpy()
+    chosen: Labels = found[nearest]
+    return chosen
+
+
 def nmf(features: Features, clusters: int, *, seed: int) -> Labels:
     """k-means on the K weights by which nonnegative parts add up to an image (Cai et al., 2009, without its graph)."""
     with warnings.catch_warnings():

@@ -1,7 +1,7 @@
 """SCAN's objective on frozen features: an image and its neighbor belong together, and all clusters are used.
 
-Loss of a head: -mean ln <p_i, p_j> - weight * H(mean p), j one of the 20 nearest of i (Van Gansbeke et al., 2020; its
-first step: the self-labeling after it needs images). Its backbone is fine-tuned, here it is frozen, as for all rivals.
+Loss of a head: -mean ln <p_i, p_j> - weight * H(mean p), j one of the 20 nearest of i (Van Gansbeke et al., 2020). Its
+backbone is fine-tuned; here it is frozen, as for all rivals. `spice.benchmark.deep.scan` is SCAN as published.
 
 Shapes: N images, K clusters, H heads, B pairs in a batch.
 """
@@ -29,7 +29,7 @@ def fit(features: Features, clusters: int, *, seed: int) -> Labels:
 
 
 def train(features: Features, clusters: int, *, seed: int) -> NeighborHead:
-    """The same head, for other images, and for the self-labeling that follows it."""
+    """The same head, for other images."""
     heads, pairs, losses = _trained(features, clusters, seed)
     return NeighborHead(heads, pairs, int(losses.argmin()))
 

@@ -19,10 +19,11 @@ import torch
 
 from spice.benchmark.choice import LARGER, SEEDS, Choice, choices
 from spice.benchmark.datasets import card_of
+from spice.benchmark.deep.objective import Objective, Pictures, Start, train
 from spice.benchmark.methods.autoencoders import Autoencoder
 from spice.benchmark.methods.autoencoders import fit as fit_autoencoder
+from spice.benchmark.methods.deep import OBJECTIVES, schedule
 from spice.benchmark.methods.joint_heads import train_joint_heads
-from spice.benchmark.methods.scan import self_label
 from spice.benchmark.methods.spice import VARIANTS
 from spice.benchmark.semi import ALGORITHMS, with_linear_head
 from spice.benchmark.semi import network_card as labeled_card
@@ -94,8 +95,8 @@ def parts(choice: Choice, table: Table, *, batch: int, device: torch.device = CP
     if trained := len({"SPICE", "After"} & set(methods)) + ("SPICE on all labels" in methods):
         once = trial.joint()
         yield once._replace(amount=trained * once.amount)
-    if "SCAN" in methods:
-        yield trial.self_labeling()
+    for kind in dict.fromkeys(kind for method in methods for kind in OBJECTIVES.get(method, ())):
+        yield trial.rival(kind)
     yield from (trial.joint_heads(method) for method in methods if method in JOINT_HEADS)
     yield from (trial.labeled(method) for method in methods if method in ALGORITHMS)
 
@@ -168,12 +169,13 @@ class _Trial:
         views = settings.labeled + 2 * settings.unlabeled
         return Part("stage 3, views", settings.steps * views, each / (3 * self.batch))
 
-    def self_labeling(self) -> Part:
-        settings = self.choice.self_labeling
-        few = settings.model_copy(update={"batch": self.batch, "steps": STEPS, "threshold": 0.0})
-        learner = self._learner(self.card, self.choice.joint.augment)
-        each = _pace(lambda told: self_label(learner, self.made, few, Run(device=self.device, progress=told)))
-        return Part("self-labeling, images", settings.steps * settings.batch, each / self.batch)
+    def rival(self, kind: type[Objective]) -> Part:
+        settings, backbone = schedule(kind, self.choice), self.card.build()
+        objective = kind.of(Start(backbone, self.choice.clusters, torch.randn(self.batch, backbone.features)))
+        shown = Pictures(self.made, self.choice.joint.augment, self.card.size, self.card.normalization)
+        few = settings._replace(batch=self.batch, epochs=STEPS)
+        each = _pace(lambda told: train(objective, shown, few, Run(device=self.device, progress=told)))
+        return Part(f"{kind.__name__}, images", settings.epochs * self.images, each / self.batch)
 
     def joint_heads(self, name: str) -> Part:
         chosen, clusters = self.choice.joint_heads, self.choice.clusters

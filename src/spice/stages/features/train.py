@@ -138,17 +138,23 @@ def plan(images: int, settings: FeatureSettings, processes: Processes = ALONE) -
 def build(images: Images, settings: FeatureSettings, schedule: Plan, run: Run) -> Pretext:
     """The network and its pretext task, randomly initialized."""
     with seeded(run.seed, "features", "start"):
-        card = card_of(images, settings)
-        backbone = card.build()
-        if isinstance(backbone, WhitenedPatchesNet):
-            size = settings.early_view_size or settings.view_size or images.size
-            plain = Plain(settings.augment, size, card.normalization)
-            backbone.prepare_(plain(images.take(sample_positions(images, 1000, run))))
+        backbone = untrained(images, settings, run)
         if settings.method == "moco":
             return MoCo(backbone, settings, run, images=len(images), steps=schedule.steps)
         if settings.method == "simclr":
             return SimCLR(backbone, settings, processes=run.processes)
         return BYOL(backbone, settings, steps=schedule.steps)
+
+
+def untrained(images: Images, settings: FeatureSettings, run: Run) -> Backbone:
+    """The network with random weights, and what it computes from the images before training."""
+    card = card_of(images, settings)
+    backbone = card.build()
+    if isinstance(backbone, WhitenedPatchesNet):
+        size = settings.early_view_size or settings.view_size or images.size
+        plain = Plain(settings.augment, size, card.normalization)
+        backbone.prepare_(plain(images.take(sample_positions(images, 1000, run))))
+    return backbone
 
 
 def view_pairs(

@@ -1,0 +1,56 @@
+"""IDFD: every image is a class of its own, and features are decorrelated; then k-means (Tao et al., 2021).
+
+Shapes: N images, B of them in a batch, P feature width.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spice.benchmark.deep.objective import Objective, Schedule, Seen, Start
+from spice.randomness import generator
+
+WIDTH = 128  # P
+
+
+class IDFD(Objective):
+    """Instance discrimination against a memory of all images' features, and feature decorrelation.
+
+    Loss: -mean_i ln softmax(v f_i / 1)_i - mean_l ln softmax(F f_l / 2)_l, where v are the features in memory, f_i an
+    image's and f_l a column of the batch's, all of unit length. The memory of an image moves halfway to its new
+    features. The published learning rate is lowered every 350 epochs from the 600th on; here it stays.
+    """
+
+    views = ("contrastive",)
+    published = Schedule(epochs=2000, batch=128, learning_rate=0.03, weight_decay=5e-4, momentum=0.9)
+    image_temperature, feature_temperature = 1.0, 2.0
+    memory: Tensor  # (N, P)
+
+    def __init__(self, start: Start, *, seed: int = 0) -> None:
+        super().__init__()
+        self.backbone, self.layer = start.backbone, nn.Linear(start.backbone.features, WIDTH)
+        drawn = torch.randn(start.images, WIDTH, generator=generator(seed, "idfd"))
+        self.register_buffer("memory", F.normalize(drawn, dim=1))
+        self.latest = torch.empty(0, WIDTH)  # (B, P) of the step's images
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, C, S, S) -> features (B, P) of unit length."""
+        return F.normalize(self.layer(self.backbone(images)).float(), dim=1)
+
+    def loss(self, seen: Seen) -> Tensor:
+        """Of images and of features."""
+        features, images = self(seen.views[0]), seen.images.to(self.memory.device)  # (B, P)
+        self.latest = features.detach()
+        alike = F.cross_entropy(features @ self.memory.T / self.image_temperature, images)
+        return alike + decorrelation(features, temperature=self.feature_temperature)
+
+    def update_(self, seen: Seen) -> None:
+        images = seen.images.to(self.memory.device)
+        self.memory[images] = F.normalize(self.memory[images] + self.latest, dim=1)
+
+
+def decorrelation(features: Tensor, *, temperature: float) -> Tensor:
+    """-mean_l ln softmax(cosines of column l with all columns / t)_l: (B, P) -> ()."""
+    columns = F.normalize(features, dim=0)
+    cosines = columns.T @ columns / temperature  # (P, P)
+    return F.cross_entropy(cosines, torch.arange(len(cosines), device=cosines.device))

@@ -1,0 +1,60 @@
+"""IIC: two views of an image should tell as much about each other's cluster as they can (Ji et al., 2019).
+
+Shapes: B images in a batch, D feature width, H sub-heads, K clusters.
+"""
+
+import torch
+from torch import Tensor
+
+from spice.benchmark.deep.objective import Objective, Pictures, Schedule, Seen, Start
+from spice.benchmark.rivals.neighbor_heads import LinearHeads
+from spice.randomness import generator
+
+SUB_HEADS = 5
+OVER = 7  # times as many clusters in the auxiliary head, as published for STL-10 and CIFAR-10
+
+
+class IIC(Objective):
+    """Five heads with K clusters and five with 7 K, in turn by epochs; the former's best is kept.
+
+    The best has the least loss over its last epoch. Without the Sobel filter of the published one, and with the views
+    that all methods here have: a weak one, and a contrastive one.
+    """
+
+    views = ("weak", "contrastive")
+    published = Schedule(epochs=2000, batch=660, learning_rate=1e-4)
+    losses: Tensor  # (H,) of the heads with K clusters, summed over their last epoch
+
+    def __init__(self, start: Start, *, seed: int = 0) -> None:
+        super().__init__()
+        self.backbone, width, random = start.backbone, start.backbone.features, generator(seed, "iic")
+        self.heads = LinearHeads(SUB_HEADS, width, start.clusters, random=random)
+        self.over = LinearHeads(SUB_HEADS, width, OVER * start.clusters, random=random)
+        self.register_buffer("losses", torch.zeros(SUB_HEADS))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, C, S, S) -> logits (B, K) of the best head."""
+        logits: Tensor = self.heads(self.backbone(images))  # (H, K, B)
+        return logits[self.losses.argmin()].T
+
+    def begin_(self, epoch: int, pictures: Pictures, device: torch.device) -> bool:  # noqa: ARG002
+        if epoch % 2 == 0:
+            self.losses.zero_()
+        return True
+
+    def loss(self, seen: Seen) -> Tensor:
+        """The mean over the heads whose turn it is."""
+        heads = self.heads if seen.epoch % 2 == 0 else self.over
+        first, second = heads(self.backbone(torch.cat(seen.views))).float().softmax(dim=1).chunk(2, dim=2)  # (H, K, B)
+        losses = -mutual_information(first, second)  # (H,)
+        if heads is self.heads:
+            self.losses += losses.detach()
+        return losses.mean()
+
+
+def mutual_information(first: Tensor, second: Tensor) -> Tensor:
+    """I(k, l) = sum P_kl ln(P_kl / P_k P_l), P the mean over images of p_k p'_l, symmetrized: (H, K, B) x 2 -> (H,)."""
+    joint = first @ second.transpose(1, 2) / first.shape[2]  # (H, K, K)
+    joint = ((joint + joint.transpose(1, 2)) / 2).clamp(min=1e-12)
+    alone = joint.sum(dim=2).log()  # (H, K)
+    return (joint * (joint.log() - alone[:, :, None] - alone[:, None, :])).sum(dim=(1, 2))

@@ -1,0 +1,124 @@
+"""The rivals of `spice.benchmark.deep` on a workbench: which network each starts from, and how its labels are read.
+
+Shapes: N images to learn from, A that are scored, D feature width, K clusters.
+"""
+
+import copy
+import time
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from spice.benchmark.choice import Choice
+from spice.benchmark.deep.cc import CC
+from spice.benchmark.deep.idfd import IDFD
+from spice.benchmark.deep.iic import IIC
+from spice.benchmark.deep.objective import Objective, Pictures, Schedule, Start, train
+from spice.benchmark.deep.pica import PICA
+from spice.benchmark.deep.scan import NeighborStep, SelfLabeling
+from spice.benchmark.rivals.classic import Labels, kmeans, nearest_means
+from spice.benchmark.semi import predict
+from spice.benchmark.workbench import Workbench
+from spice.data.images import Images, InColor
+from spice.errors import UserError
+from spice.files import written_atomically
+from spice.randomness import seeded
+from spice.stages.features.train import card_of, untrained
+
+AnObjective = TypeVar("AnObjective", bound=Objective)
+
+# Each method's trainings, one after another.
+OBJECTIVES: dict[str, tuple[type[Objective], ...]] = {
+    "IIC": (IIC,),
+    "PICA": (PICA,),
+    "CC": (CC,),
+    "IDFD": (IDFD,),
+    "SCAN*": (NeighborStep,),
+    "SCAN": (NeighborStep, SelfLabeling),
+}
+TUNED = (NeighborStep, SelfLabeling)  # they start from the feature model of stage 1
+
+
+def schedule(kind: type[Objective], choice: Choice) -> Schedule:
+    """As published, or as the choice shortens it."""
+    published, rivals = kind.published, choice.rivals
+    epochs = rivals.tuning_epochs if kind in TUNED else rivals.epochs
+    return published._replace(
+        epochs=epochs or published.epochs,
+        batch=rivals.batch or published.batch,
+        learning_rate=rivals.faster * published.learning_rate,
+    )
+
+
+def from_scratch(kind: type[Objective], bench: Workbench) -> Objective:
+    """Train a rival that starts from random weights."""
+    with seeded(bench.run.seed, "rivals", kind.__name__):
+        backbone = untrained(bench.learn, bench.choice.features, bench.run)
+        objective = kind.of(Start(backbone, bench.clusters, torch.empty(len(bench.learn), 0)))
+    return learned(objective, bench)
+
+
+def clusters(kind: type[Objective], bench: Workbench) -> Labels:
+    """Labels (A,) by a rival whose network predicts clusters."""
+    return predict(from_scratch(kind, bench), bench)
+
+
+def idfd(bench: Workbench) -> Labels:
+    """Labels (A,) by k-means on IDFD's features."""
+    network = from_scratch(IDFD, bench)
+    shown, scored = (pictures(images, IDFD, bench) for images in (bench.learn, bench.scored))
+    features = shown.outputs(network, bench.run.device).numpy()
+    labels = kmeans(features, bench.clusters, seed=bench.run.seed)
+    return nearest_means(features, labels, scored.outputs(network, bench.run.device).numpy()) if bench.split else labels
+
+
+def scan_neighbors(bench: Workbench) -> NeighborStep:
+    """SCAN's clustering step, after stage 1."""
+    encoder = bench.encoder
+    if encoder.module is None:
+        raise UserError(f"{encoder.name} cannot be trained, and SCAN trains it: use `features + SCAN`")
+    start = Start(copy.deepcopy(encoder.module).requires_grad_(), bench.clusters, bench.features)
+    return learned(NeighborStep(start, seed=bench.run.seed), bench, encoder.fingerprint())
+
+
+def scan_clusters(bench: Workbench) -> Labels:
+    """Labels (A,) by SCAN without self-labeling."""
+    return predict(scan_neighbors(bench), bench)
+
+
+def scan_self_labeled(bench: Workbench) -> Labels:
+    """Labels (A,) by SCAN with self-labeling."""
+    network = scan_neighbors(bench).network()
+    objective = SelfLabeling(network, threshold=bench.choice.rivals.confident)
+    before = schedule(NeighborStep, bench.choice)
+    return predict(learned(objective, bench, bench.encoder.fingerprint(), before, objective.threshold), bench)
+
+
+def learned(objective: AnObjective, bench: Workbench, *depends: object) -> AnObjective:
+    """Train the objective, or find it trained; either way its processor time is charged."""
+    kind, choice = type(objective), bench.choice
+    chosen, shown = schedule(kind, choice), pictures(bench.learn, kind, bench)
+    run = bench.place(kind.__name__.lower(), chosen, choice.features, choice.joint.augment, *depends)
+    started = time.process_time()
+    train(objective, shown, chosen, run)
+    spent = time.process_time() - started
+    assert run.folder is not None
+    bench.spent_here += spent
+    bench.charged[run.folder.name] = _in_all(run.folder / "seconds", spent)
+    return objective
+
+
+def pictures(images: Images, kind: type[Objective], bench: Workbench) -> Pictures:
+    """Images as the rival's network takes them."""
+    card = bench.encoder if kind in TUNED else card_of(bench.learn, bench.choice.features)
+    in_color = InColor(images, len(card.normalization.mean))
+    return Pictures(in_color, bench.choice.joint.augment, card.size, card.normalization)
+
+
+def _in_all(path: Path, spent: float) -> float:
+    """Processor seconds over all runs that had a part in a training, this one included."""
+    total = spent + (float(path.read_text(encoding="utf-8")) if path.is_file() else 0.0)
+    with written_atomically(path) as temporary:
+        temporary.write_text(str(total), encoding="utf-8")
+    return total

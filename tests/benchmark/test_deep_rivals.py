@@ -1,0 +1,266 @@
+"""Rivals that train a network: they learn, their losses are the published ones, and a stopped training goes on."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from spice.benchmark.choice import choices
+from spice.benchmark.collected import collect
+from spice.benchmark.deep.cc import CC, cluster_contrast
+from spice.benchmark.deep.idfd import IDFD, decorrelation
+from spice.benchmark.deep.iic import IIC, mutual_information
+from spice.benchmark.deep.objective import Objective, Pictures, Schedule, Seen, Start, train
+from spice.benchmark.deep.pica import PICA, partition_uncertainty, uneven_sizes
+from spice.benchmark.deep.scan import NeighborStep, SelfLabeling, balanced_cross_entropy
+from spice.benchmark.methods import METHODS
+from spice.benchmark.rivals.classic import kmeans
+from spice.benchmark.rivals.scan import scan_loss
+from spice.benchmark.tables.catalog import TABLES
+from spice.benchmark.workbench import Workbench
+from spice.data.images import InMemory
+from spice.engine.checkpoints import Checkpoints
+from spice.engine.run import CPU, Run
+from spice.evaluate import accuracy
+from spice.models.backbone import Backbone
+from spice.settings import AugmentSettings, Normalization
+
+GRAY = Normalization(mean=(0.5,), std=(0.5,))
+CALM = AugmentSettings(flip=False, rotation=False, blur=False, crop_scale=(0.6, 1.0), operations=1, cutout=0.2)
+CLASSES = 3
+
+
+class Patterns(InMemory):
+    """Images of 12 x 12 pixels: lines across, lines down, or squares, at any place and in any light."""
+
+    def __init__(self, count: int = 96) -> None:
+        random = torch.Generator().manual_seed(0)
+        self.classes = np.arange(count) % CLASSES
+        row, column = torch.meshgrid(torch.arange(12), torch.arange(12), indexing="ij")
+        kinds = [row // 2 % 2, column // 2 % 2, (row // 2 + column // 2) % 2]
+        moves = torch.randint(0, 4, (count, 2), generator=random).tolist()
+        made = [kinds[kind].roll(move, (0, 1)) for kind, move in zip(self.classes.tolist(), moves, strict=True)]
+        noise = torch.randint(0, 50, (count, 1, 12, 12), generator=random)
+        contrast, light = torch.randint(40, 100, (2, count, 1, 1, 1), generator=random)
+        super().__init__((contrast * torch.stack(made).unsqueeze(1) + light + noise).byte())
+
+    def features(self) -> Tensor:
+        """As a feature model would see them: near to each other if they show the same."""
+        noise = torch.randn(len(self), CLASSES, generator=torch.Generator().manual_seed(1))
+        return torch.eye(CLASSES)[torch.from_numpy(self.classes)] + 0.1 * noise
+
+
+class Small(Backbone):
+    """Two convolutions and the mean over all places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        first, second = (nn.Conv2d(width, 32, side, bias=False) for width, side in ((1, 4), (32, 3)))
+        self.layers = nn.Sequential(first, nn.BatchNorm2d(32), nn.ReLU(), second, nn.BatchNorm2d(32), nn.ReLU())
+        self.features = 32
+
+    def feature_map(self, images: Tensor) -> Tensor:
+        maps: Tensor = self.layers(images)
+        return maps
+
+
+def shown(images: InMemory) -> Pictures:
+    return Pictures(images, CALM, 12, GRAY)
+
+
+def start(images: Patterns) -> Start:
+    torch.manual_seed(0)
+    return Start(Small(), CLASSES, images.features())
+
+
+def labels(objective: Objective, images: Patterns) -> NDArray[np.int64]:
+    outputs = shown(images).outputs(objective, CPU).numpy()
+    found: NDArray[np.int64] = outputs.argmax(axis=1)
+    return kmeans(outputs, CLASSES, seed=0) if isinstance(objective, IDFD) else found
+
+
+@pytest.mark.parametrize(
+    ("kind", "epochs", "rate"),
+    [(CC, 8, 1e-2), (IIC, 24, 1e-2), (PICA, 16, 1e-2), (IDFD, 24, 0.3), (NeighborStep, 12, 3e-3)],
+)
+def test_patterns_are_told_apart_without_a_label(kind: type[Objective], epochs: int, rate: float) -> None:
+    images = Patterns()
+    objective = kind.of(start(images))
+    assert accuracy(labels(objective, images), images.classes) < 0.8
+    train(objective, shown(images), kind.published._replace(epochs=epochs, batch=48, learning_rate=rate), Run())
+    assert accuracy(labels(objective, images), images.classes) > 0.9
+
+
+@pytest.mark.parametrize("kind", [IIC, IDFD, NeighborStep])
+def test_a_stopped_training_resumes_as_if_never_stopped(
+    kind: type[Objective], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Checkpoints, "due", lambda _: True)
+    images, short = Patterns(), Schedule(epochs=3, batch=32, learning_rate=1e-2, momentum=kind.published.momentum)
+
+    def stop(task: str, done: int, total: int, figures: object = None) -> None:
+        if done == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(kind.of(start(images)), shown(images), short, Run(0, tmp_path, progress=stop))
+    seen: list[int] = []
+    resumed, whole = kind.of(start(images)), kind.of(start(images))
+    train(resumed, shown(images), short, Run(0, tmp_path, progress=lambda task, done, *_: seen.append(done)))
+    assert seen[0] == 5  # the step whose checkpoint was not written, and none before it
+    train(whole, shown(images), short, Run())
+    for ours, theirs in zip(resumed.state_dict().values(), whole.state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def cosine(one: Tensor, other: Tensor) -> float:
+    return float(one @ other / one.norm() / other.norm())
+
+
+def entropy(probs: Tensor) -> float:
+    return -sum(float(p) * math.log(float(p)) for p in probs)
+
+
+def test_ccs_loss_of_clusters_is_simclrs_of_columns_minus_the_entropies_of_sizes() -> None:
+    first, second = drawn(5, 3).softmax(dim=1), drawn(5, 3, seed=1).softmax(dim=1)
+    columns = [*first.T, *second.T]
+    expected = 0.0
+    for i, column in enumerate(columns):
+        others = [math.exp(cosine(column, other) / 0.7) for j, other in enumerate(columns) if j != i]
+        expected -= math.log(math.exp(cosine(column, columns[(i + 3) % 6]) / 0.7) / sum(others)) / 6
+    expected -= entropy(first.mean(dim=0)) + entropy(second.mean(dim=0))
+    assert cluster_contrast(first, second, temperature=0.7).item() == pytest.approx(expected)
+
+
+def test_iics_information_is_that_of_the_symmetrized_table() -> None:
+    first, second = drawn(2, 3, 7).softmax(dim=1), drawn(2, 3, 7, seed=1).softmax(dim=1)
+    found = mutual_information(first, second)
+    for head in range(2):
+        table = [[float(first[head, k] @ second[head, m]) / 7 for m in range(3)] for k in range(3)]
+        even = [[(table[k][m] + table[m][k]) / 2 for m in range(3)] for k in range(3)]
+        alone = [sum(row) for row in even]
+        expected = sum(even[k][m] * math.log(even[k][m] / alone[k] / alone[m]) for k in range(3) for m in range(3))
+        assert found[head].item() == pytest.approx(expected)
+    certain = torch.eye(3).repeat(1, 4).unsqueeze(0)  # three clusters of equal size, known from either view
+    assert mutual_information(certain, certain).item() == pytest.approx(math.log(3), rel=1e-5)
+
+
+def test_iic_learns_its_two_kinds_of_heads_in_turn_and_the_loss_of_one_kind_chooses() -> None:
+    images = Patterns()
+    objective = IIC(start(images))
+    for epoch, trained, still in ((0, objective.heads, objective.over), (1, objective.over, objective.heads)):
+        objective.zero_grad()
+        loss = objective.loss(Seen(torch.arange(8), [torch.randn(8, 1, 12, 12)] * 2, epoch, torch.Generator()))
+        loss.backward()  # type: ignore[no-untyped-call]
+        assert trained.weight.grad is not None
+        assert still.weight.grad is None
+    assert (objective.losses < 0).all()
+    objective.losses.copy_(torch.tensor([3.0, 1.0, 2.0, 4.0, 5.0]))
+    views = torch.randn(4, 1, 12, 12)
+    assert torch.equal(objective(views), objective.heads(objective.backbone(views))[1].T)
+
+
+def test_picas_index_compares_columns_of_two_views_and_sizes_count_twice() -> None:
+    first, second = drawn(5, 3).softmax(dim=1), drawn(5, 3, seed=1).softmax(dim=1)
+    expected = 0.0
+    for k in range(3):
+        others = [math.exp(cosine(first[:, k], second[:, m])) for m in range(3)]
+        expected -= math.log(others[k] / sum(others)) / 3
+    assert partition_uncertainty(first, second).item() == pytest.approx(expected)
+    assert uneven_sizes(first).item() == pytest.approx(math.log(3) - entropy(first.mean(dim=0)))
+    objective = PICA(start(Patterns())).eval()
+    views = [drawn(4, 1, 12, 12, seed=seed).float() for seed in (0, 1)]
+    one, other = (objective(view).softmax(dim=1) for view in views)
+    expected = float(partition_uncertainty(one, other) + 2 * uneven_sizes(one))
+    assert float(objective.loss(Seen(torch.arange(4), views, 0, torch.Generator()))) == pytest.approx(
+        expected, rel=1e-4
+    )
+
+
+def test_idfd_tells_each_image_from_the_memory_of_all_and_columns_from_each_other() -> None:
+    features = torch.nn.functional.normalize(drawn(4, 6), dim=1)
+    expected = 0.0
+    for k in range(6):
+        others = [math.exp(cosine(features[:, k], features[:, m]) / 2) for m in range(6)]
+        expected -= math.log(others[k] / sum(others)) / 6
+    assert decorrelation(features, temperature=2.0).item() == pytest.approx(expected)
+
+    objective = IDFD(start(Patterns())).eval()
+    before, places = objective.memory.clone(), torch.tensor([5, 90])
+    view = torch.randn(2, 1, 12, 12)
+    seen = Seen(places, [view], 0, torch.Generator())
+    own = objective(view).detach()
+    alike = -sum(float((own[row] @ before.T).log_softmax(dim=0)[place]) for row, place in enumerate((5, 90))) / 2
+    found = float(objective.loss(seen).detach())
+    assert found == pytest.approx(alike + float(decorrelation(own, temperature=2.0)), rel=1e-5)
+    objective.update_(seen)
+    halfway = torch.nn.functional.normalize(before[places] + own, dim=1)
+    assert torch.allclose(objective.memory[places], halfway)
+    assert torch.equal(objective.memory[6:90], before[6:90])
+
+
+def test_scan_shows_an_image_and_a_neighbor_and_sums_its_heads_losses() -> None:
+    images = Patterns()
+    objective = NeighborStep(start(images)).eval()
+    batch = torch.arange(96)
+    same, beside = objective.shown(batch, torch.Generator().manual_seed(0))
+    assert torch.equal(same, batch)
+    assert not (beside == batch).any()
+    assert (images.classes[beside.numpy()] == images.classes).all()
+    views = [torch.randn(5, 1, 12, 12) for _ in range(2)]
+    each = scan_loss(*(objective.heads(objective.backbone(view)) for view in views), entropy_weight=5.0)
+    found = objective.loss(Seen(batch[:5], views, 0, torch.Generator()))
+    assert float(found.detach()) == pytest.approx(float(each.sum()), rel=1e-5)
+    assert torch.allclose(objective.losses, each)
+    assert torch.allclose(objective.network().eval()(views[0]), objective(views[0]), atol=1e-6)
+    objective.begin_(1, shown(images), CPU)
+    assert objective.losses.sum() == 0
+
+
+def test_every_class_has_the_same_weight_however_many_images_it_has() -> None:
+    logits, given = torch.randn(4, 3), torch.tensor([0, 0, 0, 2])
+    each = [-float(row.log_softmax(dim=0)[label]) for row, label in zip(logits, given.tolist(), strict=True)]
+    assert float(balanced_cross_entropy(logits, given)) == pytest.approx((sum(each[:3]) / 3 + each[3]) / 2)
+
+
+def test_self_labeling_raises_confident_predictions_and_ignores_the_others() -> None:
+    images = Patterns()
+    inputs = images.pixels.float() / 127.5 - 1
+
+    def learned(threshold: float) -> tuple[Tensor, Tensor]:
+        torch.manual_seed(1)
+        network = nn.Sequential(nn.Flatten(), nn.Linear(144, CLASSES))
+        before = network(inputs).softmax(dim=1).detach()
+        few = Schedule(epochs=20, batch=48, learning_rate=3e-2, weight_decay=1e-4)
+        train(SelfLabeling(network, threshold=threshold), shown(images), few, Run())
+        return before, network(inputs).softmax(dim=1).detach()
+
+    before, after = learned(0.34)
+    assert after.amax(dim=1).mean() > before.amax(dim=1).mean() + 0.1
+    before, after = learned(1.0)  # nothing is surer than certain
+    assert torch.equal(before, after)
+
+
+def test_a_training_that_two_methods_share_is_done_once_and_charged_to_both(tmp_path: Path) -> None:
+    choice = choices(TABLES["whole"], "smoke")[0]
+    images = collect(choice, "whole", tmp_path / "images")
+    charged = []
+    for method in ("SCAN*", "SCAN"):
+        tasks: list[str] = []
+        run = Run(folder=tmp_path / "stages", progress=lambda task, *_, tasks=tasks: tasks.append(task))
+        bench = Workbench(images, choice, run)
+        METHODS[method].fit(bench)
+        charged.append({name: seconds for name, seconds in bench.charged.items() if name.startswith("neighborstep")})
+        assert ("NeighborStep" in tasks) == (method == "SCAN*")
+        assert ("SelfLabeling" in tasks) == (method == "SCAN")
+    (first,), (second,) = (found.values() for found in charged)
+    assert charged[0].keys() == charged[1].keys()
+    assert second >= first > 0
