@@ -264,8 +264,10 @@ class RunSettings(Settings):
     features_seed: NonNegativeInt | None = None
     # Stage 3. None: the labels of the second stage are the result.
     joint: JointSettings | None = None
-    # Labels that the user gives stage 3 to learn from, by path: a few are enough. Nothing else is learned from labels.
+    # Names that the user gives for some images, by path. They become edits of the result, and may decide its K.
     given: dict[str, str] = {}
+    # Images that a person placed, by path: the cluster that stands for their group. Stage 3 learns them.
+    placed: dict[str, int] = {}
     seed: int = Field(default=0, ge=0)
 
     @property

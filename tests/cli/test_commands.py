@@ -180,7 +180,7 @@ def test_the_account_tells_what_became_of_joint_training(session_run: Path, caps
         neighbor_agreement=0.91, prior_neighbor_agreement=0.91, chance_agreement=0.25, confident=0.9, loss=1.5, empty=0
     )
     joint = JointResult(
-        labeled=80, given=0, names={}, moved=3, loss=[1.0], taught=[0.5], before=before,
+        labeled=80, given=0, moved=3, loss=[1.0], taught=[0.5], before=before,
         after=before.model_copy(update={"neighbor_agreement": 0.95}), failed_checks=[], used=True,
     )  # fmt: skip
     assert shown(joint) == (

@@ -80,7 +80,7 @@ def test_the_second_stage_is_scored_where_the_labels_come_from_joint_training(
     run: Result, classes: Array, used: bool
 ) -> None:
     joint = JointResult(
-        labeled=160, given=0, names={}, moved=3, loss=[1.0], taught=[0.5], before=None, after=None,
+        labeled=160, given=0, moved=3, loss=[1.0], taught=[0.5], before=None, after=None,
         failed_checks=[], used=used,
     )  # fmt: skip
     found = evaluate_run(add_steps(run.run, {"joint": joint}), whole(classes)).second_stage

@@ -17,6 +17,7 @@ from spice.pipeline import cluster, refine, resume
 from spice.presets import joint_on_cpu, standard
 from spice.runs import open_result, read_labels
 from spice.runs.artifacts import ENCODER, FEATURES, REFINED_FEATURES
+from spice.runs.edits import undo
 from spice.settings import AugmentSettings, FeatureSettings, JointSettings, RunSettings
 from spice.stages.model import TrainedModel
 
@@ -116,11 +117,12 @@ def test_labels_that_the_user_gives_are_learned_and_name_the_clusters(
     set_failed_checks([])
     without = refine(run).joint
     assert without is not None
-    assert without.names == {}
+    assert without.given == 0
     account = refine(run, labels={labels.path[row]: "mine" for row in chosen})
     assert account.joint is not None
-    assert account.joint.names == {"mine": largest}
     assert account.joint.given == 3
+    assert list(open_result(run).groups.names.values()) == ["mine"]
+    assert open_result(run).groups.by_person[chosen].all()
     assert refine(run).result == account.result  # what was given before stays given, and what is done stays done
 
 
@@ -132,20 +134,34 @@ def test_labels_that_the_clusters_do_not_tell_apart_are_refused_and_change_nothi
     one, other = np.flatnonzero(labels.cluster == np.bincount(labels.cluster).argmax())[:2]
     monkeypatch.setattr("spice.pipeline.commands.joint_on_cpu", lambda **_: JOINT)
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".holder"}
-    with pytest.raises(UserError, match="are both in cluster"):
+    with pytest.raises(UserError, match="are both in group"):
         refine(run, labels={labels.path[one]: "mine", labels.path[other]: "yours"})
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".holder"} == before
     assert resume(run).joint is None  # nothing of the refused command is left to be resumed
 
 
 def test_labels_are_asked_for_before_the_long_work(shapes: Path, tmp_path: Path) -> None:
-    given = {"given": {"disc/0.png": "disc"}}
-    with pytest.raises(UserError, match="labels are learned by joint training, which was not asked for: add --refine"):
-        cluster(shapes, settings(joint=None).model_copy(update=given), tmp_path / "run")
     wrong = settings(joint=JOINT).model_copy(update={"given": {"disc/900.png": "disc"}})
     with pytest.raises(UserError, match=r"there is no image disc/900\.png for the given label"):
         cluster(shapes, wrong, tmp_path / "other")
     assert not list((tmp_path / "other").rglob("encoder.safetensors"))
+
+
+def test_labels_that_come_with_the_first_command_name_groups_and_are_learned(
+    shapes: Path, tmp_path: Path, set_failed_checks: Callable[[list[str]], None]
+) -> None:
+    set_failed_checks([])
+    given = {"given": {"disc/0.png": "round", "disc/1.png": "round"}}
+    account = cluster(shapes, settings(joint=JOINT).model_copy(update=given), tmp_path / "run")
+    assert account.joint is not None
+    assert account.joint.given == 2
+    groups = open_result(tmp_path / "run").groups
+    assert list(groups.names.values()) == ["round"]
+    assert groups.by_person.sum() == 2
+    undo(tmp_path / "run")  # a finished run stays as its user left it
+    before = open_result(tmp_path / "run").groups.by_person.sum()
+    resume(tmp_path / "run")
+    assert open_result(tmp_path / "run").groups.by_person.sum() == before == 0
 
 
 def test_the_command_line_takes_labels(
@@ -158,7 +174,8 @@ def test_the_command_line_takes_labels(
     table.write_text(f"path,label\n{read_labels(run).path[0]},mine\n", encoding="utf-8")
     done = CliRunner().invoke(app, ["refine", str(run), "--labels", str(table), "--json"])
     assert done.exit_code == 0, done.output
-    assert '"mine"' in done.output
+    assert '"given": 1' in done.output
+    assert list(open_result(run).groups.names.values()) == ["mine"]
 
 
 def test_an_encoder_that_cannot_be_trained_cannot_be_refined(shapes: Path, tmp_path: Path) -> None:

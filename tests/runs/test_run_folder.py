@@ -291,7 +291,6 @@ REPORTED: dict[str, StepResult] = {
     "joint": JointResult(
         labeled=4,
         given=1,
-        names={"cat": 0},
         moved=2,
         loss=[1.0],
         taught=[0.5],

@@ -26,7 +26,7 @@ AFTER = ClusteringStats(
     neighbor_agreement=0.966, prior_neighbor_agreement=0.91, chance_agreement=0.1, confident=0.9, loss=1.6, empty=0
 )
 JOINT = JointResult(
-    labeled=150, given=0, names={}, moved=7, loss=[1.0, 0.5, 0.25], taught=[0.1, 0.6, 0.9], before=BEFORE, after=AFTER,
+    labeled=150, given=0, moved=7, loss=[1.0, 0.5, 0.25], taught=[0.1, 0.6, 0.9], before=BEFORE, after=AFTER,
     failed_checks=[], used=True,
 )  # fmt: skip
 

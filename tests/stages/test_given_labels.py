@@ -1,58 +1,106 @@
-"""Labels from the user: found by path, matched to clusters, and merged with those that joint training learns."""
+"""Labels from the user: they become edits (names, placed images), which joint training learns."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
+from explored_runs import make_explored_run
 
 from spice.errors import UserError
+from spice.runs.editor import Editor
+from spice.runs.edits import Merge, Move, SetAside, read_edits
+from spice.stages.groups.give import SharedGroupError, find_labels, give_labels, placed_clusters
 from spice.stages.joint.draws import Labeled
-from spice.stages.joint.given import find_given, match_labels, merge_labels
+from spice.stages.joint.given import merge_labels
 
-PATHS = ["a/1.jpg", "a/2.jpg", "b/3.jpg", "b/4.jpg", "5.jpg", "6.jpg"]
-#                 cluster of image  0  1  2  3  4  5
-PREDICTED = torch.tensor([2, 2, 0, 0, 1, 0])
-RELIABLE = Labeled(torch.tensor([0, 3, 5]), torch.tensor([2, 0, 0]))
+PATHS = ["a/1.jpg", "a/2.jpg", "b/3.jpg"]
 
 
-def test_a_name_belongs_to_the_cluster_that_holds_most_of_its_images() -> None:
-    given = find_given({"a/1.jpg": "cat", "a/2.jpg": "cat", "b/3.jpg": "dog", "6.jpg": "cat"}, PATHS)
-    matched = match_labels(given, PREDICTED, clusters=3)
-    assert matched == {"cat": 2, "dog": 0}
-    # Given labels override the predicted ones; the other reliable labels stay.
-    merged = merge_labels(RELIABLE, given, matched)
-    assert merged.image.tolist() == [0, 1, 2, 3, 5]
-    assert merged.cluster.tolist() == [2, 2, 0, 0, 2]
+@pytest.fixture
+def editor(tmp_path: Path) -> Editor:
+    """Four groups of twelve images, each of two halves that differ."""
+    return Editor(make_explored_run(tmp_path / "run").run)
 
 
-def test_names_are_matched_one_to_one_so_that_most_labels_agree() -> None:
-    # Both names have images in cluster 0; "cat" has them in cluster 2 too, and so leaves 0 to "dog".
-    given = find_given({"b/3.jpg": "cat", "b/4.jpg": "cat", "a/1.jpg": "cat", "6.jpg": "dog"}, PATHS)
-    assert match_labels(given, PREDICTED, clusters=3) == {"cat": 2, "dog": 0}
+def labels(editor: Editor, **rows: list[int]) -> dict[str, str]:
+    """Name by path, for images by their row."""
+    return {editor.base.paths[row]: name for name, chosen in rows.items() for row in chosen}
+
+
+def of(editor: Editor, group: int) -> list[int]:
+    return np.flatnonzero(editor.base.cluster == group).tolist()
 
 
 def test_a_path_may_be_spelled_in_another_way() -> None:
-    assert find_given({"./a//1.jpg": "x", "b\\3.jpg": "y"}, PATHS).image.tolist() == [0, 2]
-
-
-def test_no_labels_are_no_labels() -> None:
-    given = find_given({}, PATHS)
-    assert match_labels(given, PREDICTED, clusters=3) == {}
-    assert merge_labels(RELIABLE, given, {}).image.tolist() == [0, 3, 5]
+    found = find_labels({"./a//1.jpg": " cat", "b\\3.jpg": "big  dog"}, PATHS)
+    assert (found.row.tolist(), found.name.tolist(), found.names) == ([0, 2], [1, 0], ["big dog", "cat"])
 
 
 def test_a_label_of_no_image_is_refused() -> None:
-    with pytest.raises(
-        UserError, match=r"no image c/9\.jpg and 1 more for the given label; paths look like this: a/1\.jpg"
-    ):
-        find_given({"a/1.jpg": "cat", "c/9.jpg": "cat", "c/8.jpg": "cat"}, PATHS)
+    message = r"no image c/9\.jpg and 1 more for the given label; paths look like this: a/1\.jpg"
+    with pytest.raises(UserError, match=message):
+        find_labels({"a/1.jpg": "cat", "c/9.jpg": "cat", "c/8.jpg": "cat"}, PATHS)
 
 
-def test_more_names_than_clusters_are_refused() -> None:
-    given = find_given({path: str(number) for number, path in enumerate(PATHS)}, PATHS)
-    with pytest.raises(UserError, match=r"the labels have 6 names, but there are only 3 clusters; use more"):
-        match_labels(given, PREDICTED, clusters=3)
+def test_a_name_goes_to_the_group_that_holds_most_of_its_images_and_all_of_them_go_there(editor: Editor) -> None:
+    stray = of(editor, 3)[0]
+    given = labels(editor, cat=[*of(editor, 1)[:2], stray], dog=of(editor, 0)[:1])
+    give_labels(editor, given)
+    groups = editor.groups
+    assert groups.names == {0: "dog", 1: "cat"}
+    assert groups.group[stray] == 1
+    assert groups.by_person.sum() == 4
+    assert give_labels(editor, given) == []  # it is so already
 
 
-def test_two_names_in_one_cluster_are_refused_before_any_training() -> None:
-    given = find_given({"b/3.jpg": "cat", "b/4.jpg": "dog", "6.jpg": "dog"}, PATHS)
-    with pytest.raises(UserError, match="images labeled 'cat' and 'dog' are both in cluster 0: use more clusters"):
-        match_labels(given, PREDICTED, clusters=3)
+def test_names_are_matched_one_to_one_so_that_every_name_has_a_group(editor: Editor) -> None:
+    # Both have images in group 0; "cat" has one in group 2 too, and so leaves 0 to "dog".
+    give_labels(editor, labels(editor, cat=[*of(editor, 0)[:2], of(editor, 2)[0]], dog=of(editor, 0)[2:3]))
+    assert editor.groups.names == {0: "dog", 2: "cat"}
+
+
+def test_a_group_that_has_the_name_already_gets_the_images(editor: Editor) -> None:
+    give_labels(editor, labels(editor, cat=of(editor, 1)[:1]))
+    give_labels(editor, labels(editor, cat=of(editor, 2)[:3]))
+    assert editor.groups.names == {1: "cat"}
+    assert (editor.groups.group == 1).sum() == 15
+
+
+def test_two_names_in_one_group_are_refused_without_a_change_or_split_it(editor: Editor) -> None:
+    rank = editor.result.labels.prototype_rank
+    halves = [[row for row in of(editor, 0) if rank[row] % 2 == half] for half in (0, 1)]
+    given = labels(editor, cat=halves[0][:2], dog=halves[1][:2])
+    with pytest.raises(SharedGroupError, match=r"'(cat|dog)' and '(cat|dog)' are both in group 0: split it"):
+        give_labels(editor, given)
+    assert read_edits(editor.run).revision == 0
+    give_labels(editor, given, split=True)
+    groups = editor.groups
+    assert sorted(groups.names.values()) == ["cat", "dog"]
+    named = {name: group for group, name in groups.names.items()}
+    # Every image of the group followed the labels that are like it.
+    assert all((groups.group[half] == named[name]).all() for name, half in zip(("cat", "dog"), halves, strict=True))
+
+
+def test_labels_of_images_in_no_group_make_one(editor: Editor) -> None:
+    editor.do(SetAside(group=2))
+    give_labels(editor, labels(editor, cat=of(editor, 2)[:2]))
+    assert editor.groups.names == {4: "cat"}
+    assert (editor.groups.group == 4).sum() == 2
+
+
+def test_placed_images_are_learned_as_the_cluster_that_stands_for_their_group(editor: Editor) -> None:
+    base = editor.base
+    editor.do(Merge(groups=[1, 2]))
+    editor.do(Move(images=base.images(of(editor, 0)[:1]), group=1))  # a group of clusters 1 and 2
+    editor.do(Move(images=base.images(of(editor, 3)[:1]), group=0))
+    editor.do(Move(images=base.images(of(editor, 3)[1:2]), group=None))  # of which the head knows nothing
+    moved = [base.paths[of(editor, 0)[0]], base.paths[of(editor, 3)[0]]]
+    assert placed_clusters(editor) == {moved[0]: 1, moved[1]: 0}
+
+
+def test_placed_images_override_reliable_labels() -> None:
+    reliable = Labeled(torch.tensor([0, 2]), torch.tensor([2, 0]))
+    merged = merge_labels(reliable, {"a/2.jpg": 1, "b/3.jpg": 1}, PATHS)
+    assert (merged.image.tolist(), merged.cluster.tolist()) == ([0, 1, 2], [2, 1, 1])
+    assert merge_labels(reliable, {}, PATHS).image.tolist() == [0, 2]

@@ -100,7 +100,7 @@ class Workbench:
         for step in ("neighbors", "heads"):
             self._ensure(self._second, step)
         work = self._second.work
-        return training_labels(work, stage_2(work), self.run).labeled
+        return training_labels(work, stage_2(work), self.run)
 
     def refined(self, *, all_labels: bool = False) -> Answer | None:
         """Encoder and head after joint training (III-C); None where stage 2's answer stands.

@@ -2,12 +2,14 @@
 
 import sys
 from collections import Counter
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spice.cli.display import shown_progress
+from spice.cli.give import Split, give
 from spice.cli.help import examples
 from spice.cli.running import RunArgument
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "spice learn photos.spice  # show which images would move, then ask",
+    "spice learn photos.spice --labels some.csv --yes  # path,label: a few images are enough",
     "spice learn photos.spice --yes  # accept without asking; undo with: spice undo",
 )
 SHOWN = 12
@@ -24,6 +27,11 @@ SHOWN = 12
 def command(
     run: RunArgument,
     *,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="CSV file (path,label) with a few labels to learn from; groups take these names."),
+    ] = None,
+    split: Split = False,
     yes: Annotated[bool, typer.Option("--yes", help="Accept without asking.")] = False,
 ) -> None:
     """Learn from your corrections (named groups, moved images, pairs) in seconds.
@@ -35,6 +43,8 @@ def command(
     from spice.runs.folder import refuse_links_outside
 
     refuse_links_outside(run)
+    if labels is not None:
+        give(run, labels, split=split)
     with shown_progress() as progress:
         proposal = propose(run, progress=progress)
     for line in _lines(proposal):

@@ -7,6 +7,7 @@ import typer
 
 from spice.cli.cluster import finish
 from spice.cli.display import shown_progress
+from spice.cli.give import Split, give
 from spice.cli.help import examples
 from spice.cli.running import Details, Device, Json, Open, RunArgument, SettingsFile, interruptible
 
@@ -28,6 +29,7 @@ def command(
         Path | None,
         typer.Option(help="CSV file (path,label) with a few labels to learn from; groups take these names."),
     ] = None,
+    split: Split = False,
     settings_file: SettingsFile = None,
     device: Device = "auto",
     details: Details = False,
@@ -36,17 +38,16 @@ def command(
 ) -> None:
     """Train encoder and head together on the reliable images (stage 3).
 
-    The new result is used only if it passes checks that need no labels; the earlier one is kept either way.
+    Images that you placed (spice move, the explorer, --labels) are learned as you placed them. The new result is used
+    only if it passes checks that need no labels; the earlier one is kept either way.
 
     This helps if the encoder was trained from scratch, or with --labels. For a pretrained encoder (lite0, hf:...)
     it gained nothing in our measurements: use a larger --size or a better --encoder instead.
     """
-    from spice.label_table import read_label_table
     from spice.pipeline import refine
 
-    given = None if labels is None else read_label_table(labels)
+    if labels is not None:
+        give(run, labels, split=split)
     with interruptible(run), shown_progress() as progress:
-        account = refine(
-            run, minutes=minutes, labels=given, settings_file=settings_file, device=device, progress=progress
-        )
+        account = refine(run, minutes=minutes, settings_file=settings_file, device=device, progress=progress)
     finish(account, as_json=as_json, details=details, open_page=open_page)

@@ -19,7 +19,7 @@ from spice.data.vectors import Vectors
 from spice.engine.device import choose
 from spice.engine.processes import join_processes
 from spice.engine.run import Run
-from spice.errors import NothingReadableError, UserError, warn_user
+from spice.errors import NothingReadableError, SpiceWarning, UserError, warn_user
 from spice.files import refuse_undecodable
 from spice.models.encoders import SCRATCH, load_encoder, with_precision
 from spice.pipeline.execute import DamagedFileWarning, Execution
@@ -28,12 +28,18 @@ from spice.pipeline.steps.scan import read_inputs
 from spice.pipeline.work import vector_encoder
 from spice.presets import joint_on_cpu
 from spice.progress import Progress, silent
-from spice.runs import Account, RunFolder, explain_write_errors, locked
+from spice.runs import Account, RunFolder, explain_write_errors, locked, update_csv
+from spice.runs.editor import Editor
 from spice.runs.folder import clear_failed_start, is_run, make, refuse_foreign, refuse_links_outside, sweep
 from spice.settings import RunSettings, Stage
 from spice.settings_file import apply_changes, read_changes
+from spice.stages.groups.give import SharedGroupError, give_labels, placed_clusters
 from spice.stages.joint.algorithms import find_algorithm
 from spice.stages.joint.refine import refuse_untrainable
+
+
+class SharedGroupWarning(SpiceWarning):
+    """Two of the user's names are in one group, so that no group has a name."""
 
 
 def cluster(
@@ -46,6 +52,7 @@ def cluster(
     redo: bool = False,
     rescan: bool = False,
     download: bool = False,
+    name_groups: bool = True,
     device: str = "auto",
     progress: Progress = silent,
 ) -> Account:
@@ -57,6 +64,7 @@ def cluster(
         redo: cluster `source` even if its images are not those that the run folder was made for.
         rescan: read every image again, also those whose name, size and time of change are the same.
         download: fetch the encoder if it is not on this machine; for a name that the user gives now.
+        name_groups: make edits of the labels that the settings give.
         device: "auto", "cpu", "cuda", "cuda:1", "mps".
     """
     # What the user may have misspelled comes first, before anything is written.
@@ -77,7 +85,7 @@ def cluster(
         with _opened(out, run, source, settings) as folder:
             size = working_size(settings, encoder)
 
-            def carry_out(*, rescan: bool) -> Account:
+            def carry_out(settings: RunSettings, last: Stage, *, rescan: bool) -> Account:
                 inputs = read_inputs(given, out, size=size, run=run, extra=settings.extra, rescan=rescan)
                 used = encoder if inputs.vectors is None else vector_encoder(inputs.vectors)
                 decided = settings
@@ -88,19 +96,30 @@ def cluster(
                 execution = Execution(folder, decided, inputs, used, run, page=page)
                 return execution.carry_out(_absolute(source), last, redo=redo)
 
+            naming = bool(settings.given) and name_groups and last != "features"
+            until: Stage = "heads" if naming else last
             try:
-                return carry_out(rescan=rescan)
+                account = carry_out(settings, until, rescan=rescan)
             except DamagedStoreError as error:
                 if rescan or processes.count > 1:  # the other processes would wait for this one
                     raise
                 warn_user(f"{str(error).partition(';')[0]}; rereading the images", DamagedFileWarning)
-                return carry_out(rescan=True)
+                account = carry_out(settings, until, rescan=True)
+            # The names that the user gives become edits of the second stage's result; joint training learns those.
+            placed = _give(out, settings, run) if naming else {}
+            if until == last or settings.joint is None:
+                return account
+            return carry_out(settings.model_copy(update={"placed": placed}), last, rescan=False)
 
 
 def resume(out: Path, *, rescan: bool = False, device: str = "auto", progress: Progress = silent) -> Account:
     """Go on with what the last command asked for; a finished run is left as it is."""
     folder = RunFolder.open(out)
-    return cluster(_source_of(folder), _requested(folder), out, rescan=rescan, device=device, progress=progress)
+    unfinished = folder.manifest.pending is not None  # a finished run is as its user has left it
+    return cluster(
+        _source_of(folder), _requested(folder), out,
+        rescan=rescan, name_groups=unfinished, device=device, progress=progress,
+    )  # fmt: skip
 
 
 def refine(
@@ -108,14 +127,16 @@ def refine(
     *,
     minutes: float | None = None,
     labels: dict[str, str] | None = None,
+    split: bool = False,
     settings_file: Path | None = None,
     device: str = "auto",
     progress: Progress = silent,
 ) -> Account:
-    """Add joint training to the current result of the run in `out`.
+    """Add joint training to the current result of the run in `out`; it learns what people decided about images.
 
     Args:
-        labels: by path, of a few images, to be learned from.
+        labels: names of a few images, by path. They become edits of the run.
+        split: split groups that hold two of these names.
         settings_file: a TOML file with settings to change.
     """
     folder = RunFolder.open(out)
@@ -128,9 +149,26 @@ def refine(
     assert settings.joint is not None
     if minutes is not None:
         settings = settings.model_copy(update={"joint": settings.joint.model_copy(update={"minutes": minutes})})
+    editor = Editor(out)
     if labels is not None:
-        settings = settings.model_copy(update={"given": labels})
-    return cluster(_source_of(folder), settings, out, device=device, progress=progress)
+        give_labels(editor, labels, split=split)
+        update_csv(out)
+    settings = settings.model_copy(update={"placed": placed_clusters(editor)})
+    return cluster(_source_of(folder), settings, out, name_groups=False, device=device, progress=progress)
+
+
+def _give(out: Path, settings: RunSettings, run: Run) -> dict[str, int]:
+    """The user's labels as edits of the current result; then every image that a person placed, with its cluster."""
+    if run.processes.first:
+        try:
+            give_labels(Editor(out), settings.given)
+            update_csv(out)
+        except SharedGroupError as error:
+            if settings.joint is not None:
+                raise
+            warn_user(str(error), SharedGroupWarning)
+    run.processes.barrier()
+    return placed_clusters(Editor(out)) if settings.joint is not None else {}
 
 
 @contextmanager
@@ -192,10 +230,5 @@ def _refuse_contradictions(settings: RunSettings, *, vectors: bool) -> None:
         find_algorithm(settings.joint.algorithm)
     if settings.precision == "int8" and settings.encoder == SCRATCH:
         raise UserError("encoders trained from scratch do not support 8-bit integers; remove precision = 'int8'")
-    if settings.given and settings.joint is None and settings.how_many is None:
-        raise UserError(
-            "labels are learned by joint training, which was not asked for: add --refine; or leave out -k, and the "
-            "number of groups is the one that fits them"
-        )
     if vectors and settings.joint is not None:
         raise UserError("feature vectors alone cannot be refined: there is no encoder to train; give the images")

@@ -22,8 +22,7 @@ from spice.runs.folder import UNFINISHED
 from spice.runs.manifest import ResultEntry, now, versions
 from spice.runs.records import HowManyResult, Record, StepResult, StepWarning, read_record, stamp_files, write_record
 from spice.settings import RunSettings, Stage
-from spice.stages.encode import probabilities
-from spice.stages.joint.given import find_given, match_labels
+from spice.stages.groups.give import find_labels
 from spice.stages.joint.refine import estimated_seconds
 
 # Steps whose files other commands read: they are checked even if nothing is left to do.
@@ -62,7 +61,7 @@ class Execution:
     def carry_out(self, source: str | None, last: Stage, *, redo: bool) -> Account:
         """Run what is not finished yet, up to the stage `last`."""
         self._refuse_other_images(redo)
-        self._check_given_labels()
+        find_labels(self.settings.given, self.inputs.collection.paths)  # refuses unknown images before anything is done
         if self.run.processes.first and self.folder.manifest.source != source:
             self.folder.update(source=source)
         stopped_before = None
@@ -280,15 +279,6 @@ class Execution:
                 f"the images have changed since this run began (there are {len(found):,} now); cluster them into "
                 "another folder (--out), or add --redo to cluster them here (earlier results are kept)"
             )
-
-    def _check_given_labels(self) -> None:
-        """Refuse labels of unknown images, and names that stage 2 does not tell apart, before anything is changed."""
-        if not self.settings.given:
-            return
-        given = find_given(self.settings.given, self.inputs.collection.paths)
-        if self.settings.joint is not None and self.is_done("heads") and self.is_done("views"):
-            predicted = probabilities(self.work.head, self.work.features).argmax(dim=1)
-            match_labels(given, predicted, clusters=self.settings.heads.clusters)
 
     def _announce_joint_training(self) -> None:
         """Joint training takes long: say how long before the heads start. A resumed one shows the time left instead."""

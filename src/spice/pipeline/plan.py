@@ -165,7 +165,7 @@ STEPS_IN_ORDER = (
         "joint",
         joint,
         after=("heads", "neighbors", "extra"),
-        depends=lambda settings, _: _dump(settings.joint, settings.reliability, settings.given, settings.seed),
+        depends=lambda settings, _: _dump(settings.joint, settings.reliability, settings.placed, settings.seed),
         wanted=lambda settings: settings.joint is not None,
         on_all=True,
     ),

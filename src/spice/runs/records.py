@@ -135,8 +135,7 @@ class JointResult(StepResult):
     """Stage 3: how joint training went, and whether its result is used."""
 
     labeled: int  # images whose labels were learned
-    given: int  # of these, labels that the user gave
-    names: dict[str, int]  # the cluster that each given label means
+    given: int  # of these, images that a person placed
     moved: int  # images that changed their cluster
     loss: list[float]  # per step
     taught: list[float]  # per step, share of the images whose own prediction taught

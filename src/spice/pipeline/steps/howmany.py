@@ -8,10 +8,10 @@ from spice.pipeline.work import Work, save_array
 from spice.runs.artifacts import CANDIDATES, TREE
 from spice.runs.records import CandidateCount, HowManyResult, TreeResult
 from spice.stages.groups.curve import NEIGHBORS, neighbor_information
+from spice.stages.groups.give import find_labels
 from spice.stages.groups.howmany import Given, HowMany, how_many, principal_components
 from spice.stages.groups.merge_tree import merge_tree
 from spice.stages.groups.peaks import plausible
-from spice.stages.joint.given import find_given
 
 
 def howmany(work: Work, run: Run) -> HowManyResult:
@@ -41,8 +41,8 @@ def _given(work: Work) -> Given | None:
     """The labels that the user gave, as numbers."""
     if not work.settings.given:
         return None
-    given = find_given(work.settings.given, work.inputs.collection.paths)
-    return Given(given.image.numpy(), given.name.numpy())
+    given = find_labels(work.settings.given, work.inputs.collection.paths)
+    return Given(given.row, given.name)
 
 
 def _result(found: HowMany) -> HowManyResult:

@@ -1,7 +1,5 @@
 """Stage 3: encoder and head trained together on reliable labels (III-C). Only with `--refine`."""
 
-from typing import NamedTuple
-
 import torch
 
 from spice.engine.run import Run
@@ -19,24 +17,17 @@ from spice.runs.records import ClusteringStats, JointResult
 from spice.stages.encode import probabilities
 from spice.stages.joint.checks import RefinementRejectedWarning
 from spice.stages.joint.draws import Labeled
-from spice.stages.joint.given import find_given, match_labels, merge_labels
+from spice.stages.joint.given import merge_labels
 from spice.stages.joint.refine import Refined, Stage2, refine
 from spice.stages.reliability import labels_to_learn, reliability_neighbors
 
 
-class TrainingLabels(NamedTuple):
-    """The labels that stage 3 learns, and the cluster that each name given by the user means."""
-
-    labeled: Labeled
-    names: dict[str, int]
-
-
 def joint(work: Work, run: Run) -> JointResult:
-    """Learn the reliable labels and those that the user gives; check the result against stage 2's."""
+    """Learn the reliable labels and those of images that a person placed; check the result against stage 2's."""
     settings = work.settings
     assert settings.joint is not None
     stage2 = stage_2(work)
-    labeled, names = training_labels(work, stage2, run)
+    labeled = training_labels(work, stage2, run)
     if len(labeled.image) == 0:
         return _nothing_learned("no image is reliable, so there is nothing to learn from")
     if bool((labeled.cluster == labeled.cluster[0]).all()):  # such as images of one color, on which training diverges
@@ -49,8 +40,7 @@ def joint(work: Work, run: Run) -> JointResult:
         _save(work, found)
     return JointResult(
         labeled=len(labeled.image),
-        given=len(settings.given),
-        names=names,
+        given=len(settings.placed),
         moved=int((found.probs.argmax(dim=1) != stage2.probs.argmax(dim=1)).sum()),
         loss=[step.loss for step in found.history],
         taught=[step.taught for step in found.history],
@@ -70,21 +60,16 @@ def stage_2(work: Work) -> Stage2:
     return Stage2(images, work.encoder, work.head, features, probs, work.neighbors, count, starts)
 
 
-def training_labels(work: Work, stage2: Stage2, run: Run) -> TrainingLabels:
-    """The reliable labels, and those that the user gives."""
-    settings = work.settings
-    labeled = labels_to_learn(stage2.probs, stage2.neighbors, settings.reliability, seed=run.seed)
-    if not settings.given:
-        return TrainingLabels(labeled, {})
-    given = find_given(settings.given, work.inputs.collection.paths)
-    names = match_labels(given, stage2.probs.argmax(dim=1), clusters=settings.heads.clusters)
-    return TrainingLabels(merge_labels(labeled, given, names), names)
+def training_labels(work: Work, stage2: Stage2, run: Run) -> Labeled:
+    """The reliable labels, and those of images that a person placed."""
+    labeled = labels_to_learn(stage2.probs, stage2.neighbors, work.settings.reliability, seed=run.seed)
+    return merge_labels(labeled, work.settings.placed, work.inputs.collection.paths)
 
 
 def _nothing_learned(reason: str) -> JointResult:
     _warn([reason])
     return JointResult(
-        labeled=0, given=0, names={}, moved=0, loss=[], taught=[], before=None, after=None,
+        labeled=0, given=0, moved=0, loss=[], taught=[], before=None, after=None,
         failed_checks=[reason], used=False,
     )  # fmt: skip
 

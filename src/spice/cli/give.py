@@ -1,0 +1,32 @@
+"""Labels from a file, for `spice refine` and `spice learn`: they become edits of the run."""
+
+import sys
+from pathlib import Path
+from shlex import quote
+from typing import Annotated
+
+import typer
+
+Split = Annotated[bool, typer.Option("--split", help="Split groups that hold images of two labels, without asking.")]
+
+
+def give(run: Path, file: Path, *, split: bool) -> None:
+    """Name the groups and place the labeled images; a group with two names is split if the user agrees."""
+    from spice.label_table import read_label_table
+    from spice.runs import explain_write_errors, update_csv
+    from spice.runs.editor import Editor
+    from spice.runs.folder import refuse_links_outside
+    from spice.stages.groups.give import SharedGroupError, give_labels
+
+    labels, editor = read_label_table(file), Editor(run)
+    refuse_links_outside(run)
+    with explain_write_errors(run):
+        try:
+            added = give_labels(editor, labels, split=split)
+        except SharedGroupError as error:
+            if not sys.stdin.isatty() or not typer.confirm(f"{error}. Split it now?"):
+                raise
+            added = give_labels(editor, labels, split=True)
+        update_csv(run)
+    if added:
+        print(f"{len(added)} edits from {file}; take one back with: spice undo {quote(str(run))}", file=sys.stderr)

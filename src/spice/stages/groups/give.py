@@ -1,0 +1,167 @@
+"""Labels from a table as edits: a name for the group that holds most of its images, and every labeled image in it.
+
+Labels that are given this way are learned from. True labels for scoring are read by `evaluate` alone.
+
+Shapes: L labeled images, C names, G groups, n images of a group, D feature width.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from spice.errors import UserError
+from spice.label_table import plain_path
+from spice.runs.editor import Editor
+from spice.runs.edits import Move, Name, Operation, Split
+from spice.runs.groups import Groups
+
+
+class SharedGroupError(UserError):
+    """Two names in one group: it has to be split before each can have its own."""
+
+    def __init__(self, first: str, second: str, group: str) -> None:
+        super().__init__(
+            f"the images labeled {first!r} and {second!r} are both in {group}: split it by these labels "
+            "(spice refine or learn RUN --labels FILE --split), use more groups (-k), or leave out one of the names"
+        )
+
+
+class LabelTable(NamedTuple):
+    """The labels by row."""
+
+    row: NDArray[np.int64]  # (L,)
+    name: NDArray[np.int64]  # (L,) indices into `names`
+    names: list[str]  # (C,)
+
+    def of(self, name: int) -> NDArray[np.int64]:
+        rows: NDArray[np.int64] = self.row[self.name == name]
+        return rows
+
+
+class _Owner(NamedTuple):
+    """A name and its group."""
+
+    name: int
+    group: int
+
+
+def give_labels(editor: Editor, labels: Mapping[str, str], *, split: bool = False) -> list[Operation]:
+    """Put every labeled image (path: name) into the group of that name; what is so already is not done again.
+
+    Nothing is changed if anything is refused. Returns the operations that were added to the edits.
+
+    Args:
+        split: split groups that hold two names, each image to the name whose labeled images are nearest.
+            Otherwise SharedGroupError.
+    """
+    table, groups = find_labels(labels, editor.base.paths), editor.groups
+    target = _match(table, groups)
+    added: list[Operation] = []
+    for name in [name for name, group in target.items() if group is None]:
+        rows = table.of(name)
+        owner = _owner(editor.groups, rows, target)
+        if owner is None:  # in no group, or in one that was set aside
+            added.append(Move(images=editor.base.images(rows.tolist()), group=None))
+        elif not split:
+            raise SharedGroupError(table.names[name], table.names[owner.name], groups.name(owner.group))
+        else:
+            added.append(_split(editor, owner.group, table.of(owner.name), rows))
+        target[name] = max(editor.do(added[-1]).existing)
+    for name, group in target.items():
+        assert group is not None
+        added += _put(editor, table.of(name), table.names[name], group)
+    return added
+
+
+def placed_clusters(editor: Editor) -> dict[str, int]:
+    """The cluster that stands for the group of every image that a person placed, by path.
+
+    A group that no cluster is part of, such as one that was split off, has none: `spice learn` learns those.
+    """
+    groups, base = editor.groups, editor.base
+    found: dict[str, int] = {}
+    for group in np.unique(groups.group[groups.by_person]).tolist():
+        clusters = np.flatnonzero(groups.of_cluster == group)
+        if group < 0 or group in groups.set_aside or len(clusters) == 0:
+            continue
+        members = base.cluster[groups.group == group]
+        stands = int(clusters[np.argmax([(members == cluster).sum() for cluster in clusters])])
+        placed = np.flatnonzero(groups.by_person & (groups.group == group))
+        found |= dict.fromkeys((base.paths[row] for row in placed.tolist()), stands)
+    return found
+
+
+def find_labels(labels: Mapping[str, str], paths: Sequence[str]) -> LabelTable:
+    """The labels (path: name) by row. Each must belong to an image of the collection."""
+    wanted = {plain_path(path): " ".join(name.split()) for path, name in labels.items()}
+    labeled = [(row, wanted.pop(plain)) for row, plain in enumerate(map(plain_path, paths)) if plain in wanted]
+    if wanted:
+        more = f" and {len(wanted) - 1} more" if len(wanted) > 1 else ""
+        raise UserError(
+            f"there is no image {next(iter(wanted))}{more} for the given label; paths look like this: {paths[0]}"
+        )
+    names = sorted({name for _, name in labeled})
+    place = {name: number for number, name in enumerate(names)}
+    rows = np.array([row for row, _ in labeled], dtype=np.int64)
+    return LabelTable(rows, np.array([place[name] for _, name in labeled], dtype=np.int64), names)
+
+
+def _match(table: LabelTable, groups: Groups) -> dict[int, int | None]:
+    """The group of every name: one that is called so, or the one that holds most of its images, one to one.
+
+    None for a name all of whose images are in groups of other names.
+    """
+    called = {name: group for group, name in groups.names.items()}
+    free = [group for group in groups.existing if group not in groups.set_aside]
+    counts = np.array(
+        [[(groups.group[table.of(name)] == group).sum() for group in free] for name in range(len(table.names))]
+    ).reshape(len(table.names), len(free))  # (C, G)
+    best = counts * (len(free) + 1) + (counts > 0)  # among the best matchings, one where every name keeps an image
+    for name, text in enumerate(table.names):
+        if text in called:
+            best[name, free.index(called[text])] = best.sum() + 1
+    found: dict[int, int | None] = dict.fromkeys(range(len(table.names)))
+    for name, place in zip(*linear_sum_assignment(best, maximize=True), strict=True):
+        if best[name, place]:
+            found[int(name)] = free[place]
+    return found
+
+
+def _owner(groups: Groups, rows: NDArray[np.int64], target: Mapping[int, int | None]) -> _Owner | None:
+    """The group that most of these images are in, of those that are another name's."""
+    taken = {group: name for name, group in target.items() if group is not None}
+    counts = {group: int((groups.group[rows] == group).sum()) for group in taken}
+    best = max(counts, key=counts.__getitem__, default=None)
+    return None if best is None or not counts[best] else _Owner(taken[best], best)
+
+
+def _split(editor: Editor, group: int, first: NDArray[np.int64], second: NDArray[np.int64]) -> Split:
+    """The images of a group that are nearer to the second name's labeled images, on the sphere of features."""
+    members = np.flatnonzero(editor.groups.group == group)
+    features = editor.result.answer_features
+    centers = [_unit(np.asarray(features[rows], dtype=np.float32)).mean(axis=0) for rows in (first, second)]
+    likeness = _unit(np.asarray(features[members], dtype=np.float32)) @ np.stack(centers, axis=1)  # (n, 2)
+    leaving = members[(likeness[:, 1] > likeness[:, 0]) & ~np.isin(members, first)]
+    leaving = np.union1d(leaving, members[np.isin(members, second)])
+    return Split(group=group, parts=[editor.base.images(leaving.tolist())])
+
+
+def _put(editor: Editor, rows: NDArray[np.int64], name: str, group: int) -> list[Operation]:
+    groups = editor.groups
+    operations: list[Operation] = []
+    if groups.names.get(group) != name:
+        operations.append(Name(group=group, name=name))
+    new = rows[(groups.group[rows] != group) | ~groups.by_person[rows]]
+    if len(new):
+        operations.append(Move(images=editor.base.images(new.tolist()), group=group))
+    for operation in operations:
+        editor.do(operation)
+    return operations
+
+
+def _unit(features: NDArray[np.float32]) -> NDArray[np.float32]:
+    unit: NDArray[np.float32] = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+    return unit
