@@ -100,8 +100,8 @@ def command(
     labels: Annotated[
         Path | None,
         typer.Option(
-            help="CSV file (path,label) with a few labels: groups take these names, --refine learns them; without -k, they "
-            "help to find it."
+            help="CSV file (path,label) with a few labels: groups take these names, --refine learns them; without -k, "
+            "they help to find it."
         ),
     ] = None,
     extra: Annotated[
