@@ -88,7 +88,7 @@ def standard(
     return RunSettings(
         encoder=encoder,
         size=size,
-        views=ViewSettings(space=space, augment=AugmentSettings(flip=flip)),
+        views=ViewSettings(space=space, sample=heads_sample(clusters), augment=AugmentSettings(flip=flip)),
         heads=standard_heads(clusters),
         joint=joint_on_cpu(pretrained=encoder != "scratch", minutes=minutes, flip=flip) if refine else None,
         seed=seed,
@@ -163,6 +163,16 @@ def joint_on_cpu(*, pretrained: bool, minutes: float | None = None, flip: bool =
 DOUBLE_SOFTMAX_UP_TO = 30
 # Heads times clusters, at most: the time and memory of a step grow with it.
 MOST_PROTOTYPES = 1_000
+
+
+# Heads learn from this many images of a larger collection, or from so many per cluster: more teach them nothing new
+# (docs/scale.md has the curve), and take time and disk space in proportion.
+SAMPLE, SAMPLE_PER_CLUSTER = 40_000, 400
+
+
+def heads_sample(clusters: int) -> int:
+    """The most images that heads learn from. The head labels the others, as it labels new images."""
+    return max(SAMPLE, SAMPLE_PER_CLUSTER * clusters)
 
 
 def standard_heads(clusters: int) -> HeadSettings:

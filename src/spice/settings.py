@@ -103,6 +103,8 @@ class ViewSettings(Settings):
     # labels no better (docs/lab-notes), and each takes the encoder another pass over all images.
     weak: PositiveInt = 1
     strong: PositiveInt = 2
+    # Images that get weak and strong views, drawn at random: heads learn from these, and label all. None: all (paper).
+    sample: PositiveInt | None = None
     # Encode new views in every step of stage 2, as in the paper. The encoder then runs twice over all images in every
     # epoch. Heads are still selected by the first view of each kind that was encoded before.
     fresh: bool = False

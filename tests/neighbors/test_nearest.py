@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spice.neighbors import Neighbors, approximate, exact, nearest, recall, search, unit_rows
+from spice.neighbors import Neighbors, approximate, exact, measured_nearest, nearest, recall, search, unit_rows
 
 
 def all_pairs(features: Tensor, count: int) -> Neighbors:
@@ -168,7 +168,6 @@ def clustered_features(images: int, *, seed: int = 0) -> Tensor:
 
 
 def test_an_index_finds_what_it_promises(caplog: pytest.LogCaptureFixture) -> None:
-    pytest.importorskip("faiss")
     features = clustered_features(8000)
     with caplog.at_level(logging.INFO, logger="spice"):
         found = nearest(features, 20, method="approximate")
@@ -182,64 +181,59 @@ def test_an_index_finds_what_it_promises(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_an_index_leaves_out_the_image_and_not_its_duplicates() -> None:
-    pytest.importorskip("faiss")
     features = clustered_features(4000).repeat_interleave(3, dim=0)  # each image three times
     found = nearest(features, 2, method="approximate")
     itself = torch.arange(len(features))[:, None]
     assert not (found.index == itself).any()
     assert ((found.index // 3) == itself // 3).all()
-    assert (found.index[:, 0] < found.index[:, 1]).all()  # equal similarities: by index
 
 
-def test_rows_for_which_the_lists_hold_too_few_are_searched_exactly() -> None:
-    pytest.importorskip("faiss")
+def test_lists_that_hold_too_few_images_are_joined_by_more() -> None:
     base = unit_rows(clustered_features(2000))
-    index, itself = approximate._build(base), torch.arange(2000)
-    index.nprobe = 1  # one list of about 22 images
-    found = approximate._search(index, base, 45, itself)
-    short = (found.index < 0).any(dim=1)
-    assert short.any()
-    complete = approximate._complete(found, base, base, itself)
-    assert torch.equal(complete.index[short], exact.exact_nearest(base, base[short], 45, exclude=itself[short]).index)
-    assert (complete.index >= 0).all()
+    found = approximate._search(approximate.build(base), None, 300, 1)  # one list has about 45 images
+    own = torch.arange(2000)[:, None]
+    assert not (found.index == own).any()
+    assert all(len(set(row)) == 300 for row in found.index[::100].tolist())
 
 
-def test_noise_that_no_index_can_sort_is_searched_exactly(caplog: pytest.LogCaptureFixture) -> None:
-    pytest.importorskip("faiss")
-    features = random_features(3000, 64)
-    with caplog.at_level(logging.INFO, logger="spice"):
-        found = nearest(features, 10, method="approximate")
-    assert "exact neighbor search, because the index reached a recall of" in caplog.text
-    assert torch.equal(found.index, nearest(features, 10, method="exact").index)
+def test_with_all_lists_the_search_is_exact() -> None:
+    features = grid_features(900)
+    lists = approximate.build(features)
+    found = approximate._search(lists, None, 5, len(lists.centers))
+    torch.testing.assert_close(found.similarity, nearest(features, 5).similarity)
+    whole = random_features(900, 16)
+    lists = approximate.build(whole)
+    assert torch.equal(approximate._search(lists, None, 9, len(lists.centers)).index, nearest(whole, 9).index)
+
+
+def test_noise_that_lists_cannot_sort_takes_as_many_lists_as_the_recall_needs() -> None:
+    found, measured = measured_nearest(random_features(3000, 64), 10, method="approximate")
+    truth = nearest(random_features(3000, 64), 10, method="exact")
+    assert measured >= approximate.RECALL
+    assert recall(found.index, truth.index) > approximate.RECALL - 0.02
+
+
+def test_copies_all_in_one_list_are_found() -> None:
+    features = random_features(1, 8).expand(500, 8)
+    found = nearest(features, 3, method="approximate")
+    assert (found.similarity > 0.9999).all()
+    assert not (found.index == torch.arange(500)[:, None]).any()
 
 
 def test_other_images_can_be_looked_up_in_an_index() -> None:
-    pytest.importorskip("faiss")
     features, queries = clustered_features(8000), clustered_features(8000)[::20] + 0.01
     found = nearest(features, 10, queries=queries, method="approximate")
     assert recall(found.index, nearest(features, 10, queries=queries, method="exact").index) > 0.93
 
 
-def test_the_size_decides_and_without_faiss_the_search_is_exact(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    asked = []
-    monkeypatch.setattr(approximate, "approximate_nearest", lambda *_, **__: asked.append(True))
-    monkeypatch.setattr(approximate, "available", lambda: True)
-    features = random_features(300, 4)
-    nearest(features, 3)
-    nearest(features, 3, method="exact")
-    assert not asked
-    monkeypatch.setattr(search, "APPROXIMATE_FROM", 300)
-    nearest(features, 3, method="exact")
-    assert not asked
-    nearest(features, 3)
-    assert asked
-    monkeypatch.setattr(approximate, "available", lambda: False)
-    with caplog.at_level(logging.INFO, logger="spice"):
-        found = nearest(features, 3)
-    assert "for a faster one: pip install" in caplog.text
-    assert torch.equal(found.index, all_pairs(features, 3).index)
+def test_the_size_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    features = clustered_features(1200)
+    assert measured_nearest(features, 3).recall == 1.0
+    assert measured_nearest(features, 3, method="exact").recall == 1.0
+    monkeypatch.setattr(search, "APPROXIMATE_FROM", 1200)
+    monkeypatch.setattr(approximate, "RECALL", 0.0)  # one list is enough
+    assert measured_nearest(features, 3, method="exact").recall == 1.0
+    assert measured_nearest(features, 3).recall < 1.0
 
 
 def test_recall_is_the_share_of_true_neighbors_found() -> None:

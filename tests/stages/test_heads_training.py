@@ -25,7 +25,8 @@ from spice.stages.heads.algorithm_1 import TrainedHeads
 from spice.stages.heads.diagnostics import SharedPrototypeWarning
 from spice.stages.heads.inputs import batch_size, principal_components
 from spice.stages.heads.train import train_heads
-from spice.stages.views import Kind, Views
+from spice.stages.view_files import Kind
+from spice.stages.views import Views
 
 
 def groups(sizes: list[int], *, width: int = 8, noise: float = 0.3, views: int = 2, seed: int = 0) -> Views:

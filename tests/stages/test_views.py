@@ -20,8 +20,9 @@ from spice.errors import UserError
 from spice.models.encoders import Encoder, load_encoder
 from spice.randomness import generator
 from spice.settings import ViewSettings
-from spice.stages import views as stage
-from spice.stages.views import Kind, encode_views, open_views, perturb_features, with_fresh_views
+from spice.stages import view_files
+from spice.stages.view_files import Kind
+from spice.stages.views import encode_views, open_views, perturb_features, with_fresh_views
 
 SETTINGS = ViewSettings(weak=2, strong=1)
 
@@ -129,7 +130,7 @@ def test_finished_files_are_used_again_and_computed_again_when_anything_changes(
 def test_a_stopped_run_keeps_what_it_has_encoded(
     encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage, "SAVE_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(view_files, "SAVE_EVERY_SECONDS", 0.0)
     images = Noise(200)
     taken: list[int] = []
 
@@ -181,15 +182,15 @@ sys.path.insert(0, {tests!r})
 from pathlib import Path
 import time
 import numpy as np
-from test_views import SETTINGS, Run, stage
+from test_views import SETTINGS, Run, perturb_features, view_files
 
-stage.SAVE_EVERY_SECONDS = 0.0
+view_files.SAVE_EVERY_SECONDS = 0.0
 def report(task, done, total, figures=None):
     print(done, flush=True)
     time.sleep(0.01)
 
 features = np.random.default_rng(0).normal(size=(2_000, 256)).astype(np.float32)
-stage.perturb_features(features, SETTINGS, Run(folder=Path({folder!r}), progress=report))
+perturb_features(features, SETTINGS, Run(folder=Path({folder!r}), progress=report))
 """
 
 
@@ -250,3 +251,25 @@ def test_a_full_disk_is_reported_before_work_begins(
         UserError, match=r"not enough disk space in .* for .* GB of features \(No space left on device\)"
     ):
         encode_views(Noise(5), encoder, SETTINGS, Run(folder=tmp_path))
+
+
+def test_a_sample_alone_gets_views_and_all_images_get_features(encoder: Encoder, tmp_path: Path) -> None:
+    settings = SETTINGS.model_copy(update={"sample": 70})
+    whole = encode_views(Noise(200), encoder, SETTINGS, Run(folder=tmp_path / "whole"))
+    views = encode_views(Noise(200), encoder, settings, Run(folder=tmp_path / "some"))
+    assert views.rows is not None
+    assert len(views) == len(np.unique(views.rows)) == 70
+    assert views.weak.shape == (2, 70, encoder.features)
+    np.testing.assert_array_equal(np.load(tmp_path / "some" / "features.npy"), whole.plain)
+    np.testing.assert_array_equal(views.plain, whole.plain[views.rows])
+    again = encode_views(Noise(200), encoder, settings, Run(seed=1, folder=tmp_path / "other"))
+    assert again.rows is not None
+    assert set(again.rows) != set(views.rows)
+
+
+def test_the_views_of_a_sample_are_of_its_images(tmp_path: Path) -> None:
+    features = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
+    settings = SETTINGS.model_copy(update={"sample": 100, "weak_noise": 0.0})
+    views = perturb_features(features, settings, Run(folder=tmp_path))
+    np.testing.assert_array_equal(views.weak[1], features[views.rows])
+    assert perturb_features(features, SETTINGS, Run(folder=tmp_path / "all")).rows is None

@@ -131,9 +131,11 @@ def _how_it_was_made(account: "Account") -> list[str]:
     if account.heads is None:
         return []
     heads, best = account.heads, account.heads.selected
+    some = heads.learned_from is not None and heads.learned_from < account.images
+    drawn = f", on {heads.learned_from:,} images drawn at random" if some else ""
     return [
-        f"heads      {heads.heads} trained; head {best.head} selected at epoch {best.epoch}, loss {best.loss:.4f} "
-        "(no labels used)"
+        f"heads      {heads.heads} trained{drawn}; head {best.head} selected at epoch {best.epoch}, "
+        f"loss {best.loss:.4f} (no labels used)"
     ]
 
 

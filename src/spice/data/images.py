@@ -58,6 +58,21 @@ class InColor:
         return self.images.take(positions).expand(-1, self.channels, -1, -1)
 
 
+class Chosen:
+    """Some of the images, by their position among the chosen ones."""
+
+    def __init__(self, images: Images, rows: NDArray[np.int64]) -> None:
+        self.images, self.rows = images, torch.from_numpy(rows)
+        self.size, self.channels = images.size, images.channels
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, positions: Tensor) -> Tensor:
+        """uint8 (B, C, S, S)."""
+        return self.images.take(self.rows[positions])
+
+
 class Combined:
     """Two collections as one, the first's images first."""
 

@@ -2,6 +2,16 @@
 
 from spice.neighbors.approximate import recall
 from spice.neighbors.exact import Neighbors
-from spice.neighbors.search import BlankImagesWarning, Method, nearest, unit_rows, warn_of_blank
+from spice.neighbors.search import BlankImagesWarning, Method, measured_nearest, nearest, warn_of_blank
+from spice.neighbors.units import unit_rows
 
-__all__ = ["BlankImagesWarning", "Method", "Neighbors", "nearest", "recall", "unit_rows", "warn_of_blank"]
+__all__ = [
+    "BlankImagesWarning",
+    "Method",
+    "Neighbors",
+    "measured_nearest",
+    "nearest",
+    "recall",
+    "unit_rows",
+    "warn_of_blank",
+]

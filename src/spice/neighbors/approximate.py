@@ -1,21 +1,23 @@
-"""Approximate nearest neighbors from a faiss index, for collections too large to compare all pairs.
+"""Approximate nearest neighbors, for collections too large to compare all pairs: images are compared list by list.
 
-The recall is measured on a sample.
-Shapes: N images, Q queries, D feature width, S neighbors per query.
+k-means on a sample sorts the images into lists. The images of a list are compared with those of the lists around it, by
+the matrix products of the exact search, and no index library is needed. How many lists that takes is measured: the
+recall against the exact search, on a sample of queries.
+
+Shapes: N images, Q queries, D feature width, S neighbors per query, L lists, C candidates.
 """
 
-import importlib.util
 import logging
 import math
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from spice.neighbors.exact import Neighbors, exact_nearest, ordered
-
-if TYPE_CHECKING:
-    import faiss
+from spice.neighbors.units import CHUNK, unit_rows
+from spice.progress import Progress, silent
+from spice.randomness import generator
 
 log = logging.getLogger("spice")
 
@@ -23,35 +25,44 @@ log = logging.getLogger("spice")
 RECALL = 0.95
 # Queries on which recall is measured: with 100 neighbors each, its standard error stays below 0.01.
 SAMPLE = 512
-# Share of the lists beyond which comparing all pairs is faster: lists are scanned pair by pair, not as a product.
-MAX_SHARE = 1 / 8
+# k-means: images drawn per list, and rounds.
+DRAWN_PER_LIST, ROUNDS = 32, 6
 
 
-def available() -> bool:
-    """Whether faiss is installed."""
-    return importlib.util.find_spec("faiss") is not None
+class Lists(NamedTuple):
+    """All images, sorted into lists."""
+
+    vectors: Tensor  # (N, D) unit vectors, list by list
+    row: Tensor  # (N,) the image of each
+    place: Tensor  # (N,) where each image is
+    starts: Tensor  # (L + 1,)
+    centers: Tensor  # (L, D)
+    around: Tensor  # (L, L) the lists by closeness to each list, itself first
+    reach: Tensor  # (L, L) images in the first 1, 2, ... of them
 
 
-def approximate_nearest(base: Tensor, queries: Tensor, count: int, *, exclude: Tensor | None = None) -> Neighbors:
-    """As `exact_nearest`, but searches only the lists nearest to each query, as many as the recall needs.
+def approximate_nearest(
+    features: Tensor, queries: Tensor | None, count: int, *, progress: Progress = silent
+) -> tuple[Neighbors, float]:
+    """As `exact_nearest`, with as many lists as the recall needs, and the recall measured.
 
-    If no index reaches the recall (on pure noise, for example), all pairs are compared.
+    Args:
+        features: (N, D), finite; made unit vectors part by part, since a mapped file may be larger than memory.
+        queries: (Q, D), or None: every image, which is then not its own neighbor.
     """
-    index = _build(base)
-    # Evenly spaced queries.
-    sample = torch.linspace(0, len(queries) - 1, min(SAMPLE, len(queries)), dtype=torch.float64).round().long()
-    sample = sample.to(base.device)
-    own = None if exclude is None else exclude[sample]
-    truth = exact_nearest(base, queries[sample], count, exclude=own)
-    most = max(1, int(index.nlist * MAX_SHARE))
-    for lists in [*(2**power for power in range(most.bit_length()) if 2**power < most), most]:  # 1, 2, 4, ..., most
-        index.nprobe = lists
-        measured = recall(_search(index, queries[sample], count, own).index, truth.index)
-        if measured >= RECALL:
-            log.info("neighbors from an index: %d of %d lists, measured recall %.3f", lists, index.nlist, measured)
-            return _complete(_search(index, queries, count, exclude), base, queries, exclude)
-    log.info("exact neighbor search, because the index reached a recall of only %.3f", measured)
-    return exact_nearest(base, queries, count, exclude=exclude)
+    lists = build(features)
+    asked = len(features) if queries is None else len(queries)
+    sample = torch.linspace(0, max(asked - 1, 0), min(SAMPLE, asked), dtype=torch.float64).round().long()  # even
+    truth = _exactly(lists, features if queries is None else queries, sample, count, themselves=queries is None)
+    total, searched = len(lists.centers), 1
+    while True:
+        found = _search(lists, queries, count, searched, some=sample)
+        measured = recall(found.index, truth.index)
+        if measured >= RECALL or searched == total:
+            break
+        searched = min(searched + max(1, searched // 2), total)
+    log.info("neighbors from lists: %d of %d, measured recall %.3f", searched, total, measured)
+    return _search(lists, queries, count, searched, progress=progress), measured
 
 
 def recall(found: Tensor, truth: Tensor) -> float:
@@ -63,38 +74,95 @@ def recall(found: Tensor, truth: Tensor) -> float:
     return (ordered_found.gather(1, place) == truth).float().mean().item()
 
 
-def _build(base: Tensor) -> "faiss.IndexIVFFlat":
-    """An index of about 2 sqrt(N) lists, one per center of k-means."""
-    import faiss
-
-    vectors = base.cpu().numpy()
-    lists = max(1, round(2 * math.sqrt(len(base))))
-    index = faiss.IndexIVFFlat(faiss.IndexFlatIP(base.shape[1]), base.shape[1], lists, faiss.METRIC_INNER_PRODUCT)
-    index.cp.niter, index.cp.seed, index.cp.spherical = 10, 0, True
-    index.cp.min_points_per_centroid = 1  # no warning for small collections, which come here only on request
-    index.cp.max_points_per_centroid = 64
-    index.train(vectors)
-    index.add(vectors)
-    return index
-
-
-def _search(index: "faiss.IndexIVFFlat", queries: Tensor, count: int, exclude: Tensor | None) -> Neighbors:
-    """What the index finds, the query itself left out; -1 where its lists hold too few."""
-    more = count if exclude is None else count + 1
-    similarity, found = map(torch.from_numpy, index.search(queries.cpu().numpy(), more))  # (Q, S or S + 1)
-    if exclude is not None:
-        # Drop the query itself, or the last one if the query was not found among its many duplicates.
-        itself = found == exclude.cpu()[:, None]
-        itself[:, -1] |= ~itself.any(dim=1)
-        found, similarity = (kept[~itself].view(-1, count) for kept in (found, similarity))
-    return Neighbors(found.to(queries.device), similarity.to(queries.device))
+def build(features: Tensor) -> Lists:
+    """About sqrt(N) lists, by spherical k-means on a sample."""
+    images, device = len(features), features.device
+    count = max(1, round(math.sqrt(images)))
+    drawn = torch.randperm(images, generator=generator(0, "neighbors", "lists"))[: DRAWN_PER_LIST * count]
+    centers = _centers(unit_rows(features[drawn.sort().values.to(device)]), count)
+    member = torch.cat([_closest(unit_rows(part), centers) for part in torch.split(features, CHUNK)])  # (N,)
+    row = member.argsort(stable=True)
+    place = torch.empty_like(row)
+    place[row] = torch.arange(images, device=device)
+    vectors = torch.empty(images, features.shape[1], device=device)
+    for start in range(0, images, CHUNK):
+        vectors[start : start + CHUNK] = unit_rows(features[row[start : start + CHUNK]])
+    sizes = member.bincount(minlength=count)
+    closeness = (centers @ centers.T).fill_diagonal_(torch.inf)
+    around = closeness.argsort(dim=1, descending=True, stable=True)  # (L, L)
+    starts = torch.cat([sizes.new_zeros(1), sizes.cumsum(dim=0)])
+    return Lists(vectors, row, place, starts, centers, around, sizes[around].cumsum(dim=1))
 
 
-def _complete(found: Neighbors, base: Tensor, queries: Tensor, exclude: Tensor | None) -> Neighbors:
-    """The neighbors in order, after an exact search for rows with too few."""
-    short = (found.index < 0).any(dim=1).nonzero().squeeze(dim=1)
-    if len(short):
-        own = None if exclude is None else exclude[short]
-        exact = exact_nearest(base, queries[short], found.index.shape[1], exclude=own)
-        found.index[short], found.similarity[short] = exact
-    return ordered(found)
+def _centers(drawn: Tensor, count: int) -> Tensor:
+    """Lloyd's algorithm on unit vectors, from evenly spaced ones: (n, D) -> (L, D). An empty list keeps its center."""
+    centers = drawn[torch.linspace(0, len(drawn) - 1, count, dtype=torch.float64).round().long()]
+    for _ in range(ROUNDS):
+        member = torch.cat([_closest(part, centers) for part in torch.split(drawn, CHUNK)])
+        sums = torch.zeros_like(centers).index_add_(0, member, drawn)
+        filled = member.bincount(minlength=count) > 0
+        centers = torch.where(filled[:, None], torch.nn.functional.normalize(sums, dim=1), centers)
+    return centers
+
+
+def _closest(vectors: Tensor, centers: Tensor) -> Tensor:
+    return (vectors @ centers.T).argmax(dim=1)
+
+
+def _search(
+    lists: Lists,
+    queries: Tensor | None,
+    count: int,
+    searched: int,
+    *,
+    some: Tensor | None = None,
+    progress: Progress = silent,
+) -> Neighbors:
+    """The neighbors of queries (None: of all images), or of `some` of them, in the `searched` lists around theirs."""
+    device, themselves = lists.row.device, queries is None
+    asked = len(lists.row) if queries is None else len(queries)
+    chosen = torch.arange(asked, device=device) if some is None else some.to(device)  # (q,)
+    if queries is None:
+        member = torch.searchsorted(lists.starts, lists.place[chosen], right=True) - 1
+    else:
+        parts = torch.split(chosen, CHUNK)
+        member = torch.cat([_closest(unit_rows(queries[part]), lists.centers) for part in parts])
+    order = member.argsort(stable=True)
+    ends = member.bincount(minlength=len(lists.centers)).cumsum(dim=0).tolist()
+    index = torch.empty(len(chosen), count, dtype=torch.int64, device=device)
+    similarity = torch.empty(len(chosen), count, device=device)
+    start = 0
+    for number, end in enumerate(ends):
+        if end > start:
+            own = order[start:end]  # places in `chosen`
+            vectors = lists.vectors[lists.place[chosen[own]]] if queries is None else unit_rows(queries[chosen[own]])
+            places = _candidates(lists, number, searched, count + themselves)  # (C,)
+            # A list's own images are the first candidates, in order.
+            left_out = lists.place[chosen[own]] - lists.starts[number] if themselves else None
+            near = exact_nearest(lists.vectors[places], vectors, count, exclude=left_out)
+            index[own], similarity[own] = ordered(Neighbors(lists.row[places[near.index]], near.similarity))
+            progress("neighbors", end, len(chosen))
+        start = end
+    return Neighbors(index, similarity)
+
+
+def _used(lists: Lists, number: int, searched: int, least: int) -> list[int]:
+    """The first lists around a list: so many, or more where these hold too few images."""
+    enough = int(torch.searchsorted(lists.reach[number], least)) + 1
+    return lists.around[number, : max(searched, enough)].tolist()
+
+
+def _candidates(lists: Lists, number: int, searched: int, least: int) -> Tensor:
+    """Places of the images in the lists around a list: (C,)."""
+    spans = [
+        torch.arange(int(lists.starts[one]), int(lists.starts[one + 1]), device=lists.row.device)
+        for one in _used(lists, number, searched, least)
+    ]
+    return torch.cat(spans)
+
+
+def _exactly(lists: Lists, queries: Tensor, sample: Tensor, count: int, *, themselves: bool) -> Neighbors:
+    """The true neighbors of some queries."""
+    own = lists.place[sample.to(lists.row.device)] if themselves else None
+    found = exact_nearest(lists.vectors, unit_rows(queries[sample.to(queries.device)]), count, exclude=own)
+    return Neighbors(lists.row[found.index], found.similarity)

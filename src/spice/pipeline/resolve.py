@@ -36,8 +36,9 @@ def resolve(settings: RunSettings, inputs: Inputs, encoder: Encoder | None, foun
         raise UserError(f"{images} images are too few to find the number of groups: say how many with -k")
     if found is not None:
         settings = settings.model_copy(update={"heads": with_clusters(settings.heads, found)})
-    batch = batch_size(images, settings.heads)
-    epochs = epochs_for(images, batch, settings.heads)
+    sample = settings.views.sample if images > (settings.views.sample or images) else None
+    batch = batch_size(sample or images, settings.heads)
+    epochs = epochs_for(sample or images, batch, settings.heads)
     shares = settings.heads.shares or (1 / settings.heads.clusters,)
     neighbors = reliability_neighbors(images, round(1 / min(shares)), settings.reliability)
     return settings.model_copy(
@@ -46,6 +47,7 @@ def resolve(settings: RunSettings, inputs: Inputs, encoder: Encoder | None, foun
             "precision": precision_of(encoder),
             "features": _features(settings, inputs) if settings.encoder == SCRATCH else None,
             "features_changes": {},
+            "views": settings.views.model_copy(update={"sample": sample}),
             "heads": settings.heads.model_copy(update={"batch": batch, "epochs": epochs}),
             "reliability": settings.reliability.model_copy(update={"neighbors": neighbors}),
         }

@@ -55,6 +55,7 @@ class NeighborsResult(StepResult):
     """How many nearest images are kept of every image."""
 
     neighbors: int
+    recall: float = 1.0  # the share of the true neighbors among them, measured on a sample; 1: all pairs were compared
 
 
 class CandidateCount(StepResult):
@@ -113,6 +114,7 @@ class HeadsResult(StepResult):
     good: list[int]  # the better half of the other heads
     head_agreement: float | None  # mean adjusted Rand index between heads; None for one head
     even_sizes: bool  # whether clusters were held to even sizes
+    learned_from: int | None = None  # images that heads learned from; older runs, all, do not say
 
     @property
     def heads(self) -> int:

@@ -33,6 +33,7 @@ from spice.runs.records import (
     HowManyResult,
     JointResult,
     LabelsResult,
+    NeighborsResult,
     Record,
     ScanResult,
     StepResult,
@@ -100,6 +101,12 @@ class Result:
     @property
     def howmany(self) -> HowManyResult | None:
         return self._of("howmany", HowManyResult)
+
+    @property
+    def recall(self) -> float:
+        """The share of the true neighbors that were found."""
+        found = self._of("neighbors", NeighborsResult)
+        return 1.0 if found is None else found.recall
 
     @property
     def heads(self) -> HeadsResult:

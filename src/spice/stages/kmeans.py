@@ -11,8 +11,8 @@ from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
 RESTARTS = 10
-# Centers are fitted on at most this many random images; all images are then assigned.
-ENOUGH = 100_000
+# Centers are fitted on at most this many random images, as many as heads learn from; all images are then assigned.
+ENOUGH = 40_000
 # The main directions, in which k-means is run: what the others hold hardly moves a center, and takes most of the time.
 COMPONENTS = 128
 CHUNK = 16_384

@@ -6,17 +6,11 @@ not again while the heads train. `with_fresh_views` encodes new views in every s
 Shapes: N images, V views, B images in a batch, D feature width.
 """
 
-import hashlib
-import json
-import os
-import shutil
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Literal
 
 import numpy as np
 import torch
@@ -28,19 +22,9 @@ from spice.data.images import Images, InColor
 from spice.engine.device import to_device
 from spice.engine.parallel import parallel_map
 from spice.engine.run import Run
-from spice.errors import UserError
-from spice.files import written_atomically
 from spice.models.encoders import Encoder
 from spice.settings import ViewSettings
-
-Kind = Literal["plain", "weak", "strong"]
-FEATURES, FOLDER = "features.npy", "views"
-
-# Images encoded at once. Results depend on it: the random views of an image depend on its place in its batch.
-BATCH = 64
-SAVE_EVERY_SECONDS = 5.0
-
-MakeRows = Callable[[Kind, Tensor, torch.Generator], Tensor]
+from spice.stages.view_files import BATCH, FOLDER, ROWS, Kind, MakeRows, ViewFiles, folder_of, view_paths
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +36,7 @@ class Views:
     strong: NDArray[np.floating]  # (V, N, D)
     bank: NDArray[np.floating] | None = None  # (N, D) by which images are compared; None: the plain features
     fresh: MakeRows | None = None  # encodes new weak and strong views; None: there are only those above
+    rows: NDArray[np.int64] | None = None  # (N,) which images of the collection these are; None: all
 
     def __len__(self) -> int:
         return len(self.plain)
@@ -86,7 +71,8 @@ def encode_views(
 ) -> Views:
     """Encode plain images, and V weak and V strong views of images or features, into `run.folder`; resumes if killed.
 
-    Writes features.npy (N, D), views/weak.npy and views/strong.npy (V, N, D).
+    Writes features.npy (N, D), views/weak.npy and views/strong.npy (V, N, D); of a sample (`settings.sample`), views of
+    n images only, and views/rows.npy, which images these are.
 
     Args:
         identity: of the images and of the encoder's weights. Files with another identity are computed again.
@@ -95,7 +81,7 @@ def encode_views(
     """
     recipes, pixels = _recipes(encoder, settings), InColor(images, encoder.channels)
     in_features = settings.space == "features" and not settings.fresh  # fresh views are views of images
-    perturbed = _Perturbed(lambda: np.load(_paths(_folder(run))["plain"], mmap_mode="r"), settings, run)
+    perturbed = _Perturbed(lambda: np.load(view_paths(folder_of(run))["plain"], mmap_mode="r"), settings, run)
 
     def encode(kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
         if in_features and kind != "plain":  # plain images were all encoded before
@@ -103,7 +89,8 @@ def encode_views(
         return encoder.encode(recipes[kind](to_device(pixels.take(positions), run.device), generator))
 
     about = f"{identity} {encoder.name} {encoder.size}"
-    return _Files(settings, (len(images), encoder.features), run, about=about, starts=starts).fill(encode)
+    ViewFiles(settings, (len(images), encoder.features), run, about=about, starts=starts).fill(encode)
+    return open_views(folder_of(run))
 
 
 def with_fresh_views(views: Views, images: Images, encoder: Encoder, settings: ViewSettings) -> Views:
@@ -135,12 +122,18 @@ def perturb_features(features: NDArray[np.floating], settings: ViewSettings, run
     weaker than those of images.
     """
     perturbed = _Perturbed(lambda: features, settings, run)
-    return _Files(settings, features.shape, run, about=f"{identity} given features").fill(perturbed)
+    ViewFiles(settings, features.shape, run, about=f"{identity} given features").fill(perturbed)
+    return open_views(folder_of(run))
 
 
 def open_views(folder: Path) -> Views:
-    """The views that `encode_views` or `perturb_features` wrote to `folder`."""
-    return Views(*(np.load(path, mmap_mode="r") for path in _paths(folder).values()))
+    """The views that `encode_views` or `perturb_features` wrote to `folder`; of a sample, its images alone."""
+    plain, weak, strong = (np.load(path, mmap_mode="r") for path in view_paths(folder).values())
+    chosen = folder / FOLDER / ROWS
+    if not chosen.exists():
+        return Views(plain, weak, strong)
+    rows = np.load(chosen)
+    return Views(plain[rows], weak, strong, rows=rows)
 
 
 class _Perturbed:
@@ -172,116 +165,6 @@ class _Perturbed:
         return features, some.std(dim=0, correction=0), some.mean(dim=0)
 
 
-class _Files:
-    """The three files while they are filled batch by batch; a batch is marked only after it has been written."""
-
-    def __init__(
-        self,
-        settings: ViewSettings,
-        shape: tuple[int, int],
-        run: Run,
-        *,
-        about: str,
-        starts: NDArray[np.int64] | None = None,
-    ) -> None:
-        self.run, self.folder = run, _folder(run)
-        self.images, self.width = shape
-        self.starts = torch.from_numpy(np.arange(self.images) if starts is None else starts)  # (U,)
-        self.ends = torch.cat([self.starts[1:], torch.tensor([self.images])])
-        self.batches = -(-len(self.starts) // BATCH)  # per view
-        self.views: dict[Kind, int] = {"plain": 1, "weak": settings.weak, "strong": settings.strong}
-        # The plain features are also read elsewhere: they stay in full precision.
-        self.dtypes: dict[Kind, str] = {"plain": "float32", "weak": settings.precision, "strong": settings.precision}
-        key = json.dumps([about, settings.model_dump(), run.seed, shape, BATCH])
-        self.key = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
-
-    def fill(self, make_rows: MakeRows) -> Views:
-        processes = self.run.processes
-        if processes.first:
-            self._reserve()
-        processes.barrier()
-        done = 0
-        for kind, path in _paths(self.folder).items():
-            if not path.exists():
-                self._fill(kind, make_rows, done=done)
-                processes.barrier()
-                if processes.first:
-                    partial, marks = self._unfinished(kind)
-                    partial.replace(path)
-                    marks.unlink()
-                processes.barrier()
-            done += self.images * self.views[kind]
-            self._report(done)
-        return open_views(self.folder)
-
-    def _reserve(self) -> None:
-        """Keep the files of an earlier run if they have the same identity; reserve space for the others."""
-        views, note = self.folder / FOLDER, self.folder / FOLDER / "identity"
-        if not (note.exists() and note.read_text() == self.key):
-            shutil.rmtree(views, ignore_errors=True)
-            (self.folder / FEATURES).unlink(missing_ok=True)
-            views.mkdir(parents=True)
-        for kind, path in _paths(self.folder).items():
-            partial, marks = self._unfinished(kind)
-            if path.exists() or partial.exists():
-                continue
-            with written_atomically(marks) as temporary, temporary.open("wb") as file:
-                np.save(file, np.zeros(self.views[kind] * self.batches, dtype=np.uint8))
-            with written_atomically(partial) as temporary:
-                shape = (self.images, self.width) if kind == "plain" else (self.views[kind], self.images, self.width)
-                np.lib.format.open_memmap(temporary, mode="w+", dtype=self.dtypes[kind], shape=shape).flush()
-                _claim_space(temporary)
-        with written_atomically(note) as temporary:
-            temporary.write_text(self.key)
-
-    def _fill(self, kind: Kind, make_rows: MakeRows, *, done: int) -> None:
-        """Compute this process's missing batches, of which there are `batches` per view."""
-        table, marks = (np.lib.format.open_memmap(path, mode="r+") for path in self._unfinished(kind))
-        by_view = table.reshape(-1, self.images, self.width)  # (V, N, D)
-        written: list[int] = []
-        saved_at = time.monotonic()
-
-        def save() -> None:
-            # Batches reach the disk before their marks, so that after a power cut no mark is without its batch.
-            table.flush()
-            marks[written] = 1
-            marks.flush()
-            written.clear()
-
-        def compute(number: int) -> Tensor:
-            view, batch = divmod(number, self.batches)
-            positions = self.starts[batch * BATCH : (batch + 1) * BATCH]
-            return make_rows(kind, positions, self.run.generator("views", kind, view, batch)).cpu()
-
-        own = range(self.run.processes.rank, len(marks), self.run.processes.count)
-        missing = [number for number in own if not marks[number]]
-        for number, rows in zip(missing, parallel_map(compute, missing), strict=True):
-            view, batch = divmod(number, self.batches)
-            copies = self.ends[batch * BATCH :][: len(rows)] - self.starts[batch * BATCH :][: len(rows)]
-            start, end = int(self.starts[batch * BATCH]), int(self.ends[batch * BATCH + len(rows) - 1])
-            by_view[view, start:end] = rows.repeat_interleave(copies, dim=0).numpy()
-            written.append(number)
-            if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
-                save()
-                saved_at = time.monotonic()
-            self._report(done + view * self.images + end)
-        save()
-
-    def _report(self, done: int) -> None:
-        if self.run.processes.first:
-            self.run.progress("views", done, self.images * sum(self.views.values()))
-
-    def _unfinished(self, kind: Kind) -> tuple[Path, Path]:
-        """The file of a kind before it is complete, and the marks of its finished batches."""
-        return self.folder / FOLDER / f"{kind}.partial", self.folder / FOLDER / f"{kind}.marks"
-
-
-def _folder(run: Run) -> Path:
-    if run.folder is None:
-        raise ValueError("views are written to files: give the run a folder")
-    return run.folder
-
-
 def _recipes(encoder: Encoder, settings: ViewSettings) -> dict[Kind, Recipe]:
     options = settings.augment, encoder.size, encoder.normalization
     return {"plain": Plain(*options), "weak": Weak(*options), "strong": Strong(*options)}
@@ -291,22 +174,3 @@ def _rows(table: NDArray[np.floating], positions: Tensor | slice) -> Tensor:
     if isinstance(positions, slice):
         return torch.from_numpy(np.array(table[positions], dtype=np.float32))
     return torch.from_numpy(table.take(positions.numpy(), axis=0).astype(np.float32, copy=False))
-
-
-def _paths(folder: Path) -> dict[Kind, Path]:
-    weak, strong = folder / FOLDER / "weak.npy", folder / FOLDER / "strong.npy"
-    return {"plain": folder / FEATURES, "weak": weak, "strong": strong}
-
-
-def _claim_space(path: Path) -> None:
-    """Report a full disk now: later, writing to a mapped file would kill the program without a message."""
-    size = path.stat().st_size
-    if not hasattr(os, "posix_fallocate"):
-        return
-    with path.open("r+b") as file:
-        try:
-            os.posix_fallocate(file.fileno(), 0, size)
-        except OSError as error:
-            raise UserError(
-                f"not enough disk space in {path.parent} for {size / 1e9:.2f} GB of features ({error.strerror})"
-            ) from error

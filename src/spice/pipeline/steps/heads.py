@@ -2,11 +2,14 @@
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from spice.data.images import Chosen
 from spice.engine.run import Run
 from spice.files import written_atomically
 from spice.pipeline.work import Work, save_weights
+from spice.progress import log
 from spice.runs.artifacts import HEAD, HEAD_LABELS, TREE
 from spice.runs.records import HeadsResult, SelectedHead
 from spice.stages.groups.merge_tree import MergeTree
@@ -20,28 +23,33 @@ def heads(work: Work, run: Run) -> HeadsResult:
     """Train the heads on the views, and select one."""
     views = open_views(work.folders["views"])
     if work.settings.views.fresh:
-        views = with_fresh_views(views, work.images, work.encoder, work.settings.views)
-    trained = train_heads(views, work.settings.heads, run, work.neighbors, cut=_cut(work))
+        images = work.images if views.rows is None else Chosen(work.images, views.rows)
+        views = with_fresh_views(views, images, work.encoder, work.settings.views)
+    rows = np.arange(len(work)) if views.rows is None else views.rows  # (n,) that heads learn from
+    if len(rows) < len(work):
+        log.info("heads learn from %s of %s images, and then label all", f"{len(rows):,}", f"{len(work):,}")
+    # The neighbors of images in a sample are others of the sample.
+    neighbors = work.neighbors if views.rows is None else None
+    trained = train_heads(views, work.settings.heads, run, neighbors, cut=_cut(work, rows))
     if run.processes.first:
         save_weights(work / HEAD, trained.head)
         with written_atomically(work / HEAD_LABELS) as temporary, temporary.open("wb") as file:
-            rows = np.arange(len(work))[trained.sample]  # (n,)
             labels = np.stack([snapshot.labels.numpy() for snapshot in trained.snapshots])
-            np.savez_compressed(file, rows=rows, labels=labels)
-    return _result(trained, work)
+            np.savez_compressed(file, rows=rows[trained.sample], labels=labels)
+    return _result(trained, work, learned_from=len(rows))
 
 
-def _cut(work: Work) -> Tensor | None:
-    """The groups that heads start from, (N,), where they start from a cut of the merge tree."""
+def _cut(work: Work, rows: NDArray[np.int64]) -> Tensor | None:
+    """The groups that heads start from, (n,), where they start from a cut of the merge tree."""
     settings = work.settings.heads
     if settings.start != "cut":
         return None
     with np.load(work / TREE) as kept:
         found = MergeTree(kept["leaf"], kept["merges"], kept["lost"])
-    return torch.from_numpy(found.cut(settings.clusters)).long()
+    return torch.from_numpy(found.cut(settings.clusters)[rows]).long()
 
 
-def _result(trained: TrainedHeads, work: Work) -> HeadsResult:
+def _result(trained: TrainedHeads, work: Work, *, learned_from: int) -> HeadsResult:
     settings, snapshots, best = work.settings.heads, trained.snapshots, trained.best
     return HeadsResult(
         epochs=[snapshot.epoch for snapshot in snapshots],
@@ -52,4 +60,5 @@ def _result(trained: TrainedHeads, work: Work) -> HeadsResult:
         good=good_heads(snapshots[-1], settings, excluding=best.number),
         head_agreement=trained.diagnostics.head_agreement,
         even_sizes=trained.even_sizes,
+        learned_from=learned_from,
     )

@@ -1,7 +1,7 @@
 """The nearest images of every image by the frozen features (III-C): shared by all numbers of clusters."""
 
 from spice.engine.run import Run
-from spice.neighbors import nearest, warn_of_blank
+from spice.neighbors import measured_nearest, warn_of_blank
 from spice.pipeline.work import Work, save_array
 from spice.runs.artifacts import NEIGHBORS, SIMILARITIES
 from spice.runs.records import NeighborsResult
@@ -9,14 +9,14 @@ from spice.settings import RunSettings
 from spice.stages.reliability import PAPER_NEIGHBORS
 
 
-def neighbors(work: Work, run: Run) -> NeighborsResult:  # noqa: ARG001
+def neighbors(work: Work, run: Run) -> NeighborsResult:
     """Search them, as many as any number of clusters may need."""
     warn_of_blank(work.features)
     count = neighbors_kept(len(work), work.settings)
-    found = nearest(work.features, count)
+    found, recall = measured_nearest(work.features, count, progress=run.progress)
     save_array(work / SIMILARITIES, found.similarity.numpy())
     save_array(work / NEIGHBORS, found.index.numpy())
-    return NeighborsResult(neighbors=count)
+    return NeighborsResult(neighbors=count, recall=round(recall, 4))
 
 
 def neighbors_kept(images: int, settings: RunSettings) -> int:

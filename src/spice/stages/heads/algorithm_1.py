@@ -27,7 +27,8 @@ from spice.stages.heads.inputs import Components, batch_size
 from spice.stages.heads.losses import head_losses, label_pairs, label_table
 from spice.stages.heads.select import BestHead, HeadSnapshot, better_head, sample_for_comparison, take_snapshot
 from spice.stages.heads.starts import cut_start, kmeans_starts
-from spice.stages.views import Kind, Views
+from spice.stages.view_files import Kind
+from spice.stages.views import Views
 
 STATE_FORMAT = 3  # of checkpoints
 

@@ -20,7 +20,8 @@ from spice.errors import UserError
 from spice.models.heads import Head
 from spice.randomness import generator
 from spice.settings import HeadSettings
-from spice.stages.views import Kind, MakeRows, Views
+from spice.stages.view_files import Kind, MakeRows
+from spice.stages.views import Views
 
 # Components are computed from at most this many images, drawn at random.
 MAX_IMAGES = 20_000

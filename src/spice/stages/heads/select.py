@@ -12,7 +12,8 @@ from spice.core.probs import cluster_probs, one_hot_argmax, one_hot_labels
 from spice.models.heads import Heads
 from spice.settings import HeadSettings
 from spice.stages.heads.losses import head_losses, label_table
-from spice.stages.views import Kind, Views
+from spice.stages.view_files import Kind
+from spice.stages.views import Views
 
 # Heads are scored a few at a time, so that no tensor (h, N, K) has more than about this many numbers.
 MAX_NUMBERS = 20_000_000

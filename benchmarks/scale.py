@@ -1,0 +1,157 @@
+"""How large a collection can be: what heads need to see, and what a million feature vectors take.
+
+    python benchmarks/scale.py sample  --folder FEATURES --seeds 0-2 [--images 1000 2000 5000 10000]
+    python benchmarks/scale.py sample  --mixture 200000 --images 5000 10000 20000 40000
+    python benchmarks/scale.py vectors --count 1000000 --place /tmp/scale
+
+`sample` trains heads on some of the images and labels all of them; FEATURES holds the files of
+`benchmarks/frozen_features.py encode`. `vectors` runs `spice cluster` on a generated mixture, and prints the time of
+every step, the peak of resident memory and the largest file. True labels are read by `score` alone.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import from_numpy
+
+from spice.engine.run import Run
+from spice.errors import SpiceWarning
+from spice.evaluate import score
+from spice.presets import standard_heads
+from spice.settings import ViewSettings
+from spice.stages.encode import probabilities
+from spice.stages.heads.train import train_heads
+from spice.stages.views import perturb_features
+
+WIDTH, GROUPS = 256, 50
+RANK, CENTER, SPREAD, NOISE = 16, 0.45, 0.25, 0.3
+ROWS = 50_000  # generated at once
+Features = NDArray[np.float32]
+Truth = NDArray[np.int64]
+
+
+def mixture(path: Path, count: int) -> tuple[Features, Truth]:
+    """Fifty groups of uneven size, each spread along sixteen directions of its own, and noise in all 256."""
+    random = np.random.default_rng(0)
+    centers = random.normal(size=(GROUPS, WIDTH)).astype(np.float32) * CENTER
+    truth = random.choice(GROUPS, count, p=random.dirichlet(np.full(GROUPS, 3.0)))
+    along = random.normal(size=(GROUPS, RANK, WIDTH)).astype(np.float32) * SPREAD
+    features = np.lib.format.open_memmap(path, "w+", np.float32, (count, WIDTH))
+    for start in range(0, count, ROWS):
+        group = truth[start : start + ROWS]
+        for number in range(GROUPS):
+            rows = np.flatnonzero(group == number)
+            inside = random.normal(size=(len(rows), RANK)).astype(np.float32) @ along[number]
+            noise = NOISE * random.normal(size=(len(rows), WIDTH)).astype(np.float32)
+            features[start + rows] = centers[number] + inside + noise
+    features.flush()
+    return features, truth
+
+
+def learned_from(features: Features, clusters: int, images: int, seed: int) -> tuple[NDArray[np.int64], float]:
+    """The labels of all images by a head that learned from some of them, and the seconds of processor time."""
+    rows = np.sort(np.random.default_rng(seed).permutation(len(features))[:images])
+    started = time.process_time()
+    with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
+        warnings.simplefilter("ignore", SpiceWarning)
+        views = perturb_features(np.asarray(features[rows]), ViewSettings(), Run(seed=seed, folder=Path(place)))
+        trained = train_heads(views, standard_heads(clusters), Run(seed=seed))
+    seconds = time.process_time() - started
+    return probabilities(trained.head, from_numpy(features)).argmax(dim=1).numpy(), seconds
+
+
+def sample(collections: dict[str, tuple[Features, Truth]], sizes: list[int], seeds: list[int]) -> None:
+    print(
+        "| collection | images | groups | learned from | ACC | NMI | processor |\n|---|---:|---:|---:|---:|---:|---:|"
+    )
+    for name, (features, truth) in collections.items():
+        clusters = len(np.unique(truth))
+        for size in [size for size in sizes if size <= len(features)]:
+            answers = [learned_from(features, clusters, size, seed) for seed in seeds]
+            scores = [score(labels, truth) for labels, _ in answers]
+            acc, nmi = ([getattr(found, kind) for found in scores] for kind in ("acc", "nmi"))
+            seconds = np.mean([spent for _, spent in answers])
+            print(
+                f"| {name} | {len(features):,} | {clusters} | {size:,} | {np.mean(acc):.3f} ± {np.std(acc):.3f} "
+                f"| {np.mean(nmi):.3f} ± {np.std(nmi):.3f} | {seconds:.0f} s |",
+                flush=True,
+            )
+
+
+def vectors(count: int, place: Path) -> None:
+    """The whole command on a mixture."""
+    place.mkdir(parents=True, exist_ok=True)
+    source, out = place / f"mixture-{count}.npy", place / f"mixture-{count}.spice"
+    truth = np.load(place / f"truth-{count}.npy") if source.exists() else mixture(source, count)[1]
+    np.save(place / f"truth-{count}.npy", truth)
+    arguments = ["cluster", str(source), "-k", str(GROUPS), "--out", str(out), "--no-open"]
+    started = time.monotonic()
+    subprocess.run([sys.executable, "-m", "spice", *arguments], check=True, stdout=subprocess.DEVNULL)
+    wall, used = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"{count:,} vectors of {WIDTH} numbers, K = {GROUPS}\n\n| step | seconds | processor |\n|---|---:|---:|")
+    records = [json.loads(path.read_text()) for path in out.rglob("*.json")]
+    for record in sorted((one for one in records if "cpu_seconds" in one), key=lambda one: one["finished"]):
+        print(f"| {record['step']} | {record['seconds']:.0f} | {record['cpu_seconds']:.0f} |")
+    print(f"| whole command | {wall:.0f} | {used.ru_utime + used.ru_stime:.0f} |\n")
+    files = {path: path.stat().st_size for path in out.rglob("*") if path.is_file() and not path.is_symlink()}
+    largest = max(files, key=lambda path: files[path])
+    print(
+        f"peak of resident memory {used.ru_maxrss * 1024 / 1e9:.2f} GB; run folder {sum(files.values()) / 1e9:.2f} GB"
+    )
+    print(f"largest file {largest.name} {files[largest] / 1e9:.2f} GB; page {_page(out) / 1e6:.1f} MB")
+    import pyarrow.parquet as pq
+
+    labels = pq.read_table(out / "labels.parquet", columns=["path", "cluster", "reliable", "chance"])
+    rows = labels["path"].to_numpy().astype(np.int64)
+    right = score(labels["cluster"].to_numpy(), truth[rows])
+    print(f"reliable {labels['reliable'].to_numpy().mean():.3f}, ACC {right.acc:.3f}, NMI {right.nmi:.3f}")
+
+
+def _page(out: Path) -> int:
+    return (out / "report.html").stat().st_size
+
+
+def _seeds(text: str) -> list[int]:
+    first, _, last = text.partition("-")
+    return list(range(int(first), int(last or first) + 1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    curve = commands.add_parser("sample")
+    curve.add_argument("--folder", type=Path)
+    curve.add_argument("--names", nargs="*")
+    curve.add_argument("--mixture", type=int)
+    curve.add_argument("--images", type=int, nargs="+", default=[1000, 2000, 5000, 10_000])
+    curve.add_argument("--seeds", type=_seeds, default=[0])
+    whole = commands.add_parser("vectors")
+    whole.add_argument("--count", type=int, default=1_000_000)
+    whole.add_argument("--place", type=Path, required=True)
+    options = parser.parse_args()
+    if options.command == "vectors":
+        vectors(options.count, options.place)
+        return
+    collections: dict[str, tuple[Features, Truth]] = {}
+    if options.folder is not None:
+        for path in sorted(options.folder.glob("*.npz")):
+            if options.names is None or path.stem in options.names:
+                with np.load(path) as kept:
+                    collections[path.stem] = kept["features"], np.unique(kept["truth"], return_inverse=True)[1]
+    with tempfile.TemporaryDirectory() as place:
+        if options.mixture is not None:
+            collections["mixture"] = mixture(Path(place) / "mixture.npy", options.mixture)
+        sample(collections, options.images, options.seeds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""The files of views while they are filled batch by batch; a stopped run resumes (see `views`).
+
+Shapes: N images, n of them drawn, U that are no copies, V views, D feature width.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from spice.engine.parallel import parallel_map
+from spice.engine.run import Run
+from spice.errors import UserError
+from spice.files import written_atomically
+from spice.settings import ViewSettings
+
+Kind = Literal["plain", "weak", "strong"]
+MakeRows = Callable[[Kind, Tensor, torch.Generator], Tensor]
+FEATURES, FOLDER, ROWS = "features.npy", "views", "rows.npy"
+
+# Images encoded at once. Results depend on it: the random views of an image depend on its place in its batch.
+BATCH = 64
+SAVE_EVERY_SECONDS = 5.0
+
+
+class _Layout(NamedTuple):
+    """Which images are encoded for a file, and the rows that the features of each fill: its own, and its copies'."""
+
+    images: Tensor  # (U,)
+    starts: Tensor  # (U,)
+    ends: Tensor  # (U,)
+
+    @property
+    def length(self) -> int:
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    @property
+    def batches(self) -> int:
+        """Per view."""
+        return -(-len(self.images) // BATCH)
+
+    def batch(self, number: int) -> "_Layout":
+        return _Layout(*(part[number * BATCH : (number + 1) * BATCH] for part in self))
+
+
+class ViewFiles:
+    """The three files while they are filled batch by batch; a batch is marked only after it has been written."""
+
+    def __init__(
+        self,
+        settings: ViewSettings,
+        shape: tuple[int, int],
+        run: Run,
+        *,
+        about: str,
+        starts: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.run, self.folder = run, folder_of(run)
+        images, self.width = shape
+        firsts = torch.from_numpy(np.arange(images) if starts is None else starts)  # (U,)
+        whole = _Layout(firsts, firsts, torch.cat([firsts[1:], torch.tensor([images])]))
+        self.rows = _drawn(images, settings, run)
+        part = whole
+        if self.rows is not None:
+            place = torch.arange(len(self.rows))
+            part = _Layout(torch.from_numpy(self.rows), place, place + 1)
+        self.layouts: dict[Kind, _Layout] = {"plain": whole, "weak": part, "strong": part}
+        self.views: dict[Kind, int] = {"plain": 1, "weak": settings.weak, "strong": settings.strong}
+        # The plain features are also read elsewhere: they stay in full precision.
+        self.dtypes: dict[Kind, str] = {"plain": "float32", "weak": settings.precision, "strong": settings.precision}
+        key = json.dumps([about, settings.model_dump(), run.seed, shape, BATCH])
+        self.key = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+
+    def fill(self, make_rows: MakeRows) -> None:
+        """Compute all that is missing."""
+        processes = self.run.processes
+        if processes.first:
+            self._reserve()
+        processes.barrier()
+        done = 0
+        for kind, path in view_paths(self.folder).items():
+            if not path.exists():
+                self._fill(kind, make_rows, done=done)
+                processes.barrier()
+                if processes.first:
+                    partial, marks = self._unfinished(kind)
+                    partial.replace(path)
+                    marks.unlink()
+                processes.barrier()
+            done += self.layouts[kind].length * self.views[kind]
+            self._report(done)
+
+    def _reserve(self) -> None:
+        """Keep the files of an earlier run if they have the same identity; reserve space for the others."""
+        views, note = self.folder / FOLDER, self.folder / FOLDER / "identity"
+        if not (note.exists() and note.read_text() == self.key):
+            shutil.rmtree(views, ignore_errors=True)
+            (self.folder / FEATURES).unlink(missing_ok=True)
+            views.mkdir(parents=True)
+        for kind, path in view_paths(self.folder).items():
+            partial, marks = self._unfinished(kind)
+            if path.exists() or partial.exists():
+                continue
+            with written_atomically(marks) as temporary, temporary.open("wb") as file:
+                np.save(file, np.zeros(self.views[kind] * self.layouts[kind].batches, dtype=np.uint8))
+            with written_atomically(partial) as temporary:
+                images = self.layouts[kind].length
+                shape = (images, self.width) if kind == "plain" else (self.views[kind], images, self.width)
+                np.lib.format.open_memmap(temporary, mode="w+", dtype=self.dtypes[kind], shape=shape).flush()
+                _claim_space(temporary)
+        if self.rows is not None:
+            with written_atomically(views / ROWS) as temporary, temporary.open("wb") as file:
+                np.save(file, self.rows)
+        with written_atomically(note) as temporary:
+            temporary.write_text(self.key)
+
+    def _fill(self, kind: Kind, make_rows: MakeRows, *, done: int) -> None:
+        """Compute this process's missing batches."""
+        layout = self.layouts[kind]
+        table, marks = (np.lib.format.open_memmap(path, mode="r+") for path in self._unfinished(kind))
+        by_view = table.reshape(-1, layout.length, self.width)  # (V, N, D)
+        written: list[int] = []
+        saved_at = time.monotonic()
+
+        def save() -> None:
+            # Batches reach the disk before their marks, so that after a power cut no mark is without its batch.
+            table.flush()
+            marks[written] = 1
+            marks.flush()
+            written.clear()
+
+        def compute(number: int) -> Tensor:
+            view, batch = divmod(number, layout.batches)
+            return make_rows(kind, layout.batch(batch).images, self.run.generator("views", kind, view, batch)).cpu()
+
+        own = range(self.run.processes.rank, len(marks), self.run.processes.count)
+        missing = [number for number in own if not marks[number]]
+        for number, rows in zip(missing, parallel_map(compute, missing), strict=True):
+            view, batch = divmod(number, layout.batches)
+            _, starts, ends = layout.batch(batch)
+            end = int(ends[-1])
+            by_view[view, int(starts[0]) : end] = rows.repeat_interleave(ends - starts, dim=0).numpy()
+            written.append(number)
+            if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
+                save()
+                saved_at = time.monotonic()
+            self._report(done + view * layout.length + end)
+        save()
+
+    def _report(self, done: int) -> None:
+        if self.run.processes.first:
+            total = sum(self.layouts[kind].length * count for kind, count in self.views.items())
+            self.run.progress("views", done, total)
+
+    def _unfinished(self, kind: Kind) -> tuple[Path, Path]:
+        """The file of a kind before it is complete, and the marks of its finished batches."""
+        return self.folder / FOLDER / f"{kind}.partial", self.folder / FOLDER / f"{kind}.marks"
+
+
+def view_paths(folder: Path) -> dict[Kind, Path]:
+    """Where the features of each kind are."""
+    weak, strong = folder / FOLDER / "weak.npy", folder / FOLDER / "strong.npy"
+    return {"plain": folder / FEATURES, "weak": weak, "strong": strong}
+
+
+def folder_of(run: Run) -> Path:
+    """The folder of a run, which must have one."""
+    if run.folder is None:
+        raise ValueError("views are written to files: give the run a folder")
+    return run.folder
+
+
+def _drawn(images: int, settings: ViewSettings, run: Run) -> NDArray[np.int64] | None:
+    """The images that get views, in order; None: all."""
+    if settings.sample is None or settings.sample >= images:
+        return None
+    drawn = torch.randperm(images, generator=run.generator("views", "sample"))[: settings.sample]
+    rows: NDArray[np.int64] = drawn.sort().values.numpy()
+    return rows
+
+
+def _claim_space(path: Path) -> None:
+    """Report a full disk now: later, writing to a mapped file would kill the program without a message."""
+    size = path.stat().st_size
+    if not hasattr(os, "posix_fallocate"):
+        return
+    with path.open("r+b") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            raise UserError(
+                f"not enough disk space in {path.parent} for {size / 1e9:.2f} GB of features ({error.strerror})"
+            ) from error

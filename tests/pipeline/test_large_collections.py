@@ -1,0 +1,76 @@
+"""What happens to collections that are too large for heads to learn from all images."""
+
+import html
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+
+from spice.neighbors import search
+from spice.pipeline import cluster
+from spice.presets import heads_sample, standard
+from spice.runs import open_result
+from spice.runs.artifacts import HEAD_LABELS
+from spice.runs.records import NeighborsResult
+from spice.settings import RunSettings
+
+GROUPS, IMAGES, LEARNED = 4, 1200, 300
+
+
+def made() -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(0)
+    truth = random.integers(0, GROUPS, IMAGES)
+    centers = 8 * np.eye(GROUPS, 16)
+    return (centers[truth] + random.normal(size=(IMAGES, 16))).astype(np.float32), truth
+
+
+def settings() -> RunSettings:
+    usual = standard(clusters=GROUPS)
+    heads = usual.heads.model_copy(update={"heads": 3, "epochs": 2})
+    return usual.model_copy(update={"heads": heads, "views": usual.views.model_copy(update={"sample": LEARNED})})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("large") / "run"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(search, "APPROXIMATE_FROM", IMAGES)
+        cluster(made()[0], settings(), out)
+    return out
+
+
+def test_heads_learn_from_a_sample_and_label_all_images(run: Path) -> None:
+    result = open_result(run)
+    assert result.heads.learned_from == LEARNED
+    assert len(result.labels.path) == IMAGES
+    truth = made()[1]
+    pairs = set(zip(truth.tolist(), result.labels.cluster.tolist(), strict=True))
+    assert len(pairs) == GROUPS  # one cluster for every group: images outside the sample are right, too
+    with np.load(result / HEAD_LABELS) as kept:
+        assert set(kept["rows"]) <= set(np.load(result.run / result.entry.folders["views"] / "views" / "rows.npy"))
+        assert kept["rows"].max() >= LEARNED  # rows of the collection, not of the sample
+
+
+def test_the_page_and_the_record_say_what_was_sampled_and_what_was_missed(run: Path) -> None:
+    result = open_result(run)
+    found = cast(NeighborsResult, result.records["neighbors"].result)
+    assert 0.95 <= found.recall <= 1.0
+    page = html.unescape((run / "report.html").read_text(encoding="utf-8"))
+    assert f"They learned from {LEARNED} images drawn at random" in page
+    assert ("found by an approximate search" in page) == (found.recall < 1)
+
+
+def test_a_small_collection_is_learned_whole(tmp_path: Path) -> None:
+    few, wanted = made()[0][:LEARNED], settings()
+    account = cluster(few, wanted, tmp_path / "run", page=False)
+    result = open_result(tmp_path / "run")
+    assert account.heads is not None
+    assert account.heads.learned_from == LEARNED
+    assert cast(dict[str, object], result.entry.settings["views"])["sample"] is None
+    assert not (result.run / result.entry.folders["views"] / "views" / "rows.npy").exists()
+
+
+def test_many_clusters_get_a_larger_sample() -> None:
+    assert heads_sample(10) == heads_sample(100) == 40_000
+    assert heads_sample(1000) == 400_000
