@@ -104,6 +104,15 @@ def test_other_weights_and_another_size_are_other_files(cache: Path) -> None:
     assert len(list(cache.iterdir())) == 3
 
 
+def test_the_feature_map_comes_from_the_exported_network_and_equals_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = small()
+    with torch.no_grad():
+        expected = encoder.module.feature_map(images())
+    encoder.encode(images())
+    monkeypatch.setattr(encoder.module, "feature_map", None)  # torch is not asked any more
+    torch.testing.assert_close(encoder.feature_map(images()), expected, atol=1e-4, rtol=1e-4)
+
+
 def test_features_follow_the_weights_when_the_module_is_trained() -> None:
     encoder = small()
     before = encoder.encode(images())

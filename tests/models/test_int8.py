@@ -50,6 +50,7 @@ def test_features_of_photos_are_nearly_those_of_floats(photos: Tensor, cache: Pa
     assert len(list(cache.iterdir())) == 2  # each has a file of its own
     assert with_precision(floats, "int8").encode(photos).equal(found)
     assert (precision_of(floats), precision_of(integers)) == ("float32", "int8")
+    torch.testing.assert_close(integers.feature_map(photos).mean(dim=(2, 3)), found)
 
 
 def test_integers_are_computed_in_integers(photos: Tensor) -> None:

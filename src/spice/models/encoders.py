@@ -18,7 +18,7 @@ from spice.engine.device import autocast, choose, placed, to_device
 from spice.errors import UserError
 from spice.models.backbone import Backbone, Pretrained, check_shape, evaluating, weights_hash
 from spice.models.efficientnet import SCALES, load_lite
-from spice.models.frozen import Session, frozen_session
+from spice.models.frozen import FEATURES, MAP, Session, frozen_session
 from spice.models.given_features import GivenFeatures
 from spice.models.hub import may_download
 from spice.models.huggingface import load_huggingface
@@ -171,7 +171,7 @@ class TorchEncoder:
         check_shape(images, self.name, self.channels, self.size)
         session = self._current_session()
         if session is not None:
-            return session.run(images, "features")
+            return session.run(images, FEATURES)
         with (
             evaluating(self.module),
             torch.no_grad(),
@@ -182,6 +182,9 @@ class TorchEncoder:
 
     def feature_map(self, images: Tensor) -> Tensor:
         check_shape(images, self.name, self.channels, self.size)
+        session = self._current_session()
+        if session is not None and session.has(MAP):
+            return session.run(images, MAP)
         with evaluating(self.module), torch.no_grad(), autocast(self.device):
             return self.module.feature_map(to_device(images, self.device)).float()
 

@@ -31,6 +31,8 @@ from spice.settings import Normalization
 from spice.version import __version__
 
 TOLERANCE = 1e-4  # of the largest feature: how much the exported network may differ from torch
+FEATURES, MAP = "features", "map"  # outputs; the map is what features are the mean of, where they are
+FORMAT = 2  # of cached files
 
 # Images that go through a network together: more are no faster and need more memory.
 AT_ONCE = 16
@@ -56,6 +58,10 @@ class Session:
     def __reduce__(self) -> tuple[type["Session"], tuple[Path | bytes]]:
         """For pickle and copy: opened again, from the same file."""
         return Session, (Path(self._model) if isinstance(self._model, str) else self._model,)
+
+    def has(self, output: str) -> bool:
+        """Whether there is an output of this name."""
+        return any(one.name == output for one in self.outputs)
 
     def run(self, images: Tensor, output: str) -> Tensor:
         """One named output for float32 images."""
@@ -88,7 +94,7 @@ def frozen_session(network: Backbone, *, size: int, channels: int, int8: Normali
     Args:
         int8: compute in 8-bit integers, for images with this normalization.
     """
-    versions = (__version__, torch.__version__, onnxruntime.__version__)  # of all that takes part in exporting
+    versions = (FORMAT, __version__, torch.__version__, onnxruntime.__version__)  # of all that takes part in exporting
     identity = repr((versions, size, channels, repr(network), weights_hash(network), *([int8] if int8 else [])))
     name = _hash(identity.encode())
     for path in sorted(cache_folder().glob(f"{name}-*.onnx")):
@@ -110,15 +116,17 @@ def cache_folder() -> Path:
 
 
 def export(network: Backbone, path: Path, *, size: int, channels: int) -> None:
-    """Write the network's pooled features as an ONNX file; raises if they differ from torch's."""
+    """Write the network's features, and their map, as an ONNX file; raises if the features differ from torch's."""
     example = example_images(size=size, channels=channels)
     with network.exportable(example):
-        trace(network, example, path, output="features")
+        trace(network, example, path, output=FEATURES)
     _simplify(path)
+    if type(network).forward is Backbone.forward:  # the mean of its map
+        _add_map(path)
     images = torch.cat([example, example.flip(3)[:1]])  # three: the batch size must be dynamic
     with torch.inference_mode():
         expected: Tensor = network(images)
-    exported = Session(path).run(images, "features")
+    exported = Session(path).run(images, FEATURES)
     if exported.shape != expected.shape:
         raise ValueError(f"its features have shape {tuple(exported.shape)} instead of {tuple(expected.shape)}")
     difference = (exported - expected).abs().max().item() / max(1.0, expected.abs().max().item())
@@ -196,6 +204,16 @@ def _simplify(path: Path) -> None:
     model = onnx.load(path)
     _merge_padding_(model.graph)
     onnx.save(model, path)
+
+
+def _add_map(path: Path) -> None:
+    """A second output: what the features are the mean of. Only the output that is asked for is computed."""
+    model = onnx.load(path)
+    mean = next(node for node in model.graph.node if FEATURES in node.output)
+    if mean.op_type == "ReduceMean":
+        model.graph.node.append(onnx.helper.make_node("Identity", [mean.input[0]], [MAP]))
+        model.graph.output.append(onnx.helper.make_tensor_value_info(MAP, onnx.TensorProto.FLOAT, [None] * 4))
+        onnx.save(model, path)
 
 
 def _merge_padding_(graph: onnx.GraphProto) -> None:

@@ -72,6 +72,8 @@ class _Quantizer:
             elif node.op_type == "ReduceMean":  # of the last map, in floats: the features
                 axes = self._constant(node.input[1], self.constants[node.input[1]])
                 self._node("ReduceMean", [_real(node.input[0]), axes], node.output[0], **_attributes(node))
+            elif node.op_type == "Identity":  # that map itself
+                self._node("Identity", [_real(node.input[0])], node.output[0])
             elif node.op_type != "Clip":
                 raise ValueError(f"there is no 8-bit {node.op_type}")
         graph = helper.make_graph(self.nodes, "int8", self.graph.input, self.graph.output, list(self.tensors.values()))
