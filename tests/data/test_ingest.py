@@ -51,6 +51,20 @@ def everything(store: ImageStore) -> torch.Tensor:
     return store.take(range(len(store)))
 
 
+def test_sharp_images_come_from_the_originals_as_long_as_they_are_there(folder: Path, tmp_path: Path) -> None:
+    store = ingest(folder, size=24, folder=tmp_path / "store")
+    (folder / store.collection.paths[1]).unlink()
+    (folder / store.collection.paths[2]).write_bytes((folder / store.collection.paths[3]).read_bytes())
+    sharp = store.sharp(np.arange(4), 30)
+    assert np.array_equal(sharp[0], decode((folder / store.collection.paths[0]).read_bytes(), 30).pixels)
+    assert [pixels.shape[1] for pixels in sharp] == [30, 24, 24, 30]
+    assert np.array_equal(sharp[1], store.take([1])[0].numpy())
+    assert [pixels.shape[1] for pixels in ingest(folder, size=40, folder=tmp_path / "s").sharp(np.arange(2), 50)] == [
+        40,
+        40,
+    ]
+
+
 def test_the_store_holds_what_decoding_gives(folder: Path, tmp_path: Path) -> None:
     store = ingest(folder, size=24, folder=tmp_path / "store")
     assert (len(store), store.size, store.channels) == (12, 24, 3)

@@ -248,7 +248,30 @@ def test_pictures_that_are_shown_large_have_more_pixels(tmp_path: Path) -> None:
     folder = tmp_path / "p"
     write_pictures(folder, lambda here: noise[here], images=3, side=300, on_cards=rows, large=rows[1:], attention=heat)
     sides = {name: Image.open(folder / f"{name}.jpg").width for name in ("image-0", "image-1", "attention-1")}
-    assert sides == {"image-0": 128, "image-1": 256, "attention-1": 256}
+    assert sides == {"image-0": 128, "image-1": 272, "attention-1": 272}
+
+
+def test_large_pictures_come_from_the_originals(tmp_path: Path) -> None:
+    stored = np.zeros((3, 3, 160, 160), dtype=np.uint8)
+    rows = np.arange(3)
+
+    def sharp(here: NDArray[np.int64], side: int) -> list[NDArray[np.uint8]]:
+        return [np.full((3, side, side), 200, dtype=np.uint8) for _ in here]
+
+    folder = tmp_path / "p"
+    write_pictures(
+        folder,
+        lambda here: stored[here],
+        images=3,
+        side=160,
+        on_cards=rows,
+        large=rows[2:],
+        attention=[],
+        sharp=sharp,
+    )
+    assert Image.open(folder / "image-0.jpg").getpixel((9, 9)) == (0, 0, 0)
+    assert Image.open(folder / "image-2.jpg").size == (272, 272)
+    assert Image.open(folder / "image-2.jpg").getpixel((9, 9)) == (200, 200, 200)
 
 
 def test_gray_images_have_gray_pictures(tmp_path: Path) -> None:

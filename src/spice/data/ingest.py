@@ -19,7 +19,7 @@ from spice.data.decode import MAX_PIXELS, Decoded, available_cores, decode, dige
 from spice.data.problems import BadImageError, bad_file, printable, skipped_in_words
 from spice.data.recognize import open_source
 from spice.data.sources import Piece, SourceLike
-from spice.data.store import ImageStore, Streamed
+from spice.data.store import ImageStore, Originals
 from spice.data.writer import Outcome, Writer, explained_errors
 from spice.errors import NothingReadableError, UserError
 from spice.progress import Progress, silent
@@ -80,8 +80,7 @@ def ingest(
     if len(collection) == 0:
         words = skipped_in_words(Counter(problem.reason for problem in collection.problems))
         raise NothingReadableError(f"{opened.label} contains no readable image; {words}")
-    streamed = Streamed(opened, entries, collection, size) if bool((collection.rows < 0).any()) else None
-    return ImageStore(folder, collection, size, streamed)
+    return ImageStore(folder, collection, size, Originals(opened, entries, collection))
 
 
 @contextmanager

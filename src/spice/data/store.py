@@ -5,11 +5,11 @@ in neither, and are decoded whenever they are needed.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,13 +35,14 @@ class DamagedStoreError(UserError):
 class ImageStore:
     """The images of a collection at the working size, by position. What is read for the first time is checked."""
 
-    def __init__(self, folder: Path, collection: Collection, size: int, streamed: "Streamed | None" = None) -> None:
+    def __init__(self, folder: Path, collection: Collection, size: int, originals: "Originals | None" = None) -> None:
         self.collection = collection
         self.size = size
         self.channels = 1 if bool(collection.gray.all()) else 3
         self._gray, self._rows = collection.gray, collection.rows
         self._files = {True: mapped(folder / GRAY, 1, size), False: mapped(folder / COLOR, 3, size)}
-        self._streamed = streamed
+        self._originals = originals
+        self._streamed = originals.at(size) if originals is not None and bool((collection.rows < 0).any()) else None
         self._folder, self._hashes = folder, collection.table["pixels"]
         self._unchecked = np.ones(len(collection), dtype=np.bool_)
 
@@ -69,6 +70,18 @@ class ImageStore:
                 out[place] = pixels
         return torch.from_numpy(out)
 
+    def sharp(self, positions: NDArray[np.int64], size: int) -> "list[NDArray[np.uint8]]":
+        """The images (C, s, s) from the originals, with s up to `size`; as `take` has them where that is no smaller."""
+        found: list[NDArray[np.uint8]] = list(self.take(positions).numpy())
+        if self._originals is None or not self._originals.any_order or size <= self.size:
+            return found
+        table = self.collection.table
+        short = np.minimum(np.asarray(table["width"]), np.asarray(table["height"]))[positions]
+        larger = np.flatnonzero(short > self.size)
+        for place, original in zip(larger, self._originals.at(size).still_there(positions[larger]), strict=True):
+            found[place] = found[place] if original is None else original
+        return found
+
     def _check(self, positions: NDArray[np.int64], pixels: NDArray[np.uint8]) -> None:
         """Compare pixels with the hashes of what was decoded, once for every image."""
         for place in np.flatnonzero(self._unchecked[positions]):
@@ -79,6 +92,23 @@ class ImageStore:
                     f"the decoded images in {self._folder} are damaged (at {name}); reread the images with --rescan"
                 )
             self._unchecked[position] = False
+
+
+class Originals(NamedTuple):
+    """The images of a collection where they came from."""
+
+    source: Source
+    entries: Sequence[Entry]
+    collection: Collection
+
+    @property
+    def any_order(self) -> bool:
+        """Whether a single one can be read without all before it."""
+        return self.source.any_order
+
+    def at(self, size: int) -> "Streamed":
+        """Decoded on demand at this size."""
+        return Streamed(self.source, self.entries, self.collection, size)
 
 
 class Streamed:
@@ -95,6 +125,17 @@ class Streamed:
     def take(self, positions: Sequence[int]) -> list[NDArray[np.uint8]]:
         """The pixels (C, S, S) of the images at these positions."""
         return list(self._pool.map(self._pixels, positions))
+
+    def still_there(self, positions: Iterable[int]) -> "list[NDArray[np.uint8] | None]":
+        """The same; None where an image has changed, or can no longer be read."""
+
+        def found(position: int) -> NDArray[np.uint8] | None:
+            try:
+                return self._decode(int(position))
+            except UserError:
+                return None
+
+        return list(self._pool.map(found, positions))
 
     def _decode(self, position: int) -> NDArray[np.uint8]:
         entry = self._entries.get(int(self._numbers[position]))

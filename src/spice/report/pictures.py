@@ -19,10 +19,11 @@ from pydantic import BaseModel, ConfigDict
 from spice.progress import Progress, silent
 
 Pixels = NDArray[np.uint8]  # (C, S, S)
-Take = Callable[[NDArray[np.int64]], NDArray[np.uint8]]  # rows (B,) -> (B, C, S, S)
+Take = Callable[[NDArray[np.int64]], Iterable[Pixels]]  # rows (B,) -> B images
+Sharp = Callable[[NDArray[np.int64], int], Iterable[Pixels]]  # rows (B,), side in pixels -> B images
 
-# Twice what the page shows them at: up to 60 px, and those nearest to the center and under attention up to 120 px.
-CARD_SIDE, LARGE_SIDE = 128, 256
+# Twice what the page shows them at: up to 60 px, and those nearest to the center and under attention up to 132 px.
+CARD_SIDE, LARGE_SIDE = 128, 272
 # The small pictures of all images together hold at most this many pixels: about 7 MB of JPEG.
 SHEET_PIXELS = 32_000_000
 LARGEST_TILE, SMALLEST_TILE = 96, 40
@@ -64,19 +65,24 @@ def write_pictures(
     on_cards: NDArray[np.int64],
     large: NDArray[np.int64],
     attention: Iterable[Attention],
+    sharp: Sharp | None = None,
     progress: Progress = silent,
 ) -> None:
-    """Write `folder`, whole or not at all; of the images on cards, some are shown large."""
+    """Write `folder`, whole or not at all; of the images on cards, some are shown large, and under attention.
+
+    Args:
+        sharp: images from the originals, where those have more pixels than `take` gives.
+    """
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
-    shown_large = set(large.tolist())
-    for row, pixels in _taken(take, on_cards):
-        side_here = LARGE_SIDE if row in shown_large else CARD_SIDE
-        _save(_picture(pixels, side_here), partial / f"image-{row}.jpg", _QUALITY)
+    for row, pixels in _taken(take, np.setdiff1d(on_cards, large)):
+        _save(_picture(pixels, CARD_SIDE), partial / f"image-{row}.jpg", _QUALITY)
+    for row, pixels in _taken(take if sharp is None else lambda rows: sharp(rows, LARGE_SIDE), large):
+        _save(_picture(pixels, LARGE_SIDE), partial / f"image-{row}.jpg", _QUALITY)
     for row, heat in attention:
-        picture = _picture(take(np.array([row]))[0], LARGE_SIDE)
-        _save(overlay(picture, heat), partial / f"attention-{row}.jpg", _QUALITY)
+        with Image.open(partial / f"image-{row}.jpg") as picture:
+            _save(overlay(picture, heat), partial / f"attention-{row}.jpg", _QUALITY)
     _write_sheets(partial, take, images, side, progress)
     shutil.rmtree(folder, ignore_errors=True)
     partial.replace(folder)

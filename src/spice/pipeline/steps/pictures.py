@@ -34,6 +34,7 @@ def pictures(work: Work, run: Run) -> StepResult:
         on_cards=np.concatenate([rows for kinds in chosen for rows in kinds]),
         large=np.concatenate([kinds.prototypes for kinds in chosen]),
         attention=(Attention(row, places.numpy()) for row, places in seen),
+        sharp=work.images.sharp if work.inputs.pictures is None else None,
         progress=run.progress,
     )
     return StepResult()
