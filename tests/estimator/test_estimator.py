@@ -157,7 +157,7 @@ def test_features_are_grouped_without_images(tmp_path: Path) -> None:
 
 
 def test_mistakes_are_told_in_words(shapes: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="there is no encoder 'vgg'"):
+    with pytest.raises(UserError, match="unknown encoder 'vgg'"):
         SPICE(4, encoder="vgg").fit(shapes)
     with pytest.raises(UserError, match="no file or folder"):
         SPICE(4).fit(tmp_path / "nowhere")

@@ -48,7 +48,7 @@ def test_a_new_encoder_is_loaded_by_name() -> None:
     encoder: Encoder = load_encoder("colors:2", size=24)
     assert (encoder.name, encoder.size, encoder.features) == ("colors:2", 24, 12)
     assert encoder.fingerprint() != load_encoder("colors:3").fingerprint()
-    with pytest.raises(UserError, match="there is no encoder 'colors:'"):
+    with pytest.raises(UserError, match="unknown encoder 'colors:'"):
         load_encoder("colors:")
 
 

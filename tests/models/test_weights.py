@@ -123,7 +123,7 @@ def test_an_impossible_size_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["lite1", "resnet18", "hf:", "onnx:", "features:", "unknown:thing", ""])
 def test_an_unknown_name_is_answered_with_the_known_ones(name: str) -> None:
-    with pytest.raises(UserError, match=r"there is no encoder '.*'; choose lite0, lite2, hf:NAME"):
+    with pytest.raises(UserError, match=r"unknown encoder '.*'; choose lite0, lite2, hf:NAME"):
         load_encoder(name)
 
 

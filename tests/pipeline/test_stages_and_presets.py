@@ -110,7 +110,7 @@ def test_a_page_that_cannot_be_made_is_a_warning_and_is_made_later(
 
     with monkeypatch.context() as patch:
         patch.setattr(step, broken, fail)
-        with pytest.warns(NoPageWarning, match=r"RuntimeError: no such font.*labels"):
+        with pytest.warns(NoPageWarning, match=r"RuntimeError: no such font.*groups"):
             account = cluster(shapes, tiny(), tmp_path / "run")
     assert [warned.name for warned in account.warnings].count("NoPageWarning") == 1
     assert (tmp_path / "run" / "labels.csv").exists()

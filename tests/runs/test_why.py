@@ -45,7 +45,7 @@ def test_an_image_is_found_by_name_by_path_and_by_the_end_of_its_path(
 
 
 def test_an_unknown_or_ambiguous_name_is_an_error_that_says_so(finished: Result) -> None:
-    with pytest.raises(UserError, match=r"c.png is not among the 6 images of this run"):
+    with pytest.raises(UserError, match=r"c.png is not one of the 6 images of this run"):
         why(finished.run, "c.png")
     with pytest.raises(UserError, match=r"2 images match a.png \(cats/a.png, dogs/a.png"):
         why(finished.run, "a.png")

@@ -165,7 +165,7 @@ def change_about(folder: Path, **changes: object) -> None:
         ({"neighbors": 0}, "at 'neighbors'"),
         ({"neighbors": 71}, r"bank of \(70, 1280\) features does not fit 71 neighbors"),
         ({"size": 1 << 40}, "at 'size'"),
-        ({"encoder": "lite9000"}, "there is no encoder 'lite9000'"),
+        ({"encoder": "lite9000"}, "unknown encoder 'lite9000'"),
         ({"encoder": "scratch"}, "there is no file"),
     ],
 )

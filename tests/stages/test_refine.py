@@ -145,7 +145,7 @@ def test_a_small_clean_cluster_does_not_dissolve() -> None:
     images.kind, images.pixels = images.kind[keep], images.pixels[keep]
     start = Start(images, images.kind, 4)
     rule = ReliabilitySettings(neighbors=10)
-    with pytest.warns(NoReliableImagesWarning, match=r"cluster 3 \(7 images\)"):
+    with pytest.warns(NoReliableImagesWarning, match=r"group 3 \(7 images\)"):
         labeled = start.labels(rule)
     assert labeled.image[labeled.cluster == 3].tolist() == list(range(120, 127))
     with pytest.warns(NoReliableImagesWarning):
@@ -160,7 +160,7 @@ def test_of_a_large_cluster_without_a_reliable_image_the_best_ten_are_learned() 
     near = torch.stack([torch.tensor([0] * (place % 10) + [59] * (10 - place % 10)) for place in range(60)])
     near[30:] = torch.arange(30, 40)
     rule = ReliabilitySettings(neighbors=10)
-    with pytest.warns(NoReliableImagesWarning, match="cluster 0"):
+    with pytest.warns(NoReliableImagesWarning, match="group 0"):
         found = labels_to_learn(F.one_hot(labels).float(), near, rule, seed=0)
     chosen = found.image[found.cluster == 0]
     assert sorted((chosen % 10).tolist()) == [6, 7, 7, 7, 8, 8, 8, 9, 9, 9]

@@ -1,0 +1,77 @@
+"""A picture of what each encoder calls similar: one row per encoder, an image first, then the images nearest to it.
+
+    python benchmarks/encoder_neighbors.py IMAGES --out sheet.jpg [--encoders lite0 lite2 ...] [--count 800]
+
+`pixels` stands for the image itself at 16 px, to compare with. No label is read; names of class folders are printed
+below the pictures for the reader alone.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageOps
+from torch import Tensor
+
+from spice.models.encoders import load_encoder
+
+COLUMNS, SIDE, GAP, CAPTION, TITLE = 8, 112, 4, 14, 84
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("images", type=Path)
+    parser.add_argument("--encoders", nargs="+", default=["pixels", "lite0", "lite2"])
+    parser.add_argument("--count", type=int, default=800)
+    parser.add_argument("--examples", type=int, nargs="+", default=[0, 3])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    random = np.random.default_rng(given.seed)
+    paths = sorted(path for path in given.images.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
+    paths = [paths[row] for row in random.permutation(len(paths))[: given.count]]
+    features = {name: encoded(name, paths) for name in given.encoders}
+    height = SIDE + CAPTION + GAP
+    sheet = Image.new("RGB", (TITLE + COLUMNS * (SIDE + GAP), len(given.examples) * len(features) * height), "white")
+    for place, (query, name) in enumerate((query, name) for query in given.examples for name in features):
+        nearest = (-features[name] @ features[name][query]).argsort()[:COLUMNS].tolist()
+        draw_row(sheet, place * height, name, [paths[row] for row in nearest])
+    sheet.save(given.out, quality=82)
+
+
+def encoded(name: str, paths: list[Path]) -> NDArray[np.float32]:
+    """Unit features (N, D) of all images, centered squares."""
+    encoder = None if name == "pixels" else load_encoder(name)
+    size = 16 if encoder is None else encoder.size
+    rows = []
+    for start in range(0, len(paths), 32):
+        images = torch.stack([pixels(path, size) for path in paths[start : start + 32]])
+        if encoder is None:
+            rows.append(images.flatten(start_dim=1) / 255.0)
+        else:
+            wanted = encoder.normalization
+            mean, std = (torch.tensor(values).view(1, -1, 1, 1) for values in (wanted.mean, wanted.std))
+            rows.append(encoder.encode((images / 255.0 - mean) / std))
+    features = torch.cat(rows)
+    features = features - features.mean(dim=0)
+    return (features / features.norm(dim=1, keepdim=True)).numpy()
+
+
+def pixels(path: Path, size: int) -> Tensor:
+    image = ImageOps.fit(Image.open(path).convert("RGB"), (size, size), Image.Resampling.BICUBIC)
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1).float()
+
+
+def draw_row(sheet: Image.Image, top: int, title: str, paths: list[Path]) -> None:
+    draw = ImageDraw.Draw(sheet)
+    draw.text((4, top + SIDE // 2), title, fill="black")
+    for column, path in enumerate(paths):
+        left = TITLE + column * (SIDE + GAP) + (GAP if column else 0)
+        sheet.paste(ImageOps.fit(Image.open(path).convert("RGB"), (SIDE, SIDE)), (left, top))
+        draw.text((left + 2, top + SIDE), path.parent.name, fill="black")
+
+
+if __name__ == "__main__":
+    main()
