@@ -56,7 +56,8 @@ def encoded(name: str, paths: list[Path]) -> NDArray[np.float32]:
             rows.append(encoder.encode((images / 255.0 - mean) / std))
     features = torch.cat(rows)
     features = features - features.mean(dim=0)
-    return (features / features.norm(dim=1, keepdim=True)).numpy()
+    unit: NDArray[np.float32] = (features / features.norm(dim=1, keepdim=True)).numpy()
+    return unit
 
 
 def pixels(path: Path, size: int) -> Tensor:
