@@ -20,6 +20,8 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from attacks.damage import corrupted_images, corrupted_sources, damaged_files, hostile_content, links
@@ -86,7 +88,11 @@ def main() -> int:
         for kind in (kind for kind in KILLED if kind in wanted):
             folder = Path(scratch) / KILLED[kind]
             folder.mkdir()
-            found = kill_runs(folder, KILLED[kind], runs=KILLS // 3, kills=3, seed=options.seed)
+            # In a fresh process: what is forked from this one would wait for torch's threads, which are not forked.
+            with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as fresh:
+                found = fresh.submit(
+                    kill_runs, folder, KILLED[kind], runs=KILLS // 3, kills=3, seed=options.seed
+                ).result()
             outcomes[kind, "repaired"] += found.same * 3
             outcomes[kind, "CHANGED LABELS"] += KILLS - found.same * 3
     print(table(outcomes if options.keep is None else kept(options.keep, outcomes)))
