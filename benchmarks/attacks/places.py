@@ -17,6 +17,8 @@ from attacks.ground import CLUSTER, Attempt, Ended, Ground, copied, judged, prog
 from spice.cli import app
 
 SIZES = (0, 60, 400, 1500, 6000, 20_000, 60_000, 150_000, 400_000, 1_000_000, 4_000_000)
+EDITS = ("merge", "split", "move", "set-aside", "undo")  # they are kept before anything else is written
+FIRST = {"undo": ("move", "1", "0.png"), "learn": ("move", "1", "0.png"), "export xmp": ("name", "1", "red")}
 ROOT = os.name == "posix" and os.geteuid() == 0
 
 
@@ -37,21 +39,20 @@ def full_disk(ground: Ground) -> Iterator[Attempt]:
                 if name == "resume":  # with something left to do
                     for result in run.glob("results/*"):
                         shutil.rmtree(result)
-                if name in ("undo", "learn"):
-                    spice("move", run, "1", "0.png")
+                if name in FIRST:
+                    command, *rest = FIRST[name]
+                    spice(command, run, *rest)
                 arguments = writers(run, ground, out)[name]
                 outcome = judged(spice(*arguments, largest=size), same=True)
-                again = spice(*arguments)
-                once = name.startswith(
-                    ("export", "figures", "merge", "split", "undo", "move", "set-aside", "learn", "check")
-                )
+                again = spice("resume", run) if name in EDITS else spice(*arguments)
+                once = name.startswith(("export", "figures", "learn", "check"))
                 if once and outcome == "unharmed":
                     again = Ended(0, "", "")  # what is done is not done twice
                 if outcome in ("unharmed", "refused in one line") and again.code not in (0, 4):
                     return "NOT RESUMED"
                 made = out / "new" if name == "cluster" else run
-                kept = name in ("name", "merge", "split", "move", "set-aside", "undo", "learn", "check", "refine")
-                if not kept and _labels_after(made, folder) != ground.labels:
+                changed = name in (*EDITS, "name", "learn", "check", "refine", "export xmp")
+                if not changed and _labels_after(made, folder) != ground.labels:
                     return "CHANGED LABELS"
                 return outcome
 
