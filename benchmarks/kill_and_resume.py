@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import onnxruntime  # noqa: F401 - imported here once, not in every process that is forked
+import torch._dynamo  # noqa: F401 - the same: the first optimizer imports it
 from PIL import Image
 from sklearn.datasets import load_digits
 
@@ -95,7 +97,7 @@ def kill(images: Path, out: Path, encoder: str, *, after: set[str], delay: float
     """Start, wait until the steps `after` are finished and `delay` seconds more, kill; returns where the kill fell."""
     child = start(images, out, encoder)
     while not after <= set(steps(out)) and os.waitpid(child, os.WNOHANG) == (0, 0):
-        time.sleep(0.001)
+        time.sleep(0.01)
     time.sleep(delay)
     try:
         os.kill(child, signal.SIGKILL)
