@@ -26,7 +26,9 @@ REQUIREMENTS = [
     "Tables II to IV: SCAN", "Tables II and III: IIC, PICA, CC, IDFD", "Table III: NNM",
     "Table III: SPICE_Res34", "Table V", "Table VII",
     "Ablation of the loss: plain CE", "Ablation of the loss: CE with a temperature", "IV-E: the temperatures",
-    "Ablation, and K = 200: the entropy term", "IV-B: the entropy term for 200", "The figure of reliable labels",
+    "Ablation, and K = 200: the entropy term", "IV-B: the entropy term for 200", "The figure of reliable labels: joint",
+    "The figure of reliable labels: t-SNE", "The figure of neighbors", "The figure of the toy example",
+    "The figure of prototypes", "The figure of head selection", "Tables III and IV: best of runs",
     "Appendix A, the derivative", "Appendix A, the ratio",
 ]  # fmt: skip
 

@@ -13,10 +13,16 @@ from torch.nn import functional as F
 
 pytest.importorskip("matplotlib", reason="figures need matplotlib, from the extra `figures`")
 
+from spice.core import prototype_labels
+from spice.core import prototypes as core_prototypes
 from spice.report import figures
 from spice.report.content import read_content
-from spice.report.figures import LABEL, SIMULATED, gradient_ratio, heads, prototypes, samples, write_figures
+from spice.report.figures import LABEL, SIMULATED, gradient_ratio, heads, samples, write_figures
+from spice.report.picture_figures import nearest_to_centers, neighbors, other_meaning, prototypes
+from spice.report.toy_figure import FEATURES, PROBS, toy
 from spice.runs import Result
+from spice.runs.artifacts import FEATURES as FEATURES_FILE
+from spice.runs.artifacts import PROBABILITIES
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -38,7 +44,38 @@ def test_the_simulation_shows_what_the_paper_says_of_it() -> None:
     assert (ratio < 1).all()
 
 
-NAMES = ("prototypes", "samples", "heads", "double_softmax")
+@pytest.mark.parametrize("overlap", [True, False])
+def test_the_toy_example_is_what_the_core_makes_of_it(overlap: bool) -> None:
+    found = toy()
+    labels = prototype_labels(torch.from_numpy(FEATURES), torch.from_numpy(PROBS), overlap=overlap)
+    assert labels.image.view(3, 3).tolist() == (found.overlap.tolist() if overlap else found.once)
+    centers = core_prototypes(torch.from_numpy(FEATURES), torch.from_numpy(PROBS), per_cluster=3)
+    np.testing.assert_allclose(found.prototypes, centers.numpy())
+    # What the figure is to show: an image with two labels, images with none, and what no overlap changes.
+    often = np.bincount(found.overlap.ravel(), minlength=10)
+    assert (often.max(), often.min()) == (2, 0)
+    assert sorted(image for images in found.once for image in images) != sorted(found.overlap.ravel().tolist())
+
+
+def test_prototypes_are_the_nearest_of_all_images_whatever_their_cluster(small: Result) -> None:
+    features, probs = (np.load(small / artifact).astype(np.float64) for artifact in (FEATURES_FILE, PROBABILITIES))
+    expected = []
+    for cluster in range(probs.shape[1]):
+        sure = sorted(range(len(probs)), key=lambda row: -probs[row, cluster])[: len(probs) // probs.shape[1]]
+        center = features[sure].mean(axis=0)
+        cosine = features @ center / np.linalg.norm(features, axis=1) / np.linalg.norm(center)
+        expected.append(np.argsort(-cosine)[:3].tolist())
+    assert nearest_to_centers(read_content(small)).tolist() == expected
+
+
+def test_queries_are_images_among_others_one_of_each_kind_the_worst_first() -> None:
+    kind = np.array([0, 0, 1, 1, 1, -1, 2])
+    near = np.array([[1, 2], [2, 3], [3, 4], [0, 1], [2, 3], [0, 1], [0, 6]])
+    # Image 0: half of its kind; 1: none; 2, 4: all; 3: none; 5 has no kind; 6: half.
+    assert other_meaning(near, kind).tolist() == [1, 3]
+
+
+NAMES = ("prototypes", "samples", "heads", "neighbors", "toy", "double_softmax")
 
 
 def drawn(path: Path) -> float:
@@ -50,6 +87,8 @@ def test_every_figure_is_written_twice_and_the_same_each_time(
     small: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = write_figures(small.run, tmp_path / "a")
+    assert "true class" not in (tmp_path / "a" / "samples.svg").read_text()
+    assert "group 1" in (tmp_path / "a" / "neighbors.svg").read_text()
     assert {path.name for path in first} == {f"{name}.{ending}" for name in NAMES for ending in ("png", "svg")}
     for path in first:
         if path.suffix == ".png":
@@ -66,7 +105,11 @@ def test_an_evaluated_run_shows_what_labels_say(small: Result, tmp_path: Path) -
     add_all_stages(run)
     names = {path.name for path in write_figures(run, tmp_path / "figures")}
     assert "kept.png" in names
-    texts = {name: (tmp_path / "figures" / f"{name}.svg").read_text() for name in ("heads", "kept", "samples")}
+    drawn_names = ("heads", "kept", "samples", "neighbors")
+    texts = {name: (tmp_path / "figures" / f"{name}.svg").read_text() for name in drawn_names}
+    assert "true class" in texts["samples"]
+    assert "dog" in texts["samples"]
+    assert "dog" in texts["neighbors"]
     assert "selected without labels" in texts["heads"]
     assert "best by true labels" in texts["heads"]
     assert "kept by chance" in texts["kept"]
@@ -84,4 +127,6 @@ def test_few_and_many_clusters_are_drawn_too(images: int, clusters: int, tmp_pat
         figure.savefig(tmp_path / "figure.png", dpi=30)
         assert drawn(tmp_path / "figure.png") > 3
     shutil.rmtree(content.pictures)
-    assert prototypes(content) is None
+    without = read_content(content.result.reread())
+    assert prototypes(without) is None
+    assert neighbors(without) is None

@@ -7,11 +7,23 @@ from made_run import add_steps, heads_result, labels_result, make_run
 from numpy.typing import NDArray
 
 from spice.data.problems import Problem, Reason
-from spice.evaluate import Truth, evaluate_run
+from spice.evaluate import Truth, evaluate_run, true_classes
 from spice.report.chosen import choose, with_attention
 from spice.report.pictures import Attention, write_pictures
 from spice.runs import Labels, Result
-from spice.runs.artifacts import HEAD_LABELS, KMEANS, MAP, NEIGHBORS, PICTURES, REFINED_NEIGHBORS, SCORES
+from spice.runs.artifacts import (
+    FEATURES,
+    HEAD_LABELS,
+    KMEANS,
+    MAP,
+    NEIGHBORS,
+    PICTURES,
+    PROBABILITIES,
+    REFINED_FEATURES,
+    REFINED_NEIGHBORS,
+    SCORES,
+    TRUTH,
+)
 from spice.runs.records import ClusteringStats, FeaturesResult, JointResult, StepWarning
 from spice.trust.chance import chance
 
@@ -50,6 +62,10 @@ def make_pictured_run(folder: Path, *, images: int, clusters: int) -> Result:
         copy_of={1: 0} if images > 1 else {},
     )
     np.save(run / NEIGHBORS, neighbors)
+    sure = np.full((images, clusters), 0.1 / clusters, dtype=np.float32)
+    sure[np.arange(images), labels.cluster] += labels.confidence
+    np.save(run / PROBABILITIES, sure / sure.sum(axis=1, keepdims=True))
+    np.save(run / FEATURES, (np.eye(clusters)[labels.cluster] + random.normal(0, 0.1, (images, clusters))).astype("f4"))
     np.save(run / KMEANS, labels.cluster[::-1].copy())
     np.save(run / MAP, points)
     predicted = np.stack([[(labels.cluster + shift) % clusters for shift in range(3)]] * 4)  # (snapshots, H, N)
@@ -67,7 +83,9 @@ def add_all_stages(run: Path, joint: JointResult = JOINT) -> Result:
     result = add_steps(run, {"features": features, "joint": joint})
     # The neighbors by the features that the labels come from.
     np.save(result / REFINED_NEIGHBORS, np.load(result / NEIGHBORS))
+    np.save(result / REFINED_FEATURES, np.load(result / FEATURES))
     (result / SCORES).write_text(evaluate_run(result, truth_of(result)).model_dump_json())
+    np.save(result / TRUTH, true_classes(truth_of(result), len(result.labels.path)))
     return result.reread()
 
 

@@ -26,20 +26,26 @@ def command(
     as_json: Json = False,
 ) -> None:
     """Score the groups against true labels (ACC, NMI, ARI), with k-means for comparison."""
-    from spice.evaluate import evaluate_run, from_csv, from_folders
+    import numpy as np
+
+    from spice.evaluate import evaluate_run, from_csv, from_folders, true_classes
     from spice.files import written_atomically
     from spice.runs import explain_write_errors, open_result
-    from spice.runs.artifacts import SCORES
+    from spice.runs.artifacts import SCORES, TRUTH
     from spice.runs.folder import refuse_links_outside
 
     result = open_result(run)
     refuse_links_outside(run)
     paths = result.labels.path
-    found = evaluate_run(result, from_folders(paths) if truth == "folders" else from_csv(Path(truth), paths))
+    known = from_folders(paths) if truth == "folders" else from_csv(Path(truth), paths)
+    found = evaluate_run(result, known)
     text = found.model_dump_json(indent=2)
     print(text if as_json else _table(found))
-    with explain_write_errors(run), written_atomically(result / SCORES) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
+    with explain_write_errors(run):
+        with written_atomically(result / TRUTH) as temporary, temporary.open("wb") as file:
+            np.save(file, true_classes(known, len(paths)))
+        with written_atomically(result / SCORES) as temporary:
+            temporary.write_text(text + "\n", encoding="utf-8")
     _write_page(result)
 
 
@@ -61,6 +67,9 @@ def _table(found: "Scores") -> str:
     if found.second_stage is not None:
         lines.append(_line("before joint training", found.second_stage))
     lines.append(_line("k-means, all images", found.kmeans))
+    lines.append(
+        "ACC matches groups to classes one to one; NMI is normalized by the geometric mean, as in the paper's tables"
+    )
     if found.without_label:
         lines.append(f"{found.without_label:,} images have no true label and are not counted")
     return "\n".join(lines)

@@ -17,9 +17,10 @@ def command(
     run: RunArgument,
     out: Annotated[Path | None, typer.Option(help="Output folder.", show_default="RUN/figures")] = None,
 ) -> None:
-    """Draw the paper's figures as PNG and SVG: prototypes with attention, t-SNE, head selection, double softmax.
+    """Draw the paper's figures as PNG and SVG: prototypes, t-SNE, head selection, neighbors, the toy example, ...
 
-    After `spice evaluate`, also those that need labels: accuracy of each head, and accuracy by share kept.
+    After `spice evaluate`, also what needs labels: t-SNE and neighbors by true class, accuracy of each head, and
+    accuracy by share kept.
     """
     if find_spec("matplotlib") is None:
         raise UserError("figures need matplotlib; install it with: pip install 'spice-cluster[figures]'")

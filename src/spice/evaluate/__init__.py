@@ -1,6 +1,6 @@
 """THE ONLY PLACE THAT READS TRUE LABELS: how good clusters and features are, computed after everything is done."""
 
-from spice.evaluate.run import evaluate_run, kept
+from spice.evaluate.run import evaluate_run, kept, true_classes
 from spice.evaluate.scores import UNMATCHED, Confusion, Scores, accuracy, confusion, match, matched_labels, score
 from spice.evaluate.truth import Truth, from_csv, from_folders
 
@@ -18,4 +18,5 @@ __all__ = [
     "match",
     "matched_labels",
     "score",
+    "true_classes",
 ]

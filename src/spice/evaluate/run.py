@@ -38,6 +38,13 @@ def evaluate_run(run: Result, truth: Truth) -> Scores:
     )
 
 
+def true_classes(truth: Truth, images: int) -> NDArray[np.int32]:
+    """(N,) the true class of every image, by its place in `Scores.classes`; -1 where it has no true label."""
+    found = np.full(images, -1, dtype=np.int32)
+    found[truth.positions] = np.unique(truth.labels, return_inverse=True)[1]
+    return found
+
+
 def kept(trust: NDArray[np.float32], right: NDArray[np.bool_]) -> Kept:
     """Accuracy of the most trusted images, by how many are kept; images of equal trust are kept or dropped together.
 

@@ -19,7 +19,7 @@ from spice.report.chosen import Chosen, choose
 from spice.report.pictures import Sheets, read_sheets
 from spice.report.verdict import Evidence, Verdict, verdicts
 from spice.runs import Account, Labels, Result, account
-from spice.runs.artifacts import IMAGES, KMEANS, MAP, PICTURES
+from spice.runs.artifacts import IMAGES, KMEANS, MAP, PICTURES, TRUTH
 from spice.runs.checks import Checks, Summary
 from spice.runs.checks import summary as check_summary
 from spice.runs.records import StepWarning
@@ -59,6 +59,7 @@ class Content(NamedTuple):
     copies: Table
     alike: AlikeSection
     check: Summary | None  # of a check by hand; None: there are no answers
+    truth: NDArray[np.int32] | None  # (N,) true class, its place in `result.scores.classes`, or -1; only for figures
 
 
 def read_content(result: Result) -> Content:
@@ -84,7 +85,21 @@ def read_content(result: Result) -> Content:
         copies=_copies(result.need(IMAGES)),
         alike=alike_section(result),
         check=checked,
+        truth=_truth(result),
     )
+
+
+def _truth(result: Result) -> NDArray[np.int32] | None:
+    """What `spice evaluate` was told, if it was; None where that is not of these images and classes."""
+    path = result / TRUTH
+    if result.scores is None or not path.exists():
+        return None
+    try:
+        truth: NDArray[np.int32] = np.load(path)
+    except (OSError, ValueError):  # damaged: figures can do without
+        return None
+    fits = truth.shape == (len(result.labels.path),) and int(truth.max()) < len(result.scores.classes)
+    return truth if fits else None
 
 
 def _evidence(result: Result, checked: Summary | None) -> Evidence:

@@ -11,12 +11,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from PIL import Image
 
 from spice.report.charts import some_epochs
 from spice.report.colors import colors
 from spice.report.content import Content, read_content
 from spice.report.curves import point_at
+from spice.report.figure_style import INK, OTHERS, SELECTED, STYLE, TRUE
+from spice.report.picture_figures import neighbors, prototypes
+from spice.report.toy_figure import toy_figure
 from spice.runs import open_result
 from spice.runs.records import HeadsResult
 from spice.runs.scores import HeadScores
@@ -27,31 +29,13 @@ Floats = NDArray[np.float64]
 SIMULATED = np.array([0.05, 0.10, 0.04, 0.08, 0.45, 0.12, 0.09, 0.07])
 LABEL = 2  # counted from 1, as in the paper
 
-# Distinct with any color vision, and in gray.
-_SELECTED, _TRUE, _OTHERS, _INK = "#1132a0", "#ba4e25", "#b9b4ad", "#2a2825"
-_PER_CLUSTER = 3  # prototypes, as in the paper
-_PICTURE, _TILE, _NAME = 128, 134, 90  # pixels: a picture, the same with a gap, room for a cluster's number
-_STYLE = {
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": _INK,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "legend.frameon": False,
-    "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "spice",  # the same run gives the same file
-}
-
 
 def write_figures(run: Path, folder: Path) -> list[Path]:
     """Every figure that the run has the files for."""
     content = read_content(open_result(run))
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    with mpl.rc_context(_STYLE):  # type: ignore[arg-type]  # wants every key of matplotlib's as a literal type
+    with mpl.rc_context(STYLE):  # type: ignore[arg-type]  # wants every key of matplotlib's as a literal type
         for name, draw in FIGURES.items():
             figure = draw(content)
             if figure is None:
@@ -83,18 +67,18 @@ def double_softmax(_: Content) -> Figure:
     single = SIMULATED - (places == LABEL)
     ratio = gradient_ratio(SIMULATED, LABEL - 1)
     predicted, gradients, ratios = figure.subplots(1, 3)
-    tints = [_TRUE if place == LABEL else _OTHERS for place in places]
+    tints = [TRUE if place == LABEL else OTHERS for place in places]
     predicted.bar(places, SIMULATED, color=tints)
     predicted.set(title=f"(a) prediction; pseudo-label c = {LABEL}", ylabel="$p_k$")
-    gradients.bar(places - 0.2, single, 0.4, color=_OTHERS, label="single softmax")
-    gradients.bar(places + 0.2, single * ratio, 0.4, color=_SELECTED, label="double softmax")
+    gradients.bar(places - 0.2, single, 0.4, color=OTHERS, label="single softmax")
+    gradients.bar(places + 0.2, single * ratio, 0.4, color=SELECTED, label="double softmax")
     gradients.set(title="(b) gradient of the loss", ylabel=r"$\partial\mathcal{L}\,/\,\partial a_k$")
     gradients.legend(loc="lower right")
     ratios.bar(places, ratio, color=tints)
     ratios.set(title="(c) their ratio", ylabel="$r_k$")
     for axes in (predicted, gradients, ratios):
         axes.set(xlabel="cluster $k$", xticks=places)
-        axes.axhline(0, color=_INK, linewidth=0.6)
+        axes.axhline(0, color=INK, linewidth=0.6)
     return figure
 
 
@@ -115,9 +99,9 @@ def heads(content: Content) -> Figure:
 
 def _draw_loss(axes: Axes, result: HeadsResult, panel: str) -> None:
     best, losses = result.selected, np.array(result.loss)  # (snapshots, H)
-    axes.plot(result.epochs, losses, color=_OTHERS, linewidth=0.8)
-    axes.plot(result.epochs, losses[:, best.head], color=_SELECTED, linewidth=1.4)
-    axes.plot([best.epoch], [best.loss], "o", color=_SELECTED, label=f"selected: head {best.head}, epoch {best.epoch}")
+    axes.plot(result.epochs, losses, color=OTHERS, linewidth=0.8)
+    axes.plot(result.epochs, losses[:, best.head], color=SELECTED, linewidth=1.4)
+    axes.plot([best.epoch], [best.loss], "o", color=SELECTED, label=f"selected: head {best.head}, epoch {best.epoch}")
     axes.set(ylabel="loss over all images", title=f"{panel}{losses.shape[1]} heads, without labels")
 
 
@@ -125,13 +109,13 @@ def _draw_accuracy(axes: Axes, result: HeadsResult, scores: HeadScores) -> None:
     """As in the paper: the head selected after each epoch, beside the best by true labels."""
     accuracy, rank, best = np.array(scores.acc), np.array(result.score), result.selected  # (snapshots, H) each
     selected, highest = accuracy[np.arange(len(accuracy)), rank.argmin(axis=1)], accuracy.max(axis=1)  # (snapshots,)
-    axes.plot(result.epochs, accuracy, color=_OTHERS, linewidth=0.8)
-    axes.plot(result.epochs, highest, "*", color=_TRUE, markersize=7, label="best by true labels")
-    axes.plot(result.epochs, selected, "s", color=_SELECTED, markersize=3.5, label="selected without labels")
+    axes.plot(result.epochs, accuracy, color=OTHERS, linewidth=0.8)
+    axes.plot(result.epochs, highest, "*", color=TRUE, markersize=7, label="best by true labels")
+    axes.plot(result.epochs, selected, "s", color=SELECTED, markersize=3.5, label="selected without labels")
     final, peak = accuracy[result.epochs.index(best.epoch), best.head], int(highest.argmax())
     for epoch, value, color, name in (
-        (best.epoch, final, _SELECTED, "finally selected"),
-        (result.epochs[peak], highest[peak], _TRUE, "best of all"),
+        (best.epoch, final, SELECTED, "finally selected"),
+        (result.epochs[peak], highest[peak], TRUE, "best of all"),
     ):
         axes.plot(epoch, value, "o", color=color, markersize=11, markerfacecolor="none", label=f"{name}: {value:.3f}")
     axes.set(ylabel="ACC", title="(b) the same heads against true labels")
@@ -145,25 +129,29 @@ def kept(content: Content) -> Figure | None:
     figure = Figure(figsize=(3.5, 2.6), layout="constrained")
     axes = figure.subplots()
     for points, name, color, line, width in (
-        (scores.by_confidence, "confidence", _TRUE, (0, (4, 2)), 1.1),
-        (scores.by_chance, "chance", _SELECTED, "solid", 1.5),
+        (scores.by_confidence, "confidence", TRUE, (0, (4, 2)), 1.1),
+        (scores.by_chance, "chance", SELECTED, "solid", 1.5),
     ):
         share, accuracy = 100 * np.array(points.share), 100 * np.array(points.acc)
         axes.plot(share, accuracy, color=color, linestyle=line, linewidth=width, label=f"kept by {name}")
     if scores.reliable.images:
         point = 100 * np.array(point_at(scores.by_chance, scores.reliable.images / scores.images))
-        axes.plot(*point, "o", color=_SELECTED, label=rf"reliable ($r > {content.result.answer.threshold}$)")
+        axes.plot(*point, "o", color=SELECTED, label=rf"reliable ($r > {content.result.answer.threshold}$)")
     axes.set(xlabel="images kept (%)", ylabel="accuracy (%)", xlim=(0, 102))
     axes.legend(loc="lower left")
     return figure
 
 
 def samples(content: Content) -> Figure | None:
-    """All images on the map beside the reliable ones alone, colored by cluster."""
+    """All images on the map beside the reliable ones alone, colored by true class where the run was evaluated."""
     if content.points is None:
         return None
     labels, scores, figure = content.labels, content.result.scores, Figure(figsize=(7.2, 3.7), layout="constrained")
-    palette = np.array([color.light for color in colors(len(content.chosen))])  # (K,)
+    if content.truth is not None and scores is not None:
+        kind, names, title = content.truth, scores.classes, "true class"
+    else:
+        kind, names, title = labels.cluster, [str(number) for number in range(len(content.chosen))], "cluster"
+    palette = np.array([*(color.light for color in colors(len(names))), OTHERS])  # the last: without a label
     size = float(np.clip(12_000 / len(labels.path), 0.8, 8))
     all_axes, reliable_axes = figure.subplots(1, 2)
     for axes, rows, name, score in (
@@ -171,53 +159,17 @@ def samples(content: Content) -> Figure | None:
         (reliable_axes, labels.reliable, "(b) reliable", scores and scores.reliable),
     ):
         x, y = content.points[rows].T
-        axes.scatter(x, 1 - y, c=palette[labels.cluster[rows]], s=size, linewidths=0, rasterized=True)
+        axes.scatter(x, 1 - y, c=palette[kind[rows]], s=size, linewidths=0, rasterized=True)
         accuracy = f", ACC {score.acc:.3f}" if score and score.acc is not None else ""
         axes.set(title=f"{name}: {int(rows.sum()):,} images{accuracy}", xticks=[], yticks=[])
         axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
         axes.spines[["top", "right"]].set_visible(True)
-    if len(palette) <= 20:
-        dots = [mpl.lines.Line2D([], [], marker="o", color=tint, linestyle="none", markersize=4) for tint in palette]
-        names = [str(number) for number in range(len(palette))]
-        figure.legend(dots, names, loc="outside lower center", ncols=len(palette), title="cluster", handletextpad=0)
+    if len(names) <= 20:
+        tints = palette[: len(names)]
+        dots = [mpl.lines.Line2D([], [], marker="o", color=tint, linestyle="none", markersize=4) for tint in tints]
+        columns = len(names) if title == "cluster" else 5
+        figure.legend(dots, names, loc="outside lower center", ncols=columns, title=title, handletextpad=0)
     return figure
-
-
-def prototypes(content: Content) -> Figure | None:
-    """The three images nearest to each center, each with its attention map where the encoder has them."""
-    rows = [chosen.prototypes[:_PER_CLUSTER].tolist() for chosen in content.chosen]
-    shown = [path for here in rows for row in here for path in _pictures(content, row)]
-    if not shown:
-        return None
-    kinds = 2 if any(path.name.startswith("attention") for path in shown) else 1
-    wide = kinds * max(len(here) for here in rows)  # pictures of a cluster
-    blocks = max(1, min(len(rows), 12 // wide))  # clusters side by side
-    lines = -(-len(rows) // blocks)
-    sheet = np.full((lines * _TILE, blocks * (wide * _TILE + _NAME), 3), 255, dtype=np.uint8)
-    figure = Figure(figsize=(7.2, 7.2 * sheet.shape[0] / sheet.shape[1]))
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.axis("off")
-    for number, here in enumerate(rows):
-        left, top = number % blocks * (wide * _TILE + _NAME) + _NAME, number // blocks * _TILE
-        axes.text(left - 12, top + _TILE / 2, str(number), ha="right", va="center", fontweight="bold")
-        for place, row in enumerate(here):
-            for offset, path in enumerate(_pictures(content, row)):
-                side = left + (place * kinds + offset) * _TILE
-                sheet[top : top + _PICTURE, side : side + _PICTURE] = _pixels(path)
-    axes.imshow(sheet)
-    return figure
-
-
-def _pixels(path: Path) -> NDArray[np.uint8]:
-    with Image.open(path) as picture:
-        # Small originals keep their square pixels.
-        how = Image.Resampling.NEAREST if picture.width < _PICTURE else Image.Resampling.LANCZOS
-        return np.asarray(picture.convert("RGB").resize((_PICTURE, _PICTURE), how))
-
-
-def _pictures(content: Content, row: int) -> list[Path]:
-    """The picture of an image and that of its attention, as far as they exist."""
-    return [path for kind in ("image", "attention") if (path := content.pictures / f"{kind}-{row}.jpg").exists()]
 
 
 FIGURES: dict[str, Callable[[Content], Figure | None]] = {
@@ -225,5 +177,7 @@ FIGURES: dict[str, Callable[[Content], Figure | None]] = {
     "samples": samples,
     "heads": heads,
     "kept": kept,
+    "neighbors": neighbors,
+    "toy": lambda _: toy_figure(),
     "double_softmax": double_softmax,
 }

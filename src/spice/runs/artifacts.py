@@ -65,6 +65,9 @@ MAP = Artifact("map.npy", "map", "(N, 2) float32: every image as a point on a pl
 PICTURES = Artifact("pictures", "pictures", "thumbnails and attention overlays, for the report", deletable=True)
 REPORT = Artifact("report.html", "report", "the page to look at: one file, opens anywhere, offline", rewritten=True)
 SCORES = Artifact("scores.json", "evaluate", "scores against true labels; only `spice evaluate` writes it")
+TRUTH = Artifact(
+    "truth.npy", "evaluate", "(N,) int32: the true class of every image in `scores.json`, or -1; only for figures"
+)
 
 ARTIFACTS: tuple[Artifact, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Artifact))
 
