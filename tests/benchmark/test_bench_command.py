@@ -69,7 +69,13 @@ def test_one_step_of_every_configuration_of_the_paper_runs(name: str, dataset: s
     assert all(part.seconds > 0 and part.amount > 0 for part in found.values())
     assert {"stage 1, images", "views, images"} <= set(found)
     assert ("stage 3, views" in found) == (dataset != "tiny-imagenet" and name != "ablation")
-    for rival in ("MixMatch", "FixMatch"):
+    for rival in ("IIC", "PICA", "CC", "IDFD"):
+        assert (f"{rival}, images" in found) == (name == "whole" or (name, rival) == ("split", "CC"))
+    for step in ("NeighborStep", "SelfLabeling"):
+        assert (f"{step}, images" in found) == (name in ("whole", "split", "semi-supervised"))
+    assert ("RUC, images" in found) == (name == "split")
+    assert ("stage 3, views (SPICE (ResNet-34))" in found) == (name == "split")
+    for rival in ("MixMatch", "ReMixMatch", "FixMatch"):
         assert (f"{rival}, views" in found) == (name == "semi-supervised")
     for variant in ("Joint-SH", "Joint-MH"):
         assert (f"{variant}, images" in found) == (name == "ablation")

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from spice.benchmark import mixing
 from spice.benchmark.choice import choices
 from spice.benchmark.collected import collect
 from spice.benchmark.deep.cc import CC, cluster_contrast
@@ -16,6 +17,7 @@ from spice.benchmark.deep.idfd import IDFD, decorrelation
 from spice.benchmark.deep.iic import IIC, mutual_information
 from spice.benchmark.deep.objective import Objective, Pictures, Schedule, Seen, Start, train
 from spice.benchmark.deep.pica import PICA, partition_uncertainty, uneven_sizes
+from spice.benchmark.deep.ruc import RUC, clean_labels, refined, smoothed
 from spice.benchmark.deep.scan import NeighborStep, SelfLabeling, balanced_cross_entropy
 from spice.benchmark.methods import METHODS
 from spice.benchmark.rivals.classic import kmeans
@@ -28,6 +30,7 @@ from spice.engine.run import CPU, Run
 from spice.evaluate import accuracy
 from spice.models.backbone import Backbone
 from spice.settings import AugmentSettings, Normalization
+from spice.stages.joint.train import ClusteringNetwork
 
 GRAY = Normalization(mean=(0.5,), std=(0.5,))
 CALM = AugmentSettings(flip=False, rotation=False, blur=False, crop_scale=(0.6, 1.0), operations=1, cutout=0.2)
@@ -158,7 +161,7 @@ def test_iic_learns_its_two_kinds_of_heads_in_turn_and_the_loss_of_one_kind_choo
     objective = IIC(start(images))
     for epoch, trained, still in ((0, objective.heads, objective.over), (1, objective.over, objective.heads)):
         objective.zero_grad()
-        loss = objective.loss(Seen(torch.arange(8), [torch.randn(8, 1, 12, 12)] * 2, epoch, torch.Generator()))
+        loss = objective.loss(Seen(torch.arange(8), [torch.randn(8, 1, 12, 12)] * 2, [], epoch, torch.Generator()))
         loss.backward()  # type: ignore[no-untyped-call]
         assert trained.weight.grad is not None
         assert still.weight.grad is None
@@ -180,7 +183,7 @@ def test_picas_index_compares_columns_of_two_views_and_sizes_count_twice() -> No
     views = [drawn(4, 1, 12, 12, seed=seed).float() for seed in (0, 1)]
     one, other = (objective(view).softmax(dim=1) for view in views)
     expected = float(partition_uncertainty(one, other) + 2 * uneven_sizes(one))
-    assert float(objective.loss(Seen(torch.arange(4), views, 0, torch.Generator()))) == pytest.approx(
+    assert float(objective.loss(Seen(torch.arange(4), views, [], 0, torch.Generator()))) == pytest.approx(
         expected, rel=1e-4
     )
 
@@ -196,7 +199,7 @@ def test_idfd_tells_each_image_from_the_memory_of_all_and_columns_from_each_othe
     objective = IDFD(start(Patterns())).eval()
     before, places = objective.memory.clone(), torch.tensor([5, 90])
     view = torch.randn(2, 1, 12, 12)
-    seen = Seen(places, [view], 0, torch.Generator())
+    seen = Seen(places, [view], [], 0, torch.Generator())
     own = objective(view).detach()
     alike = -sum(float((own[row] @ before.T).log_softmax(dim=0)[place]) for row, place in enumerate((5, 90))) / 2
     found = float(objective.loss(seen).detach())
@@ -217,7 +220,7 @@ def test_scan_shows_an_image_and_a_neighbor_and_sums_its_heads_losses() -> None:
     assert (images.classes[beside.numpy()] == images.classes).all()
     views = [torch.randn(5, 1, 12, 12) for _ in range(2)]
     each = scan_loss(*(objective.heads(objective.backbone(view)) for view in views), entropy_weight=5.0)
-    found = objective.loss(Seen(batch[:5], views, 0, torch.Generator()))
+    found = objective.loss(Seen(batch[:5], views, [], 0, torch.Generator()))
     assert float(found.detach()) == pytest.approx(float(each.sum()), rel=1e-5)
     assert torch.allclose(objective.losses, each)
     assert torch.allclose(objective.network().eval()(views[0]), objective(views[0]), atol=1e-6)
@@ -264,3 +267,90 @@ def test_a_training_that_two_methods_share_is_done_once_and_charged_to_both(tmp_
     (first,), (second,) = (found.values() for found in charged)
     assert charged[0].keys() == charged[1].keys()
     assert second >= first > 0
+
+
+def half_right(images: Patterns) -> tuple[ClusteringNetwork, Tensor, Tensor]:
+    """A network that has learned labels of which every fifth is wrong, these, and those that are taken to be clean."""
+    torch.manual_seed(0)
+    right = torch.from_numpy(images.classes)
+    wrong = torch.arange(len(images)) % 5 == 0
+    clean = ~wrong & (torch.arange(len(images)) < 60)
+    given = torch.where(wrong, (right + 1) % CLASSES, right)
+    network = ClusteringNetwork(Small(), nn.Linear(32, CLASSES))
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+    for _ in range(8):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(network(images.pixels.float() / 127.5 - 1), given).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    return network, given, clean
+
+
+def test_ruc_corrects_a_result_from_its_clean_labels() -> None:
+    images = Patterns()
+    network, given, clean = half_right(images)
+    objective = RUC(network, given.clone(), clean.clone())
+    train(objective, shown(images), RUC.published._replace(epochs=4, batch=32), Run())
+    assert accuracy(given.numpy(), images.classes) < 0.85
+    assert accuracy(labels(objective, images), images.classes) > 0.95
+    assert int(objective.clean.sum()) > int(clean.sum())
+    assert torch.equal(objective.labels[clean], given[clean])
+    nothing = RUC(network, given, torch.zeros_like(clean))
+    before = [value.clone() for value in nothing.state_dict().values()]
+    train(nothing, shown(images), RUC.published._replace(epochs=1, batch=32), Run())
+    assert all(torch.equal(*pair) for pair in zip(before, nothing.state_dict().values(), strict=True))
+
+
+def test_rucs_loss_without_mixing_is_the_sum_of_three_for_each_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixing, "shares", lambda count, random: torch.ones(count))
+    network, given, clean = half_right(Patterns())
+    objective = RUC(network, given, clean).eval()
+    with torch.no_grad():
+        for parameter in objective.networks[1].parameters():
+            parameter.mul_(0.5)
+    places, views = torch.tensor([1, 2, 3]), [drawn(3, 1, 12, 12, seed=seed).float() for seed in range(4)]
+    found = objective.loss(Seen(places, views, [places] * 4, 0, torch.Generator()))
+    says = [[net(view).detach().softmax(dim=1) for view in views] for net in objective.networks]  # [network][view]
+    label = torch.eye(CLASSES)[given[places]]
+    guess = sum(says[net][view] for net in (0, 1) for view in (2, 3)) / 4
+    guess = guess**2 / (guess**2).sum(dim=1, keepdim=True)
+    expected = 0.0
+    for net in (0, 1):
+        trust = says[1 - net][0].max(dim=1, keepdim=True).values
+        better = (1 - trust) * label + trust * says[1 - net][0]
+        better = better**2 / (better**2).sum(dim=1, keepdim=True)
+        soft = torch.where(label == 1, 0.5, 0.25)
+        expected -= float((better * says[net][0].log()).sum(dim=1).mean())
+        expected += 25 * sum(float((says[net][view] - guess).square().mean()) for view in (2, 3)) / 2
+        expected -= float((soft * says[net][1].log()).sum(dim=1).mean())
+    assert float(found.detach()) == pytest.approx(expected, rel=1e-4)
+    assert torch.allclose(objective(views[0]), (says[0][0] + says[1][0]) / 2)
+
+
+def test_ruc_shows_clean_images_and_others_and_lets_the_confident_join() -> None:
+    network, given, clean = half_right(Patterns())
+    objective = RUC(network, given.clone(), clean.clone())
+    weak, strong, first, second = objective.shown(torch.arange(50), torch.Generator().manual_seed(0))
+    assert clean[weak].all()
+    assert torch.equal(weak, strong)
+    assert not clean[first].any()
+    assert torch.equal(first, second)
+    others = (~clean).nonzero().squeeze(dim=1)
+    probs = [torch.full((96, CLASSES), 1 / 3), torch.full((96, CLASSES), 1 / 3)]
+    probs[0][others[0]] = torch.tensor([0.02, 0.95, 0.03])
+    probs[1][others[0]] = torch.tensor([0.97, 0.02, 0.01])  # surer
+    probs[1][others[1]] = torch.tensor([0.05, 0.9, 0.05])  # not above 0.9
+    objective.join_(probs)
+    assert objective.labels[others[0]] == 0
+    assert (objective.clean ^ clean).nonzero().tolist() == [[int(others[0])]]
+
+
+def test_clean_labels_are_confident_and_those_of_most_neighbors() -> None:
+    features = torch.tensor([[1.0, 0.0], [1.0, 0.1], [1.0, 0.2], [0.0, 1.0]])
+    probs = torch.tensor([[0.999, 0.001], [0.98, 0.02], [0.001, 0.999], [0.002, 0.998]])
+    assert clean_labels(probs, features, confident=0.99).tolist() == [False, False, False, False]
+    probs[2] = torch.tensor([0.995, 0.005])
+    assert clean_labels(probs, features, confident=0.99).tolist() == [True, False, True, False]
+    assert clean_labels(probs, features, confident=0.9).tolist() == [True, True, True, False]
+    assert smoothed(torch.tensor([[1.0, 0.0, 0.0]]))[0].tolist() == [0.5, 0.25, 0.25]
+    better = refined(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.25, 0.75]]))
+    assert better[0].tolist() == pytest.approx([0.4375, 0.5625])

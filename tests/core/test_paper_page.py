@@ -23,7 +23,7 @@ REQUIREMENTS = [
     "III-B, L_clu", "III-B, Algorithm 1", "III-B: the best head", "III-C, r_i", "III-C, X^r", "III-C, y^u",
     "III-C, L_joint", "III-C: reliable images", "III-C: joint training", "IV: weak views", "IV: strong views",
     "Tables II to VIII: data sets", "Tables II to VIII: the network", "Tables II to IV: ACC",
-    "Tables II to IV: SCAN", "Tables II and III: IIC, PICA, CC, IDFD", "Table III: NNM",
+    "Tables II to IV: SCAN", "Tables II and III: IIC, PICA, CC, IDFD", "Table III: NNM", "Table III: RUC",
     "Table III: SPICE_Res34", "Table V", "Table VII",
     "Ablation of the loss: plain CE", "Ablation of the loss: CE with a temperature", "IV-E: the temperatures",
     "Ablation, and K = 200: the entropy term", "IV-B: the entropy term for 200", "The figure of reliable labels: joint",

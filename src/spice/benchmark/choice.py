@@ -45,7 +45,7 @@ class RivalSettings(Settings):
     batch: PositiveInt | None = None
     # Times each one's learning rate, for trainings that are much shorter.
     faster: PositiveFloat = 1.0
-    # SCAN's self-labeling: a larger probability is a label.
+    # A larger probability is a label, in SCAN's self-labeling and in RUC.
     confident: float = Field(default=0.99, ge=0.0, le=1.0)
 
 
@@ -194,7 +194,8 @@ def _photos(*, train: int | None, test: int | None) -> Choice:
     The third stage trains its last layers alone, as the preset does; what would train all of it is left out.
     """
     base = _from_scratch("imagenette", 160)
-    trained = ("IIC", "PICA", "CC", "IDFD", "SCAN*", "SCAN", "Joint-SH", "Joint-MH", "supervised")
+    rivals = ("IIC", "PICA", "CC", "IDFD", "SCAN*", "SCAN", "RUC (SCAN)", "RUC (SPICE-s)")
+    trained = (*rivals, "Joint-SH", "Joint-MH", "supervised")
     return base.model_copy(
         update={
             "encoder": "lite0",

@@ -78,6 +78,7 @@ class Seen(NamedTuple):
 
     images: Tensor  # (B,) positions in the collection
     views: list[Tensor]  # (B, C, S, S) each: `Objective.views`
+    shown: Sequence[Tensor]  # (B,) each: the images of these views
     epoch: int
     random: torch.Generator
 
@@ -147,12 +148,12 @@ def train(objective: Objective, pictures: Pictures, schedule: Schedule, run: Run
 
 
 def _seen(objective: Objective, pictures: Pictures, images: Tensor, epoch: int, random: torch.Generator) -> Seen:
-    device = next(objective.parameters()).device
+    device, shown = next(objective.parameters()).device, objective.shown(images, random)
     views = [
         pictures.view(name, some, random, device).contiguous(memory_format=torch.channels_last)
-        for name, some in zip(objective.views, objective.shown(images, random), strict=True)
+        for name, some in zip(objective.views, shown, strict=True)
     ]
-    return Seen(images, views, epoch, random)
+    return Seen(images, views, shown, epoch, random)
 
 
 def _optimizer(objective: Objective, schedule: Schedule) -> torch.optim.Optimizer:

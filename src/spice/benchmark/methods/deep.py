@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
+from torch import nn
 
 from spice.benchmark.choice import Choice
 from spice.benchmark.deep.cc import CC
@@ -16,6 +17,7 @@ from spice.benchmark.deep.idfd import IDFD
 from spice.benchmark.deep.iic import IIC
 from spice.benchmark.deep.objective import Objective, Pictures, Schedule, Start, train
 from spice.benchmark.deep.pica import PICA
+from spice.benchmark.deep.ruc import RUC, clean_labels
 from spice.benchmark.deep.scan import NeighborStep, SelfLabeling
 from spice.benchmark.rivals.classic import Labels, kmeans, nearest_means
 from spice.benchmark.semi import predict
@@ -25,6 +27,7 @@ from spice.errors import UserError
 from spice.files import written_atomically
 from spice.randomness import seeded
 from spice.stages.features.train import card_of, untrained
+from spice.stages.joint.train import ClusteringNetwork
 
 AnObjective = TypeVar("AnObjective", bound=Objective)
 
@@ -36,8 +39,10 @@ OBJECTIVES: dict[str, tuple[type[Objective], ...]] = {
     "IDFD": (IDFD,),
     "SCAN*": (NeighborStep,),
     "SCAN": (NeighborStep, SelfLabeling),
+    "RUC (SCAN)": (NeighborStep, SelfLabeling, RUC),
+    "RUC (SPICE-s)": (RUC,),
 }
-TUNED = (NeighborStep, SelfLabeling)  # they start from the feature model of stage 1
+TUNED = (NeighborStep, SelfLabeling, RUC)  # they start from the feature model of stage 1
 
 
 def schedule(kind: type[Objective], choice: Choice) -> Schedule:
@@ -87,12 +92,41 @@ def scan_clusters(bench: Workbench) -> Labels:
     return predict(scan_neighbors(bench), bench)
 
 
-def scan_self_labeled(bench: Workbench) -> Labels:
-    """Labels (A,) by SCAN with self-labeling."""
+def scan_self_labeled(bench: Workbench) -> SelfLabeling:
+    """SCAN's self-labeling, after its clustering step."""
     network = scan_neighbors(bench).network()
     objective = SelfLabeling(network, threshold=bench.choice.rivals.confident)
     before = schedule(NeighborStep, bench.choice)
-    return predict(learned(objective, bench, bench.encoder.fingerprint(), before, objective.threshold), bench)
+    return learned(objective, bench, bench.encoder.fingerprint(), before, objective.threshold)
+
+
+def scan(bench: Workbench) -> Labels:
+    """Labels (A,) by SCAN."""
+    return predict(scan_self_labeled(bench), bench)
+
+
+def ruc_after_scan(bench: Workbench) -> Labels:
+    """Labels (A,) by RUC on SCAN's result."""
+    before = [schedule(kind, bench.choice) for kind in (NeighborStep, SelfLabeling)]
+    return _ruc(scan_self_labeled(bench).network, bench, before)
+
+
+def ruc_after_heads(bench: Workbench) -> Labels:
+    """Labels (A,) by RUC on the result of stage 2."""
+    module = bench.encoder.module
+    if module is None:
+        raise UserError(f"{bench.encoder.name} cannot be trained, and RUC trains it")
+    return _ruc(ClusteringNetwork(module, bench.head(bench.choice.heads)), bench, bench.choice.heads)
+
+
+def _ruc(network: nn.Module, bench: Workbench, *depends: object) -> Labels:
+    network, confident = copy.deepcopy(network).to(bench.run.device).eval(), bench.choice.rivals.confident
+    probs = pictures(bench.learn, RUC, bench).outputs(network, bench.run.device).softmax(dim=1)  # (N, K)
+    clean = clean_labels(probs, bench.features, confident=confident)
+    if not clean.any():
+        bench.notes.append(f"RUC found no clean label (above {confident}), and changed nothing")
+    objective = RUC(network, probs.argmax(dim=1), clean)
+    return predict(learned(objective, bench, bench.encoder.fingerprint(), confident, *depends), bench)
 
 
 def learned(objective: AnObjective, bench: Workbench, *depends: object) -> AnObjective:
