@@ -14,6 +14,10 @@ class Progress(Protocol):
     def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None: ...
 
 
+class CanceledError(BaseException):
+    """Raised by a report of progress to end the work. No `except Exception` takes it for a failure of a part."""
+
+
 def silent(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
     """Show nothing."""
 

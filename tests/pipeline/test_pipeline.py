@@ -1,7 +1,7 @@
 """Promises of a run: computed once, resumed, never lost, never influenced by names."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +13,9 @@ from sklearn.metrics import adjusted_rand_score
 
 from spice.errors import NothingReadableError, UserError
 from spice.models.efficientnet import published_weights
-from spice.pipeline import cluster, resume
+from spice.pipeline import cluster, regroup, resume
 from spice.presets import standard
+from spice.progress import CanceledError
 from spice.runs import Account, locked, open_result, read_labels, read_manifest
 from spice.runs.artifacts import (
     FEATURES,
@@ -129,6 +130,28 @@ def test_words_are_what_the_whole_published_network_would_say(finished: tuple[Pa
     assert found is not None
     assert (found.best[:, 0] == probs.argmax(dim=1).numpy()).all()
     assert np.abs(found.share[:, 0] - probs.amax(dim=1).numpy()).max() < 1e-3
+
+
+def test_another_number_of_groups_is_made_with_the_same_settings_and_can_be_canceled(
+    finished: tuple[Path, Account], tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(finished[0], tmp_path / "run", symlinks=True))
+    before = read_manifest(run)
+
+    def cancel(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
+        if "head" in task:
+            raise CanceledError(task, done, total, figures)
+
+    with pytest.raises(CanceledError):
+        regroup(run, 3, progress=cancel)
+    assert read_manifest(run) == before  # nothing is left to be resumed
+    account = regroup(run, 3)
+    assert account.result.startswith("k3-")
+    manifest = read_manifest(run)
+    assert manifest.current == account.result
+    assert next(iter(manifest.results)) in before.results
+    old, new = (RunSettings.model_validate(manifest.results[name].settings) for name in manifest.results)
+    assert (new.heads.clusters, new.size, new.encoder, new.seed) == (3, old.size, old.encoder, old.seed)
 
 
 def test_the_page_shows_where_the_encoder_sees_each_cluster(finished: tuple[Path, Account]) -> None:

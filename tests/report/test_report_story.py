@@ -20,7 +20,9 @@ from spice.report.colors import colors
 from spice.report.content import notice
 from spice.report.curves import check_rows, point_at
 from spice.runs import Result, open_result
-from spice.runs.artifacts import SCORES
+from spice.runs.artifacts import SCORES, WORDS
+from spice.runs.editor import Editor
+from spice.runs.edits import Merge, Name
 from spice.runs.records import JointResult, StepWarning
 from spice.runs.scores import Kept
 
@@ -218,3 +220,24 @@ def test_every_cluster_has_a_color_of_its_own(clusters: int) -> None:
     seen = [oklab(color.light, SEEN["all"]) for color in found]
     apart = [np.linalg.norm(one - other) for one, other in pairwise(seen)]
     assert min(apart, default=1.0) > 0.1  # clusters that follow each other do not look alike
+
+
+def test_the_page_has_the_names_that_people_gave_and_guesses_for_the_rest(run: Result) -> None:
+    assert "Names are those that you gave" not in page_of(run)
+    lemon, gas_pump = 951, 571
+    best = np.where(run.labels.cluster[:, None] == 2, lemon, gas_pump).repeat(8, axis=1).astype(np.uint16)
+    share = np.zeros(best.shape, np.float16)
+    share[np.isin(run.labels.cluster, (2, 3)), 0] = 0.9
+    np.savez(run / WORDS, best=best, share=share)
+    editor = Editor(run.run)
+    editor.do(Name(group=3, name="<b>pumps"))
+    editor.do(Merge(groups=[3, 4]))
+    page = page_of(run)
+    assert "<b>pumps" not in page  # a name is text
+    assert "lemon?" in page
+    assert "gas pump?" not in page  # it has a name
+    assert re.search(r"&lt;b&gt;pumps.*?<small>cluster 3</small>", page)
+    assert re.search(r"&lt;b&gt;pumps.*?<small>cluster 4</small>", page)  # merged into it
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])  # type: ignore[index]
+    assert data["names"][:5] == ["cluster 0", "cluster 1", "cluster 2", "<b>pumps", "<b>pumps"]
+    assert "Names are those that you gave" in page

@@ -33,7 +33,13 @@ def _nothing_written(wanted: WantedExport, destination: Path) -> str:
     raise UserError(f"no export here: {wanted}, {destination}")
 
 
-NO_TOOLS = Tools(_nothing_near, _nothing_learned, ("folders", "csv"), _nothing_written)
+def _not_regrouped(clusters: int, progress: Progress) -> None:
+    raise UserError(f"no training of {clusters} groups here: {progress}")
+
+
+NO_TOOLS = Tools(
+    _nothing_near, _nothing_learned, _not_regrouped, _nothing_learned, ("folders", "csv"), _nothing_written
+)
 
 
 class Answer(NamedTuple):

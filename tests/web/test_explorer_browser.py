@@ -3,14 +3,16 @@
 import http.server
 import json
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from browser import Page
 from explored_runs import HARMFUL_NAME
-from serving import Explorer, served
+from serving import NO_TOOLS, Explorer, served
 
+from spice.progress import Progress
 from spice.runs import Result, open_result
 from spice.runs.artifacts import WORDS
 from spice.runs.checks import summary
@@ -132,6 +134,37 @@ def test_a_suggested_name_is_a_guess_and_one_click_away(browser: Page, explorer:
     browser.wait(f"{NAMES}.includes('tench')")
     assert open_result(run.run).groups.names == {0: "lemon", 1: "gas pump", 2: "tench"}
     assert browser.run(guesses) == []
+    assert browser.errors == []
+
+
+def test_another_number_of_groups_shows_its_progress_and_is_canceled(browser: Page, run: Result) -> None:
+    asked: list[int] = []
+
+    def regroup(clusters: int, progress: Progress) -> None:
+        asked.append(clusters)
+        for step in range(10_000):
+            progress("training heads", step, 10_000)
+            time.sleep(0.01)
+
+    with served(run.run, NO_TOOLS._replace(regroup=regroup)) as explorer:
+        visit(browser, explorer, "howmany")
+        browser.wait("!!document.querySelector('#another .main')")
+        browser.click("#another .main")
+        browser.wait("document.querySelector('#another progress')?.value > 0")
+        assert "Training heads …" in browser.run("document.querySelector('#another').textContent")
+        go(browser, "groups")  # it goes on meanwhile
+        go(browser, "howmany")
+        browser.wait("!!document.querySelector('#another progress')")
+        browser.click("#another .buttons button")
+        browser.wait("!!document.querySelector('#another .main')")
+        assert browser.run("fetch('/api/training').then(found => found.json())")["running"] is False
+        # What goes wrong is said.
+        go(browser, "learn")
+        browser.run("document.querySelector('.deeper').open = true")
+        browser.wait("!!document.querySelector('#deeper button')")
+        browser.click("#deeper button")
+        browser.wait("document.querySelector('#deeper .warning')?.textContent.startsWith('no training here')")
+    assert asked == [5]
     assert browser.errors == []
 
 

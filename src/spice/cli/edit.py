@@ -253,10 +253,12 @@ def _do(editor: "Editor", operation: "Operation") -> "Groups":
 
 
 def _update(editor: "Editor") -> None:
+    from spice.report import renew_report
     from spice.runs import explain_write_errors, update_csv
 
     with explain_write_errors(editor.run):
         update_csv(editor.run)
+        renew_report(editor.run)
 
 
 def group_number(groups: "Groups", text: str) -> int:

@@ -77,9 +77,21 @@ def _tools(run: Path) -> "Tools":
         found = propose(run, progress=progress)
         return Proposal(found.group, lambda: accept(found))
 
+    def regroup(clusters: int, progress: "Progress") -> None:
+        from spice.pipeline import regroup
+
+        regroup(run, clusters, progress=progress)
+
+    def refine(progress: "Progress") -> None:
+        from spice.pipeline import refine
+
+        refine(run, progress=progress)
+
     return Tools(
         nearest_to=lambda content, count: search().nearest(content, count),
         learn=learn,
+        regroup=regroup,
+        refine=refine,
         shapes=tuple(shape.value for shape in export.As if shape not in (export.As.model, export.As.onnx)),
         export=lambda wanted, destination: _export(run, wanted, destination),
     )

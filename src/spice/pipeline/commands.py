@@ -26,8 +26,8 @@ from spice.pipeline.execute import DamagedFileWarning, Execution
 from spice.pipeline.resolve import chosen_precision, working_size
 from spice.pipeline.steps.scan import read_inputs
 from spice.pipeline.work import vector_encoder
-from spice.presets import joint_on_cpu
-from spice.progress import Progress, silent
+from spice.presets import joint_on_cpu, with_clusters
+from spice.progress import CanceledError, Progress, silent
 from spice.runs import Account, RunFolder, explain_write_errors, locked, update_csv
 from spice.runs.editor import Editor
 from spice.runs.folder import clear_failed_start, is_run, make, refuse_foreign, refuse_links_outside, sweep
@@ -80,7 +80,7 @@ def cluster(
         encoder = load_encoder(settings.encoder, size=settings.size, device=place, download=download)
         if settings.joint is not None:
             refuse_untrainable(encoder)
-    with explain_write_errors(out), join_processes(place) as processes:
+    with _forgotten_if_canceled(out), explain_write_errors(out), join_processes(place) as processes:
         run = Run(settings.seed, None, place, processes, progress if processes.first else silent)
         with _opened(out, run, source, settings) as folder:
             size = working_size(settings, encoder)
@@ -169,6 +169,33 @@ def _give(out: Path, settings: RunSettings, run: Run) -> dict[str, int]:
             warn_user(str(error), SharedGroupWarning)
     run.processes.barrier()
     return placed_clusters(Editor(out)) if settings.joint is not None else {}
+
+
+def regroup(out: Path, clusters: int, *, device: str = "auto", progress: Progress = silent) -> Account:
+    """The current result's images in another number of clusters, with the same settings; it becomes the current one."""
+    folder = RunFolder.open(out)
+    settings = _requested(folder, current_first=True)
+    update: dict[str, object] = {
+        "heads": with_clusters(settings.heads, clusters),
+        "how_many": None,
+        "joint": None,
+        "placed": {},
+    }
+    return cluster(
+        _source_of(folder), settings.model_copy(update=update), out,
+        name_groups=False, device=device, progress=progress,
+    )  # fmt: skip
+
+
+@contextmanager
+def _forgotten_if_canceled(out: Path) -> Iterator[None]:
+    """What is canceled is not resumed later. What is killed is."""
+    before = RunFolder.open(out).manifest.pending if is_run(out) else None
+    try:
+        yield
+    except CanceledError:
+        RunFolder.open(out).update(pending=before)
+        raise
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from spice.report.charts import Bar, histogram
 from spice.report.colors import Color, colors
-from spice.report.content import Content
+from spice.report.content import Called, Content
 from spice.report.verdict import Verdict
 from spice.runs import Cluster
 
@@ -42,6 +42,7 @@ class Card(NamedTuple):
     """One cluster."""
 
     figures: Cluster
+    called: Called
     verdict: Verdict
     color: Color
     kinds: list[Kind]
@@ -62,7 +63,7 @@ def _card(content: Content, figures: Cluster, color: Color) -> Card:
     ]
     members = labels.cluster == number
     bars = histogram(labels.reliability[members], labels.reliable[members])
-    return Card(figures, content.verdicts[number], color, kinds, bars)
+    return Card(figures, content.called[number], content.verdicts[number], color, kinds, bars)
 
 
 def _picture(content: Content, row: int) -> Picture:

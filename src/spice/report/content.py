@@ -22,7 +22,9 @@ from spice.runs import Account, Labels, Result, account
 from spice.runs.artifacts import IMAGES, KMEANS, MAP, PICTURES, TRUTH
 from spice.runs.checks import Checks, Summary
 from spice.runs.checks import summary as check_summary
+from spice.runs.groups import unedited
 from spice.runs.records import StepWarning
+from spice.runs.words import read_words, suggest_names
 from spice.trust.evidence import neighbor_votes, two_parts
 
 # Rows shown of tables that may be as long as the collection; the files of the run hold them whole.
@@ -43,6 +45,28 @@ class Notice(NamedTuple):
     text: str
 
 
+class Called(NamedTuple):
+    """What a cluster is called: the name that a person gave to its group, or else a guess."""
+
+    number: int
+    name: str  # empty where there is none
+    guess: str
+
+    @property
+    def title(self) -> str:
+        return self.name or f"Cluster {self.number}"
+
+    @property
+    def inline(self) -> str:
+        """Within a sentence."""
+        return self.name or f"cluster {self.number}"
+
+    @property
+    def short(self) -> str:
+        """Beside the number, where there is little room."""
+        return self.name or (f"{self.guess}?" if self.guess else "")
+
+
 class Content(NamedTuple):
     """Everything, before it becomes a page."""
 
@@ -60,6 +84,8 @@ class Content(NamedTuple):
     alike: AlikeSection
     check: Summary | None  # of a check by hand; None: there are no answers
     truth: NDArray[np.int32] | None  # (N,) true class, its place in `result.scores.classes`, or -1; only for figures
+    called: list[Called]  # (K,)
+    edited: bool  # whether people have changed groups
 
 
 def read_content(result: Result) -> Content:
@@ -86,6 +112,8 @@ def read_content(result: Result) -> Content:
         alike=alike_section(result),
         check=checked,
         truth=_truth(result),
+        called=_called(result),
+        edited=bool(result.groups.touched),
     )
 
 
@@ -100,6 +128,13 @@ def _truth(result: Result) -> NDArray[np.int32] | None:
         return None
     fits = truth.shape == (len(result.labels.path),) and int(truth.max()) < len(result.scores.classes)
     return truth if fits else None
+
+
+def _called(result: Result) -> list[Called]:
+    """Clusters that were merged have the same name; the guess is for the cluster, and goes once it has a name."""
+    groups, guesses = result.groups, suggest_names(read_words(result), unedited(result.base))
+    names = [groups.names.get(int(group), "") for group in groups.of_cluster]
+    return [Called(number, name, "" if name else guesses.get(number, "")) for number, name in enumerate(names)]
 
 
 def _evidence(result: Result, checked: Summary | None) -> Evidence:

@@ -20,7 +20,7 @@ from spice.report.colors import colors
 from spice.report.content import Content, read_content
 from spice.report.curves import check_rows, curves, score_curves
 from spice.report.howmany import how_many_section
-from spice.runs import Result
+from spice.runs import Result, RunFolder, open_result
 from spice.runs.artifacts import REPORT
 
 # Images that can be searched and sorted in the page; of more, an even sample is listed, and the page says so.
@@ -34,6 +34,14 @@ def write_report(result: Result) -> Path:
     with written_atomically(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return path
+
+
+def renew_report(run: Path) -> None:
+    """Write the page of the current result again after an edit, if it has one."""
+    result = open_result(run)
+    if (result / REPORT).exists():
+        write_report(result)
+        RunFolder.open(run).link()
 
 
 def render(content: Content) -> str:
@@ -90,6 +98,7 @@ def _data(content: Content, rows: NDArray[np.int64]) -> dict[str, JsonValue]:
         "other": labels.nearest_other_cluster.tolist(),
         "rank": labels.prototype_rank.tolist(),
         "threshold": content.result.answer.threshold,
+        "names": [called.inline for called in content.called],
         "colors": [list(color) for color in colors(len(content.chosen))],
         **dict.fromkeys(("x", "y", "tiles", "sheet")),
     }

@@ -15,11 +15,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from spice.errors import UserError
+from spice.progress import Progress
 from spice.runs.artifacts import LABELS_CSV
 from spice.runs.edits import StaleEditsError
 from spice.stages.groups.along_tree import tree_parts
 from spice.stages.groups.split import split_rows
 from spice.web import pictures
+from spice.web.background import Background
 from spice.web.content import column, describe, describe_check, paths
 from spice.web.learning import Learning
 from spice.web.operations import Asked
@@ -54,6 +56,12 @@ class WantedSplit(BaseModel):
     tree: bool = False  # along the merge tree, instead of by the group's own images
 
 
+class WantedTraining(Wanted):
+    """Another number of groups, or None: joint training on the groups as they are."""
+
+    groups: Annotated[int, Field(ge=2, le=10_000)] | None
+
+
 class WantedResult(Wanted):
     """Another result of the run."""
 
@@ -80,6 +88,9 @@ def make_app(session: Session, tools: Tools) -> Starlette:
         Route("/labels.csv", explorer.table),
         Route("/api/learn", explorer.learning),
         Route("/api/learn/{do}", explorer.learn, methods=["POST"]),
+        Route("/api/training", explorer.training),
+        Route("/api/training/start", explorer.train, methods=["POST"]),
+        Route("/api/training/cancel", explorer.stop_training, methods=["POST"]),
         Route("/api/edit", explorer.edit, methods=["POST"]),
         Route("/api/split", explorer.split, methods=["POST"]),
         Route("/api/undo", explorer.undo, methods=["POST"]),
@@ -96,6 +107,7 @@ class Explorer:
     def __init__(self, session: Session, tools: Tools) -> None:
         self._session, self._tools = session, tools
         self._learning = Learning(session, tools)
+        self._training = Background()
 
     def page(self, request: Request) -> Response:  # noqa: ARG002
         return _asset("index.html")
@@ -182,6 +194,30 @@ class Explorer:
         if request.path_params["do"] != "accept":
             raise HTTPException(404)
         return await _changed(self._learning.accept)
+
+    def training(self, request: Request) -> Response:  # noqa: ARG002
+        """How far a training is that makes another result."""
+        return _json(self._training.describe())
+
+    async def train(self, request: Request) -> Response:
+        """Start a training. The page shows its result when it has become the current one."""
+        wanted = await _read(request, WantedTraining)
+
+        def work(progress: Progress) -> None:
+            if wanted.groups is None:
+                self._tools.refine(progress)
+            else:
+                self._tools.regroup(wanted.groups, progress)
+
+        if not self._training.start(work):
+            raise UserError("A training is under way; cancel it first.")
+        return _json(self._training.describe())
+
+    async def stop_training(self, request: Request) -> Response:
+        """Cancel. Earlier results stay as they are."""
+        await _read(request, Wanted)
+        await run_in_threadpool(self._training.cancel)
+        return _json(self._training.describe())
 
     def strip(self, request: Request) -> Response:
         opened = self._session.state().opened

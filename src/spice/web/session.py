@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spice.errors import UserError
+from spice.report import renew_report
 from spice.runs import Labels, Result, open_result, update_csv
 from spice.runs.artifacts import MAP, TREE
 from spice.runs.checks import Checks
@@ -98,7 +99,8 @@ class Session:
         self._stamp: tuple[tuple[int, ...], ...] = ()
         self._state: State | None = None
         self._csv = CsvKeeper(run)
-        if self.state().edits.revision:  # the last explorer may have been killed before it wrote the table
+        self._revision = self.state().edits.revision
+        if self._revision:  # the last explorer may have been killed before it wrote the table
             self._csv.changed()
 
     def update_table(self) -> None:
@@ -107,8 +109,10 @@ class Session:
             update_csv(self.run)
 
     def close(self) -> None:
-        """Bring `labels.csv` up to date."""
+        """Bring `labels.csv` and the page up to date."""
         self._csv.close()
+        if self.state().edits.revision != self._revision:
+            renew_report(self.run)
 
     def state(self) -> State:
         """The run as it is now."""

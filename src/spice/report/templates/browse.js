@@ -45,7 +45,7 @@ function item(image) {
   button.title = data.path[image];
   button.setAttribute("aria-label", `${data.path[image]}, ${facts(image)}${data.reliable[image] ? "" : ", not reliable"}`);
   const line = text("span", "", "facts");
-  line.append(text("span", "", "dot"), `cluster ${data.cluster[image]}`, text("span", share(data.chance[image]), "trust"));
+  line.append(text("span", "", "dot"), data.names[data.cluster[image]], text("span", share(data.chance[image]), "trust"));
   button.append(thumbnail(image), line, text("span", data.path[image], "name"));
   button.addEventListener("click", () => showDetail(image));
   element.append(button);

@@ -36,16 +36,16 @@ function sheetRows(sheet) {
 }
 
 const share = (thousandths) => (thousandths / 1000).toFixed(2);
-const facts = (image) => `cluster ${data.cluster[image]}, chance ${share(data.chance[image])}`;
+const facts = (image) => `${data.names[data.cluster[image]]}, chance ${share(data.chance[image])}`;
 
 function showDetail(image, picture) {
   byId("detail-picture").replaceChildren(picture || thumbnail(image));
   byId("detail-name").textContent = data.path[image];
   const lines = [
-    ["Cluster", data.cluster[image]],
+    ["Cluster", data.names[data.cluster[image]]],
     ["Chance", `${share(data.chance[image])} that this is the right cluster`],
     ["Neighbors", `${share(data.reliability[image])} of the nearest images are in the same cluster${data.reliable[image] ? "" : `; only more than ${data.threshold} is called reliable`}`],
-    ["Confidence", `${share(data.confidence[image])}, ${share(data.margin[image])} ahead of cluster ${data.other[image]}`],
+    ["Confidence", `${share(data.confidence[image])}, ${share(data.margin[image])} ahead of ${data.names[data.other[image]]}`],
     ["Closeness to center", `number ${(data.rank[image] + 1).toLocaleString("en")} in its cluster`],
   ];
   byId("detail-facts").replaceChildren(...lines.flatMap(([name, value]) => [text("dt", name), text("dd", value)]));

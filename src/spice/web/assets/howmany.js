@@ -3,6 +3,7 @@
 import { button, byId, counted, element, percent, say } from "./dom.js";
 import { ask, change, nameOf, run } from "./run.js";
 import { tile } from "./tiles.js";
+import { drawTraining } from "./training.js";
 
 export function show(view) {
   view.replaceChildren(element("div", { class: "intro" }, element("h1", {}, "How many groups?"),
@@ -17,8 +18,9 @@ async function draw() {
   const found = await ask("/api/results");
   if (!byId("results")) return;
   byId("results").replaceChildren(...found.results.map(result));
-  if (found.plausible.length) byId("results").append(element("h2", { class: "aside-title" }, "Also plausible"), ...found.plausible.map((one) => plausible(one, found.command)));
-  byId("another").replaceChildren(element("h2", {}, "Another number"), element("p", { class: "note" }, "Training takes a few minutes, so it is done in the terminal; this page shows the result as soon as it is there."), command(found.command));
+  if (found.plausible.length) byId("results").append(element("h2", { class: "aside-title" }, "Also plausible"), ...found.plausible.map(plausible));
+  await drawTraining(byId("another"), (begin) => [element("h2", {}, "Another number"),
+    element("p", { class: "note" }, "With the same settings as now. The images are not encoded again, so this takes a minute or so. Earlier results stay."), another(begin, found.command)]);
 }
 
 function result(one) {
@@ -30,25 +32,36 @@ function result(one) {
     element("div", { class: "pictures" }, one.centers.map((row) => tile(row, 64))));
 }
 
-/** A number that nobody has made yet: what it would change, and the command that makes it. */
-function plausible(one, text) {
+/** A number that nobody has made yet, and what it would change. */
+function plausible(one) {
   const named = (numbers) => numbers.map((which) => nameOf(run.byNumber.get(which) || { number: which })).join(" and ");
   const words = [...one.joins.slice(0, 3).map((joined) => `joins ${named(joined)}`), ...(one.splits.length ? [`splits ${one.splits.slice(0, 4).map((which) => named([which])).join(", ")}`] : [])];
   return element("article", { class: "panel result", "aria-label": `${counted(one.groups, "group")}, not made yet` },
-    element("header", {}, element("h3", {}, counted(one.groups, "group")), element("span", { class: "note" }, words.join(" · ")), copying(text.replace("NUMBER", one.groups))),
+    element("header", {}, element("h3", {}, counted(one.groups, "group")), element("span", { class: "note" }, words.join(" · ")), button("Make this", () => make(one.groups), { class: "do" })),
     element("div", { class: "pictures" }, one.centers.map((row) => tile(row, 64))));
 }
 
-const copying = (text) => button("Copy the command", () => navigator.clipboard.writeText(text).then(() => say(`Copied: ${text}`)), { class: "do" });
+async function make(groups) {
+  try {
+    await ask("/api/training/start", { version: run.info.version, groups });
+  } catch (error) {
+    say(error.message, { bad: true });
+  }
+  await draw();
+  byId("another")?.scrollIntoView({ block: "center" });
+}
 
 async function use(one) {
   if (await change("/api/use", { result: one.name })) say(`The page shows ${counted(one.groups, "group")} now.`);
 }
 
-function command(text) {
+/** Make it here, or in the terminal. */
+function another(begin, text) {
   const count = element("input", { type: "number", min: "2", value: String(run.info.groups.length + 1), "aria-label": "Number of groups" });
   const line = element("code", {}, text.replace("NUMBER", count.value));
   count.addEventListener("input", () => { line.textContent = text.replace("NUMBER", count.value || "NUMBER"); });
   const copy = button("Copy", () => navigator.clipboard.writeText(line.textContent).then(() => say("Copied.")), { class: "do" });
-  return element("p", { class: "command into" }, count, line, copy);
+  return element("div", {},
+    element("p", { class: "into" }, count, "groups", button("Make them", () => begin(Number(count.value)), { class: "main" })),
+    element("details", {}, element("summary", {}, "The same in the terminal"), element("p", { class: "command into" }, line, copy)));
 }

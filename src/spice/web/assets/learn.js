@@ -4,12 +4,16 @@ import { button, byId, counted, element, number, say, tint } from "./dom.js";
 import { ask, change, nameOf, run } from "./run.js";
 import { showPicture } from "./picture.js";
 import { tile } from "./tiles.js";
+import { drawTraining } from "./training.js";
 
 export function show(view) {
   view.replaceChildren(element("div", { class: "intro" }, element("h1", {}, "Learn from my corrections"),
     element("p", { class: "note lead" }, "A new head learns your names, moves, merges and pairs in seconds, and looks at all images again. What you decided is never overruled. You see what would move before anything changes.")),
-  element("div", { id: "learning" }));
+  element("div", { id: "learning" }), element("details", { class: "deeper" }, element("summary", {}, "Joint training (minutes)"), element("div", { id: "deeper" })));
   draw();
+  drawTraining(byId("deeper"), (begin) => [
+    element("p", { class: "note lead" }, "Trains the encoder itself on reliable images and on those that you placed. It helps where the encoder was trained on your images; with a built-in encoder it gained nothing in our measurements. The result is kept beside this one, and used only if it passes checks."),
+    element("div", { class: "buttons" }, button("Train", () => begin(null)))]);
 }
 
 export const refresh = () => draw();

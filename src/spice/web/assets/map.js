@@ -4,7 +4,7 @@ import { button, byId, element, isDark, number, tint } from "./dom.js";
 import { labelPlaces, drawLabels } from "./labels.js";
 import { showPicture } from "./picture.js";
 import { drawPoints, inside, pixel } from "./points.js";
-import { groupOf, nameOf, run } from "./run.js";
+import { groupOf, guessedName, nameOf, run } from "./run.js";
 import { actions, clear, select, selected, toggle } from "./selection.js";
 import { tile } from "./tiles.js";
 
@@ -89,7 +89,7 @@ function drawLegend() {
   byId("map-legend").replaceChildren(...run.info.groups.filter((group) => group.size && !group.aside).map((group) => element("li", {}, tint(
     button("", () => { alone = alone === group.number ? null : group.number; prepare(); }, { "aria-pressed": String(alone === group.number) }), group))));
   run.info.groups.filter((group) => group.size && !group.aside).forEach((group, place) =>
-    byId("map-legend").children[place].firstChild.append(element("span", { class: "dot", "aria-hidden": "true" }), nameOf(group)));
+    byId("map-legend").children[place].firstChild.append(element("span", { class: "dot", "aria-hidden": "true" }), guessedName(group)));
 }
 
 function resize() {

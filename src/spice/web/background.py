@@ -1,0 +1,61 @@
+"""Work that takes longer than a request: one at a time, in a thread of its own, with progress and cancel."""
+
+import threading
+from collections.abc import Callable, Mapping
+
+from pydantic import JsonValue
+
+from spice.errors import UserError
+from spice.progress import CanceledError, Progress
+
+
+class Background:
+    """At most one piece of work at a time. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._cancel = threading.Event()
+        self._task, self._done, self._total = "", 0, 1
+        self.error: str | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self, work: Callable[[Progress], None]) -> bool:
+        """Begin, unless something is under way: then False."""
+        with self._lock:
+            if self.running:
+                return False
+            self.error = None
+            self._task, self._done, self._total = "", 0, 1
+            self._cancel.clear()
+            self._thread = threading.Thread(target=self._work, args=(work,), name="background", daemon=True)
+            self._thread.start()
+            return True
+
+    def cancel(self) -> None:
+        """Stop at the next report of progress, and wait for that."""
+        self._cancel.set()
+        if self._thread is not None:
+            self._thread.join()
+        self.error = None
+
+    def describe(self) -> dict[str, JsonValue]:
+        """How far it is."""
+        share = self._done / max(1, self._total)
+        return {"running": self.running, "task": self._task, "progress": share, "error": self.error}
+
+    def _work(self, work: Callable[[Progress], None]) -> None:
+        try:
+            work(self._report)
+        except CanceledError:
+            pass
+        except (UserError, OSError, MemoryError) as error:
+            self.error = str(error) or type(error).__name__
+
+    def _report(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+        if self._cancel.is_set():
+            raise CanceledError
+        self._task, self._done, self._total = task, done, total
