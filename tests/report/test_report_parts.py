@@ -81,11 +81,11 @@ def judged(votes: list[list[float]], **evidence: object) -> list[Verdict]:
     clusters = len(votes)
     labels = labels_of([0.9] * 4 * clusters, [0.9] * 4 * clusters, [row // 4 for row in range(4 * clusters)])
     kmeans = np.zeros(4 * clusters, dtype=np.int32)
-    return verdicts(labels, Evidence(np.array(votes), kmeans, **evidence))  # type: ignore[arg-type]
+    return verdicts(labels, Evidence(np.array(votes), **{"near": np.array(votes), "kmeans": kmeans, **evidence}))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("own", "grade"), [(1.0, Grade.GOOD), (0.9, Grade.GOOD), (0.7, Grade.MIXED), (0.5, Grade.WEAK), (0.25, Grade.WEAK)]
+    ("own", "grade"), [(1.0, Grade.GOOD), (0.95, Grade.GOOD), (0.8, Grade.MIXED), (0.6, Grade.WEAK), (0.25, Grade.WEAK)]
 )
 def test_a_cluster_is_the_better_the_fewer_clusters_its_neighbors_come_from(own: float, grade: Grade) -> None:
     votes = np.full((8, 8), (1 - own) / 7)
@@ -95,12 +95,13 @@ def test_a_cluster_is_the_better_the_fewer_clusters_its_neighbors_come_from(own:
     assert "mean chance of its images 0.90" in found.reason
 
 
-def test_half_of_the_neighbors_in_one_other_cluster_is_still_good_and_an_empty_cluster_is_weak() -> None:
+def test_half_of_the_neighbors_in_one_other_cluster_is_mixed_and_an_empty_cluster_is_weak() -> None:
     found = judged([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    assert found[0].grade == Grade.GOOD
+    assert found[0].grade == Grade.MIXED
     assert found[0].groups == pytest.approx(2.0)
     labels = labels_of([1.0] * 4, [0.9] * 4, [0] * 4)
-    empty = verdicts(labels, Evidence(np.array([[1.0, 0.0], [0.0, 0.0]]), np.zeros(4, dtype=np.int32)))[1]
+    votes = np.array([[1.0, 0.0], [0.0, 0.0]])
+    empty = verdicts(labels, Evidence(votes, votes, np.zeros(4, dtype=np.int32)))[1]
     assert (empty.grade, empty.reason, empty.advice) == (Grade.WEAK, "no images", "")
 
 
@@ -157,10 +158,15 @@ def test_a_cluster_is_confused_with_the_one_its_neighbors_lie_in() -> None:
     neighbors = np.array([[1, 4], [0, 5], [3, 0], [2, 1], [5, 4], [4, 5]])
     votes = neighbor_votes(labels.cluster, neighbors, 3)
     np.testing.assert_allclose(votes, [[0.5, 0.0, 0.5], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
-    found = verdicts(labels, Evidence(votes, np.array([0, 1, 0, 0, 1, 1], dtype=np.int32)))
+    found = verdicts(labels, Evidence(votes, votes, np.array([0, 1, 0, 0, 1, 1], dtype=np.int32)))
     assert [verdict.confused_with for verdict in found] == [2, 0, None]
     assert "50% of its images' neighbors are in group 2" in found[0].reason
     assert [verdict.kmeans for verdict in found] == [0.5, 1.0, 1.0]
+
+
+def test_the_grade_counts_the_nearest_and_the_reason_all_neighbors() -> None:
+    found = judged([[0.5, 0.5], [0.0, 1.0]], near=np.eye(2))[0]
+    assert (found.grade, found.groups, found.confusion) == (Grade.GOOD, 1.0, 0.5)
 
 
 def test_only_the_neighbors_that_reliability_counts_are_compared(small: Result, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from spice.errors import UserError
 from spice.report.alike import AlikeSection, alike_section
 from spice.report.chosen import Chosen, choose
 from spice.report.pictures import Sheets, read_sheets
-from spice.report.verdict import Evidence, Verdict, verdicts
+from spice.report.verdict import NEAREST, Evidence, Verdict, verdicts
 from spice.runs import Account, Labels, Result, account
 from spice.runs.artifacts import IMAGES, KMEANS, MAP, PICTURES, TRUTH
 from spice.runs.checks import Checks, Summary
@@ -142,6 +142,7 @@ def _evidence(result: Result, checked: Summary | None) -> Evidence:
     members = (np.flatnonzero(labels.cluster == number) for number in range(answer.clusters))
     return Evidence(
         votes=neighbor_votes(labels.cluster, neighbors[:, : answer.neighbors], answer.clusters),
+        near=neighbor_votes(labels.cluster, neighbors[:, : min(NEAREST, answer.neighbors)], answer.clusters),
         kmeans=np.load(result.need(KMEANS)),
         overlap=answer.head_overlap,
         parts=[two_parts(rows, neighbors) for rows in members],

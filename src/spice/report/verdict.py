@@ -14,8 +14,10 @@ from spice.runs import Labels
 from spice.trust.check import Estimate
 from spice.trust.evidence import Parts, alike, groups_among_neighbors
 
-# How many clusters the neighbors of a cluster's images come from (benchmarks/verdicts.py has purities by grade).
-GOOD_UP_TO, WEAK_ABOVE = 2.0, 3.5
+# Neighbors of an image that a grade counts: the nearest see best whether there is a border between two clusters.
+NEAREST = 5
+# How many clusters these come from (benchmarks/verdicts.py has purities by grade).
+GOOD_UP_TO, WEAK_ABOVE = 1.5, 3.0
 # Overlap with other heads' clusters: below the first, more images are in one of the two than in both, and it is not the
 # same cluster any more; from the second on it is.
 ANOTHER_CLUSTER, SAME_CLUSTER = 0.5, 0.9
@@ -44,7 +46,7 @@ class Verdict(NamedTuple):
     reason: str
     advice: str  # empty where there is none
     chance: float  # the mean
-    groups: float  # how many clusters its images' neighbors come from
+    groups: float  # how many clusters the nearest neighbors of its images come from
     share: float  # of its images that are reliable
     margin: float  # the median
     confused_with: int | None
@@ -60,6 +62,7 @@ class Evidence(NamedTuple):
     """What verdicts are made from."""
 
     votes: Share  # (K, K) of `neighbor_votes`
+    near: Share  # (K, K) the same of the five nearest alone
     kmeans: NDArray[np.int32]  # (N,)
     overlap: Sequence[float] | None = None  # (K,) of each cluster with other heads'
     parts: Sequence[Parts | None] | None = None  # (K,) the two parts of each cluster
@@ -69,7 +72,7 @@ class Evidence(NamedTuple):
 def verdicts(labels: Labels, evidence: Evidence) -> list[Verdict]:
     """One verdict per cluster."""
     sizes = np.bincount(labels.cluster, minlength=len(evidence.votes))
-    counts = groups_among_neighbors(evidence.votes)
+    counts = groups_among_neighbors(evidence.near)
     found = [
         _verdict(labels, evidence, number, float(counts[number])) if sizes[number] else EMPTY
         for number in range(len(sizes))
@@ -105,7 +108,7 @@ def _reason(verdict: Verdict, checked: Estimate | None) -> str:
     if verdict.confusion >= CONFUSED_SHARE:
         reasons.append(f"{verdict.confusion:.0%} of its images' neighbors are in group {verdict.confused_with}")
     if verdict.groups > GOOD_UP_TO:
-        reasons.append(f"its neighbors come from about {verdict.groups:.1f} groups")
+        reasons.append(f"the {NEAREST} nearest of each come from about {verdict.groups:.1f} groups")
     if verdict.heads is not None:
         reasons.append(_overlap(verdict.heads))
     return "; ".join(reasons)
