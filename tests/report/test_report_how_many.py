@@ -7,7 +7,7 @@ from made_run import add_steps
 from pictured_runs import make_pictured_run
 
 from spice.report.content import read_content
-from spice.report.howmany import how_many_section
+from spice.report.howmany import how_many_section, origin
 from spice.report.page import render
 from spice.runs import Result
 from spice.runs.artifacts import CANDIDATES
@@ -61,3 +61,13 @@ def test_a_run_with_a_given_number_has_no_such_section(tmp_path: Path) -> None:
     content = read_content(make_pictured_run(tmp_path / "run", images=12, clusters=2))
     assert how_many_section(content) is None
     assert 'id="howmany"' not in render(content)
+
+
+def test_every_plausible_number_says_what_speaks_for_it(tmp_path: Path) -> None:
+    found = read_content(found_run(tmp_path / "run")).result.howmany
+    assert found is not None
+    found = found.model_copy(update={"communities": 4, "coarse_communities": 3})
+    flat = CandidateCount(clusters=3, score=0.2, prominence=0.0, spread=0.0)
+    assert origin(found, found.candidates[1]) == "peak of the curve, neighbor graph"
+    assert origin(found, flat) == "neighbor graph, coarse"
+    assert origin(found, flat.model_copy(update={"clusters": 5})) == "labels that were given"

@@ -35,6 +35,7 @@ class Level(NamedTuple):
     """A plausible number of groups."""
 
     candidate: CandidateCount
+    origin: str  # what speaks for it
     used: bool
     groups: list[Example]  # the largest first
 
@@ -75,12 +76,29 @@ def how_many_section(content: Content) -> HowMany | None:
     examples = [_examples(content, partition) for partition in partitions]
     used = content.result.answer.clusters
     levels = [
-        Level(candidate, candidate.clusters == used, sorted(groups, key=lambda group: -group.images)[:MOST_GROUPS])
+        Level(
+            candidate,
+            origin(found, candidate),
+            candidate.clusters == used,
+            sorted(groups, key=lambda group: -group.images)[:MOST_GROUPS],
+        )
         for candidate, groups in zip(found.candidates, examples, strict=True)
     ]
     pairs = zip(range(len(levels) - 1), range(1, len(levels)), strict=True)
     changes = [_change(found, partitions, examples, before, after) for before, after in pairs]
     return HowMany(found, _curve(found), levels, changes)
+
+
+def origin(found: HowManyResult, candidate: CandidateCount) -> str:
+    """What speaks for a number of groups: `peak of the curve, neighbor graph`."""
+    counted = {"neighbor graph": found.communities, "neighbor graph, coarse": found.coarse_communities}
+    words = ["peak of the curve"] if candidate.prominence > 0 else []
+    words += [
+        name
+        for name, count in counted.items()
+        if count is not None and candidate.clusters == min(found.counts, key=lambda tried: abs(np.log(tried / count)))
+    ]
+    return ", ".join(words) or "labels that were given"
 
 
 def searched(result: Result) -> Result | None:
@@ -133,11 +151,11 @@ def _examples(content: Content, partition: NDArray[np.int32]) -> list[Example]:
         members = np.flatnonzero(partition == number)
         shown = members[np.isin(members, content.sheets.rows)] if content.sheets is not None else members[:0]
         row = int(shown[rank[shown].argmin()]) if len(shown) else None
-        found.append(Example(None if row is None else _tile(content, row), len(members)))
+        found.append(Example(None if row is None else tile_of(content, row), len(members)))
     return found
 
 
-def _tile(content: Content, row: int) -> str:
+def tile_of(content: Content, row: int) -> str:
     """The small picture of an image, cut out of its sheet."""
     sheets = content.sheets
     assert sheets is not None

@@ -20,6 +20,7 @@ from spice.report.colors import colors
 from spice.report.content import Content, read_content
 from spice.report.curves import check_rows, curves, score_curves
 from spice.report.howmany import how_many_section
+from spice.report.tree import tree_section
 from spice.runs import Result, RunFolder, open_result
 from spice.runs.artifacts import REPORT
 
@@ -58,6 +59,7 @@ def render(content: Content) -> str:
         title=Path(result.manifest.source).name if result.manifest.source else "images in memory",
         cards=cards(content),
         howmany=how_many_section(content),
+        tree=tree_section(content),
         curves=curves(result),
         checks=check_rows(result.joint) if result.joint else [],
         score_curves=score_curves(result.scores, result.heads) if result.scores else [],

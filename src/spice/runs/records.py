@@ -79,6 +79,7 @@ class HowManyResult(StepResult):
     drawn: int  # images in a draw
     finest_peak: int  # the number that the curve alone would give
     communities: int  # the number that the neighbor graph alone would give
+    coarse_communities: int | None = None  # and at half the resolution; None in runs of older versions
     fits_labels: bool  # whether labels that the user gave decided
 
     @property

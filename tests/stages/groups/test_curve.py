@@ -55,8 +55,8 @@ def test_the_nearest_points_are_those_of_all_distances() -> None:
     points = blobs([15, 15])
     distance = ((points[:, None] - points[None]) ** 2).sum(axis=2)
     np.fill_diagonal(distance, np.inf)
-    expected = np.sort(distance.argsort(axis=1)[:, :5], axis=1)
-    np.testing.assert_array_equal(np.sort(nearest_points(points, 5), axis=1), expected)
+    expected = distance.argsort(axis=1)[:, :5]
+    np.testing.assert_array_equal(nearest_points(points, 5), expected)
 
 
 def test_centers_are_means_and_every_point_goes_to_the_nearest() -> None:
@@ -95,6 +95,10 @@ def test_numbers_are_tried_one_by_one_and_then_in_steps_of_a_few_percent() -> No
     assert numbers[-1] <= 100
     assert all(after / before < 1.1 for before, after in pairwise(numbers[18:]))
     assert numbers_to_try(5, 7) == [5, 6, 7]
+
+
+def test_no_more_neighbors_count_than_half_an_average_group_has() -> None:
+    assert [neighbors_counted(2400, groups) for groups in (10, 60, 100, 400)] == [20, 20, 12, 5]
 
 
 def test_fewer_neighbors_count_in_small_collections() -> None:

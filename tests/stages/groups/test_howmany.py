@@ -5,8 +5,9 @@ import pytest
 from numpy.typing import NDArray
 from tests.stages.groups.test_curve import blobs
 
-from spice.stages.groups.howmany import Given, HowMany, highest, how_many, principal_components
-from spice.stages.groups.opinion import communities, ratio
+from spice.stages.groups.howmany import Given, HowMany, best, highest, how_many, principal_components, short_list
+from spice.stages.groups.opinion import Communities, communities, ratio
+from spice.stages.groups.peaks import Curve
 
 
 def listed(found: HowMany) -> list[int]:
@@ -18,7 +19,7 @@ def test_even_groups_are_counted_and_the_partition_is_theirs() -> None:
     assert found.clusters == 5
     partition = found.partitions[listed(found).index(5)]
     assert [len(set(part)) for part in np.split(partition, 5)] == [1] * 5
-    assert found.communities == 5
+    assert found.communities == (5, 5)
 
 
 def test_groups_of_uneven_size_are_counted_too() -> None:
@@ -92,5 +93,28 @@ def test_components_keep_distances_where_there_are_few_columns() -> None:
 
 
 def test_communities_are_groups_of_any_size() -> None:
-    assert communities(blobs([100, 50, 30]), seed=0) == 3
+    assert communities(blobs([100, 50, 30]), seed=0) == (3, 3)
     assert ratio(10, 15) == ratio(15, 10) == 1.5
+
+
+def made_curve(*peaks: int) -> Curve:
+    """A curve with clear peaks at these numbers of 2 to 40."""
+    counts = list(range(2, 41))
+    score = np.array([0.5 if count in peaks else 0.1 + count / 1000 for count in counts])
+    return Curve(counts, np.stack([score, score + 0.001]))
+
+
+def test_the_list_has_the_finest_peak_both_graph_counts_and_no_number_twice() -> None:
+    def numbers(curve: Curve, *first: int, fine: int, coarse: int) -> list[int]:
+        return [peak.clusters for peak in short_list(curve, list(first), Communities(fine, coarse))]
+
+    assert numbers(made_curve(10), fine=14, coarse=7) == [7, 10, 14]
+    assert numbers(made_curve(20), fine=21, coarse=12) == [12, 20]  # 21 is 20 for all that can be known
+    assert numbers(made_curve(3, 20), fine=21, coarse=12) == [3, 12, 20]  # room for another level
+    assert numbers(made_curve(3, 10), fine=14, coarse=7) == [7, 10, 14]
+    assert numbers(made_curve(10), 30, fine=14, coarse=7) == [10, 14, 30]  # what labels ask for comes first
+
+
+def test_a_peak_near_the_finest_number_is_used_in_its_place() -> None:
+    assert best(short_list(made_curve(10), [], Communities(12, 7)), made_curve(10)) == 10
+    assert best(short_list(made_curve(10), [], Communities(13, 7)), made_curve(10)) == 13

@@ -51,3 +51,10 @@ def test_the_highest_peak_always_counts_and_at_most_two_others() -> None:
 def test_the_ends_of_the_curve_can_be_peaks() -> None:
     assert [peak.clusters for peak in all_peaks(curve([3.0, 2.0, 1.0], [3.0, 2.0, 1.0]))] == [2]
     assert [peak.clusters for peak in all_peaks(curve([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]))] == [4]
+
+
+def test_the_end_of_a_rising_curve_is_no_peak_unless_it_is_the_highest() -> None:
+    rising = [0.2, 0.5, 0.1, 0.3, 0.4]
+    assert [peak.clusters for peak in plausible(shifted(rising, [0.0] * 5, [0.001] * 5))] == [3]
+    rising[-1] = 0.6
+    assert [peak.clusters for peak in plausible(shifted(rising, [0.0] * 5, [0.001] * 5))] == [3, 6]

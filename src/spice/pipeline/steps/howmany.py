@@ -64,6 +64,7 @@ def _result(found: HowMany) -> HowManyResult:
         null=round(found.null, 4),
         drawn=found.drawn,
         finest_peak=plausible(curve)[-1].clusters,
-        communities=found.communities,
+        communities=found.communities.fine,
+        coarse_communities=found.communities.coarse,
         fits_labels=found.fits_labels,
     )

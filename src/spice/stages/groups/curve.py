@@ -23,6 +23,7 @@ Labels = NDArray[np.int64]
 Values = NDArray[np.float64]
 
 # Neighbors of an image that count, and fewer in small collections: a fiftieth of the images, but not under five.
+# At most half an average group: an image in a group of ten does not have twenty neighbors of its own.
 NEIGHBORS, FEWEST_NEIGHBORS, IMAGES_PER_NEIGHBOR = 20, 5, 50
 # Rounds of k-means after Ward's method: the partitions hardly change after these.
 ROUNDS = 5
@@ -50,13 +51,18 @@ def information_by_count(points: Points, counts: Sequence[int]) -> Values:
     """I for the partition of points (n, D) into each number of groups: (C,)."""
     neighbors = nearest_points(points, neighbors_counted(len(points)))
     return np.array(
-        [neighbor_information(labels, neighbors) for labels in partitions(points, counts)], dtype=np.float64
+        [
+            neighbor_information(labels, neighbors[:, : neighbors_counted(len(points), count)])
+            for count, labels in zip(counts, partitions(points, counts), strict=True)
+        ],
+        dtype=np.float64,
     )
 
 
-def neighbors_counted(images: int) -> int:
-    """How many neighbors of each image count in a collection of this size."""
-    return int(np.clip(images // IMAGES_PER_NEIGHBOR, FEWEST_NEIGHBORS, NEIGHBORS))
+def neighbors_counted(images: int, groups: int = 1) -> int:
+    """How many neighbors of each image count in a collection of this size, in so many groups."""
+    most = min(images // IMAGES_PER_NEIGHBOR, images // (2 * groups))
+    return int(np.clip(most, FEWEST_NEIGHBORS, NEIGHBORS))
 
 
 def partitions(points: Points, counts: Sequence[int]) -> list[Labels]:
@@ -96,13 +102,15 @@ def nearest_center(points: Points, centers: Points) -> Labels:
 
 
 def nearest_points(points: Points, count: int) -> NDArray[np.int64]:
-    """The `count` nearest other points of each: (n, k), in no order."""
+    """The `count` nearest other points of each, nearest first: (n, k)."""
     square, found = (points**2).sum(axis=1), []
     for start in range(0, len(points), CHUNK):
         part = points[start : start + CHUNK]
         closeness = part @ points.T - square / 2
         closeness[np.arange(len(part)), start + np.arange(len(part))] = -np.inf
-        found.append(np.argpartition(-closeness, count, axis=1)[:, :count])
+        near = np.argpartition(-closeness, count, axis=1)[:, :count]
+        order = np.argsort(-np.take_along_axis(closeness, near, axis=1), axis=1, kind="stable")
+        found.append(np.take_along_axis(near, order, axis=1))
     return np.concatenate(found)
 
 

@@ -1,9 +1,10 @@
 """How many groups a collection has: a short list of plausible numbers, and a partition for each.
 
 The curve of `curve` is drawn on several draws of images. Its peaks that stand out from the noise between draws are
-plausible numbers, and so is the number of communities of the neighbor graph (`opinion`). Where there are several, they
-are levels, and the finest is taken: a group too many is merged at a glance, a group too few has to be found. Where
-shuffled features score as well, there are no clear groups.
+plausible numbers, and so are the numbers of communities of the neighbor graph at two resolutions (`opinion`). Where
+there are several, they are levels, and the finest is taken: a group too many is merged at a glance, a group too few has
+to be found. Where a peak is near the finest, it is taken, since the curve is more exact. Where shuffled features score
+as well, there are no clear groups.
 
 Shapes: N images, n of them drawn, D feature width, C numbers of groups, R draws, L labeled images.
 """
@@ -28,8 +29,8 @@ from spice.stages.groups.curve import (
     partitions,
     scores,
 )
-from spice.stages.groups.opinion import SAME, communities, ratio
-from spice.stages.groups.peaks import Curve, Peak, all_peaks, plausible
+from spice.stages.groups.opinion import Communities, communities, ratio
+from spice.stages.groups.peaks import MOST_PEAKS, Curve, Peak, all_peaks, plausible
 
 # Columns of the features that count: later principal components hold little but noise.
 COMPONENTS = 50
@@ -41,6 +42,8 @@ NULL_DRAWS, CLEARLY = 5, 3.0
 FOR_COMPONENTS = 10_000
 FEWEST_IMAGES = 25
 MOST = 150
+# Two numbers of groups are the same answer if one is less than this many times the other, and may be if less than that.
+SAME, NEARLY = 1.1, 1.25
 
 
 class HowMany(NamedTuple):
@@ -51,7 +54,7 @@ class HowMany(NamedTuple):
     partitions: NDArray[np.int32]  # (candidates, N)
     curve: Curve
     null: float  # the most that features without groups score
-    communities: int  # of the neighbor graph
+    communities: Communities  # of the neighbor graph
     drawn: int  # n
     fits_labels: bool  # whether given labels decided
 
@@ -95,12 +98,10 @@ def how_many(
     null = scores(fake[:, 0], fake[:, 1], counts).max(axis=1)  # the best of each draw
     some = np.sort(np.random.default_rng([seed, 3]).permutation(len(points))[:ENOUGH])
     fitting = None if given is None else fit_labels(points, some, curve, given)
-    joined = int(np.clip(communities(points[some], seed=seed), counts[0], counts[-1]))
-    candidates = _with_communities(plausible(curve), curve, joined)
-    if fitting is not None:
-        candidates = _with(candidates, curve, fitting)
+    joined = communities(points[some], seed=seed)
+    candidates = short_list(curve, ([] if fitting is None else [fitting]), joined)
     found = HowMany(
-        clusters=fitting or (candidates[-1].clusters if has_groups(curve, null) else None),
+        clusters=fitting or (best(candidates, curve) if has_groups(curve, null) else None),
         candidates=candidates,
         partitions=np.array(
             [labels.astype(np.int32) for labels in _on_all(points, some, [peak.clusters for peak in candidates])]
@@ -163,21 +164,30 @@ def _matched(labels: Labels, names: NDArray[np.int64]) -> int:
     return int(table[linear_sum_assignment(table, maximize=True)].sum())
 
 
-def _with_communities(candidates: list[Peak], curve: Curve, joined: int) -> list[Peak]:
-    """The candidates, and the number of communities unless one of them is nearly the same: the curve is more exact."""
-    if any(ratio(peak.clusters, joined) < SAME for peak in candidates):
-        return candidates
-    return _with(candidates, curve, min(curve.counts, key=lambda count: ratio(count, joined)))
+def short_list(curve: Curve, first: list[int], joined: Communities) -> list[Peak]:
+    """At most three numbers of groups, coarsest first, none nearly the same as another.
 
-
-def _with(candidates: list[Peak], curve: Curve, clusters: int) -> list[Peak]:
-    """The clearest candidates, with this number among them."""
-    if clusters in [peak.clusters for peak in candidates]:
-        return candidates
-    place = curve.counts.index(clusters)
+    In order of rank: those that must be in it, the finest clear peak, the communities, then the clearest other peaks.
+    """
+    *others, finest = plausible(curve)
+    clearest = sorted(others, key=lambda peak: -peak.clearness)
+    graph = [min(curve.counts, key=lambda count: ratio(count, found)) for found in joined]
+    chosen: list[int] = []
+    for number in (*first, finest.clusters, *graph, *(peak.clusters for peak in clearest)):
+        if len(chosen) < MOST_PEAKS and all(ratio(number, other) >= SAME for other in chosen):
+            chosen.append(number)
     known = {peak.clusters: peak for peak in all_peaks(curve)}
-    added = known.get(clusters, Peak(clusters, float(curve.mean[place]), 0.0, 0.0))
-    return sorted([*sorted(candidates, key=lambda peak: -peak.clearness)[:2], added])
+    return [known.get(number, _no_peak(curve, number)) for number in sorted(chosen)]
+
+
+def best(candidates: list[Peak], curve: Curve) -> int:
+    """The finest candidate, or the finest clear peak if that is nearly the same."""
+    finest, peak = candidates[-1].clusters, plausible(curve)[-1].clusters
+    return peak if ratio(finest, peak) < NEARLY else finest
+
+
+def _no_peak(curve: Curve, clusters: int) -> Peak:
+    return Peak(clusters, float(curve.mean[curve.counts.index(clusters)]), 0.0, 0.0)
 
 
 def _on_all(points: Points, some: NDArray[np.int64], counts: list[int]) -> list[Labels]:

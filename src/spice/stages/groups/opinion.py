@@ -2,9 +2,12 @@
 
 Louvain's method (Blondel et al. 2008) joins images as long as a community holds more of the graph's edges than chance
 would give it (modularity). It shares nothing with the curve but the features, and does not prefer groups of one size.
+At half the resolution, twice as many edges have to leave a community before it is cut: a coarser level.
 
 Shapes: n images, k neighbors.
 """
+
+from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -15,15 +18,25 @@ from spice.stages.groups.curve import Points, nearest_points
 GRAPH_NEIGHBORS = 15
 # The order in which images are visited changes the count a little: the median of this many orders.
 ORDERS = 3
-# Two counts are the same for all that can be known if one is less than this many times the other.
-SAME = 1.25
+FINE, COARSE = 1.0, 0.5  # resolutions
 
 
-def communities(points: Points, *, seed: int) -> int:
-    """How many communities the neighbor graph of points (n, D) has, at least 2."""
+class Communities(NamedTuple):
+    """How many communities there are at two resolutions, at least 2."""
+
+    fine: int
+    coarse: int
+
+
+def communities(points: Points, *, seed: int) -> Communities:
+    """Count the communities of the neighbor graph of points (n, D)."""
     graph = nx.from_scipy_sparse_array(neighbor_graph(points))
-    counts = [len(nx.community.louvain_communities(graph, seed=seed * ORDERS + order)) for order in range(ORDERS)]
-    return max(2, int(np.median(counts)))
+
+    def count(resolution: float, order: int) -> int:
+        return len(nx.community.louvain_communities(graph, resolution=resolution, seed=seed * ORDERS + order))
+
+    found = [[count(resolution, order) for order in range(ORDERS)] for resolution in (FINE, COARSE)]
+    return Communities(*(max(2, int(np.median(counts))) for counts in found))
 
 
 def ratio(first: int, second: int) -> float:

@@ -63,8 +63,10 @@ def typical_spread(score: NDArray[np.float64]) -> float:
 
 
 def _maxima(mean: NDArray[np.float64]) -> list[int]:
+    """Places of local maxima. The last number tried is none unless it is the highest: the curve may go on rising."""
     padded = np.concatenate([[-np.inf], mean, [-np.inf]])
-    return np.flatnonzero((padded[1:-1] > padded[:-2]) & (padded[1:-1] >= padded[2:])).tolist()
+    found: list[int] = np.flatnonzero((padded[1:-1] > padded[:-2]) & (padded[1:-1] >= padded[2:])).tolist()
+    return [place for place in found if place < len(mean) - 1 or place == mean.argmax()]
 
 
 def _saddle(mean: NDArray[np.float64], peak: int) -> int:

@@ -1,0 +1,74 @@
+"""Groups within groups: the upper part of the merge tree, as the page shows it.
+
+Shapes: N images, K leaves.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spice.report.content import Content
+from spice.report.howmany import tile_of
+from spice.runs.artifacts import TREE
+
+# Groups at the ends of the tree: as many as the answer has, within these bounds. Pictures of each.
+FEWEST_ENDS, MOST_ENDS, PICTURES = 6, 24, 4
+
+
+class Node(NamedTuple):
+    """A group of the tree, and the two that it was merged from."""
+
+    images: int
+    cluster: int  # of the answer, the one that most of its images are in
+    share: float  # of its images that are
+    pictures: list[str]  # data URLs; only at the ends
+    parts: list["Node"]  # empty at the ends
+
+
+def tree_section(content: Content) -> Node | None:
+    """The root of the tree; None where the run has none."""
+    if not (content.result / TREE).exists():
+        return None
+    with np.load(content.result.need(TREE)) as kept:
+        leaf, merges = kept["leaf"], kept["merges"]
+    if len(leaf) != len(content.labels.path) or not len(merges):
+        return None
+    ends = int(np.clip(content.result.answer.clusters, FEWEST_ENDS, MOST_ENDS))
+    return _node(content, leaf, merges, 2 * len(merges), ends)
+
+
+def _node(content: Content, leaf: NDArray[np.int32], merges: NDArray[np.int32], number: int, ends: int) -> Node:
+    """Node `number`: a leaf below K, else what merge `number` - K made. The last `ends` - 1 merges are shown."""
+    merge = number - len(merges) - 1
+    inside = merge >= 0 and merge > len(merges) - ends
+    parts = [_node(content, leaf, merges, int(part), ends) for part in merges[merge]] if inside else []
+    rows = np.flatnonzero(np.isin(leaf, _leaves(merges, number)))
+    counts = np.bincount(content.labels.cluster[rows])
+    return Node(
+        images=len(rows),
+        cluster=int(counts.argmax()),
+        share=float(counts.max() / len(rows)),
+        pictures=[] if inside else _pictures(content, rows),
+        parts=sorted(parts, key=lambda part: -part.images),
+    )
+
+
+def _leaves(merges: NDArray[np.int32], number: int) -> list[int]:
+    found, waiting = [], [number]
+    while waiting:
+        merge = (node := waiting.pop()) - len(merges) - 1
+        if merge < 0:
+            found.append(node)
+        else:
+            waiting += merges[merge].tolist()
+    return found
+
+
+def _pictures(content: Content, rows: NDArray[np.int64]) -> list[str]:
+    """Images of a group that are nearest to a center of the answer, of those that the page has."""
+    if content.sheets is None:
+        return []
+    shown = rows[np.isin(rows, content.sheets.rows)]
+    central = shown[np.argsort(content.labels.prototype_rank[shown], kind="stable")[:PICTURES]]
+    return [tile_of(content, int(row)) for row in central]
