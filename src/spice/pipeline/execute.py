@@ -4,6 +4,7 @@ import shutil
 import time
 import warnings
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -12,11 +13,15 @@ import torch
 from spice.engine.run import Run
 from spice.errors import NothingTrustworthyError, SpiceWarning, UserError, warn_user
 from spice.models.encoders import SCRATCH, Encoder
+from spice.pipeline.early import MOST_IMAGES
 from spice.pipeline.plan import MADE_BY, STEPS_IN_ORDER, Plan, Step, plan
 from spice.pipeline.resolve import resolve
+from spice.pipeline.steps.kmeans import labels_of
 from spice.pipeline.work import Inputs, Work
 from spice.progress import duration, log
+from spice.report.embedding import embed
 from spice.runs import Account, Result, RunFolder, account, update_csv
+from spice.runs.artifacts import FEATURES
 from spice.runs.edits import read_edits
 from spice.runs.folder import UNFINISHED
 from spice.runs.manifest import ResultEntry, now, versions
@@ -186,6 +191,8 @@ class Execution:
     def _finish(self) -> None:
         """All steps; the result becomes the current one when it is complete, the first one as soon as it has labels."""
         for step in self.steps:
+            if step == "heads":
+                self._start_early()
             try:
                 self.ensure(step)
                 if step in READ_BY_OTHERS:
@@ -199,6 +206,22 @@ class Execution:
             if step == "model" and self.folder.manifest.current is None:
                 self._publish()
         self._publish()
+
+    def _start_early(self) -> None:
+        """Compute beside the heads what waits for the features alone."""
+        work, run = self.work, self.run
+        wanted = [name for name in ("kmeans", "map") if name in self.steps and not self.is_done(name)]
+        if (
+            run.processes.count > 1
+            or len(work) > MOST_IMAGES
+            or self.is_done("heads")
+            or not (work / FEATURES).exists()
+        ):
+            return
+        if "kmeans" in wanted:
+            work.early.start("kmeans", partial(labels_of, work, run))
+        if "map" in wanted and self.settings.joint is None:
+            work.early.start("map", partial(embed, work.features.numpy()))
 
     def _publish(self) -> None:
         if self.run.processes.first:

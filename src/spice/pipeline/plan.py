@@ -147,19 +147,19 @@ STEPS_IN_ORDER = (
         needs=(FEATURES,),
     ),
     Step(
-        "kmeans",
-        kmeans,
-        after=("views",),
-        depends=lambda settings, _: [settings.heads.clusters, settings.seed],
-        needs=(FEATURES,),
-    ),
-    Step(
         "heads",
         heads,
         after=("views", "neighbors", "cut"),
         depends=lambda settings, _: _dump(settings.heads, settings.seed),
         needs=(VIEWS,),
         on_all=True,
+    ),
+    Step(
+        "kmeans",
+        kmeans,
+        after=("views",),
+        depends=lambda settings, _: [settings.heads.clusters, settings.seed],
+        needs=(FEATURES,),
     ),
     Step(
         "joint",

@@ -1,5 +1,10 @@
 """k-means on the same features, to compare every result with."""
 
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
 from spice.engine.run import Run
 from spice.pipeline.work import Work, save_array
 from spice.runs.artifacts import KMEANS
@@ -9,5 +14,10 @@ from spice.stages.kmeans import kmeans as kmeans_labels
 
 def kmeans(work: Work, run: Run) -> StepResult:
     """Cluster the plain features."""
-    save_array(work / KMEANS, kmeans_labels(work.features.numpy(), work.settings.heads.clusters, seed=run.seed))
+    save_array(work / KMEANS, work.early.take("kmeans", partial(labels_of, work, run)))
     return StepResult()
+
+
+def labels_of(work: Work, run: Run) -> NDArray[np.int32]:
+    """The clusters, (N,)."""
+    return kmeans_labels(work.features.numpy(), work.settings.heads.clusters, seed=run.seed)

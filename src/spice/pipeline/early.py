@@ -1,0 +1,30 @@
+"""Results that depend on the features alone, computed on a second core while the heads train, which use one."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+Value = TypeVar("Value")
+
+# Beyond this many images the seconds that it saves do not count, and its memory would.
+MOST_IMAGES = 50_000
+
+
+class Early:
+    """Values by name, computed in the background, one after the other."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="early")
+        self._started: dict[str, Future[Any]] = {}
+
+    def start(self, name: str, compute: Callable[[], Value]) -> None:
+        """Compute a value in the background."""
+        self._started[name] = self._pool.submit(compute)
+
+    def take(self, name: str, compute: Callable[[], Value]) -> Value:
+        """The value, which is waited for; computed now where it was not started, or where that failed."""
+        started = self._started.pop(name, None)
+        if started is None or started.exception() is not None:
+            return compute()
+        value: Value = started.result()
+        return value
