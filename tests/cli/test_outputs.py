@@ -131,3 +131,18 @@ def test_damaged_pictures_are_not_put_on_the_page(spice: Spice, run: Path) -> No
     assert ended.err == f"spice: {pictures} is damaged; delete this folder, then: spice report {run}\n"
     shutil.rmtree(pictures)
     assert spice("report", run).code == 0
+
+
+@pytest.mark.parametrize("arguments", [("report", "RUN"), ("why", "RUN", "disc/0.png"), ("groups", "RUN")])
+def test_a_result_that_another_process_replaces_is_one_line(
+    spice: Spice, run: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    found = open_result(run)
+    found.records  # noqa: B018 - read before the other process removes the files
+    monkeypatch.setattr("spice.runs.open_result", lambda _: found)
+    monkeypatch.setattr("spice.runs.result.open_result", lambda _: found)
+    shutil.rmtree(found.folder)
+    ended = spice(*(str(run) if part == "RUN" else part for part in arguments))
+    assert ended.code == 2
+    assert ended.err.startswith("spice: ")
+    assert len(ended.err.splitlines()) == 1
