@@ -53,7 +53,7 @@ def test_the_page_says_which_group_splits_into_which_and_whether_the_second_opin
     assert [len(split.parts) for split in change.splits] == [2, 2]
     page = render(content)
     assert "From 2 to 4 groups" in page
-    assert "Two ways to count disagree" in page
+    assert "Two methods disagree" in page
     assert "the curve says 9, the neighbor graph 20" in page
 
 
