@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from spice.benchmark.choice import choices
 from spice.benchmark.tables.catalog import TABLES, SizeName
-from spice.benchmark.tables.estimate import parts, stage_2_runs
+from spice.benchmark.tables.estimate import Part, estimate, parts, stage_2_runs
 from spice.cli import app
 from spice.cli.bench import _numbers
 from spice.errors import UserError
@@ -97,6 +97,15 @@ def test_methods_with_the_same_settings_of_stage_2_are_estimated_once() -> None:
     assert runs("all-labels") == [1]
     assert runs("frozen") == [1]
     assert runs("frozen", "cpu") == [1, 1]  # SPICE-s has settings of its own there
+
+
+def test_what_all_seeds_share_is_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [Part("stage 1, images", 600, 1.0), Part("views, images", 60, 1.0), Part("stage 2, steps", 60, 1.0)]
+    monkeypatch.setattr("spice.benchmark.tables.estimate.parts", lambda *_, **__: made)
+    few = estimate(TABLES["semi-supervised"], "cpu", device="cpu")  # two data sets with one feature model each
+    assert "one seed   24 min 00 s, 3 seeds 28 min 00 s" in few
+    many = estimate(TABLES["semi-supervised"], "full", device="cpu")  # two data sets, a feature model for every seed
+    assert "one seed   24 min 00 s, 5 seeds 2 h 00 min" in many
 
 
 def test_seeds_are_given_as_ranges_and_lists() -> None:

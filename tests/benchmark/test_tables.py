@@ -162,6 +162,14 @@ def test_the_best_of_runs_stands_beside_the_mean_where_the_paper_compares_best_r
     assert ";" not in measured(made(cells[:1]))  # of a single run
 
 
+def test_the_caption_says_which_rows_were_measured_on_another_day() -> None:
+    cells = [cell("digits", method, seed, 0.5) for method in ("SCAN*", "SPICE") for seed in range(2)]
+    assert "; 2026-01-02. " in markdown(made(cells))
+    newer = [one.model_copy(update={"at": "2026-03-04 10:00"}) for one in cells[2:3]]
+    assert ", SPICE: 2026-03-04. " in markdown(made([*cells[:2], *newer]))
+    assert "; 2026-03-04. " in markdown(made(newer))
+
+
 def test_methods_that_are_given_labels_are_those_that_ask_for_them() -> None:
     assert set(LABELED) == GIVEN_LABELS
 

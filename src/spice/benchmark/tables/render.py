@@ -7,6 +7,7 @@ kept apart, in `remarks.toml` beside the json files of the tables.
 import csv
 import io
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
@@ -151,15 +152,30 @@ def comma_separated(result: Result) -> str:
 
 def _caption(result: Result) -> str:
     spread = "mean ± standard deviation of the sample" if len(result.seeds) > 1 else "a single seed"
-    ended = max((cell.at for cell in result.cells), default="never")
     caption = (
-        f"`{result.command}`, seeds {_listed(result.seeds)} ({spread}); {result.machine}; {ended[:10]}. "
+        f"`{result.command}`, seeds {_listed(result.seeds)} ({spread}); {result.machine}; {_dates(result)}. "
         "`s`: processor seconds of the method itself, without the features and views that all share. "
         "A number without ± is that of one seed."
     )
     if result.of.best and len(result.seeds) > 1:
         caption += f" After the semicolon: the best of runs, the one with the highest {result.of.scores[0]}."
     return "\n".join([caption, *(f"- {data.about}." for data in result.data)])
+
+
+def _dates(result: Result) -> str:
+    """When cells were measured: the date of most, and which ones are of other dates."""
+    dates = Counter(cell.at[:10] for cell in result.cells)
+    usual = max(dates, key=lambda date: (dates[date], date), default="never")
+    others = []
+    for date in sorted(set(dates) - {usual}):
+        for data in result.data:
+            here = [cell for cell in result.cells if cell.data == data.name]
+            then = {cell.method for cell in here if cell.at[:10] == date}
+            rows = [_escaped(method) for method in result.of.methods if method in then]
+            if then == {cell.method for cell in here}:
+                rows = ["all rows"]
+            others += [f"{data.title}, {', '.join(rows)}: {date}"] if then else []
+    return "; ".join([usual, *others])
 
 
 def _cell(result: Result, data: Data, method: str, score: str) -> str:
