@@ -1,4 +1,4 @@
-"""The third stage on real collections: what it gains, and what it costs. How accuracy follows r: reliability.py.
+"""The third stage on real collections: what it gains, and what it costs.
 
     python benchmarks/stage2.py views --folder /tmp/stage2 --collections imagenette       (lite0; encode once)
     python benchmarks/joint.py gain   --folder /tmp/stage2 --collections imagenette [--settings '{"steps": 100}']

@@ -65,11 +65,18 @@ def in_words(count: int, others: list[OtherCount]) -> str:
 
 def _change(other: OtherCount, count: int) -> str:
     if other.clusters < count and other.joins:
+        if len(other.joins) == 1:
+            return f"joins {_listed(other.joins[0])}"
         more = f" and {len(other.joins) - 2} more" if len(other.joins) > 2 else ""
-        return f"joins {', '.join(_listed(group) for group in other.joins[:2])}{more}"
+        return f"joins {', '.join(_sum(group) for group in other.joins[:2])}{more}"
     if other.clusters > count and other.splits:
         return f"splits {_listed(other.splits)}"
     return "cuts differently"
+
+
+def _sum(numbers: list[int], most: int = 4) -> str:
+    """`1+3`, `1+3+5+...`: several in a row stay apart."""
+    return "+".join(map(str, numbers)) if len(numbers) <= most else f"{'+'.join(map(str, numbers[: most - 1]))}+..."
 
 
 def _listed(numbers: list[int], most: int = 4) -> str:
