@@ -19,7 +19,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 	touch $@
 
 .venv/.installed: .venv/.program
-	$(PIP_INSTALL) --editable ".[dev,bench,docs,figures,hf]"
+	$(PIP_INSTALL) --editable ".[dev,bench,cluster,docs,figures,hf]"
 	touch $@
 
 test: install  ## every test, the slow ones on real images too

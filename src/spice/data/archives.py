@@ -1,5 +1,6 @@
 """Images inside a tar or zip archive, read in place."""
 
+import bisect
 import lzma
 import posixpath
 import tarfile
@@ -7,16 +8,19 @@ import threading
 import zipfile
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from spice.data.decode import Content
 from spice.data.problems import BadImageError, Problem, Reason, printable
 from spice.data.sources import Entry, Piece, Source, read_if_image, stamp_of
 from spice.errors import UserError
+
+# What WebDataset puts beside an image: its label and description.
+_BESIDE_IMAGES = (".cls", ".json", ".txt")
 
 # What tarfile raises for damaged archives. The last three are bugs of its own.
 _DAMAGE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError, ValueError, TypeError, LookupError)
@@ -30,8 +34,19 @@ class Tar(Source):
     def __init__(self, path: Path) -> None:
         self.label, self.path = str(path), path
         self._places = array("q")  # offset and length of each entry
-        self._file = path.open("rb")
+        self._open()
+
+    def _open(self) -> None:
+        self._file = self.path.open("rb")
         self._one_reader = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which opens the archive again."""
+        return {name: value for name, value in vars(self).items() if name not in ("_file", "_one_reader")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._open()
 
     def entries(self) -> Iterator[Entry | Problem]:
         self._places = array("q")
@@ -102,6 +117,29 @@ class TarStream(Tar):
             files = (member for member in _read_on(archive) if _is_file(member))
             for number, member in enumerate(files):
                 yield number, _read_member(archive, member)
+
+
+class Shards(Source):
+    """Several plain tars as one source, as WebDataset writes them. Text beside images is left out."""
+
+    def __init__(self, paths: Sequence[Path], *, label: str) -> None:
+        self.label, self._tars, self._firsts = label, [Tar(path) for path in paths], [0]
+
+    def entries(self) -> Iterator[Entry | Problem]:
+        self._firsts, number = [], 0
+        for tar in self._tars:
+            self._firsts.append(number)
+            for item in tar.entries():
+                if isinstance(item, Problem):
+                    yield item._replace(path=f"{tar.path.name}/{item.path}")
+                    continue
+                if not item.name.endswith(_BESIDE_IMAGES):
+                    yield item._replace(name=f"{tar.path.name}/{item.name}", number=number)
+                number += 1
+
+    def read(self, entry: Entry) -> Content:
+        shard = bisect.bisect_right(self._firsts, entry.number) - 1
+        return self._tars[shard].read(entry._replace(number=entry.number - self._firsts[shard]))
 
 
 class Zip(Source):

@@ -18,7 +18,7 @@ from filelock import FileLock
 from spice.data.decode import MAX_PIXELS, Decoded, available_cores, decode, digest, pixel_hash
 from spice.data.problems import BadImageError, bad_file, printable, skipped_in_words
 from spice.data.recognize import open_source
-from spice.data.sources import Piece, SourceLike
+from spice.data.sources import Entry, Piece, Source, SourceLike
 from spice.data.store import ImageStore, Originals
 from spice.data.writer import Outcome, Writer, explained_errors
 from spice.errors import NothingReadableError, UserError
@@ -31,6 +31,8 @@ LIMIT_BYTES = 32 << 30
 _GROUP_ENTRIES, _GROUP_BYTES = 16, 1 << 20
 
 Examined = tuple[Outcome, Decoded | None]
+# Another way to examine the entries of a source than in threads of this process; without pixels, none are kept.
+ExamineAll = Callable[[Source, list[Entry]], Iterator[list[Examined]]]
 
 
 def ingest(
@@ -43,6 +45,7 @@ def ingest(
     leave_out: Iterable[Path] = (),
     rescan: bool = False,
     workers: int | None = None,
+    examine_all: ExamineAll | None = None,
     progress: Progress = silent,
 ) -> ImageStore:
     """Read a source into a store in `folder`, with `images.parquet` and `problems.csv` beside it.
@@ -54,17 +57,19 @@ def ingest(
         leave_out: folders inside the source that are not part of it, such as a run's own.
         rescan: read every file again, whatever the store holds. Without it, a file whose name, size and time of change
             are the same is taken for unchanged.
+        examine_all: reads the entries that are missing; None: threads of this process do.
     """
     if size < 1:
         raise ValueError(f"the working size must be at least 1 pixel, got {size}")
     opened = open_source(source, leave_out=[*leave_out, folder])
     entries, problems = opened.listing()
-    examine = partial(_examine, size=size, max_pixels=max_pixels)
+    decode_group = partial(examine, size=size, max_pixels=max_pixels)
     with _locked(folder), closing(Writer(folder, size, limit_bytes, anew=rescan)) as writer:
         missing = writer.journal.missing(entries)
         done, bad = len(entries) - len(missing), len(problems)
         progress("reading images", done, len(entries), {"problems": bad})
-        for examined in _in_threads(examine, opened.contents(missing), workers or available_cores()):
+        here = partial(_in_threads, decode_group, opened.contents(missing), workers or available_cores())
+        for examined in here() if examine_all is None else examine_all(opened, missing):
             writer.add(examined)
             if writer.is_full and not opened.any_order:
                 raise UserError(
@@ -72,7 +77,7 @@ def ingest(
                     "be read again image by image: unpack it, or allow a larger store"
                 )
             done += len(examined)
-            bad += sum(decoded is None for _, decoded in examined)
+            bad += sum(outcome.digest is None for outcome, _ in examined)
             progress("reading images", done, len(entries), {"problems": bad})
         collection = writer.finish(entries, problems)
     if len(collection) == 0 and not collection.problems:
@@ -94,7 +99,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _in_threads(
-    examine: Callable[[list[Piece]], list[Examined]], pieces: Iterable[Piece], workers: int
+    decode_group: Callable[[list[Piece]], list[Examined]], pieces: Iterable[Piece], workers: int
 ) -> Iterator[list[Examined]]:
     """Examine all pieces in threads (Pillow decodes without Python's lock), a few groups ahead, in order."""
     waiting: deque[Future[list[Examined]]] = deque()
@@ -103,7 +108,7 @@ def _in_threads(
         warnings.filterwarnings("ignore", module="PIL")  # it warns of flaws that do not cost a pixel
         try:
             for group in _groups(pieces):
-                waiting.append(pool.submit(examine, group))
+                waiting.append(pool.submit(decode_group, group))
                 if len(waiting) > 2 * workers:
                     yield waiting.popleft().result()
             while waiting:
@@ -124,7 +129,8 @@ def _groups(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
         yield group
 
 
-def _examine(group: list[Piece], *, size: int, max_pixels: int) -> list[Examined]:
+def examine(group: list[Piece], *, size: int, max_pixels: int) -> list[Examined]:
+    """The outcome of every entry of a group, and its pixels."""
     examined = list[Examined]()
     for entry, read in group:
         try:

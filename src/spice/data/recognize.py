@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spice.data.adapters import adapted
-from spice.data.archives import Tar, TarStream, Zip
+from spice.data.archives import Shards, Tar, TarStream, Zip
 from spice.data.columns import PATH_COLUMNS, find_column
 from spice.data.problems import printable
+from spice.data.remote import Remote, is_remote
 from spice.data.sources import Files, Folder, Source, SourceLike, array_file
 from spice.data.vectors import Vectors
 from spice.errors import UserError
@@ -42,6 +43,8 @@ def open_source(source: SourceLike, *, leave_out: Iterable[Path] = ()) -> Source
 def _open_path(name: str, leave_out: Iterable[Path]) -> Source:
     if not name:  # an unset variable in somebody's script, and not the folder they happen to be in
         raise UserError("the image path is empty")
+    if is_remote(name):
+        return Remote(name)
     path = Path(name)
     if path.is_dir():
         return Folder(path, leave_out=leave_out)
@@ -51,6 +54,8 @@ def _open_path(name: str, leave_out: Iterable[Path]) -> Source:
         matches = sorted(str(match) for match in _matches(path) if not match.is_dir())
         if not matches:
             raise UserError(f"no files match {name}")
+        if all(match.endswith(".tar") for match in matches):
+            return Shards([Path(match) for match in matches], label=name)
         return Files(matches, label=name)
     raise UserError(f"there is no file or folder {name}")
 

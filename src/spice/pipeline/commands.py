@@ -8,12 +8,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Literal
 
 from pydantic import ValidationError
 
 from spice.data import SourceLike
 from spice.data.adapters import adapted
 from spice.data.recognize import open_source
+from spice.data.remote import is_remote
 from spice.data.store import DamagedStoreError
 from spice.data.vectors import Vectors
 from spice.engine.device import choose
@@ -21,10 +23,10 @@ from spice.engine.processes import join_processes
 from spice.engine.run import Run
 from spice.errors import NothingReadableError, SpiceWarning, UserError, warn_user
 from spice.files import refuse_undecodable
-from spice.models.encoders import SCRATCH, load_encoder, with_precision
+from spice.models.encoders import SCRATCH, Encoder, load_encoder, with_precision
 from spice.pipeline.execute import DamagedFileWarning, Execution
-from spice.pipeline.resolve import chosen_precision, working_size
-from spice.pipeline.steps.scan import read_inputs
+from spice.pipeline.resolve import chosen_precision, precision_before, working_size
+from spice.pipeline.steps.scan import embedded_folder, read_embedded, read_inputs
 from spice.pipeline.work import vector_encoder
 from spice.presets import joint_on_cpu, with_clusters
 from spice.progress import CanceledError, Progress, silent
@@ -36,6 +38,8 @@ from spice.settings_file import apply_changes, read_changes
 from spice.stages.groups.give import SharedGroupError, give_labels, placed_clusters
 from spice.stages.joint.algorithms import find_algorithm
 from spice.stages.joint.refine import refuse_untrainable
+
+Engine = Literal["local", "ray"]
 
 
 class SharedGroupWarning(SpiceWarning):
@@ -54,6 +58,8 @@ def cluster(
     download: bool = False,
     name_groups: bool = True,
     device: str = "auto",
+    engine: Engine = "local",
+    address: str | None = None,
     progress: Progress = silent,
 ) -> Account:
     """Group the images of `source`; the result is kept in the run folder `out`, beside earlier ones.
@@ -66,6 +72,8 @@ def cluster(
         download: fetch the encoder if it is not on this machine; for a name that the user gives now.
         name_groups: make edits of the labels that the settings give.
         device: "auto", "cpu", "cuda", "cuda:1", "mps".
+        engine: where images are read and embedded: in this process, or on a Ray cluster. Results are the same.
+        address: of the Ray cluster. None: one of this machine alone.
     """
     # What the user may have misspelled comes first, before anything is written.
     refuse_undecodable(_absolute(source) or "", settings.extra or "", str(out))
@@ -74,6 +82,7 @@ def cluster(
     if not vectors:
         open_source(given)
     _refuse_contradictions(settings, vectors=vectors)
+    _refuse_on_ray(settings, engine, vectors=vectors)
     place = choose(device)
     encoder = None
     if not vectors and settings.encoder != SCRATCH:
@@ -86,8 +95,12 @@ def cluster(
             size = working_size(settings, encoder)
 
             def carry_out(settings: RunSettings, last: Stage, *, rescan: bool) -> Account:
-                inputs = read_inputs(given, out, size=size, run=run, extra=settings.extra, rescan=rescan)
-                used = encoder if inputs.vectors is None else vector_encoder(inputs.vectors)
+                embedder = _embedder(folder, settings, encoder, engine)
+                if embedder is None:
+                    inputs = read_inputs(given, out, size=size, run=run, extra=settings.extra, rescan=rescan)
+                else:
+                    inputs = read_embedded(given, out, encoder=embedder, address=address, run=run, rescan=rescan)
+                used = embedder or (encoder if inputs.vectors is None else vector_encoder(inputs.vectors))
                 decided = settings
                 if used is not None:
                     precision = chosen_precision(folder.manifest, settings, used, inputs, run)
@@ -223,8 +236,22 @@ def _opened(out: Path, run: Run, source: SourceLike, settings: RunSettings) -> I
         raise NothingReadableError(f"{error}{f' (listed in {problems})' if problems else ''}") from None
 
 
+def _embedder(folder: RunFolder, settings: RunSettings, encoder: Encoder | None, engine: Engine) -> Encoder | None:
+    """The encoder as a cluster runs it, where that is asked for, or was done before; None: this process does it.
+
+    In floats unless integers were asked for: machines of a cluster may differ in how they compute integers.
+    """
+    if encoder is None:
+        return None
+    asked = settings.precision if settings.precision != "auto" else precision_before(folder.manifest, settings)
+    found = with_precision(encoder, asked or "float32")
+    return found if engine == "ray" or embedded_folder(folder.path, found).exists() else None
+
+
 def _absolute(source: SourceLike) -> str | None:
     """Where the images are, wherever the program is started from the next time."""
+    if isinstance(source, str) and is_remote(source):
+        return source
     return os.path.abspath(source) if isinstance(source, str | os.PathLike) else None  # noqa: PTH100 - keeps globs
 
 
@@ -250,6 +277,21 @@ def _requested(folder: RunFolder, *, current_first: bool = False) -> RunSettings
         raise UserError(
             f"{folder.path} has settings that this version does not know ({where}); start a new run with --out"
         ) from None
+
+
+def _refuse_on_ray(settings: RunSettings, engine: Engine, *, vectors: bool) -> None:
+    if engine != "ray":
+        return
+    if vectors:
+        raise UserError("feature vectors need no --engine: there is nothing left to decode or embed")
+    if settings.encoder.startswith("features:"):
+        raise UserError("features from a file need no --engine ray: every image is embedded already")
+    if settings.encoder == SCRATCH or settings.views.space != "features" or settings.views.fresh:
+        raise UserError(
+            "--engine ray embeds every image once: it needs a pretrained encoder and views.space = features"
+        )
+    if settings.extra is not None:
+        raise UserError("--extra images are read on one machine: leave out --engine ray")
 
 
 def _refuse_contradictions(settings: RunSettings, *, vectors: bool) -> None:

@@ -60,7 +60,9 @@ def chosen_precision(
     """How the encoder computes: as asked for, as before in this run, or as a trial on this machine suggests."""
     if settings.precision != "auto":
         return settings.precision
-    before = _precision_before(manifest, settings)
+    if inputs.embedded is not None:
+        return precision_of(encoder)
+    before = precision_before(manifest, settings)
     if before is not None:
         return before
     found: FixedPrecision = "float32"
@@ -72,7 +74,7 @@ def chosen_precision(
     return "int8" if int(integers) else "float32"
 
 
-def _precision_before(manifest: Manifest, settings: RunSettings) -> FixedPrecision | None:
+def precision_before(manifest: Manifest, settings: RunSettings) -> FixedPrecision | None:
     """What an earlier command, finished or not, chose for the same encoder."""
     current = None if manifest.current is None else manifest.results[manifest.current].requested
     for requested in (manifest.pending, current):

@@ -23,6 +23,7 @@ from spice.models.given_features import GivenFeatures, NoEncoder
 from spice.models.heads import Head
 from spice.models.weights import cpu_weights
 from spice.pipeline.early import Early
+from spice.pipeline.shards import ShardedFeatures
 from spice.runs.artifacts import (
     ENCODER,
     FEATURES,
@@ -47,6 +48,7 @@ class Inputs(NamedTuple):
     vectors: Tensor | None = None  # (N, D)
     extra: ImageStore | None = None  # further images, for stages 1 and 3 only
     pictures: Images | None = None  # what the page shows of vectors
+    embedded: ShardedFeatures | None = None  # features that a cluster computed
 
 
 class Answer(NamedTuple):

@@ -68,6 +68,7 @@ def encode_views(
     *,
     identity: str = "",
     starts: NDArray[np.int64] | None = None,
+    known: Callable[[Tensor], Tensor] | None = None,
 ) -> Views:
     """Encode plain images, and V weak and V strong views of images or features, into `run.folder`; resumes if killed.
 
@@ -78,6 +79,7 @@ def encode_views(
         identity: of the images and of the encoder's weights. Files with another identity are computed again.
         starts: (U,) positions at which another content starts; the images up to the next one are exact copies, which
             are encoded once. None: all images differ.
+        known: the features (B, D) of plain images by position (B,), where they were computed elsewhere.
     """
     recipes, pixels = _recipes(encoder, settings), InColor(images, encoder.channels)
     in_features = settings.space == "features" and not settings.fresh  # fresh views are views of images
@@ -86,6 +88,8 @@ def encode_views(
     def encode(kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
         if in_features and kind != "plain":  # plain images were all encoded before
             return perturbed(kind, positions, generator)
+        if known is not None and kind == "plain":
+            return known(positions)
         return encoder.encode(recipes[kind](to_device(pixels.take(positions), run.device), generator))
 
     about = f"{identity} {encoder.name} {encoder.size}"

@@ -12,9 +12,13 @@ from spice.data.sources import Source
 from spice.data.vectors import Vectors
 from spice.engine.run import Run
 from spice.errors import NothingReadableError
+from spice.models.encoders import Encoder, precision_of
 from spice.models.given_features import checked_vectors
+from spice.pipeline.on_ray import RayEngine
+from spice.pipeline.shards import Shards
 from spice.pipeline.work import Inputs, Work
 from spice.progress import log
+from spice.runs import key_of
 from spice.runs.folder import STORE
 from spice.runs.records import ScanResult
 
@@ -45,6 +49,26 @@ def read_inputs(
         return _vector_inputs(source, lambda images: decoded(images, STORED_PICTURES, SHOWN_SIZE))
     store = decoded(source, str(size), size)
     return Inputs(store.collection, store, extra=None if extra is None else decoded(extra, f"extra-{size}", size))
+
+
+def read_embedded(
+    source: Given, out: Path, *, encoder: Encoder, address: str | None, run: Run, rescan: bool = False
+) -> Inputs:
+    """The images of `source`, decoded and embedded on a Ray cluster. Pixels are not kept, but read when needed."""
+    folder = embedded_folder(out, encoder)
+    shards = Shards(folder / "features")
+    engine = RayEngine(address, encoder, shards)
+    store = ingest(
+        source, size=encoder.size, folder=folder, limit_bytes=0, leave_out=[out], rescan=rescan,
+        examine_all=engine.examine_all, progress=run.progress,
+    )  # fmt: skip
+    return Inputs(store.collection, store, embedded=shards.of(store.collection))
+
+
+def embedded_folder(out: Path, encoder: Encoder) -> Path:
+    """Where the features of a cluster are, for one encoder and precision."""
+    key = key_of(encoder.name, encoder.fingerprint(), precision_of(encoder), encoder.size)
+    return out / STORE / f"embedded-{key}"
 
 
 def _vector_inputs(given: Vectors, decoded: Callable[[Source], ImageStore]) -> Inputs:

@@ -19,7 +19,9 @@ def views(work: Work, run: Run) -> ViewsResult:
             raise UserError("views.fresh = true needs images, but this run has only features; set it to false")
         found = perturb_features(work.vectors.numpy(), settings, here)
     else:
-        found = encode_views(work.images, work.encoder, settings, here, starts=work.inputs.collection.starts)
+        known = None if work.inputs.embedded is None else work.inputs.embedded.take
+        starts = work.inputs.collection.starts
+        found = encode_views(work.images, work.encoder, settings, here, starts=starts, known=known)
     encoder, width = work.encoder, found.plain.shape[1]
     space: Literal["images", "features"] = "features"
     if work.vectors is None and (settings.space == "images" or settings.fresh):
