@@ -2,6 +2,9 @@
 
 import csv
 import json
+import os
+import shutil
+import subprocess
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -118,3 +121,40 @@ def test_hugging_face_datasets_reads_images_and_groups(
     found = datasets.load_dataset("imagefolder", data_dir=str(out), split="train", cache_dir=str(tmp_path / "cache"))
     assert sorted(found["group"]) == [0, 0, 0, 0, 2, 2]
     assert found[0]["image"].size == (4, 4)
+
+
+def test_exiftool_reads_the_keywords(labels: Labels, photos: list[Path], tmp_path: Path, classes: Classes) -> None:
+    exiftool = shutil.which("exiftool")
+    if exiftool is None:
+        pytest.skip("exiftool is not installed")
+    out = written(labels, photos, tmp_path / "out", "xmp", classes)
+    asked = [exiftool, "-json", "-validate", "-Subject", "-HierarchicalSubject", str(out / "cats" / "a.png.xmp")]
+    (found,) = json.loads(subprocess.run(asked, capture_output=True, check=True).stdout)
+    assert found["Subject"] == '<cats> & "co"'
+    assert found["HierarchicalSubject"] == 'spice|<cats> & "co"'
+    assert found["Validate"] == "OK"
+
+
+def test_datumaro_reads_what_is_for_cvat(labels: Labels, photos: list[Path], tmp_path: Path, classes: Classes) -> None:
+    datumaro = pytest.importorskip("datumaro", reason="datumaro, which reads CVAT's format, is not installed")
+    out = written(labels, photos, tmp_path / "out", "cvat", classes)
+    (out / "images").symlink_to(os.path.commonpath([path.parent for path in photos]))  # where CVAT has them
+    found = datumaro.Dataset.import_from(str(out), "cvat")
+    names = [label.name for label in found.categories()[datumaro.AnnotationType.label].items]
+    read = {item.id: names[item.annotations[0].label] for item in found}
+    assert len(read) == len(photos)
+    assert '<cats> & "co"' in read.values()
+
+
+def test_label_studio_accepts_interface_tasks_and_predictions(
+    labels: Labels, photos: list[Path], tmp_path: Path, classes: Classes
+) -> None:
+    label_interface = pytest.importorskip(
+        "label_studio_sdk.label_interface", reason="label-studio-sdk, which validates tasks, is not installed"
+    )
+    out = written(labels, photos, tmp_path / "out", "labelstudio", classes)
+    interface = label_interface.LabelInterface((out / "config.xml").read_text())
+    interface.validate()
+    for task in json.loads((out / "tasks.json").read_text()):
+        assert interface.validate_task(task)
+        assert all(interface.validate_prediction(prediction) for prediction in task["predictions"])

@@ -21,8 +21,10 @@ function route() {
   current = wanted;
   document.body.dataset.view = wanted;
   for (const link of byId("tabs").children) {
-    if (link.dataset.view === wanted) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (link.dataset.view === wanted) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ inline: "center", block: "nearest" }); // on a phone not all of them are in view
+    } else link.removeAttribute("aria-current");
   }
   VIEWS[wanted][1].show(byId("view"), new URLSearchParams(query));
   scrollTo(0, 0);
