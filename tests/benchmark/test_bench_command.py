@@ -52,7 +52,9 @@ CONFIGURATIONS = [
     ("whole", "cifar10"),
     ("whole", "cifar100-20"),
     ("whole", "tiny-imagenet"),
+    ("split", "stl10"),
     ("split", "cifar10"),
+    ("split", "cifar100-20"),
     ("semi-supervised", "stl10"),
     ("semi-supervised", "cifar10"),
     ("ablation", "stl10"),
@@ -68,6 +70,8 @@ def test_one_step_of_every_configuration_of_the_paper_runs(name: str, dataset: s
     found = {part.name: part for part in parts(choice, TABLES[name], batch=2)}
     assert all(part.seconds > 0 and part.amount > 0 for part in found.values())
     assert {"stage 1, images", "views, images"} <= set(found)
+    for rival in ("Autoencoder", "StackedAutoencoder", "DEC"):
+        assert (f"{rival}, images" in found) == (name == "whole")
     assert ("stage 3, views" in found) == (dataset != "tiny-imagenet" and name != "ablation")
     for rival in ("IIC", "PICA", "CC", "IDFD"):
         assert (f"{rival}, images" in found) == (name == "whole" or (name, rival) == ("split", "CC"))

@@ -24,11 +24,12 @@ WhichImages = Literal["whole", "split"]
 
 
 class AutoencoderSettings(Settings):
-    """The convolutional autoencoder behind the older rivals: AE, denoising AE, VAE and DEC."""
+    """The autoencoders behind the older rivals: convolutional for AE and VAE, stacked for SDAE and DEC."""
 
     size: PositiveInt = 32  # pixels on a side, a multiple of 8
     width: PositiveInt = 32
     code: PositiveInt = 64
+    layers: tuple[PositiveInt, ...] = (500, 500, 2000, 10)  # the stacked one's widths; the last is its code's
     epochs: PositiveInt = 100
     batch: PositiveInt = 128
     learning_rate: PositiveFloat = 1e-3
@@ -148,7 +149,9 @@ def _digits() -> Choice:
         joint=few,
         larger=Larger(features=features.model_copy(update={"width": 8}), joint=few),
         joint_heads=JointHeadsSettings(epochs=1, heads=2),
-        autoencoder=AutoencoderSettings(size=16, width=4, code=8, epochs=2, batch=50, refining_epochs=2),
+        autoencoder=AutoencoderSettings(
+            size=16, width=4, code=8, layers=(16, 8), epochs=2, batch=50, refining_epochs=2
+        ),
         rivals=RivalSettings(epochs=2, tuning_epochs=1, batch=100, confident=0.1),
         semi=SemiSettings(labels=20, start="features", training=few, supervised_steps=2),
     )

@@ -15,7 +15,7 @@ from spice.benchmark.deep.cc import CC
 from spice.benchmark.deep.iic import IIC
 from spice.benchmark.deep.pica import PICA
 from spice.benchmark.methods import deep, spice
-from spice.benchmark.methods.autoencoders import Autoencoder, DenoisingAutoencoder, VariationalAutoencoder, fit_dec
+from spice.benchmark.methods.autoencoders import Autoencoder, StackedAutoencoder, VariationalAutoencoder, fit_dec
 from spice.benchmark.methods.autoencoders import fit as fit_autoencoder
 from spice.benchmark.rivals import RIVALS, scan
 from spice.benchmark.rivals.classic import Labels, Rival, nearest_means, nmf
@@ -101,7 +101,7 @@ METHODS: dict[str, Method] = {
     "agglomerative": Method(on_pixels(RIVALS["agglomerative"]), ("bare_pixels",)),
     "NMF": Method(on_pixels(nmf), ("bare_pixels",)),
     "AE": Method(on_images(partial(fit_autoencoder, Autoencoder)), ("autoencoder",)),
-    "DAE": Method(on_images(partial(fit_autoencoder, DenoisingAutoencoder)), ("autoencoder",)),
+    "SDAE": Method(on_images(partial(fit_autoencoder, StackedAutoencoder)), ("autoencoder",)),
     "VAE": Method(on_images(partial(fit_autoencoder, VariationalAutoencoder)), ("autoencoder",)),
     "DEC": Method(on_images(fit_dec), ("autoencoder",)),
     "IIC": Method(partial(deep.clusters, IIC), SCRATCH),

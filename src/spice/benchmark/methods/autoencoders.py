@@ -1,9 +1,9 @@
-"""AE, DAE, VAE and DEC, older rivals of Table II: clusters of the codes that an autoencoder learns.
+"""AE, SDAE, VAE and DEC, older rivals of Table II: clusters of the codes that an autoencoder learns.
 
 Shapes: N images, B of them in a batch, C channels, S pixels on a side, Z length of a code, K clusters.
 """
 
-from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -11,24 +11,22 @@ import torch.nn.functional as F
 from sklearn.cluster import KMeans
 from torch import Tensor, nn
 
-from spice.augment import Plain
 from spice.benchmark.choice import AutoencoderSettings
+from spice.benchmark.deep.objective import Objective, Pictures, Schedule, Seen, train
 from spice.benchmark.rivals.classic import Labels, kmeans_labels
-from spice.data.batches import Batch, batches
 from spice.data.images import Images
 from spice.engine.run import Run
 from spice.randomness import seeded
 from spice.settings import IMAGENET, IMAGENET_GRAY, AugmentSettings
 
-CHUNK = 512
-DROPPED = 0.2  # DAE: share of the pixels that are set to the mean color
+DROPPED = 0.2  # SDAE: share of a layer's inputs that are set to zero
 ENOUGH = 0.001  # DEC's published tolerance: the share of labels that still change
 
 
-class Autoencoder(nn.Module):
+class Autoencoder(Objective):
     """AE: three convolutions down to a code and the same way back, to rebuild the image (after Bengio et al., 2007)."""
 
-    name = "autoencoder"
+    views = ("plain",)
     outputs = 1  # of the encoder, for each number of a code
 
     def __init__(self, settings: AutoencoderSettings, *, channels: int) -> None:
@@ -52,27 +50,15 @@ class Autoencoder(nn.Module):
             nn.ConvTranspose2d(width, channels, 4, stride=2, padding=1),
         )
 
-    def loss(self, images: Tensor, random: torch.Generator) -> Tensor:  # noqa: ARG002 - nothing here is random
-        """Of a batch (B, C, S, S)."""
+    def loss(self, seen: Seen) -> Tensor:
+        """Mean squared error over the batch's pixels."""
+        (images,) = seen.views
         return F.mse_loss(self.decode(self.encode(images)), images)
 
     def codes(self, images: Tensor) -> Tensor:
         """(B, C, S, S) -> (B, Z)."""
         codes: Tensor = self.encode(images)
         return codes
-
-
-class DenoisingAutoencoder(Autoencoder):
-    """DAE: rebuilds images from noisy ones (after Vincent et al., 2010).
-
-    The published one is stacked, layer upon layer; this one is trained as a whole, as is usual since batch norm.
-    """
-
-    name = "denoising autoencoder"
-
-    def loss(self, images: Tensor, random: torch.Generator) -> Tensor:
-        kept = torch.rand(images.shape[0], 1, *images.shape[2:], generator=random) >= DROPPED  # (B, 1, S, S)
-        return F.mse_loss(self.decode(self.encode(images * kept.to(images.device))), images)
 
 
 class VariationalAutoencoder(Autoencoder):
@@ -82,12 +68,12 @@ class VariationalAutoencoder(Autoencoder):
     KL(N(mean, variance) || N(0, 1)), summed over the code.
     """
 
-    name = "vae"
     outputs = 2  # mean and log-variance
 
-    def loss(self, images: Tensor, random: torch.Generator) -> Tensor:
+    def loss(self, seen: Seen) -> Tensor:
+        (images,) = seen.views
         mean, log_variance = self.encode(images).chunk(2, dim=1)  # (B, Z) each
-        noise = torch.randn(mean.shape, generator=random).to(images.device)
+        noise = torch.randn(mean.shape, generator=seen.random).to(images.device)
         rebuilt = self.decode(mean + noise * (log_variance / 2).exp())
         return (squared_error(rebuilt, images) + divergence(mean, log_variance)).mean()
 
@@ -105,39 +91,117 @@ def divergence(mean: Tensor, log_variance: Tensor) -> Tensor:
     return 0.5 * (mean.square() + log_variance.exp() - 1.0 - log_variance).sum(dim=1)
 
 
+class DenoisingLayer(Objective):
+    """One layer of SDAE: rebuilds what the layers before it make of an image, from inputs of which some are dropped."""
+
+    views = ("plain",)
+
+    def __init__(self, before: nn.Module, encode: nn.Module, decode: nn.Module) -> None:
+        super().__init__()
+        self.before, self.encode, self.decode = before, encode, decode
+
+    def loss(self, seen: Seen) -> Tensor:
+        """Mean squared error over the layer's inputs."""
+        with torch.no_grad():  # the layers before it have been trained
+            inputs = self.before(seen.views[0])
+        code = self.encode(dropped(inputs, seen.random))
+        return F.mse_loss(self.decode(dropped(code, seen.random)), inputs)
+
+
+class StackedAutoencoder(Autoencoder):
+    """SDAE: fully connected layers, each trained as a denoising autoencoder on those before (Vincent et al., 2010).
+
+    Then all of them together, without noise. Layers, noise and the two ReLUs that are left out (of the code and of the
+    rebuilt image) as in DEC, which is why both have it; trained with Adam.
+    """
+
+    def __init__(self, settings: AutoencoderSettings, *, channels: int) -> None:
+        nn.Module.__init__(self)
+        shape = (channels, settings.size, settings.size)
+        widths = [channels * settings.size**2, *settings.layers]
+        last = len(settings.layers) - 1
+        down = [_layer(*pair, relu=place < last) for place, pair in enumerate(pairwise(widths))]
+        up = [_layer(wide, narrow, relu=place > 0) for place, (narrow, wide) in enumerate(pairwise(widths))]
+        self.encode = nn.Sequential(nn.Flatten(), *down)
+        self.decode = nn.Sequential(*reversed(up), nn.Unflatten(1, shape))
+
+    def layers(self) -> list[DenoisingLayer]:
+        """Its layers from the image on, each with those before it, and with the layer that undoes it."""
+        down, up = list(self.encode)[1:], list(self.decode)[-2::-1]
+        pairs = enumerate(zip(down, up, strict=True), start=1)
+        return [DenoisingLayer(self.encode[:place], one, other) for place, (one, other) in pairs]
+
+
+def dropped(values: Tensor, random: torch.Generator) -> Tensor:
+    """A fifth of the values set to zero, the others raised so that the sum stays what it was (dropout)."""
+    kept = torch.rand(values.shape, generator=random) >= DROPPED
+    return values * kept.to(values.device) / (1.0 - DROPPED)
+
+
 def fit(kind: type[Autoencoder], images: Images, clusters: int, settings: AutoencoderSettings, run: Run) -> Labels:
     """Labels (N,) of images by k-means on their codes."""
-    pixels = Pixels(images, settings, run)
-    return kmeans_labels(_codes(_trained(kind, pixels), pixels).numpy(), clusters, seed=run.seed)
+    pictures = _pictures(images, settings)
+    codes = pictures.outputs(trained(kind, pictures, settings, run).codes, run.device)
+    return kmeans_labels(codes.numpy(), clusters, seed=run.seed)
+
+
+def trained(kind: type[Autoencoder], pictures: Pictures, settings: AutoencoderSettings, run: Run) -> Autoencoder:
+    """An autoencoder, its layers first if they are stacked."""
+    schedule = Schedule(settings.epochs, settings.batch, settings.learning_rate)
+    with seeded(run.seed, kind.__name__):
+        network = kind(settings, channels=pictures.images.channels)
+    if isinstance(network, StackedAutoencoder):
+        for layer in network.layers():
+            train(layer, pictures, schedule, run)
+    train(network, pictures, schedule, run)
+    return network
 
 
 def fit_dec(images: Images, clusters: int, settings: AutoencoderSettings, run: Run) -> Labels:
-    """Labels (N,) of images by DEC: codes and centers that sharpen their own soft assignments (Xie et al., 2016).
+    """Labels (N,) of images by DEC, after SDAE and k-means on its codes."""
+    pictures = _pictures(images, settings)
+    network = trained(StackedAutoencoder, pictures, settings, run)
+    codes = pictures.outputs(network.codes, run.device).numpy()
+    start = KMeans(clusters, n_init=20, random_state=run.seed).fit(codes)
+    objective = DEC(network.encode, torch.from_numpy(start.cluster_centers_).float(), len(images))
+    train(objective, pictures, Schedule(settings.refining_epochs, settings.batch, settings.learning_rate / 10), run)
+    return pictures.outputs(objective, run.device).argmax(dim=1).numpy().astype(np.int64)
 
-    First a denoising autoencoder, then, without its decoder: q_ik ~ 1 / (1 + |z_i - c_k|^2), a Student's t;
-    p_ik ~ q_ik^2 / sum_i q_ik, which is sharper and evens out the clusters; and KL(p || q) is minimized by codes and
-    centers, p being computed anew once an epoch, until hardly any label changes. The label is the cluster of the
-    largest q.
+
+class DEC(Objective):
+    """Codes and centers that sharpen their own soft assignments (Xie et al., 2016).
+
+    q_ik ~ 1 / (1 + |z_i - c_k|^2), a Student's t; p_ik ~ q_ik^2 / sum_i q_ik, which is sharper and evens out the
+    clusters; and KL(p || q) is minimized by codes and centers, p being computed anew once an epoch, until hardly any
+    label changes. The label is the cluster of the largest q.
     """
-    pixels = Pixels(images, settings, run)
-    network = _trained(DenoisingAutoencoder, pixels)
-    start = KMeans(clusters, n_init=20, random_state=run.seed).fit(_codes(network, pixels).numpy())
-    centers = nn.Parameter(torch.from_numpy(start.cluster_centers_).float().to(run.device))  # (K, Z)
-    optimizer = torch.optim.Adam([*network.encode.parameters(), centers], lr=settings.learning_rate / 10)
-    labels = torch.full((len(images),), -1)
-    for epoch in range(settings.refining_epochs + 1):
-        # The network stays in evaluation mode: batch-norm statistics are those of the autoencoder.
-        soft = assignments(_codes(network, pixels), centers.detach().cpu())  # (N, K)
-        changed = float((soft.argmax(dim=1) != labels).float().mean())
-        labels = soft.argmax(dim=1)
-        run.progress("dec", epoch, settings.refining_epochs, {"changed": changed})
-        if changed < ENOUGH or epoch == settings.refining_epochs:
-            break
-        wanted = targets(soft)  # (N, K)
-        for batch, some in pixels.epoch("dec", epoch):
-            log_soft = assignments(network.encode(some), centers).log()  # (B, K)
-            _step(optimizer, F.kl_div(log_soft, wanted[batch.images].to(run.device), reduction="batchmean"))
-    return labels.numpy().astype(np.int64)
+
+    views = ("plain",)
+    wanted: Tensor  # (N, K) p
+    labels: Tensor  # (N,) at the start of the epoch
+
+    def __init__(self, encode: nn.Module, centers: Tensor, images: int) -> None:
+        super().__init__()
+        self.encode, self.centers = encode, nn.Parameter(centers)  # (K, Z)
+        self.register_buffer("wanted", torch.zeros(images, len(centers)))
+        self.register_buffer("labels", torch.full((images,), -1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, C, S, S) -> q (B, K)."""
+        return assignments(self.encode(images), self.centers)
+
+    def begin_(self, epoch: int, pictures: Pictures, device: torch.device) -> bool:  # noqa: ARG002
+        """Compute p anew; False if hardly a label has changed."""
+        soft = pictures.outputs(self, device).to(device)  # (N, K)
+        changed = float((soft.argmax(dim=1) != self.labels).float().mean())
+        self.labels.copy_(soft.argmax(dim=1))
+        self.wanted.copy_(targets(soft))
+        return changed >= ENOUGH
+
+    def loss(self, seen: Seen) -> Tensor:
+        """KL(p || q) of the batch."""
+        wanted = self.wanted[seen.images.to(self.wanted.device)]
+        return F.kl_div(self(seen.views[0]).log(), wanted, reduction="batchmean")
 
 
 def assignments(codes: Tensor, centers: Tensor) -> Tensor:
@@ -152,50 +216,13 @@ def targets(soft: Tensor) -> Tensor:
     return sharp / sharp.sum(dim=1, keepdim=True)
 
 
-class Pixels:
-    """Images as the networks see them: normalized, at the autoencoder's size, on the run's device."""
-
-    def __init__(self, images: Images, settings: AutoencoderSettings, run: Run) -> None:
-        self.images, self.settings, self.run = images, settings, run
-        normalization = IMAGENET_GRAY if images.channels == 1 else IMAGENET
-        self.plain = Plain(AugmentSettings(), settings.size, normalization)
-        self.batch = min(settings.batch, len(images))
-
-    def take(self, positions: Tensor) -> Tensor:
-        """(B,) -> (B, C, S, S)."""
-        return self.plain(self.images.take(positions)).to(self.run.device)
-
-    def epoch(self, stage: str, number: int) -> Iterator[tuple[Batch, Tensor]]:
-        """All images once, in random order."""
-        for batch in batches(len(self.images), self.batch, seed=self.run.seed, stage=stage, epoch=number):
-            yield batch, self.take(batch.images)
+def _pictures(images: Images, settings: AutoencoderSettings) -> Pictures:
+    normalization = IMAGENET_GRAY if images.channels == 1 else IMAGENET
+    return Pictures(images, AugmentSettings(), settings.size, normalization)
 
 
-def _trained(kind: type[Autoencoder], pixels: Pixels) -> Autoencoder:
-    """An autoencoder, trained with Adam."""
-    settings, run = pixels.settings, pixels.run
-    with seeded(run.seed, kind.name):
-        network = kind(settings, channels=pixels.images.channels).to(run.device)
-    optimizer = torch.optim.Adam(network.parameters(), lr=settings.learning_rate)
-    per_epoch = len(pixels.images) // pixels.batch
-    for epoch in range(settings.epochs):
-        for batch, images in pixels.epoch(kind.name, epoch):
-            _step(optimizer, network.loss(images, run.generator(kind.name, "noise", epoch, batch.number)))
-            run.progress(kind.name, epoch * per_epoch + batch.number + 1, settings.epochs * per_epoch)
-    return network.eval()
-
-
-def _step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call]
-    optimizer.step()
-
-
-@torch.no_grad()
-def _codes(network: Autoencoder, pixels: Pixels) -> Tensor:
-    """The code of every image, (N, Z)."""
-    parts = torch.arange(len(pixels.images)).split(CHUNK)  # type: ignore[no-untyped-call]
-    return torch.cat([network.codes(pixels.take(part)).cpu() for part in parts])
+def _layer(width_in: int, width: int, *, relu: bool) -> nn.Module:
+    return nn.Sequential(nn.Linear(width_in, width), nn.ReLU()) if relu else nn.Linear(width_in, width)
 
 
 def _block(layer: type[nn.Conv2d] | type[nn.ConvTranspose2d], width_in: int, width: int) -> tuple[nn.Module, ...]:

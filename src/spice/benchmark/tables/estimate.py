@@ -21,7 +21,7 @@ import torch
 from spice.benchmark.choice import LARGER, SEEDS, Choice, choices
 from spice.benchmark.datasets import card_of
 from spice.benchmark.deep.objective import Objective, Pictures, Start, train
-from spice.benchmark.methods.autoencoders import Autoencoder
+from spice.benchmark.methods.autoencoders import Autoencoder, StackedAutoencoder, fit_dec
 from spice.benchmark.methods.autoencoders import fit as fit_autoencoder
 from spice.benchmark.methods.deep import OBJECTIVES, schedule
 from spice.benchmark.methods.joint_heads import train_joint_heads
@@ -46,7 +46,8 @@ from spice.stages.joint.train import Learner, train_jointly
 from spice.stages.views import Views
 
 STEPS = 2  # the first, which is slow, and one to time
-AUTOENCODERS = ("AE", "DAE", "VAE", "DEC")
+# Each autoencoder, and the methods that train one.
+AUTOENCODERS = {Autoencoder: ("AE", "VAE"), StackedAutoencoder: ("SDAE", "DEC")}
 JOINT_HEADS = ("Joint-SH", "Joint-MH")
 FEATURE_PARTS = ("stage 1", "views")  # of one seed alone where a table has one feature model for all seeds
 
@@ -94,8 +95,11 @@ def parts(choice: Choice, table: Table, *, batch: int, device: torch.device = CP
         row = parts(choice.of_row(LARGER), replace(table, methods=("SPICE",)), batch=batch, device=device)
         yield from (part._replace(name=f"{part.name} ({LARGER})") for part in row)
     trial = _Trial(choice, _count(choice, table), batch, device)
-    if autoencoders := sum(method in AUTOENCODERS for method in methods):
-        yield trial.autoencoder(autoencoders)
+    for autoencoder, users in AUTOENCODERS.items():
+        if count := len(set(users) & set(methods)):
+            yield trial.autoencoder(autoencoder, count)
+    if "DEC" in methods:
+        yield trial.dec()
     yield from trial.features()
     for settings, runs in stage_2_runs(choice, methods).items():
         yield trial.heads(settings, runs)
@@ -137,13 +141,19 @@ class _Trial:
         # As the run encodes: on a CPU, a given encoder several times as fast as in torch.
         self.encode = self.backbone if choice.encoder == SCRATCH else given.encode
 
-    def autoencoder(self, methods: int) -> Part:
+    def autoencoder(self, kind: type[Autoencoder], methods: int) -> Part:
         settings = self.choice.autoencoder
         few = settings.model_copy(update={"batch": self.batch, "epochs": STEPS})
-        each = _pace(
-            lambda seen: fit_autoencoder(Autoencoder, self.made, 2, few, Run(0, None, self.device, progress=seen))
-        )
-        return Part("autoencoders, images", methods * settings.epochs * self.images, each / self.batch)
+        each = _pace(lambda seen: fit_autoencoder(kind, self.made, 2, few, Run(0, None, self.device, progress=seen)))
+        # Each of the stacked one's layers is trained before all of them are.
+        trainings = methods * (len(settings.layers) + 1 if kind is StackedAutoencoder else 1)
+        return Part(f"{kind.__name__}, images", trainings * settings.epochs * self.images, each / self.batch)
+
+    def dec(self) -> Part:
+        settings = self.choice.autoencoder
+        few = settings.model_copy(update={"batch": self.batch, "epochs": 1, "refining_epochs": STEPS})
+        each = _pace(lambda seen: fit_dec(self.made, 2, few, Run(0, None, self.device, progress=seen)))
+        return Part("DEC, images", settings.refining_epochs * self.images, each / self.batch)
 
     def features(self) -> Iterator[Part]:
         settings = self.choice.features
