@@ -21,7 +21,7 @@ REQUIREMENTS = [
     "III-A, L_fea", "III-A, θ'", "III-A, the queue", "III-A: the feature model", "III-A: two random transformations",
     "III-B, F_k and", "III-B, X^k and X^s", "III-B, the figure's toy example", "III-B, overlap and non-overlap",
     "III-B, L_clu", "III-B, Algorithm 1", "III-B: the best head", "III-C, r_i", "III-C, X^r", "III-C, y^u",
-    "III-C, L_joint", "III-C: reliable images", "III-C: joint training", "IV: weak views", "IV: strong views",
+    "III-C, L_joint", "III-C: reliable images", "III-C: joint training", "IV-A: STL-10's 100,000 images", "IV: weak views", "IV: strong views",
     "Tables II to VIII: data sets", "Tables II to VIII: the network", "Tables II to IV: ACC",
     "Table II: AE, SDAE, VAE, DEC", "Tables II to IV: SCAN", "Tables II and III: IIC, PICA, CC, IDFD",
     "Table III: NNM", "Table III: RUC",
