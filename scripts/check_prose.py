@@ -27,6 +27,11 @@ BANNED = {
     r"\bwins? over (it|the preset)\b": "overrides",
     r"\b(under_way|abreast|told_in_words)\b": "a conventional name",
     r"\bwhat looks at\b": "encoder",
+    r"\bexists already\b": "already exists",
+    r"\bmake (it|them) again with\b": "recreate it with",
+    r"\bgive another (name|folder|one)\b": "choose another",
+    r"\b(was|were) not asked for\b": "name the missing option",
+    r"\btake (it|one|them) back with\b": "undo with",
 }
 
 

@@ -22,7 +22,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def commands(text: str) -> list[str]:
     """Lines that call the program, with what `torchrun -m` and the like put before it removed."""
-    return re.findall(r"^(?:\$ |torchrun .*-m )?(spice [a-z].*)$", text, re.MULTILINE)
+    return re.findall(r"^(?:\$ |torchrun .*-m )?(spice [a-z].*)$", text.replace("\\\n", " "), re.MULTILINE)
 
 
 def parse(line: str) -> None:

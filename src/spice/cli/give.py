@@ -29,4 +29,4 @@ def give(run: Path, file: Path, *, split: bool) -> None:
             added = give_labels(editor, labels, split=True)
         update_csv(run)
     if added:
-        print(f"{len(added)} edits from {file}; take one back with: spice undo {quote(str(run))}", file=sys.stderr)
+        print(f"{len(added)} edits from {file}; undo with: spice undo {quote(str(run))}", file=sys.stderr)
