@@ -14,6 +14,7 @@ import hashlib
 import json
 import tarfile
 import tempfile
+import time
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,9 +29,9 @@ from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.evaluate import score
 from spice.evaluate.truth import from_folders
-from spice.models.encoders import load_encoder, with_precision
+from spice.models.encoders import Encoder, load_encoder, with_precision
 from spice.presets import standard_heads
-from spice.settings import FixedPrecision, HeadSettings, ViewSettings
+from spice.settings import HeadSettings, ViewSettings
 from spice.stages.encode import encode_plain
 from spice.stages.heads.train import train_heads
 from spice.stages.views import perturb_features
@@ -56,10 +57,9 @@ Truth = NDArray[np.int64]
 Features = NDArray[np.float32]
 
 
-def encode(data: Path, folder: Path, name: str, precision: FixedPrecision) -> None:
-    """Plain features and true labels of a collection, `NAME.npz`."""
+def encode(data: Path, folder: Path, name: str, encoder: Encoder) -> None:
+    """Plain features and true labels of a collection, `NAME.npz`; prints images per second."""
     file, member = COLLECTIONS[name]
-    encoder = with_precision(load_encoder("lite0"), precision)
     with tempfile.TemporaryDirectory() as unpacked:
         images = Path(unpacked) / "images"
         if file.endswith(".npz"):
@@ -71,7 +71,11 @@ def encode(data: Path, folder: Path, name: str, precision: FixedPrecision) -> No
                 archive.extractall(unpacked, filter="data")
             store = ingest(str(Path(unpacked) / member), size=encoder.size, folder=images)
             truth = from_folders(store.collection.paths).labels
-        np.savez(folder / f"{name}.npz", features=encode_plain(encoder, store).numpy(), truth=truth)
+        encode_plain(encoder, store, count=64)  # opens the network
+        begun = time.monotonic()
+        features = encode_plain(encoder, store).numpy()
+        print(f"{encoder.name} at {encoder.size} px, {name}: {len(truth) / (time.monotonic() - begun):.0f} images/s")
+        np.savez(folder / f"{name}.npz", features=features, truth=truth)
 
 
 def opened(folder: Path, name: str, images: int | None = IMAGES) -> tuple[Features, Truth]:
@@ -163,6 +167,8 @@ def main() -> None:
     parser.add_argument("what", choices=["encode", "compare", "uneven"])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--encoder", default="lite0")
+    parser.add_argument("--size", type=int, help="pixels; default: the encoder's own")
     parser.add_argument("--precision", choices=["float32", "int8"], default="float32", help="of the encoder")
     parser.add_argument("--collections", nargs="+", choices=list(COLLECTIONS), default=list(COLLECTIONS))
     parser.add_argument("--methods", nargs="+", choices=[*RIVALS, SPICE], default=[*USUAL, SPICE])
@@ -172,8 +178,9 @@ def main() -> None:
     seeds = list(range(int(first), int(last or first) + 1))
     options.folder.mkdir(parents=True, exist_ok=True)
     if options.what == "encode":
+        encoder = with_precision(load_encoder(options.encoder, size=options.size), options.precision)
         for name in options.collections:
-            encode(options.data, options.folder, name, options.precision)
+            encode(options.data, options.folder, name, encoder)
     elif options.what == "compare":
         compare(options.folder, options.collections, options.methods, seeds)
     else:

@@ -13,6 +13,7 @@ import torch
 from spice.engine.run import Run
 from spice.errors import NothingTrustworthyError, SpiceWarning, UserError, warn_user
 from spice.models.encoders import SCRATCH, Encoder
+from spice.pipeline.alike import find_alike
 from spice.pipeline.early import MOST_IMAGES
 from spice.pipeline.plan import MADE_BY, STEPS_IN_ORDER, Plan, Step, plan
 from spice.pipeline.resolve import resolve
@@ -220,6 +221,8 @@ class Execution:
             return
         if "kmeans" in wanted:
             work.early.start("kmeans", partial(labels_of, work, run))
+        if not self.is_done("labels") and not self.settings.views.fresh:  # fresh views read the images, too
+            work.early.start("alike", partial(find_alike, work))
         if "map" in wanted and self.settings.joint is None:
             work.early.start("map", partial(embed, work.features.numpy()))
 

@@ -74,17 +74,23 @@ def _likeness(first: Grays, second: Grays) -> float:
 
 def _windows_of(picture: Grays) -> Grays:
     """The whole picture, windows of it, and the whole picture mirrored: (SIDE, SIDE) -> (W + 1, G * G)."""
-    rows, columns = _windows()
-    windows = picture[rows[:, :, None], columns[:, None, :]]  # (W, G, G)
-    mirrored = picture[:, ::-1][rows[:1, :, None], columns[:1, None, :]]
-    return _centered(np.concatenate([windows, mirrored]).reshape(len(rows) + 1, -1))
+    return _centered(picture.reshape(-1).take(_points()))
 
 
 def _centered(pictures: Grays) -> Grays:
     """Rows of mean 0 and length 1; a picture of one color is like none."""
     centered = pictures - pictures.mean(axis=1, keepdims=True)
-    length = np.linalg.norm(centered, axis=1, keepdims=True)
-    return np.asarray(centered / np.maximum(length, 1e-3), dtype=np.float32)
+    length = np.sqrt(np.einsum("wg,wg->w", centered, centered))[:, None]
+    centered /= np.maximum(length, 1e-3)
+    return centered
+
+
+@cache
+def _points() -> NDArray[np.int64]:
+    """The pixels of every window, then of the whole picture mirrored, counted row by row: (W + 1, G * G)."""
+    rows, columns = _windows()
+    rows, columns = np.concatenate([rows, rows[:1]]), np.concatenate([columns, SIDE - 1 - columns[:1]])
+    return (rows[:, :, None] * SIDE + columns[:, None, :]).reshape(len(rows), -1)
 
 
 @cache

@@ -1,5 +1,6 @@
 """The answer for every image, and how far to trust it (III-C)."""
 
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -25,7 +26,7 @@ def labels(work: Work, run: Run) -> LabelsResult:  # noqa: ARG001
     source, settings = work.answer, work.settings.reliability
     clusters = work.settings.heads.clusters
     probs = probabilities(source.head, source.features)  # (N, K)
-    alike, pairs = find_alike(work)
+    alike, pairs = work.early.take("alike", partial(find_alike, work))
     found = answers(work.inputs.collection.paths, source.features, probs, source.neighbors, settings, alike=alike)
     with written_atomically(work / PAIRS) as temporary, temporary.open("wb") as file:
         np.savez(file, **pairs._asdict())
