@@ -79,7 +79,7 @@ def _windows_of(picture: Grays) -> Grays:
 
 def _centered(pictures: Grays) -> Grays:
     """Rows of mean 0 and length 1; a picture of one color is like none."""
-    centered = pictures - pictures.mean(axis=1, keepdims=True)
+    centered: Grays = pictures - pictures.mean(axis=1, keepdims=True)
     length = np.sqrt(np.einsum("wg,wg->w", centered, centered))[:, None]
     centered /= np.maximum(length, 1e-3)
     return centered
