@@ -1,5 +1,6 @@
 """`spice doctor --plan N`: what a run needs, and a bound on memory that holds."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,6 +27,30 @@ def test_the_plan_grows_with_the_images_and_names_memory_and_disk(spice: Callabl
     assert "needed" not in ended.out, "the plan and nothing else"
     assert needs(40_000).memory - promised == promised - needs(0).memory
     assert spice("doctor", "--plan", "0").code == 2
+
+
+def test_the_plan_of_a_source_says_what_each_step_takes_and_writes_nothing(
+    spice: Callable[..., Any], shapes: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    ended = spice("cluster", str(shapes), "-k", "4", "--size", "32", "--plan", "--json", "--out", str(out))
+    assert ended.code == 0
+    plan, files = json.loads(ended.out), [path for path in shapes.rglob("*") if path.is_file()]
+    assert plan["images"] == len(files)
+    assert plan["bytes"] == sum(path.stat().st_size for path in files)
+    assert plan["steps"][0]["name"] == "read and embed"
+    assert all(step["seconds"] > 0 and step["memory"] > 0 for step in plan["steps"])
+    assert not out.exists()
+    assert "in all" in spice("cluster", str(shapes), "-k", "4", "--size", "32", "--plan").out
+    refused = spice("cluster", str(shapes), "--encoder", "scratch", "-k", "4", "--plan")
+    assert refused.code == 2
+    assert "pretrained" in refused.err
+
+
+def test_a_large_plan_has_views_of_a_sample_and_a_store_with_a_limit() -> None:
+    large = needs(1_000_000, sample=40_000)
+    assert large.views == needs(40_000).views
+    assert large.pixels == 32 << 30
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "spice cluster photos  # finds the number of groups",
     "spice cluster photos -k 10",
+    "spice cluster photos --plan  # how long it will take, how much memory and disk space",
     "spice cluster photos -k 7  # same run folder, takes seconds; both results are kept (see spice runs)",
     "spice cluster photos -k 5:40  # finds the number of groups in this range",
     "spice cluster photos --sizes 0.6,0.3,0.1  # if you know how large the groups are",
@@ -136,6 +137,9 @@ def command(
         str | None,
         typer.Option(help="Address of the Ray cluster, such as auto or ray://HOST:10001.", show_default="this machine"),
     ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show what the run will take (images, bytes, time, memory), and do nothing.")
+    ] = False,
     details: Details = False,
     open_page: Open = None,
     as_json: Json = False,
@@ -145,8 +149,7 @@ def command(
     from spice.pipeline import cluster
     from spice.settings_file import requested
 
-    if address is not None and engine is Engine.local:
-        raise UserError("--address is of a Ray cluster; add --engine ray")
+    _refuse_address(address, engine)
     last = last_stage(stages) if stages else "joint"
     out = out or default_out(images)
     count, between = how_many(clusters)
@@ -182,6 +185,11 @@ def command(
         settings = settings.model_copy(update={"given": read_label_table(labels)})
     if settings.joint is None and minutes is not None:
         raise UserError("--minutes limits joint training; add --refine")
+    if plan:
+        from spice.cli.plan import show_plan
+
+        show_plan(images, settings, as_json=as_json)
+        return
     with interruptible(out), shown_progress() as progress:
         account = cluster(
             images,
@@ -197,6 +205,11 @@ def command(
             progress=progress,
         )
     finish(account, as_json=as_json, details=details, open_page=open_page)
+
+
+def _refuse_address(address: str | None, engine: Engine) -> None:
+    if address is not None and engine is Engine.local:
+        raise UserError("--address is of a Ray cluster; add --engine ray")
 
 
 def how_many(clusters: str | None) -> tuple[int | None, tuple[int, int] | None]:

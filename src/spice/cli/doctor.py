@@ -76,19 +76,20 @@ def _plan(images: int) -> dict[str, str]:
 
     settings = standard(clusters=10)
     size, views = settings.size or 224, settings.views.weak + settings.views.strong
-    found = needs(images, size=size, views=views)
+    found = needs(images, size=size, views=views, sample=settings.views.sample)
     here = shutil.disk_usage(".").free
     return {
         "settings": f"lite0 at {size} px, {views} random views of an image",
-        "memory": f"at most {_gigabytes(found.memory)} (this machine has {_memory()})",
-        "disk": f"{_gigabytes(found.pixels + found.views + found.results)} ({_gigabytes(here)} free here)",
-        "disk: decoded images": _gigabytes(found.pixels),
-        "disk: views, can be deleted later": _gigabytes(found.views),
-        "disk: results": _gigabytes(found.results),
+        "memory": f"at most {gigabytes(found.memory)} (this machine has {_memory()})",
+        "disk": f"{gigabytes(found.pixels + found.views + found.results)} ({gigabytes(here)} free here)",
+        "disk: decoded images": gigabytes(found.pixels),
+        "disk: views, can be deleted later": gigabytes(found.views),
+        "disk: results": gigabytes(found.results),
     }
 
 
-def _gigabytes(size: float) -> str:
+def gigabytes(size: float) -> str:
+    """Bytes for people."""
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.0f} MB"
 
 

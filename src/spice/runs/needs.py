@@ -10,6 +10,7 @@ from typing import NamedTuple
 BASE_BYTES = 1.2e9
 COPIES_OF_FEATURES = 4
 BYTES_PER_IMAGE = 4000
+MOST_PIXEL_BYTES = float(32 << 30)  # beyond it, images are decoded when they are needed (`data.ingest`)
 NEIGHBORS = 150  # at most, each with its index and similarity
 
 
@@ -22,12 +23,14 @@ class Needs(NamedTuple):
     results: float  # on the disk: features, neighbors, tables
 
 
-def needs(images: int, *, clusters: int = 10, width: int = 1280, size: int = 224, views: int = 3) -> Needs:
-    """For `images` images of `size` pixels, each with `views` random views, and features of `width` numbers."""
+def needs(
+    images: int, *, clusters: int = 10, width: int = 1280, size: int = 224, views: int = 3, sample: int | None = None
+) -> Needs:
+    """For images of `size` pixels and features of `width` numbers; a sample of the images has `views` views each."""
     row = 4 * width
     return Needs(
         memory=BASE_BYTES + images * (COPIES_OF_FEATURES * row + 16 * clusters + BYTES_PER_IMAGE),
-        pixels=3.0 * size * size * images,
-        views=float(images * views * row),
+        pixels=min(3.0 * size * size * images, MOST_PIXEL_BYTES),
+        views=float(min(images, sample or images) * views * row),
         results=images * (row + 12 * NEIGHBORS + 8 * clusters + 500),
     )

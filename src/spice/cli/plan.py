@@ -1,0 +1,35 @@
+"""`spice cluster SOURCE --plan`: what a run will take, before it begins."""
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+from spice.cli.doctor import gigabytes
+from spice.progress import duration
+
+if TYPE_CHECKING:
+    from spice.pipeline.forecast import Forecast
+    from spice.settings import RunSettings
+
+
+def show_plan(source: str, settings: "RunSettings", *, as_json: bool) -> None:
+    """Print the plan."""
+    from spice.pipeline.forecast import forecast
+
+    found = forecast(source, settings)
+    if as_json:
+        steps = [step._asdict() for step in found.steps]
+        print(json.dumps({**found._asdict(), "steps": steps, "needs": found.needs._asdict()}, indent=2))
+    else:
+        print("\n".join(_lines(found)))
+
+
+def _lines(found: "Forecast") -> list[str]:
+    disk = found.needs.pixels + found.needs.views + found.needs.results
+    return [
+        f"images     {found.images:,} files, {gigabytes(found.bytes)}",
+        *(f"{step.name:<22}{duration(step.seconds):>14}   {gigabytes(step.memory)} of memory" for step in found.steps),
+        f"{'in all':<22}{duration(found.seconds):>14}   {gigabytes(found.needs.memory)} of memory at most",
+        f"disk       {gigabytes(disk)} ({gigabytes(shutil.disk_usage('.').free)} free here)",
+        f"estimated from {found.tried} of the images on this machine as busy as it is now; nothing was written",
+    ]

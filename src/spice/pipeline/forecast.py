@@ -1,0 +1,117 @@
+"""What a run will take, before it begins: images, bytes, time and memory of each step (`spice cluster --plan`).
+
+Reading, decoding, embedding and comparing are timed on this machine, with a few of the user's images.
+
+Shapes: N images, D feature width.
+"""
+
+import math
+import time
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from spice.augment import Plain
+from spice.data import SourceLike
+from spice.data.decode import MAX_PIXELS, available_cores
+from spice.data.ingest import examine
+from spice.data.recognize import open_source
+from spice.data.sources import Entry, Source
+from spice.errors import NothingReadableError, UserError
+from spice.models.encoders import SCRATCH, Encoder, load_encoder, with_precision
+from spice.models.precision import faster_precision
+from spice.neighbors.exact import exact_nearest
+from spice.neighbors.search import APPROXIMATE_FROM
+from spice.runs.needs import BASE_BYTES, Needs, needs
+from spice.settings import AugmentSettings, RunSettings
+
+TRIED = 32  # images that are read, decoded and embedded
+COMPARED = 16_384, 512  # images, queries
+NEIGHBORS = 100
+# Lists that an image is compared with where not all pairs are: at a million images, sqrt(N) lists of sqrt(N) images
+# (benchmarks/scale.py).
+LISTS = 28
+# Seconds of one core, measured by benchmarks/scale.py with 50 groups: per image that heads learn from, and per image.
+HEADS_PER_IMAGE, REST_PER_IMAGE = 2.2e-3, 5e-5
+
+
+class StepForecast(NamedTuple):
+    """One line of the plan."""
+
+    name: str
+    seconds: float
+    memory: float  # bytes that the system cannot take back, at most
+
+
+class Forecast(NamedTuple):
+    """The plan."""
+
+    images: int  # files, of which some may turn out not to be images
+    bytes: int
+    tried: int  # images that were timed
+    steps: list[StepForecast]
+    needs: Needs
+
+    @property
+    def seconds(self) -> float:
+        return sum(step.seconds for step in self.steps)
+
+
+def forecast(source: SourceLike, settings: RunSettings) -> Forecast:
+    """Time a few images of `source`, and multiply."""
+    if settings.encoder == SCRATCH or settings.joint is not None:
+        raise UserError("--plan is for pretrained encoders without --refine; training says how long it takes itself")
+    opened = open_source(source)
+    entries = opened.listing()[0]
+    if not entries:
+        raise NothingReadableError(f"{opened.label} contains no files; is the path right?")
+    encoder = load_encoder(settings.encoder, size=settings.size)
+    per_image, tried = _seconds_per_image(opened, entries, encoder, settings)
+    count, width, clusters = len(entries), encoder.features, settings.heads.clusters
+    learned = min(count, settings.views.sample or count)
+    views = settings.views.weak + settings.views.strong
+    found = needs(count, clusters=clusters, width=width, size=encoder.size, views=views, sample=learned)
+    lists = count if count < APPROXIMATE_FROM else LISTS * math.sqrt(count)
+    row = 4.0 * width
+    steps = [
+        StepForecast("read and embed", count * per_image / available_cores(), BASE_BYTES),
+        StepForecast("neighbors", count * lists / _pairs_per_second(width), BASE_BYTES + count * (2 * row + 2400)),
+        StepForecast("heads and k-means", learned * HEADS_PER_IMAGE, BASE_BYTES + learned * (views + 1) * row),
+        StepForecast("labels, map and page", count * REST_PER_IMAGE, found.memory),
+    ]
+    return Forecast(count, sum(entry.length for entry in entries), tried, steps, found)
+
+
+def _seconds_per_image(
+    source: Source, entries: list[Entry], encoder: Encoder, settings: RunSettings
+) -> tuple[float, int]:
+    """Seconds of one core to read, decode and embed an image, and how many images were tried."""
+    rows = np.unique(np.linspace(0, len(entries) - 1, min(TRIED, len(entries))).astype(np.int64))
+    some = [entries[row] for row in rows] if source.any_order else entries[: len(rows)]
+    started = time.monotonic()
+    found = examine(list(source.contents(some)), size=encoder.size, max_pixels=MAX_PIXELS)
+    reading = time.monotonic() - started
+    pixels = [torch.from_numpy(one.pixels).expand(encoder.channels, -1, -1) for _, one in found if one is not None]
+    if not pixels:
+        raise NothingReadableError(f"none of {len(found)} files of {source.label} is an image that can be read")
+    images = Plain(AugmentSettings(), size=encoder.size, normalization=encoder.normalization)(torch.stack(pixels))
+    precision = settings.precision if settings.precision != "auto" else faster_precision(encoder, images[:16])
+    chosen, threads = with_precision(encoder, precision), torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        chosen.encode(images[:1])  # what is set up once does not count
+        started = time.monotonic()
+        chosen.encode(images)
+        embedding = time.monotonic() - started
+    finally:
+        torch.set_num_threads(threads)
+    return reading / len(found) + embedding / len(pixels), len(pixels)
+
+
+def _pairs_per_second(width: int) -> float:
+    base = F.normalize(torch.randn(COMPARED[0], width, generator=torch.Generator().manual_seed(0)), dim=1)
+    started = time.monotonic()
+    exact_nearest(base, base[: COMPARED[1]], NEIGHBORS)
+    return COMPARED[0] * COMPARED[1] / (time.monotonic() - started)
