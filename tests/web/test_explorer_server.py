@@ -140,6 +140,7 @@ def test_ctrl_c_ends_in_one_line_and_leaves_the_table_up_to_date(run: Result) ->
     assert (run.run / "labels.csv").read_text().count("green things") == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", [0.03 * number**1.3 for number in range(10)])
 def test_a_kill_loses_no_acknowledged_edit(run: Result, moment: float) -> None:
     acknowledged: list[str] = []
