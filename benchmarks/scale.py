@@ -3,10 +3,12 @@
     python benchmarks/scale.py sample  --folder FEATURES --seeds 0-2 [--images 1000 2000 5000 10000]
     python benchmarks/scale.py sample  --mixture 200000 --images 5000 10000 20000 40000
     python benchmarks/scale.py vectors --count 1000000 --place /tmp/scale
+    python benchmarks/scale.py engines --images FOLDER
 
 `sample` trains heads on some of the images and labels all of them; FEATURES holds the files of
 `benchmarks/frozen_features.py encode`. `vectors` runs `spice cluster` on a generated mixture, and prints the time of
-every step, the peak of resident memory and the largest file. True labels are read by `score` alone.
+every step, the peak of resident memory and the largest file. `engines` reads and embeds a folder in this process, then
+on Ray on this machine. True labels are read by `score` alone.
 """
 
 import argparse
@@ -17,18 +19,23 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import from_numpy
+from torch import arange, from_numpy
 
 from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.evaluate import score
+from spice.models.encoders import load_encoder
+from spice.pipeline import on_ray
+from spice.pipeline.steps.scan import read_embedded, read_inputs
 from spice.presets import standard_heads
 from spice.settings import ViewSettings
-from spice.stages.encode import probabilities
+from spice.stages.encode import BATCH, encode_plain, probabilities
 from spice.stages.heads.train import train_heads
 from spice.stages.views import perturb_features
 
@@ -116,6 +123,37 @@ def vectors(count: int, place: Path) -> None:
     print(f"reliable {labels['reliable'].to_numpy().mean():.3f}, ACC {right.acc:.3f}, NMI {right.nmi:.3f}")
 
 
+def engines(images: str, size: int = 160, rounds: int = 2) -> None:
+    """Images per second: this process, Ray with its start, and Ray from the first answer on."""
+    encoder = load_encoder("lite0", size=size)
+    print("| this process | Ray | Ray, running | same features |\n|---:|---:|---:|---|")
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as place:
+            started = time.monotonic()
+            store = read_inputs(images, Path(place), size=size, run=Run()).store
+            assert store is not None
+            features = encode_plain(encoder, store)
+            alone = time.monotonic() - started
+        answered: list[float] = []
+        usual = on_ray._answers
+
+        def watched(*given: Any, usual: Any = usual, answered: list[float] = answered) -> Iterator[on_ray.Answer]:
+            for answer in usual(*given):
+                answered.append(time.monotonic())
+                yield answer
+
+        setattr(on_ray, "_answers", watched)  # noqa: B010
+        with tempfile.TemporaryDirectory() as place:
+            started = time.monotonic()
+            found = read_embedded(images, Path(place), encoder=encoder, address=None, run=Run()).embedded
+            ended, count = time.monotonic(), len(features)
+            assert found is not None
+            same = bool((found.take(arange(count)) == features).all())
+        on_ray._answers = usual
+        running = (count - BATCH) / (ended - answered[0])
+        print(f"| {count / alone:.0f} | {count / (ended - started):.0f} | {running:.0f} | {same} |", flush=True)
+
+
 def _page(out: Path) -> int:
     return (out / "report.html").stat().st_size
 
@@ -137,7 +175,12 @@ def main() -> None:
     whole = commands.add_parser("vectors")
     whole.add_argument("--count", type=int, default=1_000_000)
     whole.add_argument("--place", type=Path, required=True)
+    both = commands.add_parser("engines")
+    both.add_argument("--images", required=True)
     options = parser.parse_args()
+    if options.command == "engines":
+        engines(options.images)
+        return
     if options.command == "vectors":
         vectors(options.count, options.place)
         return

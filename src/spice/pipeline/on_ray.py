@@ -117,6 +117,7 @@ class RayEngine:
 def _connected(address: str | None) -> Iterator[Any]:
     """Ray, connected to the cluster at `address`, or to one of this machine alone."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own 15 would let every other program go first
     try:
         import ray
     except ImportError:
