@@ -48,7 +48,7 @@ def local(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
 def two_nodes() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     try:
         yield nodes
