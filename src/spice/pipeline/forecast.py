@@ -34,7 +34,7 @@ NEIGHBORS = 100
 # (benchmarks/scale.py).
 LISTS = 28
 # Seconds of one core, measured by benchmarks/scale.py with 50 groups: per image that heads learn from, and per image.
-HEADS_PER_IMAGE, REST_PER_IMAGE = 2.2e-3, 5e-5
+HEADS_PER_IMAGE, REST_PER_IMAGE = 1.2e-3, 5e-5
 
 
 class StepForecast(NamedTuple):
