@@ -246,8 +246,9 @@ def little_memory(ground: Ground) -> Iterator[Attempt]:
     for limits in (
         {"RLIMIT_AS": 3 << 30},
         {"RLIMIT_DATA": 512 << 20},
-        {"RLIMIT_DATA": 800 << 20},
-        {"RLIMIT_DATA": 900 << 20},
+        {"RLIMIT_DATA": 1000 << 20},
+        {"RLIMIT_DATA": 1200 << 20},
+        {"RLIMIT_DATA": 1400 << 20},
     ):
         for name in names:
 
