@@ -97,9 +97,5 @@ def test_numbers_are_tried_one_by_one_and_then_in_steps_of_a_few_percent() -> No
     assert numbers_to_try(5, 7) == [5, 6, 7]
 
 
-def test_no_more_neighbors_count_than_half_an_average_group_has() -> None:
-    assert [neighbors_counted(2400, groups) for groups in (10, 60, 100, 400)] == [20, 20, 12, 5]
-
-
 def test_fewer_neighbors_count_in_small_collections() -> None:
     assert [neighbors_counted(images) for images in (40, 300, 500, 1000, 5000)] == [5, 6, 10, 20, 20]

@@ -23,7 +23,7 @@ Labels = NDArray[np.int64]
 Values = NDArray[np.float64]
 
 # Neighbors of an image that count, and fewer in small collections: a fiftieth of the images, but not under five.
-# At most half an average group: an image in a group of ten does not have twenty neighbors of its own.
+# The same for every number of groups: with fewer neighbors for more groups the curve rises at its end by itself.
 NEIGHBORS, FEWEST_NEIGHBORS, IMAGES_PER_NEIGHBOR = 20, 5, 50
 # Rounds of k-means after Ward's method: the partitions hardly change after these.
 ROUNDS = 5
@@ -50,19 +50,12 @@ def scores(information: Values, cloud: Values, counts: Sequence[int]) -> Values:
 def information_by_count(points: Points, counts: Sequence[int]) -> Values:
     """I for the partition of points (n, D) into each number of groups: (C,)."""
     neighbors = nearest_points(points, neighbors_counted(len(points)))
-    return np.array(
-        [
-            neighbor_information(labels, neighbors[:, : neighbors_counted(len(points), count)])
-            for count, labels in zip(counts, partitions(points, counts), strict=True)
-        ],
-        dtype=np.float64,
-    )
+    return np.array([neighbor_information(labels, neighbors) for labels in partitions(points, counts)])
 
 
-def neighbors_counted(images: int, groups: int = 1) -> int:
-    """How many neighbors of each image count in a collection of this size, in so many groups."""
-    most = min(images // IMAGES_PER_NEIGHBOR, images // (2 * groups))
-    return int(np.clip(most, FEWEST_NEIGHBORS, NEIGHBORS))
+def neighbors_counted(images: int) -> int:
+    """How many neighbors of each image count in a collection of this size."""
+    return int(np.clip(images // IMAGES_PER_NEIGHBOR, FEWEST_NEIGHBORS, NEIGHBORS))
 
 
 def partitions(points: Points, counts: Sequence[int]) -> list[Labels]:
