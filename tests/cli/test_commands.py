@@ -232,7 +232,11 @@ def test_evaluate_reads_labels_and_changes_nothing_but_the_page(spice: Spice, ru
     assert np.array(scores["confusion"]["counts"]).sum() == 96
     assert "uses labels" in (run / "report.html").read_text()
     after = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and not path.is_symlink()}
-    assert {path.name for path in after if after[path] != before.get(path)} == {"report.html", "scores.json"}
+    assert {path.name for path in after if after[path] != before.get(path)} == {
+        "report.html",
+        "scores.json",
+        "truth.npy",
+    }
     (tmp_path / "truth.csv").write_text("path,label\ndisc/0.png,round\nring/0.png,round\nbars/0.png,square\n")
     found = json.loads(spice("evaluate", run, "--truth", tmp_path / "truth.csv", "--json").out)
     assert (found["images"], found["without_label"]) == (3, 93)

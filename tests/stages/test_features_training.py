@@ -159,7 +159,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_advice(tmp_path: Path) -> 
 
 def test_progress_has_step_loss_and_speed_and_the_log_has_health(caplog: pytest.LogCaptureFixture) -> None:
     calls: list[tuple[str, int, int, dict[str, float]]] = []
-    with caplog.at_level(logging.INFO, logger="spice"):
+    with caplog.at_level(logging.DEBUG, logger="spice"):
         train_features(Shapes(), settings(), Run(progress=lambda *call: calls.append(call)))
     assert [call[:3] for call in calls] == [
         (
