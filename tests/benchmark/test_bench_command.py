@@ -66,7 +66,13 @@ CONFIGURATIONS = [
 def test_one_step_of_every_configuration_of_the_paper_runs(name: str, dataset: str) -> None:
     (choice,) = (choice for choice in choices(TABLES[name], "full") if choice.dataset == dataset)
     few_heads = choice.heads.model_copy(update={"batch": 2 * choice.clusters})  # the paper's thousand takes seconds
-    choice = choice.model_copy(update={"heads": few_heads, "paper_heads": few_heads})
+    # The networks as named, at a quarter of their width.
+    narrow = choice.features.model_copy(update={"width": 16})
+    larger = choice.larger and choice.larger.model_copy(
+        update={"features": choice.larger.features.model_copy(update={"width": 16})}
+    )
+    changed = {"heads": few_heads, "paper_heads": few_heads, "features": narrow, "larger": larger}
+    choice = choice.model_copy(update=changed)
     found = {part.name: part for part in parts(choice, TABLES[name], batch=2)}
     assert all(part.seconds > 0 and part.amount > 0 for part in found.values())
     assert {"stage 1, images", "views, images"} <= set(found)
