@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 
 from spice.runs import open_result
-from spice.runs.artifacts import KMEANS, LABELS, LABELS_CSV, MAP, MODEL, NEIGHBORS, PICTURES, PROBABILITIES, Artifact
+from spice.runs.artifacts import (
+    KMEANS,
+    LABELS,
+    LABELS_CSV,
+    MAP,
+    MODEL,
+    NEIGHBORS,
+    PICTURES,
+    PROBABILITIES,
+    PROBLEMS,
+    Artifact,
+)
 
 Spice = Callable[..., Any]
 
@@ -58,6 +69,7 @@ def cut(path: Path) -> None:
         (NEIGHBORS, ("why", "RUN", "disc/0.png")),
         (PROBABILITIES, ("why", "RUN", "disc/0.png")),
         (MAP, ("report", "RUN")),
+        (PROBLEMS, ("report", "RUN")),
         (KMEANS, ("evaluate", "RUN", "--truth", "folders")),
     ],
 )

@@ -115,7 +115,9 @@ def test_the_command_looks_once_for_a_script(home: Path, shapes: Path, spice: Ca
 @pytest.mark.slow
 def test_ctrl_c_ends_the_watch_cleanly(home: Path, shapes: Path) -> None:
     # A shell lets what runs in its background ignore Ctrl-C.
-    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from spice.cli import main; main()"
+    start = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from spice.cli import main; main()"
+    )
     command = [sys.executable, "-c", start, "watch", "camera", "--every", "0.2"]
     process = subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None

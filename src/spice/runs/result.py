@@ -182,7 +182,7 @@ class Result:
 
     @property
     def problems(self) -> Path:
-        return self / PROBLEMS
+        return self.need(PROBLEMS) if (self / PROBLEMS).exists() else self / PROBLEMS
 
     def _of(self, step: str, kind: type[Kind]) -> Kind | None:
         record = self.records.get(step)
