@@ -1,10 +1,14 @@
-"""Writing files so that a kill at any moment leaves either the old file, the new one, or none; and names of files."""
+"""Writing files so that a kill at any moment leaves the old file, the new one, or none; names; reading tables."""
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 from spice.errors import UserError
 
@@ -58,3 +62,14 @@ def refuse_undecodable(*names: str) -> None:
         except UnicodeEncodeError:
             shown = name.encode("utf-8", "backslashreplace").decode()
             raise UserError(f"{shown} is not a valid UTF-8 name; rename it (or set PYTHONUTF8=1 if it is)") from None
+
+
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> "pa.Table":
+    """A table, read without pyarrow's file systems, which take long to import.
+
+    From bytes: a thread of pyarrow may hold a file of Python's until the process ends, which then aborts.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    return pq.read_table(pa.BufferReader(path.read_bytes()), columns=None if columns is None else list(columns))

@@ -1,9 +1,12 @@
 """The labels as parquet and csv."""
 
 import csv
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -74,3 +77,10 @@ def test_some_rows_keep_all_columns_together(labels: Labels) -> None:
 def test_a_run_without_labels_says_how_to_finish_it(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no groups yet; finish it with: spice resume"):
         read_labels(tmp_path)
+
+
+def test_a_process_that_read_a_table_ends_well(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"path": [f"{number}.png" for number in range(500)]}), tmp_path / "a.parquet")
+    code = "import sys; from pathlib import Path; from spice.files import read_parquet; read_parquet(Path(sys.argv[1]))"
+    ended = [subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.parquet")], check=False) for _ in range(6)]
+    assert [process.returncode for process in ended] == [0] * 6  # pyarrow's threads aborted most, at their end

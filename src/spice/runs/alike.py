@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from spice.files import read_parquet
 from spice.runs.artifacts import IMAGES, PAIRS, SIMILARITIES
 from spice.runs.result import Result
 from spice.trust.duplicates import SAME, Pairs, duplicate_of
@@ -41,8 +41,7 @@ def duplicates_of(result: Result, *, threshold: float = SAME) -> list[Duplicates
 
 def _largest_first(result: Result) -> NDArray[np.int64]:
     """By number of pixels, then by name, short ones first, as in `Collection.largest_first`."""
-    with result.need(IMAGES).open("rb") as file:
-        table = pq.read_table(file, columns=["width", "height"])
+    table = read_parquet(result.need(IMAGES), ["width", "height"])
     pixels = table["width"].to_numpy().astype(np.int64) * table["height"].to_numpy()
     paths = result.labels.path
     order = sorted(range(len(paths)), key=lambda row: (-int(pixels[row]), len(paths[row]), paths[row]))

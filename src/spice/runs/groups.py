@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from spice.files import written_atomically
+from spice.files import read_parquet, written_atomically
 from spice.runs.edits import ImageId
 from spice.runs.labels import Labels
 from spice.runs.table import Column
@@ -95,8 +95,7 @@ class Base:
     @classmethod
     def load(cls, name: str, file: Path) -> "Base":
         """Read what `save` wrote."""
-        with file.open("rb") as opened:
-            table = pq.read_table(opened)
+        table = read_parquet(file)
         cluster, following, reliability = (
             table[column].to_numpy() for column in ("cluster", "next_cluster", "reliability")
         )

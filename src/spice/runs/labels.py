@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from spice.errors import UserError
+from spice.files import read_parquet
 from spice.runs.artifacts import LABELS, LABELS_CSV
 from spice.runs.table import Column, write_table
 
@@ -70,8 +70,7 @@ def read_labels(folder: Path) -> Labels:
     if not path.exists():
         raise UserError(f"{folder} has no groups yet; finish it with: spice resume {folder}")
     try:
-        with path.open("rb") as file:
-            table = pq.read_table(file, columns=list(Labels._fields))
+        table = read_parquet(path, Labels._fields)
         return Labels._make(_column(table.column(name)) for name in Labels._fields)
     except (OSError, KeyError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0]

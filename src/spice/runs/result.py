@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from spice.errors import UserError
+from spice.files import read_parquet
 from spice.runs.apply import apply
 from spice.runs.artifacts import (
     FEATURES,
@@ -134,8 +134,7 @@ class Result:
     @cached_property
     def hashes(self) -> list[str]:
         """(N,) of the images' contents, in the order of the labels."""
-        with self.need(IMAGES).open("rb") as file:
-            found: list[str] = pq.read_table(file, columns=["hash"]).column("hash").to_pylist()
+        found: list[str] = read_parquet(self.need(IMAGES), ["hash"]).column("hash").to_pylist()
         return found
 
     @cached_property
