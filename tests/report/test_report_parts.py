@@ -92,7 +92,7 @@ def test_a_cluster_is_the_better_the_fewer_clusters_its_neighbors_come_from(own:
     np.fill_diagonal(votes, own)
     found = judged(votes.tolist())[0]
     assert found.grade == grade
-    assert "mean chance of its images 0.90" in found.reason
+    assert "mean chance 0.90" in found.reason
 
 
 def test_half_of_the_neighbors_in_one_other_cluster_is_mixed_and_an_empty_cluster_is_weak() -> None:
@@ -110,7 +110,7 @@ def test_half_of_the_neighbors_in_one_other_cluster_is_mixed_and_an_empty_cluste
     [
         (0.9, "other heads found it too"),
         (0.5, "other heads found part of it"),
-        (0.49, "other heads split its images differently"),
+        (0.49, "other heads split it differently"),
     ],
 )
 def test_the_reason_says_what_other_heads_found(overlap: float, words: str) -> None:
@@ -160,7 +160,7 @@ def test_a_cluster_is_confused_with_the_one_its_neighbors_lie_in() -> None:
     np.testing.assert_allclose(votes, [[0.5, 0.0, 0.5], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
     found = verdicts(labels, Evidence(votes, votes, np.array([0, 1, 0, 0, 1, 1], dtype=np.int32)))
     assert [verdict.confused_with for verdict in found] == [2, 0, None]
-    assert "50% of its images' neighbors are in group 2" in found[0].reason
+    assert "50% of its neighbors are in group 2" in found[0].reason
     assert [verdict.kmeans for verdict in found] == [0.5, 1.0, 1.0]
 
 

@@ -236,8 +236,8 @@ def test_the_page_has_the_names_that_people_gave_and_guesses_for_the_rest(run: R
     assert "<b>pumps" not in page  # a name is text
     assert "lemon?" in page
     assert "gas pump?" not in page  # it has a name
-    assert re.search(r"&lt;b&gt;pumps.*?<small>cluster 3</small>", page)
-    assert re.search(r"&lt;b&gt;pumps.*?<small>cluster 4</small>", page)  # merged into it
+    assert re.search(r"&lt;b&gt;pumps.*?<small>group 3</small>", page)
+    assert re.search(r"&lt;b&gt;pumps.*?<small>group 4</small>", page)  # merged into it
     data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])  # type: ignore[index]
-    assert data["names"][:5] == ["cluster 0", "cluster 1", "cluster 2", "<b>pumps", "<b>pumps"]
+    assert data["names"][:5] == ["group 0", "group 1", "group 2", "<b>pumps", "<b>pumps"]
     assert "Names are yours" in page

@@ -11,10 +11,10 @@ from spice.report.verdict import Verdict
 from spice.runs import Cluster
 
 _KINDS = {
-    "prototypes": ("Nearest to the center", "Center", "the images that the cluster is built around"),
-    "typical": ("Typical", "Typical", "from the middle of the cluster"),
-    "borderline": ("Borderline", "Borderline", "another cluster is almost as likely"),
-    "doubtful": ("Doubtful", "Doubtful", "few of their neighbors are in this cluster"),
+    "prototypes": ("Nearest to the center", "Center", "the images that the group is built around"),
+    "typical": ("Typical", "Typical", "from the middle of the group"),
+    "borderline": ("Borderline", "Borderline", "another group is almost as likely"),
+    "doubtful": ("Doubtful", "Doubtful", "few of their neighbors are in this group"),
 }
 
 
@@ -70,7 +70,7 @@ def _picture(content: Content, row: int) -> Picture:
     labels, folder = content.labels, content.pictures
     caption = (
         f"chance {labels.chance[row]:.2f}, confidence {labels.confidence[row]:.2f}, "
-        f"next cluster {labels.nearest_other_cluster[row]}"
+        f"next group {labels.nearest_other_cluster[row]}"
     )
     image, attention = (_data_url(folder / f"{kind}-{row}.jpg") for kind in ("image", "attention"))
     return Picture(row, labels.path[row], image, attention, caption)

@@ -54,12 +54,12 @@ class Called(NamedTuple):
 
     @property
     def title(self) -> str:
-        return self.name or f"Cluster {self.number}"
+        return self.name or f"Group {self.number}"
 
     @property
     def inline(self) -> str:
         """Within a sentence."""
-        return self.name or f"cluster {self.number}"
+        return self.name or f"group {self.number}"
 
     @property
     def short(self) -> str:
@@ -86,6 +86,11 @@ class Content(NamedTuple):
     truth: NDArray[np.int32] | None  # (N,) true class, its place in `result.scores.classes`, or -1; only for figures
     called: list[Called]  # (K,)
     edited: bool  # whether people have changed groups
+
+    @property
+    def mean_chance(self) -> float:
+        """An estimate of the accuracy, without labels."""
+        return float(self.labels.chance.mean(dtype=np.float64))
 
 
 def read_content(result: Result) -> Content:

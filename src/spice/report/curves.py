@@ -63,14 +63,14 @@ def check_rows(joint: JointResult) -> list[CheckRow]:
         return CheckRow(name, meaning, *texts, None if texts[0] == texts[1] else (new > old) == high)
 
     return [
-        row("Neighbor agreement", "share of an image's neighbors that are in the same cluster, on average",
+        row("Neighbor agreement", "share of an image's neighbors that are in the same group, on average",
             before.neighbor_agreement, after.neighbor_agreement, ".1%", high=True),
         row("Agreement with earlier neighbors", "the same among the neighbors before joint training",
             before.prior_neighbor_agreement, after.prior_neighbor_agreement, ".1%", high=True),
         row("Confident predictions", "images with a probability of at least 0.95",
             before.confident, after.confident, ".1%", high=True),
         row("Loss over all images", "the loss that heads are selected by", before.loss, after.loss, ".4f", high=False),
-        row("Empty clusters", "clusters without an image", before.empty, after.empty, "d", high=False),
+        row("Empty groups", "groups without an image", before.empty, after.empty, "d", high=False),
     ]  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def point_at(kept: Kept, share: float) -> tuple[float, float]:
 
 def _heads(heads: HeadsResult) -> Curve:
     best = heads.selected
-    why = "its loss is the lowest" if heads.score == heads.loss else "its loss is low and its clusters are compact"
+    why = "its loss is the lowest" if heads.score == heads.loss else "its loss is low and its groups are compact"
     caption = f"over the whole collection. Head {best.head} was selected at epoch {best.epoch}: {why}"
     return Curve("Loss of every head", caption, head_chart(heads, heads.loss, y_title="loss"), _SELECTED)
 

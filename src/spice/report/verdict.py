@@ -102,13 +102,13 @@ def _verdict(labels: Labels, evidence: Evidence, number: int, groups: float) -> 
 
 
 def _reason(verdict: Verdict, checked: Estimate | None) -> str:
-    reasons = [f"mean chance of its images {verdict.chance:.2f}"]
+    reasons = [f"mean chance {verdict.chance:.2f}"]
     if checked is not None:
         reasons = [f"{checked.words} of its images are right ({checked.answers} checked)"]
     if verdict.confusion >= CONFUSED_SHARE:
-        reasons.append(f"{verdict.confusion:.0%} of its images' neighbors are in group {verdict.confused_with}")
+        reasons.append(f"{verdict.confusion:.0%} of its neighbors are in group {verdict.confused_with}")
     if verdict.groups > GOOD_UP_TO:
-        reasons.append(f"the {NEAREST} nearest of each come from about {verdict.groups:.1f} groups")
+        reasons.append(f"the {NEAREST} nearest images come from {verdict.groups:.1f} groups")
     if verdict.heads is not None:
         reasons.append(_overlap(verdict.heads))
     return "; ".join(reasons)
@@ -117,7 +117,7 @@ def _reason(verdict: Verdict, checked: Estimate | None) -> str:
 def _overlap(heads: float) -> str:
     if heads >= SAME_CLUSTER:
         return "other heads found it too"
-    return "other heads found part of it" if heads >= ANOTHER_CLUSTER else "other heads split its images differently"
+    return "other heads found part of it" if heads >= ANOTHER_CLUSTER else "other heads split it differently"
 
 
 def _advice(evidence: Evidence, found: Sequence[Verdict]) -> dict[int, str]:

@@ -42,11 +42,11 @@ function showDetail(image, picture) {
   byId("detail-picture").replaceChildren(picture || thumbnail(image));
   byId("detail-name").textContent = data.path[image];
   const lines = [
-    ["Cluster", data.names[data.cluster[image]]],
-    ["Chance", `${share(data.chance[image])} that this is the right cluster`],
-    ["Neighbors", `${share(data.reliability[image])} of the nearest images are in the same cluster${data.reliable[image] ? "" : `; only more than ${data.threshold} is called reliable`}`],
+    ["Group", data.names[data.cluster[image]]],
+    ["Chance", `${share(data.chance[image])} that this is the right group`],
+    ["Neighbors", `${share(data.reliability[image])} of the nearest images are in the same group${data.reliable[image] ? "" : `; only more than ${data.threshold} is called reliable`}`],
     ["Confidence", `${share(data.confidence[image])}, ${share(data.margin[image])} ahead of ${data.names[data.other[image]]}`],
-    ["Closeness to center", `number ${(data.rank[image] + 1).toLocaleString("en")} in its cluster`],
+    ["Closeness to center", `number ${(data.rank[image] + 1).toLocaleString("en")} in its group`],
   ];
   byId("detail-facts").replaceChildren(...lines.flatMap(([name, value]) => [text("dt", name), text("dd", value)]));
   byId("detail").showModal();
