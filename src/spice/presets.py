@@ -67,6 +67,17 @@ def with_clusters(heads: HeadSettings, clusters: int) -> HeadSettings:
     return heads.model_copy(update={name: getattr(after, name) for name in left})
 
 
+def started_from_cut(heads: HeadSettings) -> HeadSettings:
+    """Heads that start from a cut of the merge tree, whose groups are of any size."""
+    return heads.model_copy(update={"start": "cut", "sizes": "nearest"})
+
+
+def without_cut(heads: HeadSettings) -> HeadSettings:
+    """The same heads, started as usual."""
+    usual = standard_heads(heads.clusters)
+    return heads.model_copy(update={"start": usual.start, "sizes": usual.sizes}) if heads.start == "cut" else heads
+
+
 def standard(
     *,
     clusters: int,

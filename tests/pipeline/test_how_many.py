@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tests.stages.groups.test_curve import blobs
 
 from spice.errors import NothingTrustworthyError, UserError
-from spice.pipeline import cluster, resume
+from spice.pipeline import cluster, regroup, resume
 from spice.presets import preset, standard, with_clusters
 from spice.runs import Account, open_result
 from spice.runs.artifacts import CANDIDATES, TREE
@@ -85,6 +85,25 @@ def test_heads_start_from_a_cut_of_the_tree(tmp_path: Path) -> None:
     assert (result / TREE).exists()
     assert len(np.unique(result.labels.cluster)) == 3
     assert [len(set(part)) for part in np.split(result.labels.cluster, 5)] == [1] * 5  # whole groups are joined
+
+
+def test_a_result_is_made_from_a_cut_of_the_tree_and_the_next_one_starts_as_usual_again(tmp_path: Path) -> None:
+    np.save(tmp_path / "vectors.npy", FEATURES)
+    cluster(tmp_path / "vectors.npy", quickly(preset("standard", clusters=5)), tmp_path / "run", page=False)
+    usual = open_result(tmp_path / "run").entry.requested["heads"]
+    regroup(tmp_path / "run", 3, cut=True)
+    cut = open_result(tmp_path / "run")
+    assert cut.answer.clusters == 3
+    assert (cut / TREE).exists()
+    assert [len(set(part)) for part in np.split(cut.labels.cluster, 5)] == [1] * 5  # whole groups are joined
+    regroup(tmp_path / "run", 5)
+    assert open_result(tmp_path / "run").entry.requested["heads"] == usual
+
+
+def test_more_groups_than_the_tree_has_are_refused(tmp_path: Path) -> None:
+    settings = quickly(standard(clusters=30), start="cut", sizes="nearest")
+    with pytest.raises(UserError, match="the tree of these images can be cut into at most 20 groups, got 30"):
+        cluster(FEATURES, settings, tmp_path, page=False)
 
 
 def test_a_stopped_run_resumes_with_the_number_that_it_found(tmp_path: Path) -> None:

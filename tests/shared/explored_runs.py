@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from made_run import labels_result, make_run
+from made_run import add_steps, labels_result, make_run
 from numpy.typing import NDArray
 from pictured_runs import SIDE, natural
 from PIL import Image
@@ -13,8 +13,9 @@ from PIL import Image
 from spice.data import Collection, ingest
 from spice.data.pixels import COLOR, GRAY
 from spice.runs import Labels, Result
-from spice.runs.artifacts import FEATURES, IMAGES, MAP, NEIGHBORS, PROBABILITIES, SIMILARITIES
+from spice.runs.artifacts import FEATURES, IMAGES, MAP, NEIGHBORS, PROBABILITIES, SIMILARITIES, TREE
 from spice.runs.folder import STORE
+from spice.runs.records import TreeResult
 
 NEIGHBORS_COUNTED = 6
 ROTATED = "rotated.jpg"  # 60 x 40 in the file, to be shown 40 x 60
@@ -39,6 +40,15 @@ def make_explored_run(folder: Path, *, images: int = 48, clusters: int = 4) -> R
     store = ingest(photos, size=SIDE, folder=folder / STORE / str(SIDE))
     cluster = np.array([int(path[0]) for path in store.collection.paths], dtype=np.int32)
     return _finish(folder, store.collection, cluster, clusters, source=str(photos))
+
+
+def add_tree(run: Result, leaf: NDArray[np.integer], merges: list[list[int]]) -> Result:
+    """The run with a merge tree: the leaf of every image, and pairs of nodes in the order in which they are merged."""
+    result = add_steps(run.run, {"tree": TreeResult(leaves=len(merges) + 1, information=1.0)})
+    lost = np.linspace(0.1, 0.3, len(merges))
+    with (result / TREE).open("wb") as file:
+        np.savez_compressed(file, leaf=leaf.astype(np.int32), merges=np.array(merges, np.int32), lost=lost)
+    return result
 
 
 def make_large_run(folder: Path, *, images: int, clusters: int) -> Result:

@@ -33,8 +33,8 @@ def _nothing_written(wanted: WantedExport, destination: Path) -> str:
     raise UserError(f"no export here: {wanted}, {destination}")
 
 
-def _not_regrouped(clusters: int, progress: Progress) -> None:
-    raise UserError(f"no training of {clusters} groups here: {progress}")
+def _not_regrouped(clusters: int, cut: bool, progress: Progress) -> None:
+    raise UserError(f"no training of {clusters} groups here: {cut}, {progress}")
 
 
 NO_TOOLS = Tools(

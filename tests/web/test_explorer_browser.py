@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from browser import Page
-from explored_runs import HARMFUL_NAME
+from explored_runs import HARMFUL_NAME, add_tree
 from serving import NO_TOOLS, Explorer, served
 
 from spice.progress import Progress
@@ -138,10 +138,10 @@ def test_a_suggested_name_is_a_guess_and_one_click_away(browser: Page, explorer:
 
 
 def test_another_number_of_groups_shows_its_progress_and_is_canceled(browser: Page, run: Result) -> None:
-    asked: list[int] = []
+    asked: list[tuple[int, bool]] = []
 
-    def regroup(clusters: int, progress: Progress) -> None:
-        asked.append(clusters)
+    def regroup(clusters: int, cut: bool, progress: Progress) -> None:
+        asked.append((clusters, cut))
         for step in range(10_000):
             progress("training heads", step, 10_000)
             time.sleep(0.01)
@@ -164,8 +164,50 @@ def test_another_number_of_groups_shows_its_progress_and_is_canceled(browser: Pa
         browser.wait("!!document.querySelector('#deeper button')")
         browser.click("#deeper button")
         browser.wait("document.querySelector('#deeper .warning')?.textContent.startsWith('no training here')")
-    assert asked == [5]
+    assert asked == [(5, False)]
     assert browser.errors == []
+
+
+def test_the_tree_is_cut_where_the_user_drags_and_its_groups_are_made(browser: Page, run: Result) -> None:
+    # Leaves 0 and 1 are the halves of group 0, leaves 2 to 4 are the other groups; groups 1 and 2 are joined first.
+    leaf = np.where(run.labels.cluster == 0, run.labels.prototype_rank >= 9, run.labels.cluster + 1)
+    add_tree(run, leaf, [[2, 3], [0, 1], [5, 4], [6, 7]])
+    ends = "JSON.stringify([...document.querySelectorAll('.ends small')].map(size => size.textContent))"
+    asked: list[tuple[int, bool]] = []
+    with served(run.run, NO_TOOLS._replace(regroup=lambda *wanted: asked.append(wanted[:2]))) as explorer:
+        visit(browser, explorer, "howmany")
+        whole, first = ["50% of 24 images", "12 images"], ["9 images", "3 images"]
+        browser.wait(f"{ends} === {json.dumps(json.dumps([*whole, *first], separators=(',', ':')))}")  # four groups now
+        colored = browser.run("[...document.querySelectorAll('.dendrogram path.own')].length")
+        assert colored == 5  # four ends, and what joins the halves of group 0
+        browser.run("document.querySelector('#tree input').focus()")
+        press(browser, "ArrowLeft")
+        browser.wait(f"{ends} === {json.dumps(json.dumps([*whole, '12 images'], separators=(',', ':')))}")
+        for _ in range(5):  # the tree has five leaves, and not one more
+            press(browser, "ArrowRight")
+        browser.wait(f"JSON.parse({ends}).length === 5")
+        browser.click(".cut .main")
+        wait_for(asked)
+    assert asked == [(5, True)]
+    assert browser.errors == []
+
+
+def test_a_run_without_a_tree_offers_to_make_one(browser: Page, run: Result) -> None:
+    asked: list[tuple[int, bool]] = []
+    with served(run.run, NO_TOOLS._replace(regroup=lambda *wanted: asked.append(wanted[:2]))) as explorer:
+        visit(browser, explorer, "howmany")
+        browser.wait("!!document.querySelector('#tree .do')")
+        browser.click("#tree .do")
+        wait_for(asked)
+    assert asked == [(4, True)]
+
+
+def wait_for(asked: list[tuple[int, bool]]) -> None:
+    """Until the page has asked for something."""
+    end = time.monotonic() + 60
+    while not asked:
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_images_are_selected_and_moved(page: Page, run: Result) -> None:

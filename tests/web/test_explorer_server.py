@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from explored_runs import ROTATED
+from explored_runs import ROTATED, add_tree
 from made_run import add_steps
 from PIL import Image
 from serving import Explorer, opened, served
 
-from spice.runs import Result, RunFolder, read_manifest
-from spice.runs.artifacts import CANDIDATES, TREE
+from spice.runs import Result, RunFolder, open_result, read_manifest
+from spice.runs.artifacts import CANDIDATES
 from spice.runs.edits import read_edits
-from spice.runs.records import CandidateCount, HowManyResult, TreeResult
+from spice.runs.records import CandidateCount, HowManyResult
 
 NOTHING = (
     b"Open the address that spice open printed.",
@@ -217,11 +217,8 @@ def test_plausible_numbers_of_groups_are_listed_with_what_they_change(run: Resul
 
 
 def test_a_split_is_shown_before_it_is_made_by_looks_or_along_the_tree(run: Result) -> None:
-    result = add_steps(run.run, {"tree": TreeResult(leaves=4, information=1.0)})
-    leaf = ((result.labels.prototype_rank >= 9) + 2 * (result.labels.cluster > 0)).astype(np.int32)
-    merges = np.array([[2, 3], [0, 1], [4, 5]], np.int32)
-    with (result / TREE).open("wb") as file:
-        np.savez_compressed(file, leaf=leaf, merges=merges, lost=np.array([0.1, 0.2, 0.3]))
+    leaf = (run.labels.prototype_rank >= 9) + 2 * (run.labels.cluster > 0)
+    add_tree(run, leaf, [[2, 3], [0, 1], [4, 5]])
     with served(run.run) as explorer:
         explorer.enter()
         assert explorer.state()["tree"] is True
@@ -232,6 +229,36 @@ def test_a_split_is_shown_before_it_is_made_by_looks_or_along_the_tree(run: Resu
     assert [len(rows) for rows in by_looks] == [6, 6]
     assert refused.status == 422
     assert read_edits(run.run).revision == 0
+
+
+def test_every_node_of_the_tree_has_its_images_its_group_and_central_pictures(run: Result) -> None:
+    add_tree(run, run.labels.cluster, [[0, 1], [2, 3], [4, 5]])
+    with served(run.run) as explorer:
+        explorer.enter()
+        tree = explorer.request("/api/tree").json
+        explorer.edit({"kind": "merge", "groups": [2, 3]})
+        merged = explorer.request("/api/tree").json
+    assert (tree["merges"], tree["most"]) == ([[0, 1], [2, 3], [4, 5]], 4)
+    facts = [(node["images"], node["group"], node["share"]) for node in tree["nodes"]]
+    assert facts[:4] == [(12, 0, 1.0), (12, 1, 1.0), (12, 2, 1.0), (12, 3, 1.0)]
+    assert facts[4:] == [(24, 0, 0.5), (24, 2, 0.5), (48, 0, 0.25)]
+    shown = [run.labels.prototype_rank[node["pictures"]].tolist() for node in tree["nodes"]]
+    assert shown[0] == list(range(8))
+    assert shown[-1] == [0, 0, 0, 0, 1, 1, 1, 1]  # two of every group
+    assert [merged["nodes"][number]["group"] for number in (3, 5)] == [2, 2]
+    assert merged["nodes"][5]["share"] == 1.0
+
+
+def test_a_result_without_a_search_of_its_own_shows_the_tree_of_another_on_the_same_features(run: Result) -> None:
+    add_tree(run, run.labels.cluster, [[0, 1], [2, 3], [4, 5]])
+    first = open_result(run.run)
+    folders = {step: folder for step, folder in first.entry.folders.items() if step != "tree"}
+    RunFolder.open(run.run).publish("given", first.entry.model_copy(update={"folders": folders}))
+    assert open_result(run.run).name == "given"
+    with served(run.run) as explorer:
+        explorer.enter()
+        assert explorer.state()["tree"] is True
+        assert explorer.request("/api/tree").json["most"] == 4
 
 
 def test_a_port_that_is_taken_is_one_line(inside: Explorer, run: Result) -> None:

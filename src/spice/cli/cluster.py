@@ -147,6 +147,7 @@ def command(
     """Group images by meaning. Your images are never changed. Run the same command again to resume."""
     from spice.given_sizes import agreed_clusters, read_sizes, with_sizes
     from spice.pipeline import cluster
+    from spice.presets import started_from_cut
     from spice.settings_file import requested
 
     _refuse_address(address, engine)
@@ -173,8 +174,7 @@ def command(
         seed=seed,
     )
     if cut is not None:
-        start = {"start": "cut", "sizes": "nearest"}  # groups of the tree are of any size
-        settings = settings.model_copy(update={"heads": settings.heads.model_copy(update=start)})
+        settings = settings.model_copy(update={"heads": started_from_cut(settings.heads)})
     if shares is not None:
         settings = with_sizes(settings, shares)
     if extra is not None:

@@ -77,10 +77,10 @@ def _tools(run: Path) -> "Tools":
         found = propose(run, progress=progress)
         return Proposal(found.group, lambda: accept(found))
 
-    def regroup(clusters: int, progress: "Progress") -> None:
+    def regroup(clusters: int, cut: bool, progress: "Progress") -> None:
         from spice.pipeline import regroup
 
-        regroup(run, clusters, progress=progress)
+        regroup(run, clusters, cut=cut, progress=progress)
 
     def refine(progress: "Progress") -> None:
         from spice.pipeline import refine

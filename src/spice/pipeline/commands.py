@@ -28,7 +28,7 @@ from spice.pipeline.execute import DamagedFileWarning, Execution
 from spice.pipeline.resolve import chosen_precision, precision_before, working_size
 from spice.pipeline.steps.scan import embedded_folder, read_embedded, read_inputs
 from spice.pipeline.work import vector_encoder
-from spice.presets import joint_on_cpu, with_clusters
+from spice.presets import joint_on_cpu, started_from_cut, with_clusters, without_cut
 from spice.progress import CanceledError, Progress, silent
 from spice.runs import Account, RunFolder, explain_write_errors, locked, update_csv
 from spice.runs.editor import Editor
@@ -184,12 +184,19 @@ def _give(out: Path, settings: RunSettings, run: Run) -> dict[str, int]:
     return placed_clusters(Editor(out)) if settings.joint is not None else {}
 
 
-def regroup(out: Path, clusters: int, *, device: str = "auto", progress: Progress = silent) -> Account:
-    """The current result's images in another number of clusters, with the same settings; it becomes the current one."""
+def regroup(
+    out: Path, clusters: int, *, cut: bool = False, device: str = "auto", progress: Progress = silent
+) -> Account:
+    """The current result's images in another number of clusters, with the same settings; it becomes the current one.
+
+    Args:
+        cut: start from the merge tree, cut at this number.
+    """
     folder = RunFolder.open(out)
     settings = _requested(folder, current_first=True)
+    heads = with_clusters(without_cut(settings.heads), clusters)
     update: dict[str, object] = {
-        "heads": with_clusters(settings.heads, clusters),
+        "heads": started_from_cut(heads) if cut else heads,
         "how_many": None,
         "joint": None,
         "placed": {},

@@ -15,7 +15,6 @@ from PIL import Image
 from spice.report.charts import Mark, Series, line_chart
 from spice.report.content import Content
 from spice.report.curves import Curve
-from spice.runs import Result
 from spice.runs.artifacts import CANDIDATES
 from spice.runs.levels import parts_of
 from spice.runs.records import CandidateCount, HowManyResult
@@ -67,7 +66,7 @@ class HowMany(NamedTuple):
 
 def how_many_section(content: Content) -> HowMany | None:
     """The section, where the number of groups was found in this run, for this result or another on its features."""
-    source = searched(content.result)
+    source = content.result.with_step("howmany")
     if source is None or source.howmany is None or not (source / CANDIDATES).exists():
         return None
     found, partitions = source.howmany, np.load(source.need(CANDIDATES))  # (candidates, N)
@@ -99,16 +98,6 @@ def origin(found: HowManyResult, candidate: CandidateCount) -> str:
         if count is not None and candidate.clusters == min(found.counts, key=lambda tried: abs(np.log(tried / count)))
     ]
     return ", ".join(words) or "labels that were given"
-
-
-def searched(result: Result) -> Result | None:
-    """This result if its number of groups was found, or another one on the same features."""
-    same = [
-        Result(result.run, result.manifest, name, entry)
-        for name, entry in result.manifest.results.items()
-        if entry.folders.get("views") == result.entry.folders.get("views")
-    ]
-    return next((one for one in (result, *same) if "howmany" in one.entry.folders), None)
 
 
 def _curve(found: HowManyResult) -> Curve:

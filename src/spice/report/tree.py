@@ -28,9 +28,10 @@ class Node(NamedTuple):
 
 def tree_section(content: Content) -> Node | None:
     """The root of the tree; None where the run has none."""
-    if not (content.result / TREE).exists():
+    source = content.result.with_step("tree")
+    if source is None or not (source / TREE).exists():
         return None
-    with np.load(content.result.need(TREE)) as kept:
+    with np.load(source.need(TREE)) as kept:
         leaf, merges = kept["leaf"], kept["merges"]
     if len(leaf) != len(content.labels.path) or not len(merges):
         return None

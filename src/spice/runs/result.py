@@ -26,7 +26,7 @@ from spice.runs.artifacts import (
 from spice.runs.edits import Edits, read_edits
 from spice.runs.groups import Base, Groups
 from spice.runs.labels import Labels, read_labels
-from spice.runs.manifest import MANIFEST, Manifest, ResultEntry, read_manifest
+from spice.runs.manifest import MANIFEST, Manifest, ResultEntry, Step, read_manifest
 from spice.runs.records import (
     FeaturesResult,
     HeadsResult,
@@ -146,6 +146,15 @@ class Result:
     def groups(self) -> Groups:
         """The answer that people see: the labels, with all edits of the run applied."""
         return self.groups_after(read_edits(self.run))
+
+    def with_step(self, step: Step) -> "Result | None":
+        """This result if the step was run for it, or another one on the same features."""
+        same = [
+            Result(self.run, self.manifest, name, entry)
+            for name, entry in self.manifest.results.items()
+            if entry.folders.get("views") == self.entry.folders.get("views")
+        ]
+        return next((one for one in (self, *same) if step in one.entry.folders), None)
 
     def groups_after(self, edits: Edits) -> Groups:
         """The same after some of the edits, or after others."""

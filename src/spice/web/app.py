@@ -29,6 +29,7 @@ from spice.web.pictures import NoPictureError
 from spice.web.results import describe_results, use_result
 from spice.web.session import Session, StalePageError, State
 from spice.web.tools import Tools, WantedExport
+from spice.web.tree import describe_tree
 
 # Pictures never change while their address stays the same: it names the images of the run by a hash of them all.
 _FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
@@ -60,6 +61,7 @@ class WantedTraining(Wanted):
     """Another number of groups, or None: joint training on the groups as they are."""
 
     groups: Annotated[int, Field(ge=2, le=10_000)] | None
+    cut: bool = False  # start from the merge tree, cut at this number
 
 
 class WantedResult(Wanted):
@@ -80,6 +82,7 @@ def make_app(session: Session, tools: Tools) -> Starlette:
         Route("/api/column/{name}", explorer.column),
         Route("/api/nearest/{row:int}", explorer.nearest),
         Route("/api/results", explorer.results),
+        Route("/api/tree", explorer.tree),
         Route("/api/use", explorer.use, methods=["POST"]),
         Route("/api/check", explorer.check),
         Route("/api/example", explorer.example, methods=["POST"]),
@@ -138,6 +141,10 @@ class Explorer:
     def results(self, request: Request) -> Response:  # noqa: ARG002
         """The results that the run keeps."""
         return _json(describe_results(self._session.state()))
+
+    def tree(self, request: Request) -> Response:  # noqa: ARG002
+        """Groups within groups."""
+        return _json(describe_tree(self._session.state()))
 
     async def use(self, request: Request) -> Response:
         wanted = await _read(request, WantedResult)
@@ -207,7 +214,7 @@ class Explorer:
             if wanted.groups is None:
                 self._tools.refine(progress)
             else:
-                self._tools.regroup(wanted.groups, progress)
+                self._tools.regroup(wanted.groups, wanted.cut, progress)
 
         if not self._training.start(work):
             raise UserError("A training is under way; cancel it first.")

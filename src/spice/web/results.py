@@ -25,16 +25,24 @@ def describe_results(state: State) -> dict[str, JsonValue]:
     return {
         "results": [_describe(result, current) for result in results],
         "plausible": _plausible(current, {result.answer.clusters for result in results}),
+        "numbers": _plausible_numbers(current),
         "command": f"spice cluster {source} -k NUMBER --out {quote(str(current.run))}",
     }
 
 
+def _plausible_numbers(current: Result) -> list[JsonValue]:
+    """All plausible numbers of groups, fewest first."""
+    source = current.with_step("howmany")
+    return [] if source is None or source.howmany is None else [one.clusters for one in source.howmany.candidates]
+
+
 def _plausible(current: Result, made: set[int]) -> list[JsonValue]:
     """The plausible numbers of groups that no result has yet, and what they would change."""
-    counted = current.howmany
-    if counted is None:
+    source = current.with_step("howmany")
+    if source is None or source.howmany is None:
         return []
-    labels, partitions = current.labels, np.load(current.need(CANDIDATES), mmap_mode="r")
+    counted, labels = source.howmany, current.labels
+    partitions = np.load(source.need(CANDIDATES), mmap_mode="r")
     found: list[JsonValue] = []
     for candidate, partition in zip(counted.candidates, partitions, strict=True):
         if candidate.clusters in made:
@@ -75,8 +83,15 @@ def _describe(result: Result, current: Result) -> dict[str, JsonValue]:
         "groups": result.answer.clusters,
         "reliable": float(labels.reliable.mean()),
         "chance": float(labels.chance.mean()),
+        "cut": _from_cut(result),
         "refined": "no" if joint is None else "yes" if joint.used else "rejected",
         "encoder": result.views.encoder,
         "created": result.entry.created,
         "centers": centers[:PICTURES_SHOWN].tolist(),
     }
+
+
+def _from_cut(result: Result) -> bool:
+    """Whether its heads started from a cut of the merge tree."""
+    heads = result.entry.settings.get("heads")
+    return isinstance(heads, dict) and heads.get("start") == "cut"

@@ -56,9 +56,10 @@ class OpenResult:
     @cached_property
     def tree(self) -> MergeTree | None:
         """Groups within groups, where the run has looked for them."""
-        if not (self.result / TREE).exists():
+        source = self.result.with_step("tree")
+        if source is None or not (source / TREE).exists():
             return None
-        with np.load(self.result.need(TREE)) as kept:
+        with np.load(source.need(TREE)) as kept:
             return MergeTree(kept["leaf"], kept["merges"], kept["lost"])
 
     @cached_property

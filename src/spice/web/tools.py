@@ -36,7 +36,8 @@ class Tools(NamedTuple):
     # The bytes of an image file, and how many images are wanted -> rows of the most similar images, similarities.
     nearest_to: Callable[[bytes, int], list[tuple[int, float]]]
     learn: Callable[[Progress], Proposal]
-    regroup: Callable[[int, Progress], object]  # another number of groups, which becomes the current result
+    # Another number of groups, from a cut of the merge tree or not, which becomes the current result.
+    regroup: Callable[[int, bool, Progress], object]
     refine: Callable[[Progress], object]  # joint training on the current result
     shapes: tuple[str, ...]  # what `export` can write
     export: Callable[[WantedExport, Path], str]  # what, and where to -> what was written, in words

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from spice.data.images import Chosen
 from spice.engine.run import Run
+from spice.errors import UserError
 from spice.files import written_atomically
 from spice.pipeline.work import Work, save_weights
 from spice.progress import log
@@ -46,6 +47,9 @@ def _cut(work: Work, rows: NDArray[np.int64]) -> Tensor | None:
         return None
     with np.load(work / TREE) as kept:
         found = MergeTree(kept["leaf"], kept["merges"], kept["lost"])
+    leaves = len(found.merges) + 1
+    if settings.clusters > leaves:
+        raise UserError(f"the tree of these images can be cut into at most {leaves} groups, got {settings.clusters}")
     return torch.from_numpy(found.cut(settings.clusters)[rows]).long()
 
 

@@ -1,30 +1,37 @@
-// How many groups: the results that the run keeps, and switching between them.
+// How many groups: the results that the run keeps, switching between them, and other numbers to make.
 
 import { button, byId, counted, element, percent, say } from "./dom.js";
 import { ask, change, nameOf, run } from "./run.js";
 import { tile } from "./tiles.js";
 import { drawTraining } from "./training.js";
+import { drawTree, offerTree } from "./tree.js";
+
+const LIST = new Intl.ListFormat("en", { type: "conjunction" });
 
 export function show(view) {
   view.replaceChildren(element("div", { class: "intro" }, element("h1", {}, "How many groups?"),
     element("p", { class: "note lead" }, "Every number of groups that you have tried is kept. Names and corrections come along when you switch.")),
-  element("div", { id: "results" }), element("div", { id: "another" }));
+  element("div", { id: "results" }), element("div", { id: "another" }), element("div", { id: "tree" }));
   draw();
 }
 
 export const refresh = () => draw();
 
 async function draw() {
-  const found = await ask("/api/results");
+  const [found, tree] = await Promise.all([ask("/api/results"), ask("/api/tree")]);
   if (!byId("results")) return;
   byId("results").replaceChildren(...found.results.map(result));
   if (found.plausible.length) byId("results").append(element("h2", { class: "aside-title" }, "Also plausible"), ...found.plausible.map(plausible));
   await drawTraining(byId("another"), (begin) => [element("h2", {}, "Another number"),
     element("p", { class: "note" }, "With the same settings as now. The images are not encoded again, so this takes a minute or so. Earlier results stay."), another(begin, found.command)]);
+  const place = byId("tree"), cut = (groups) => make(groups, { cut: true });
+  if (place && tree) drawTree(place, tree, found.numbers, cut);
+  else if (place) offerTree(place, cut);
 }
 
 function result(one) {
   const words = [`${percent(one.reliable)} reliable`, `mean chance ${one.chance.toFixed(2)}`, one.encoder, one.created.slice(0, 10)];
+  if (one.cut) words.splice(2, 0, "cut from the tree");
   if (one.refined === "yes") words.splice(2, 0, "refined");
   return element("article", { class: one.current ? "panel result current" : "panel result", "aria-label": `${counted(one.groups, "group")}, ${one.name}` },
     element("header", {}, element("h3", {}, counted(one.groups, "group")), element("span", { class: "note" }, words.join(" · ")),
@@ -34,16 +41,19 @@ function result(one) {
 
 /** A number that nobody has made yet, and what it would change. */
 function plausible(one) {
-  const named = (numbers) => numbers.map((which) => nameOf(run.byNumber.get(which) || { number: which })).join(" and ");
-  const words = [...one.joins.slice(0, 3).map((joined) => `joins ${named(joined)}`), ...(one.splits.length ? [`splits ${one.splits.slice(0, 4).map((which) => named([which])).join(", ")}`] : [])];
+  const named = (numbers) => LIST.format(numbers.map((which) => nameOf(run.byNumber.get(which) || { number: which })));
+  const few = (found, most) => (found.length > most ? [...found.slice(0, most - 1), `${found.length - most + 1} more`] : found);
+  const words = [];
+  if (one.joins.length) words.push(`joins ${few(one.joins.map(named), 3).join("; ")}`);
+  if (one.splits.length) words.push(`splits ${few(one.splits.map((which) => named([which])), 4).join(", ")}`);
   return element("article", { class: "panel result", "aria-label": `${counted(one.groups, "group")}, not made yet` },
     element("header", {}, element("h3", {}, counted(one.groups, "group")), element("span", { class: "note" }, words.join(" · ")), button("Make this", () => make(one.groups), { class: "do" })),
     element("div", { class: "pictures" }, one.centers.map((row) => tile(row, 64))));
 }
 
-async function make(groups) {
+async function make(groups, how = {}) {
   try {
-    await ask("/api/training/start", { version: run.info.version, groups });
+    await ask("/api/training/start", { version: run.info.version, groups, ...how });
   } catch (error) {
     say(error.message, { bad: true });
   }
