@@ -65,11 +65,12 @@ def refuse_undecodable(*names: str) -> None:
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> "pa.Table":
-    """A table, read without pyarrow's file systems, which take long to import.
+    """A table, read without pyarrow's file systems, which are slow to import.
 
-    From bytes: a thread of pyarrow may hold a file of Python's until the process ends, which then aborts.
+    From bytes and on this thread: a pyarrow thread that is still running when Python exits aborts the process.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return pq.read_table(pa.BufferReader(path.read_bytes()), columns=None if columns is None else list(columns))
+    names = None if columns is None else list(columns)
+    return pq.read_table(pa.BufferReader(path.read_bytes()), columns=names, use_threads=False)

@@ -22,12 +22,13 @@ from spice.report.chosen import choose, with_attention
 from spice.report.content import read_content
 from spice.report.embedding import embed
 from spice.report.pictures import MOST_TILES, SHEET_PIXELS, Attention, overlay, read_sheets, tile_side, write_pictures
-from spice.report.verdict import Evidence, Grade, Verdict, verdicts
+from spice.report.verdict import Evidence, Verdict, verdicts
 from spice.runs import Labels, Result, RunFolder, open_result
 from spice.runs.artifacts import HEAD_LABELS, MAP, NEIGHBORS, PICTURES
 from spice.stages.attention import attention
 from spice.trust.check import Estimate
 from spice.trust.evidence import Parts, neighbor_votes
+from spice.trust.grade import Grade
 
 
 def labels_of(reliability: list[float], margin: list[float], cluster: list[int]) -> Labels:

@@ -3,7 +3,10 @@
 from made_run import record_of
 
 from spice.runs import Result, account
+from spice.runs.editor import Editor
+from spice.runs.edits import Name
 from spice.runs.records import write_record
+from spice.trust.grade import Grade, grades
 
 
 def test_the_account_counts_what_the_labels_say(finished: Result) -> None:
@@ -36,3 +39,13 @@ def test_a_step_that_is_not_finished_or_not_wanted_is_left_out(finished: Result)
     assert found.heads == finished.heads
     assert "labels" not in found.seconds
     assert found.stopped_before == "the labels"
+
+
+def test_every_group_has_the_grade_of_its_nearest_neighbors_and_its_name(finished: Result) -> None:
+    neighbors = finished.neighbors[:, : finished.answer.neighbors]
+    expected = grades(finished.labels.cluster, neighbors, finished.answer.clusters)
+    found = account(finished).clusters
+    assert [cluster.grade for cluster in found] == expected
+    assert found[1].grade == Grade.WEAK, "a group without images"
+    Editor(finished.run).do(Name(group=2, name="cats"))
+    assert [cluster.name for cluster in account(finished.reread()).clusters] == ["", "", "cats"]

@@ -26,8 +26,10 @@ def test_the_list_reads_as_a_sentence() -> None:
         OtherCount(clusters=4, joins=[[1, 3]], splits=[]),
         OtherCount(clusters=11, joins=[], splits=[3, 4, 5]),
     ]
-    assert in_words(6, others) == "6 groups (4 also plausible: joins 1 and 3; 11 splits 3, 4 and 5)"
+    assert in_words(6, others) == "6 groups; also plausible: 4 (merges 1 and 3), 11 (splits 3, 4 and 5)"
     assert in_words(6, []) == "6 groups"
     many = OtherCount(clusters=2, joins=[[0, 1, 2, 3, 4, 5], [6, 7], [8, 9]], splits=[])
-    assert in_words(10, [many]) == "10 groups (2 also plausible: joins 0+1+2+..., 6+7 and 1 more)"
-    assert in_words(6, [OtherCount(clusters=7, joins=[], splits=[])]) == "6 groups (7 also plausible: cuts differently)"
+    assert in_words(10, [many]) == "10 groups; also plausible: 2 (merges 0+1+2+..., 6+7 and 1 more)"
+    assert (
+        in_words(6, [OtherCount(clusters=7, joins=[], splits=[])]) == "6 groups; also plausible: 7 (different groups)"
+    )

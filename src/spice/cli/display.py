@@ -4,15 +4,17 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from spice.progress import Logged, Progress, duration
 
 WIDTH, INDENT = 80, 11  # of the account, in characters
 TIED = "\xa0"  # stands for a space at which a line is not broken
+COLORS = {"good": "green", "mixed": "yellow", "weak": "red"}  # of the verdicts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from spice.runs import Account, Cluster
-    from spice.runs.records import JointResult, ViewsResult
+    from spice.runs.records import JointResult, StepWarning, ViewsResult
 
 
 @contextmanager
@@ -81,11 +83,16 @@ def show_account(account: "Account", *, as_json: bool, details: bool = False) ->
     if account.reliable is not None:
         _show_clusters(console, account.clusters)
         console.print()
-        _show(console, _what_came_out(account, account.reliable))
+        _show(console, _what_came_out(account, account.reliable, details=details))
     _show(console, [_times(account, details=details)])
-    _show(console, [f"warning    {warning.text}" for warning in account.warnings], style="yellow")
+    _show(console, [f"warning    {warning.text}" for warning in _worth_a_line(account)], style="yellow")
     console.print()
     _show(console, _what_next(account))
+
+
+def _worth_a_line(account: "Account") -> "list[StepWarning]":
+    """The warnings that the table of groups does not already show."""
+    return [warning for warning in account.warnings if warning.name != "NoReliableImagesWarning"]
 
 
 def offer_page(run: Path, wanted: bool | None) -> None:
@@ -123,7 +130,7 @@ def _what_went_in(account: "Account") -> list[str]:
     copies = f"; {scan.copies:,} are exact copies of others" if scan.copies else ""
     lines = [f"images     {account.images:,}{copies}{problems}"]
     if views:
-        lines.append(f"features   {views.encoder}, {views.width} wide{_computed(views)}")
+        lines.append(f"encoder    {views.encoder}{_computed(views)}")
     return lines + _how_many(account)
 
 
@@ -155,12 +162,12 @@ def _how_many(account: "Account") -> list[str]:
     example = others[0].clusters if others else found.clusters + 1
     lines = [
         f"groups     {in_words(found.clusters, others)}{reason}. "
-        f"For another number: spice cluster {quote(_short(account.source))} -k {example}{_out(account)}"
+        f"To try another number: spice cluster {quote(_short(account.source))} -k {example}{_out(account)}"
     ]
     if found.contradictory:
         lines.append(
-            f"           two methods disagree: {found.finest_peak} from the curve, {found.communities} from neighbors; "
-            "look at both"
+            f"           Two methods disagree: the curve says {found.finest_peak}, neighbors say {found.communities}. "
+            "Compare both."
         )
     return lines
 
@@ -181,28 +188,67 @@ def _out(account: "Account") -> str:
 def _show_clusters(console: "Console", clusters: "list[Cluster]") -> None:
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), width=72)
-    for name in ("group", "images", "reliable", "", "most similar"):
-        table.add_column(name, justify="left" if name == "" else "right", no_wrap=True)
+    named = any(cluster.name for cluster in clusters)
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    columns = {"group": "right", "images": "right", "chance": "right", "": "left", "verdict": "left",
+               "similar to": "right"} | ({"name": "left"} if named else {})  # fmt: skip
+    for name, justify in columns.items():
+        table.add_column(name, justify=cast(Any, justify), no_wrap=True)
     for cluster in clusters:
-        share = cluster.reliable / cluster.images if cluster.images else 0.0
-        style = "green" if share >= 0.5 else "yellow" if share > 0 else "red"
-        other = "" if cluster.nearest_other_cluster is None else str(cluster.nearest_other_cluster)
-        bar = "#" * round(20 * share)
-        table.add_row(str(cluster.cluster), f"{cluster.images:,}", f"{share:.0%}", f"[{style}]{bar:<20}[/]", other)
+        table.add_row(*_row(cluster)[: len(columns)])
     console.print(table)
 
 
-def _what_came_out(account: "Account", reliable: int) -> list[str]:
-    lines = [f"reliable   {reliable:,} of {account.images:,} images ({_share(reliable, account.images)})"]
+def _row(cluster: "Cluster") -> list[str]:
+    from rich.markup import escape
+
+    color = COLORS[cluster.grade]
+    chance = cluster.chance or 0.0
+    other = "" if cluster.nearest_other_cluster is None else str(cluster.nearest_other_cluster)
+    return [
+        str(cluster.cluster),
+        f"{cluster.images:,}",
+        f"{chance:.0%}" if cluster.images else "",
+        f"[{color}]{'#' * round(20 * chance):<20}[/]",
+        f"[{color}]{cluster.grade}[/]",
+        other,
+        escape(cluster.name),
+    ]
+
+
+def _what_came_out(account: "Account", reliable: int, *, details: bool) -> list[str]:
+    lines = [_chance(account), *_weak(account)]
     if account.joint is not None:
         lines.append(f"refined    {_refined(account.joint)}")
-    if account.labels is not None:
+    if details:
+        share = _share(reliable, account.images)
+        lines.append(f"reliable   {reliable:,} images ({share}): nearly all similar images are in their group")
+    if details and account.labels is not None:
         lines.append(
-            f"k-means    {_share(account.labels.kmeans_reliable, account.images)} reliable on the same features; "
-            f"agreement with these groups {account.labels.kmeans_agreement:.2f} (adjusted Rand index)"
+            f"k-means    {_share(account.labels.kmeans_reliable, account.images)} reliable; agreement with these "
+            f"groups {account.labels.kmeans_agreement:.2f} (adjusted Rand index, same features)"
         )
     return lines
+
+
+def _chance(account: "Account") -> str:
+    """The mean chance, and how to replace this estimate by a measurement."""
+    total = sum(cluster.images * (cluster.chance or 0.0) for cluster in account.clusters)
+    return (
+        f"chance     about {_share(total, account.images)} are in the right group, if images that look alike to the "
+        f"encoder belong together. To measure it: {_command(account, 'check')}"
+    )
+
+
+def _weak(account: "Account") -> list[str]:
+    """The groups to look at first."""
+    from spice.runs.levels import listed
+
+    weak = [cluster.cluster for cluster in account.clusters if cluster.grade == "weak" and cluster.images]
+    if not weak:
+        return []
+    subject = f"group {weak[0]} resembles" if len(weak) == 1 else f"groups {listed(weak, most=8)} resemble"
+    return [f"weak       {subject} several other groups: look there first"]
 
 
 def _refined(joint: "JointResult") -> str:
@@ -223,12 +269,7 @@ def _times(account: "Account", *, details: bool) -> str:
 
 
 def _what_next(account: "Account") -> list[str]:
-    run = Path(account.run)
-
-    def command(name: str, arguments: str = "") -> str:
-        """A command to copy, which is not broken."""
-        return f"spice {name} {quote(account.run)} {arguments}".strip().replace(" ", TIED)
-
+    run, command = Path(account.run), partial(_command, account)
     stopped = [f"stopped    before {account.stopped_before}, as requested; resume with: {command('resume')}"]
     if account.reliable is None:
         return stopped
@@ -236,11 +277,16 @@ def _what_next(account: "Account") -> list[str]:
         *(stopped if account.stopped_before else []),
         f"wrote      {str(run / 'labels.csv').replace(' ', TIED)}, labels.parquet, model/ and more",
         f"next       {command('open')}  # name and correct the groups",
-        f"           {command('check')}  # estimate the accuracy",
+        f"           {command('check')}  # measure the accuracy",
         f"           {command('export', 'groups --as folders')}  # one folder per group",
         f"           {command('predict', 'MORE_IMAGES')}  # sort more images",
     ]
 
 
-def _share(part: int, whole: int) -> str:
+def _command(account: "Account", name: str, arguments: str = "") -> str:
+    """A command to copy, which is not broken over two lines."""
+    return f"spice {name} {quote(account.run)} {arguments}".strip().replace(" ", TIED)
+
+
+def _share(part: float, whole: int) -> str:
     return f"{part / whole:.0%}" if whole else "0%"

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from spice.data.problems import Problem, printable, read_problems, write_problems
-from spice.files import written_atomically
+from spice.files import read_parquet, written_atomically
 
 # The lines of images.parquet. A position in the collection is a line here.
 SCHEMA = pa.schema(
@@ -93,7 +93,7 @@ class Collection:
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Read what `save` wrote."""
-        return cls(pq.read_table(folder / "images.parquet"), tuple(read_problems(folder / "problems.csv")))
+        return cls(read_parquet(folder / "images.parquet"), tuple(read_problems(folder / "problems.csv")))
 
 
 def collection_of_vectors(

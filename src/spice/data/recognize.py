@@ -18,6 +18,7 @@ from spice.data.remote import Remote, is_remote
 from spice.data.sources import Files, Folder, Source, SourceLike, array_file
 from spice.data.vectors import Vectors
 from spice.errors import UserError
+from spice.files import read_parquet
 
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
 
@@ -86,7 +87,7 @@ def _listed(path: Path, suffix: str) -> Sequence[str]:
     """The paths in a list; relative ones start at the list's own folder. Other columns are not looked at."""
     if suffix == ".parquet":
         column = _path_column(pq.read_schema(path).names, path)
-        names: list[str | None] = pq.read_table(path, columns=[column]).column(0).cast(pa.string()).to_pylist()
+        names: list[str | None] = read_parquet(path, [column]).column(0).cast(pa.string()).to_pylist()
     elif suffix in (".csv", ".tsv"):
         names = _column_of_csv(path, "\t" if suffix == ".tsv" else ",")
     else:

@@ -13,10 +13,10 @@ from typing import NoReturn
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pyarrow import parquet
 from torch import Tensor
 
 from spice.errors import UserError
+from spice.files import read_parquet
 from spice.settings import IMAGENET, Normalization
 
 # Squares of values outside this range overflow or vanish in float32.
@@ -132,6 +132,6 @@ def _read_table(path: Path) -> tuple[NDArray[np.generic], list[str] | None]:
         with np.load(path, allow_pickle=False) as file:
             return file["features"], file["paths"].astype(str).tolist() if "paths" in file else None
     if path.suffix == ".parquet":
-        table = parquet.read_table(path, columns=["path", "features"])
+        table = read_parquet(path, ["path", "features"])
         return np.stack(table["features"].to_numpy()), table["path"].to_pylist()
     raise UserError(f"{path} must end in one of .npy, .npz, .parquet to be used as features")

@@ -84,17 +84,17 @@ class Answers:
         return contact_sheet([self._section(now, _find(now, group), images or _PER_GROUP)])
 
     def summary(self) -> str:
-        """`96 images, 4 groups, 92% kept`."""
+        """`96 images, 4 groups, mean chance 92%`."""
         unread = int((self.rows < 0).sum())
         parts = [f"{len(self.labels.path):,} images", f"{len(self.groups().existing):,} groups"]
-        parts += [f"{self.labels.reliable.mean():.0%} kept"]
+        parts += [f"mean chance {self.labels.chance.mean():.0%}"]
         return ", ".join(parts + ([f"{unread:,} could not be read"] if unread else []))
 
     def _section(self, now: GroupsNow, group: int, images: int) -> Section:
         members = np.flatnonzero(now.group == group)
-        kept = float(self.labels.reliable[members].mean()) if len(members) else 0.0
+        chance = float(self.labels.chance[members].mean()) if len(members) else 0.0
         name = f"{now.names[group]} (group {group})" if group in now.names else f"group {group}"
-        title = f"{name}: {len(members):,} images, {kept:.0%} kept"
+        title = f"{name}: {len(members):,} images, mean chance {chance:.0%}"
         typical = members[self.labels.prototype_rank[members].argsort(kind="stable")]
         return Section(title, self._pictures(typical, images))
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from spice.errors import UserError
+from spice.files import read_parquet
 from spice.report.alike import AlikeSection, alike_section
 from spice.report.chosen import Chosen, choose
 from spice.report.pictures import Sheets, read_sheets
-from spice.report.verdict import NEAREST, Evidence, Verdict, verdicts
+from spice.report.verdict import Evidence, Verdict, verdicts
 from spice.runs import Account, Labels, Result, account
 from spice.runs.artifacts import IMAGES, KMEANS, MAP, PICTURES, TRUTH
 from spice.runs.checks import Checks, Summary
@@ -26,6 +26,7 @@ from spice.runs.groups import unedited
 from spice.runs.records import StepWarning
 from spice.runs.words import read_words, suggest_names
 from spice.trust.evidence import neighbor_votes, two_parts
+from spice.trust.grade import nearest_votes
 
 # Rows shown of tables that may be as long as the collection; the files of the run hold them whole.
 LONGEST_TABLE = 200
@@ -147,7 +148,7 @@ def _evidence(result: Result, checked: Summary | None) -> Evidence:
     members = (np.flatnonzero(labels.cluster == number) for number in range(answer.clusters))
     return Evidence(
         votes=neighbor_votes(labels.cluster, neighbors[:, : answer.neighbors], answer.clusters),
-        near=neighbor_votes(labels.cluster, neighbors[:, : min(NEAREST, answer.neighbors)], answer.clusters),
+        near=nearest_votes(labels.cluster, neighbors[:, : answer.neighbors], answer.clusters),
         kmeans=np.load(result.need(KMEANS)),
         overlap=answer.head_overlap,
         parts=[two_parts(rows, neighbors) for rows in members],
@@ -171,7 +172,7 @@ def _problems(path: Path) -> Table:
 
 def _copies(path: Path) -> Table:
     """Each image that has exact copies, with its copies."""
-    table = pq.read_table(path, columns=["path", "copy_of"])
+    table = read_parquet(path, ["path", "copy_of"])
     names = table.column("path").to_pylist()
     groups: defaultdict[int, list[str]] = defaultdict(list)
     for name, original in zip(names, table.column("copy_of").to_pylist(), strict=True):

@@ -4,7 +4,6 @@ Shapes: N images, K clusters, S neighbors.
 """
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -13,11 +12,8 @@ from numpy.typing import NDArray
 from spice.runs import Labels
 from spice.trust.check import Estimate
 from spice.trust.evidence import Parts, alike, groups_among_neighbors
+from spice.trust.grade import GOOD_UP_TO, NEAREST, Grade, grade_of
 
-# Neighbors of an image that a grade counts: the nearest see best whether there is a border between two clusters.
-NEAREST = 5
-# How many clusters these come from (benchmarks/verdicts.py has purities by grade).
-GOOD_UP_TO, WEAK_ABOVE = 1.5, 3.0
 # Overlap with other heads' clusters: below the first, more images are in one of the two than in both, and it is not the
 # same cluster any more; from the second on it is.
 ANOTHER_CLUSTER, SAME_CLUSTER = 0.5, 0.9
@@ -29,14 +25,6 @@ SCATTERED_SHARE = 0.2  # of the neighbors in the most frequent other cluster, at
 MOST_SPLITS = 3  # advised at once: those with the fewest links between their parts
 
 Share = NDArray[np.float64]
-
-
-class Grade(StrEnum):
-    """How far to trust a cluster."""
-
-    GOOD = "good"
-    MIXED = "mixed"
-    WEAK = "weak"
 
 
 class Verdict(NamedTuple):
@@ -86,7 +74,7 @@ def _verdict(labels: Labels, evidence: Evidence, number: int, groups: float) -> 
     elsewhere = np.where(np.arange(len(votes)) == number, 0.0, votes)
     other = int(elsewhere.argmax())
     verdict = Verdict(
-        grade=Grade.GOOD if groups <= GOOD_UP_TO else Grade.WEAK if groups > WEAK_ABOVE else Grade.MIXED,
+        grade=grade_of(groups),
         reason="",
         advice="",
         chance=float(labels.chance[members].mean(dtype=np.float64)),

@@ -21,6 +21,8 @@ from spice.runs.records import (
     StepWarning,
     ViewsResult,
 )
+from spice.runs.words import read_words, suggest_names
+from spice.trust.grade import Grade, grades
 
 if TYPE_CHECKING:
     from spice.runs.result import Result
@@ -42,8 +44,9 @@ class Cluster(BaseModel):
     reliability: float | None  # mean of r_i over its images; None for an empty cluster
     chance: float | None  # mean over its images
     confidence: float | None
-    # The second choice of most of its images.
-    nearest_other_cluster: int | None
+    nearest_other_cluster: int | None  # the second choice of most of its images
+    grade: Grade  # how well it is separated from the others
+    name: str  # given by a person, or a suggestion with a question mark; empty if there is neither
 
 
 class Account(BaseModel):
@@ -82,7 +85,7 @@ def account(result: "Result", *, stopped_before: str | None = None) -> Account:
         source=result.manifest.source,
         images=result.scan.images,
         reliable=None if labels is None else int(labels.reliable.sum()),
-        clusters=[] if labels is None or answer is None else clusters(labels, count=answer.clusters),
+        clusters=[] if labels is None else _clusters(result, labels),
         scan=result.scan,
         features=result.features,
         views=result.views if "views" in records else None,
@@ -121,12 +124,16 @@ def _other_counts(result: "Result", labels: Labels | None) -> list[OtherCount]:
     return other_counts(result, found, labels.cluster, result.answer.clusters)
 
 
-def clusters(labels: Labels, *, count: int) -> list[Cluster]:
-    """Every cluster of `labels`, the empty ones too."""
-    return [_cluster(labels, number) for number in range(count)]
+def _clusters(result: "Result", labels: Labels) -> list[Cluster]:
+    """Every cluster of `labels`, including empty ones."""
+    answer = result.answer
+    graded = grades(labels.cluster, result.neighbors[:, : answer.neighbors], answer.clusters)
+    suggested = suggest_names(read_words(result), result.groups)
+    names = result.groups.names | {number: f"{word}?" for number, word in suggested.items()}
+    return [_cluster(labels, number, grade, names.get(number, "")) for number, grade in enumerate(graded)]
 
 
-def _cluster(labels: Labels, number: int) -> Cluster:
+def _cluster(labels: Labels, number: int, grade: Grade, name: str) -> Cluster:
     members = labels.cluster == number
     nearest = np.bincount(labels.nearest_other_cluster[members])
     return Cluster(
@@ -137,6 +144,8 @@ def _cluster(labels: Labels, number: int) -> Cluster:
         chance=_mean(labels.chance[members]),
         confidence=_mean(labels.confidence[members]),
         nearest_other_cluster=int(nearest.argmax()) if len(nearest) else None,
+        grade=grade,
+        name=name,
     )
 
 

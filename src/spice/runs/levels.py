@@ -57,21 +57,20 @@ def parts_of(whole: NDArray[np.int32], part: NDArray[np.int32]) -> list[list[int
 
 
 def in_words(count: int, others: list[OtherCount]) -> str:
-    """`6 groups (4 also plausible: joins 1 and 3; 11 splits 3)`."""
-    listed = [f"{other.clusters} {'also plausible: ' if not place else ''}{_change(other, count)}".strip()
-              for place, other in enumerate(others)]  # fmt: skip
-    return f"{count} groups" + (f" ({'; '.join(listed)})" if listed else "")
+    """`6 groups; also plausible: 4 (merges 1 and 3), 11 (splits 3)`."""
+    plausible = ", ".join(f"{other.clusters} ({_change(other, count)})" for other in others)
+    return f"{count} groups" + (f"; also plausible: {plausible}" if plausible else "")
 
 
 def _change(other: OtherCount, count: int) -> str:
     if other.clusters < count and other.joins:
         if len(other.joins) == 1:
-            return f"joins {_listed(other.joins[0])}"
+            return f"merges {listed(other.joins[0])}"
         more = f" and {len(other.joins) - 2} more" if len(other.joins) > 2 else ""
-        return f"joins {', '.join(_sum(group) for group in other.joins[:2])}{more}"
+        return f"merges {', '.join(_sum(group) for group in other.joins[:2])}{more}"
     if other.clusters > count and other.splits:
-        return f"splits {_listed(other.splits)}"
-    return "cuts differently"
+        return f"splits {listed(other.splits)}"
+    return "different groups"
 
 
 def _sum(numbers: list[int], most: int = 4) -> str:
@@ -79,7 +78,7 @@ def _sum(numbers: list[int], most: int = 4) -> str:
     return "+".join(map(str, numbers)) if len(numbers) <= most else f"{'+'.join(map(str, numbers[: most - 1]))}+..."
 
 
-def _listed(numbers: list[int], most: int = 4) -> str:
+def listed(numbers: list[int], most: int = 4) -> str:
     """`1 and 3`, `1, 3 and 5`, `1, 3, 5 and 7 more`."""
     if len(numbers) > most:
         return f"{', '.join(map(str, numbers[: most - 1]))} and {len(numbers) - most + 1} more"

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from io import BytesIO
 
 import numpy as np
-import pyarrow.parquet as pq
+import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -18,6 +18,7 @@ from spice.data.problems import BadImageError, printable
 from spice.data.recognize import open_source
 from spice.data.sources import Entry, Source
 from spice.errors import UserError
+from spice.files import read_parquet
 from spice.report.pictures import SHEET_COLUMNS, Sheets, read_sheets
 from spice.runs import Result
 from spice.runs.artifacts import IMAGES, PICTURES
@@ -39,7 +40,7 @@ class Pictures:
     def __init__(self, result: Result) -> None:
         self._result = result
         self._names = result.labels.path
-        self._hashes = pq.read_table(result.need(IMAGES), columns=["hash"]).column("hash")
+        self._hashes = read_parquet(result.need(IMAGES), ["hash"]).column("hash")
         self._tile = lru_cache(_TILES_KEPT)(self._make_tile)
         self._opening = threading.Lock()
 
@@ -133,14 +134,14 @@ class Pictures:
         for size in sorted(sizes, reverse=True):
             folder = self._result.run / STORE / str(size)
             try:
-                table = pq.read_table(folder / IMAGES.name, columns=["path", "hash", "gray", "row"])
+                table = read_parquet(folder / IMAGES.name, ["path", "hash", "gray", "row"])
                 files = {True: mapped(folder / GRAY, 1, size), False: mapped(folder / COLOR, 3, size)}
             except (OSError, ValueError):
                 continue
             return files, *self._rows_in(table)
         return None
 
-    def _rows_in(self, table: "pq.Table") -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    def _rows_in(self, table: pa.Table) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         """Where this result's images are in a store, which may hold more by now."""
         gray, rows = np.asarray(table["gray"]).astype(np.bool_), np.asarray(table["row"]).astype(np.int64)
         names, hashes = table["path"].to_pylist(), table["hash"].to_pylist()
