@@ -15,13 +15,12 @@ from spice.benchmark.collected import collect
 from spice.benchmark.deep.cc import CC, cluster_contrast
 from spice.benchmark.deep.idfd import IDFD, decorrelation
 from spice.benchmark.deep.iic import IIC, mutual_information
-from spice.benchmark.deep.objective import Objective, Pictures, Schedule, Seen, Start, train
+from spice.benchmark.deep.objective import Epoch, Objective, Pictures, Schedule, Seen, Start, train
 from spice.benchmark.deep.pica import PICA, partition_uncertainty, uneven_sizes
-from spice.benchmark.deep.ruc import RUC, clean_labels, refined, smoothed
+from spice.benchmark.deep.ruc import RUC, clean_labels, joining, refined, smoothed
 from spice.benchmark.deep.scan import NeighborStep, SelfLabeling, balanced_cross_entropy
 from spice.benchmark.methods import METHODS
 from spice.benchmark.rivals.classic import kmeans
-from spice.benchmark.rivals.scan import scan_loss
 from spice.benchmark.tables.catalog import TABLES
 from spice.benchmark.workbench import Workbench
 from spice.data.images import InMemory
@@ -88,7 +87,7 @@ def labels(objective: Objective, images: Patterns) -> NDArray[np.int64]:
 
 @pytest.mark.parametrize(
     ("kind", "epochs", "rate"),
-    [(CC, 8, 1e-2), (IIC, 24, 1e-2), (PICA, 16, 1e-2), (IDFD, 24, 0.3), (NeighborStep, 12, 3e-3)],
+    [(CC, 8, 1e-2), (IIC, 24, 1e-2), (PICA, 24, 1e-2), (IDFD, 24, 0.3), (NeighborStep, 12, 3e-3)],
 )
 def test_patterns_are_told_apart_without_a_label(kind: type[Objective], epochs: int, rate: float) -> None:
     images = Patterns()
@@ -161,7 +160,9 @@ def test_iic_learns_its_two_kinds_of_heads_in_turn_and_the_loss_of_one_kind_choo
     objective = IIC(start(images))
     for epoch, trained, still in ((0, objective.heads, objective.over), (1, objective.over, objective.heads)):
         objective.zero_grad()
-        loss = objective.loss(Seen(torch.arange(8), [torch.randn(8, 1, 12, 12)] * 2, [], epoch, torch.Generator()))
+        loss = objective.loss(
+            Seen(torch.arange(8), [torch.randn(8, 1, 12, 12)] * 2, [], Epoch(epoch, 2), torch.Generator())
+        )
         loss.backward()  # type: ignore[no-untyped-call]
         assert trained.weight.grad is not None
         assert still.weight.grad is None
@@ -180,12 +181,13 @@ def test_picas_index_compares_columns_of_two_views_and_sizes_count_twice() -> No
     assert partition_uncertainty(first, second).item() == pytest.approx(expected)
     assert uneven_sizes(first).item() == pytest.approx(math.log(3) - entropy(first.mean(dim=0)))
     objective = PICA(start(Patterns())).eval()
-    views = [drawn(4, 1, 12, 12, seed=seed).float() for seed in (0, 1)]
-    one, other = (objective(view).softmax(dim=1) for view in views)
-    expected = float(partition_uncertainty(one, other) + 2 * uneven_sizes(one))
-    assert float(objective.loss(Seen(torch.arange(4), views, [], 0, torch.Generator()))) == pytest.approx(
-        expected, rel=1e-4
-    )
+    views = [drawn(4, 1, 12, 12, seed=seed).float() for seed in range(4)]
+    for epoch, head in ((0, objective.over), (1, objective.head)):
+        probs: list[Tensor] = [head(objective.backbone(view)).softmax(dim=1).detach() for view in views]
+        one = probs[0]
+        expected = float(partition_uncertainty(torch.cat([one] * 3), torch.cat(probs[1:])) + 2 * uneven_sizes(one))
+        found = objective.loss(Seen(torch.arange(4), views, [], Epoch(epoch, 2), torch.Generator()))
+        assert float(found.detach()) == pytest.approx(expected, rel=1e-4)
 
 
 def test_idfd_tells_each_image_from_the_memory_of_all_and_columns_from_each_other() -> None:
@@ -199,7 +201,7 @@ def test_idfd_tells_each_image_from_the_memory_of_all_and_columns_from_each_othe
     objective = IDFD(start(Patterns())).eval()
     before, places = objective.memory.clone(), torch.tensor([5, 90])
     view = torch.randn(2, 1, 12, 12)
-    seen = Seen(places, [view], [], 0, torch.Generator())
+    seen = Seen(places, [view], [], Epoch(0, 1), torch.Generator())
     own = objective(view).detach()
     alike = -sum(float((own[row] @ before.T).log_softmax(dim=0)[place]) for row, place in enumerate((5, 90))) / 2
     found = float(objective.loss(seen).detach())
@@ -210,7 +212,7 @@ def test_idfd_tells_each_image_from_the_memory_of_all_and_columns_from_each_othe
     assert torch.equal(objective.memory[6:90], before[6:90])
 
 
-def test_scan_shows_an_image_and_a_neighbor_and_sums_its_heads_losses() -> None:
+def test_scan_shows_an_image_and_a_neighbor_which_should_agree() -> None:
     images = Patterns()
     objective = NeighborStep(start(images)).eval()
     batch = torch.arange(96)
@@ -219,13 +221,10 @@ def test_scan_shows_an_image_and_a_neighbor_and_sums_its_heads_losses() -> None:
     assert not (beside == batch).any()
     assert (images.classes[beside.numpy()] == images.classes).all()
     views = [torch.randn(5, 1, 12, 12) for _ in range(2)]
-    each = scan_loss(*(objective.heads(objective.backbone(view)) for view in views), entropy_weight=5.0)
-    found = objective.loss(Seen(batch[:5], views, [], 0, torch.Generator()))
-    assert float(found.detach()) == pytest.approx(float(each.sum()), rel=1e-5)
-    assert torch.allclose(objective.losses, each)
-    assert torch.allclose(objective.network().eval()(views[0]), objective(views[0]), atol=1e-6)
-    objective.begin_(1, shown(images), CPU)
-    assert objective.losses.sum() == 0
+    one, other = (objective(view).softmax(dim=1) for view in views)
+    agreement = sum(math.log(float(one[row] @ other[row])) for row in range(5)) / 5
+    found = objective.loss(Seen(batch[:5], views, [], Epoch(0, 1), torch.Generator()))
+    assert float(found.detach()) == pytest.approx(-agreement - 5 * entropy(one.mean(dim=0)), rel=1e-4)
 
 
 def test_every_class_has_the_same_weight_however_many_images_it_has() -> None:
@@ -269,46 +268,46 @@ def test_a_training_that_two_methods_share_is_done_once_and_charged_to_both(tmp_
     assert second >= first > 0
 
 
-def half_right(images: Patterns) -> tuple[ClusteringNetwork, Tensor, Tensor]:
-    """A network that has learned labels of which every fifth is wrong, these, and those that are taken to be clean."""
+def half_right(images: Patterns) -> tuple[Backbone, Tensor, Tensor]:
+    """A backbone that has learned labels of which every fifth is wrong, these, and those that are taken to be clean."""
     torch.manual_seed(0)
     right = torch.from_numpy(images.classes)
     wrong = torch.arange(len(images)) % 5 == 0
     clean = ~wrong & (torch.arange(len(images)) < 60)
     given = torch.where(wrong, (right + 1) % CLASSES, right)
-    network = ClusteringNetwork(Small(), nn.Linear(32, CLASSES))
+    backbone = Small()
+    network = ClusteringNetwork(backbone, nn.Linear(32, CLASSES))
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
     for _ in range(8):
         optimizer.zero_grad()
         nn.functional.cross_entropy(network(images.pixels.float() / 127.5 - 1), given).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-    return network, given, clean
+    return backbone, given, clean
 
 
 def test_ruc_corrects_a_result_from_its_clean_labels() -> None:
     images = Patterns()
-    network, given, clean = half_right(images)
-    objective = RUC(network, given.clone(), clean.clone())
-    train(objective, shown(images), RUC.published._replace(epochs=4, batch=32), Run())
+    backbone, given, clean = half_right(images)
+    objective = RUC(backbone, CLASSES, given.clone(), clean.clone())
+    train(objective, shown(images), RUC.published._replace(epochs=4, batch=32, learning_rate=0.03), Run())
     assert accuracy(given.numpy(), images.classes) < 0.85
     assert accuracy(labels(objective, images), images.classes) > 0.95
-    assert int(objective.clean.sum()) > int(clean.sum())
     assert torch.equal(objective.labels[clean], given[clean])
-    nothing = RUC(network, given, torch.zeros_like(clean))
+    nothing = RUC(backbone, CLASSES, given, torch.zeros_like(clean))
     before = [value.clone() for value in nothing.state_dict().values()]
     train(nothing, shown(images), RUC.published._replace(epochs=1, batch=32), Run())
     assert all(torch.equal(*pair) for pair in zip(before, nothing.state_dict().values(), strict=True))
 
 
 def test_rucs_loss_without_mixing_is_the_sum_of_three_for_each_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mixing, "shares", lambda count, random: torch.ones(count))
-    network, given, clean = half_right(Patterns())
-    objective = RUC(network, given, clean).eval()
+    monkeypatch.setattr(mixing, "shares", lambda count, random, *, alpha: torch.ones(count))
+    backbone, given, clean = half_right(Patterns())
+    objective = RUC(backbone, CLASSES, given, clean).eval()
     with torch.no_grad():
         for parameter in objective.networks[1].parameters():
             parameter.mul_(0.5)
     places, views = torch.tensor([1, 2, 3]), [drawn(3, 1, 12, 12, seed=seed).float() for seed in range(4)]
-    found = objective.loss(Seen(places, views, [places] * 4, 0, torch.Generator()))
+    found = objective.loss(Seen(places, views, [places] * 4, Epoch(1, 2), torch.Generator()))
     says = [[net(view).detach().softmax(dim=1) for view in views] for net in objective.networks]  # [network][view]
     label = torch.eye(CLASSES)[given[places]]
     guess = sum(says[net][view] for net in (0, 1) for view in (2, 3)) / 4
@@ -320,15 +319,15 @@ def test_rucs_loss_without_mixing_is_the_sum_of_three_for_each_network(monkeypat
         better = better**2 / (better**2).sum(dim=1, keepdim=True)
         soft = torch.where(label == 1, 0.5, 0.25)
         expected -= float((better * says[net][0].log()).sum(dim=1).mean())
-        expected += 25 * sum(float((says[net][view] - guess).square().mean()) for view in (2, 3)) / 2
+        expected += 12.5 * sum(float((says[net][view] - guess).square().mean()) for view in (2, 3)) / 2
         expected -= float((soft * says[net][1].log()).sum(dim=1).mean())
     assert float(found.detach()) == pytest.approx(expected, rel=1e-4)
     assert torch.allclose(objective(views[0]), (says[0][0] + says[1][0]) / 2)
 
 
 def test_ruc_shows_clean_images_and_others_and_lets_the_confident_join() -> None:
-    network, given, clean = half_right(Patterns())
-    objective = RUC(network, given.clone(), clean.clone())
+    backbone, given, clean = half_right(Patterns())
+    objective = RUC(backbone, CLASSES, given.clone(), clean.clone())
     weak, strong, first, second = objective.shown(torch.arange(50), torch.Generator().manual_seed(0))
     assert clean[weak].all()
     assert torch.equal(weak, strong)
@@ -339,9 +338,45 @@ def test_ruc_shows_clean_images_and_others_and_lets_the_confident_join() -> None
     probs[0][others[0]] = torch.tensor([0.02, 0.95, 0.03])
     probs[1][others[0]] = torch.tensor([0.97, 0.02, 0.01])  # surer
     probs[1][others[1]] = torch.tensor([0.05, 0.9, 0.05])  # not above 0.9
-    objective.join_(probs)
+    objective.join_(probs, threshold=0.9)
     assert objective.labels[others[0]] == 0
     assert (objective.clean ^ clean).nonzero().tolist() == [[int(others[0])]]
+
+
+def test_between_epochs_ruc_lets_images_join_of_which_it_is_sure() -> None:
+    images = Patterns()
+    backbone, given, clean = half_right(images)
+    objective = RUC(backbone, CLASSES, given.clone(), clean.clone())
+    assert objective.begin_(Epoch(0, 4), shown(images), CPU)
+    assert torch.equal(objective.clean, clean)
+    with torch.no_grad():
+        for sure in objective.networks:
+            assert isinstance(sure, ClusteringNetwork)
+            for weights in sure.head.parameters():
+                weights.mul_(1000)
+    assert objective.begin_(Epoch(1, 4), shown(images), CPU)
+    assert int(objective.clean.sum()) > int(clean.sum())
+    assert torch.equal(objective.labels[clean], given[clean])
+
+
+def test_ruc_asks_for_more_confidence_as_it_learns() -> None:
+    assert [joining(Epoch(number, 200)) for number in (0, 39, 40, 199)] == pytest.approx([0.9, 0.9, 0.92, 0.98])
+
+
+def test_a_learning_rate_stays_falls_in_steps_or_along_a_cosine() -> None:
+    assert [Schedule(9, 8, 0.5).rate(epoch) for epoch in (0, 8)] == [0.5, 0.5]
+    falling = IDFD.published
+    rates = [falling.rate(epoch) for epoch in (599, 600, 949, 950, 1300, 1650, 1999)]
+    assert rates == pytest.approx([0.03, 0.003, 0.003, 3e-4, 3e-5, 3e-6, 3e-6])
+    assert [RUC.published.rate(epoch) for epoch in (0, 100, 200)] == pytest.approx([0.01, 0.005, 0.0])
+
+
+def test_training_uses_the_learning_rate_of_each_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[float] = []
+    monkeypatch.setattr("spice.benchmark.deep.objective.set_learning_rate_", lambda _, rate: used.append(rate))
+    images = Patterns()
+    train(CC(start(images)), shown(images), Schedule(2, 48, 0.1, drops=(0.5,)), Run())
+    assert used == pytest.approx([0.1, 0.01])
 
 
 def test_clean_labels_are_confident_and_those_of_most_neighbors() -> None:

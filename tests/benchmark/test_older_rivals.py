@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 
 from spice.benchmark.choice import AutoencoderSettings
-from spice.benchmark.deep.objective import Pictures, Seen
+from spice.benchmark.deep.objective import Epoch, Pictures, Seen
 from spice.benchmark.methods import bare_pixels
 from spice.benchmark.methods.autoencoders import (
     DEC,
@@ -129,7 +129,7 @@ def test_a_layer_rebuilds_its_inputs_and_leaves_the_layers_before_it_alone() -> 
     torch.manual_seed(0)
     stack = StackedAutoencoder(AutoencoderSettings(size=8, layers=(20, 6)), channels=1)
     images, layer = torch.randn(4, 1, 8, 8), stack.layers()[1]
-    loss = layer.loss(Seen(torch.arange(4), [images], [], 0, torch.Generator().manual_seed(3)))
+    loss = layer.loss(Seen(torch.arange(4), [images], [], Epoch(0, 1), torch.Generator().manual_seed(3)))
     random = torch.Generator().manual_seed(3)
     inputs = layer.before(images)
     code = layer.encode(dropped(inputs, random))
@@ -150,11 +150,11 @@ def test_dec_ends_when_labels_no_longer_change() -> None:
     images = Blocks()
     pictures = Pictures(images, AugmentSettings(), 8, Normalization(mean=(0.5,), std=(0.5,)))
     objective = DEC(nn.Sequential(nn.Flatten(), nn.Linear(64, 2)), torch.randn(4, 2), len(images))
-    assert objective.begin_(0, pictures, CPU)
+    assert objective.begin_(Epoch(0, 2), pictures, CPU)
     soft = pictures.outputs(objective, CPU)
     assert torch.allclose(objective.wanted, targets(soft))
-    assert not objective.begin_(1, pictures, CPU)
+    assert not objective.begin_(Epoch(1, 2), pictures, CPU)
     places = torch.tensor([3, 9])
-    seen = Seen(places, [images.pixels[places].float()], [], 0, torch.Generator())
+    seen = Seen(places, [images.pixels[places].float()], [], Epoch(0, 2), torch.Generator())
     p, q = objective.wanted[places], objective(seen.views[0])
     assert objective.loss(seen).item() == pytest.approx(float((p * (p / q).log()).sum().detach()) / 2, rel=1e-4)

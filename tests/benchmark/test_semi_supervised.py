@@ -109,7 +109,7 @@ class Fixed(nn.Module):
         return self.weight * images.flatten(start_dim=1)
 
 
-def batch(*others: Tensor, step: int = 16_000, steps: int = 16_000, average: nn.Module | None = None) -> Batch:
+def batch(*others: Tensor, step: int = 16_384, steps: int = 16_384, average: nn.Module | None = None) -> Batch:
     labeled = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]]).view(2, 1, 1, 3)
     views = tuple(view.view(-1, 1, 1, 3) for view in others)
     random = torch.Generator().manual_seed(0)
@@ -130,12 +130,12 @@ def test_the_supervised_loss_is_the_mean_cross_entropy() -> None:
     assert supervised_part() == pytest.approx((first + second) / 2)
 
 
-def test_the_pi_model_adds_ten_times_the_squared_distance_of_two_views() -> None:
+def test_the_pi_model_adds_twenty_times_the_squared_distance_of_two_views() -> None:
     one, other = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[0.0, 0.5, 0.0]])
     apart = float((one.softmax(dim=1) - other.softmax(dim=1)).square().sum()) / 3
-    assert loss(PiModel, batch(one, other)).item() == pytest.approx(supervised_part() + 10 * apart)
+    assert loss(PiModel, batch(one, other)).item() == pytest.approx(supervised_part() + 20 * apart)
     begun = loss(PiModel, batch(one, other, step=0)).item()
-    assert begun == pytest.approx(supervised_part() + 10 * apart * sigmoid_ramp(batch(step=0)))
+    assert begun == pytest.approx(supervised_part() + 20 * apart * sigmoid_ramp(batch(step=0)))
 
 
 def test_mean_teacher_is_taught_by_the_average_which_gets_no_gradient() -> None:
@@ -171,7 +171,7 @@ def test_mixmatch_sharpens_and_keeps_the_larger_share_of_each_image() -> None:
     probs = torch.tensor([[0.5, 0.3, 0.2]])
     powers = [0.5**2, 0.3**2, 0.2**2]
     assert sharpened(probs, 0.5)[0].tolist() == pytest.approx([power / sum(powers) for power in powers])
-    drawn = shares(2000, torch.Generator().manual_seed(0))
+    drawn = shares(2000, torch.Generator().manual_seed(0), alpha=0.75)
     assert float(drawn.min()) >= 0.5
     # E max(b, 1 - b) of Beta(3/4, 3/4), by numerical integration.
     grid = torch.linspace(1e-6, 1 - 1e-6, 400_001, dtype=torch.float64)
@@ -181,16 +181,16 @@ def test_mixmatch_sharpens_and_keeps_the_larger_share_of_each_image() -> None:
 
 
 def test_mixmatch_without_mixing_is_cross_entropy_and_squared_distance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mixing, "shares", lambda count, random: torch.ones(count))
+    monkeypatch.setattr(mixing, "shares", lambda count, random, *, alpha: torch.ones(count))
     one, other = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[0.0, 0.5, 0.0]])
     guess = sharpened((one.softmax(dim=1) + other.softmax(dim=1)) / 2, 0.5)
     apart = sum(float((view.softmax(dim=1) - guess).square().sum()) for view in (one, other)) / 6
     assert loss(MixMatch, batch(one, other)).item() == pytest.approx(supervised_part() + 75 * apart)
-    assert loss(MixMatch, batch(one, other, step=4_000)).item() == pytest.approx(supervised_part() + 75 / 4 * apart)
+    assert loss(MixMatch, batch(one, other, step=4_096)).item() == pytest.approx(supervised_part() + 75 / 4 * apart)
 
 
 def test_what_is_mixed_of_images_is_mixed_of_their_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mixing, "shares", lambda count, random: torch.linspace(0.5, 1, count))
+    monkeypatch.setattr(mixing, "shares", lambda count, random, *, alpha: torch.linspace(0.5, 1, count))
     labels = torch.eye(6)
     images, targets = mixed(labels.view(6, 1, 1, 6), labels, torch.Generator().manual_seed(0))
     assert torch.equal(images.view(6, 6), targets)
@@ -215,12 +215,14 @@ class FixedAndTurned(TurnedNetwork):
 
 
 def test_remixmatch_without_mixing_is_the_sum_of_its_four_losses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mixing, "shares", lambda count, random: torch.ones(count))
+    monkeypatch.setattr(mixing, "shares", lambda count, random, *, alpha: torch.ones(count))
     random = torch.Generator().manual_seed(0)
     labeled, weak, *strong = (torch.randn(2, 1, 4, 4, generator=random) for _ in range(10))
     given = torch.tensor([0, 2])
     state = torch.Generator().manual_seed(7)
-    found = loss(ReMixMatch, Batch(FixedAndTurned(), FixedAndTurned(), labeled, given, (weak, *strong), 5, 9, state))
+    found = loss(
+        ReMixMatch, Batch(FixedAndTurned(), FixedAndTurned(), labeled, given, (weak, *strong), 8_192, 9, state)
+    )
 
     def entropy(view: Tensor, wanted: Tensor) -> float:
         return -float((wanted * view[:, 0, 0, :3].log_softmax(dim=1)).sum(dim=1).mean())
@@ -237,7 +239,7 @@ def test_remixmatch_without_mixing_is_the_sum_of_its_four_losses(monkeypatch: py
     turn_loss = -sum(
         float(rows.sum(dim=1).log_softmax(dim=0)[times]) for rows, times in zip(turns, quarters, strict=True)
     )
-    expected = entropy(labeled, torch.eye(3)[given]) + 1.5 * others + 0.5 * entropy(strong[0], guess) + turn_loss / 4
+    expected = entropy(labeled, torch.eye(3)[given]) + 0.75 * others + 0.25 * entropy(strong[0], guess) + turn_loss / 4
     assert float(found) == pytest.approx(expected, rel=1e-5)
 
 

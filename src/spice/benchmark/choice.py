@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
+from spice.benchmark.datasets import card_of
 from spice.benchmark.tables.catalog import SizeName, Table
 from spice.errors import UserError
 from spice.presets import CAREFUL_RATE, features_on_cpu, joint_on_cpu, paper, standard_heads
@@ -30,8 +31,9 @@ class AutoencoderSettings(Settings):
     width: PositiveInt = 32
     code: PositiveInt = 64
     layers: tuple[PositiveInt, ...] = (500, 500, 2000, 10)  # the stacked one's widths; the last is its code's
+    # Of AE and VAE, and of each layer of the stacked one, which then has twice as many as a whole.
     epochs: PositiveInt = 100
-    batch: PositiveInt = 128
+    batch: PositiveInt = 256
     learning_rate: PositiveFloat = 1e-3
     # DEC: at most so many epochs of its second phase.
     refining_epochs: PositiveInt = 100
@@ -184,7 +186,7 @@ def _from_scratch(dataset: str, pixels: int) -> Choice:
         paper_heads=HeadSettings(clusters=10, epochs=30, components=128, select_every=10),
         joint=joint,
         joint_heads=JointHeadsSettings(epochs=3),
-        autoencoder=AutoencoderSettings(width=16, code=32, epochs=10, refining_epochs=10),
+        autoencoder=AutoencoderSettings(width=16, code=32, epochs=10, batch=128, refining_epochs=10),
         rivals=RivalSettings(epochs=60, tuning_epochs=10, batch=128, faster=10.0),
         semi=SemiSettings(labels=100, start="features", training=labeled, supervised_steps=200),
         left_out={LARGER: "all rows of this size have the same small network"},
@@ -262,7 +264,14 @@ def _as_published(dataset: str, table: Table) -> Choice:
         reliability=run.reliability,
         joint=joint,
         larger=larger,
-        autoencoder=AutoencoderSettings(size=min(run.size, 96) // 8 * 8),
+        autoencoder=_autoencoder_of_dec(dataset, table, run.size),
         semi=SemiSettings(labels=_LABELS.get(dataset, 20 * clusters), training=joint),
         left_out={} if run.joint else {"SPICE": "the paper has no third stage for this data set"},
     )
+
+
+def _autoencoder_of_dec(dataset: str, table: Table, pixels: int) -> AutoencoderSettings:
+    """DEC trains a layer for 50,000 steps of 256 images, and all of them for 100,000."""
+    counts, usual = card_of(dataset).counts, AutoencoderSettings()
+    images = counts.train + counts.test if table.which == "whole" else counts.train
+    return AutoencoderSettings(size=min(pixels, 96) // 8 * 8, epochs=round(50_000 / (images // usual.batch)))

@@ -15,6 +15,12 @@ from spice.stages.joint.train import ClusteringNetwork
 
 TURNS = 4  # by 0, 90, 180 and 270 degrees
 REMEMBERED = 128  # steps over which ReMixMatch averages predictions, and labels
+RAMP_STEPS = 16_384  # 1,024 times 1,024 images, 64 in a step
+
+
+def ramp(batch: Batch) -> float:
+    """From 0 to 1: if guesses count sooner, an untrained network gives every image one class."""
+    return min(1.0, batch.step / RAMP_STEPS)
 
 
 @register("mixmatch")
@@ -23,14 +29,13 @@ class MixMatch(Algorithm):
 
     The guess for an image is the mean probability over two weak views, raised to the power 1 / 0.5. Then every view,
     labeled or not, is mixed with a random other one: l x + (1 - l) x', l = max(b, 1 - b), b from Beta(0.75, 0.75), and
-    so are the labels. All values as published for CIFAR-10.
-    Loss: cross-entropy of the mixed labeled + w(t) * mean squared difference of the mixed others.
+    so are the labels. Loss: cross-entropy of the mixed labeled + w(t) * mean squared difference of the mixed others.
+    Constants: `runs/table5.sh` of the authors' repository (google-research/mixmatch), for CIFAR-10.
     """
 
     views = ("weak", "weak")
     temperature = 0.5
     weight = 75.0
-    ramp_steps = 16_000  # until w(t) = weight; if it rises sooner, an untrained network gives every image one class
 
     def loss(self, batch: Batch) -> Tensor:
         """Each image is mixed with another one, by a random share."""
@@ -42,8 +47,7 @@ class MixMatch(Algorithm):
         (logits,) = batch.logits(images)
         known = len(batch.labels)
         difference = F.mse_loss(logits[known:].softmax(dim=1), target[known:])
-        weight = self.weight * min(1.0, batch.step / self.ramp_steps)
-        return F.cross_entropy(logits[:known], target[:known]) + weight * difference
+        return F.cross_entropy(logits[:known], target[:known]) + self.weight * ramp(batch) * difference
 
 
 @register("remixmatch")
@@ -52,9 +56,10 @@ class ReMixMatch(Algorithm):
 
     The guess q for an image is the prediction for its weak view, times the labels' distribution over that of the
     predictions, both of the last 128 steps, normalized and sharpened. Eight strong views and the weak one learn it.
-    Loss: cross-entropy of the mixed labeled + 1.5 * that of the mixed others + 0.5 * that of the first strong view,
-    not mixed + 0.5 * that of guessing by how much this view was turned. All values as published for CIFAR-10; the
-    strong views are RandAugment's, where the authors learn theirs (CTAugment).
+    Loss: cross-entropy of the mixed labeled + 1.5 w * that of the mixed others + 0.5 w * that of the first strong view,
+    not mixed + 0.5 * that of guessing by how much this view was turned, w rising from 0 to 1. Constants: flags and
+    `runs/ssl/cifar10.sh` of the authors' repository (google-research/remixmatch), which has four strong views for
+    STL-10. Here strong views are RandAugment's, where the authors learn theirs (CTAugment).
     """
 
     views = ("weak", "strong", "strong", "strong", "strong", "strong", "strong", "strong", "strong")
@@ -83,8 +88,8 @@ class ReMixMatch(Algorithm):
             turn_logits = batch.network.turns(turned(first, turns)).float()  # (U, 4)
         return (
             F.cross_entropy(logits[:known], target[:known])
-            + self.mixed_weight * F.cross_entropy(logits[known:], target[known:])
-            + self.strong_weight * F.cross_entropy(strong, guess)
+            + self.mixed_weight * ramp(batch) * F.cross_entropy(logits[known:], target[known:])
+            + self.strong_weight * ramp(batch) * F.cross_entropy(strong, guess)
             + self.turn_weight * F.cross_entropy(turn_logits, turns)
         )
 
@@ -130,15 +135,15 @@ def sharpened(probs: Tensor, temperature: float) -> Tensor:
     return powers / powers.sum(dim=1, keepdim=True)
 
 
-def mixed(images: Tensor, labels: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
+def mixed(images: Tensor, labels: Tensor, random: torch.Generator, *, alpha: float = 0.75) -> tuple[Tensor, Tensor]:
     """Images (B, C, S, S) and labels (B, K), each mixed with a random other one (mixup)."""
     order = torch.randperm(len(images), generator=random).to(images.device)
-    share = shares(len(images), random).to(images.device)
+    share = shares(len(images), random, alpha=alpha).to(images.device)
     first, second = share.view(-1, 1, 1, 1), share.view(-1, 1)
     return first * images + (1.0 - first) * images[order], second * labels + (1.0 - second) * labels[order]
 
 
-def shares(count: int, random: torch.Generator, *, alpha: float = 0.75) -> Tensor:
+def shares(count: int, random: torch.Generator, *, alpha: float) -> Tensor:
     """max(b, 1 - b), b from Beta(alpha, alpha) as a ratio of two gamma variates, (count,)."""
     drawn = torch._standard_gamma(torch.full((2, count), alpha), generator=random).clamp(min=1e-30)
     share = drawn[0] / drawn.sum(dim=0)

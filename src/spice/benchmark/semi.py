@@ -110,11 +110,12 @@ def sigmoid_ramp(batch: Batch, *, until: float = 0.4) -> float:
 class PiModel(Algorithm):
     """Two random views of an image should get the same prediction (Laine and Aila, 2017).
 
-    Loss: cross-entropy of the labeled + w(t) * mean squared difference of the probabilities of the two views.
+    Loss: cross-entropy of the labeled + w(t) * mean squared difference of the probabilities of the two views. Weight:
+    as in the comparison of MixMatch's authors on CIFAR-10 (`runs/table5.sh`).
     """
 
     views = ("weak", "weak")
-    weight = 10.0
+    weight = 20.0
 
     def loss(self, batch: Batch) -> Tensor:
         """The second view is the target of the first."""
@@ -128,6 +129,7 @@ class MeanTeacher(Algorithm):
     """The network should predict what its own moving average predicts (Tarvainen and Valpola, 2017).
 
     Loss: cross-entropy of the labeled + w(t) * mean squared difference to the average's probabilities for another view.
+    Weight: as for the Pi-model.
     """
 
     views = ("weak", "weak")

@@ -17,7 +17,8 @@ class CC(Objective):
     """From two views of each image: SimCLR's loss of the images, plus the same loss of the clusters.
 
     A cluster is its column of probabilities over the batch, once for each view; the entropy of the clusters' sizes is
-    added to it, so that none stays empty.
+    added to it, so that none stays empty. Constants: `config/config.yaml` of the authors' repository
+    (Yunfan-Li/Contrastive-Clustering), which has ResNet-34 at 224 px for every data set.
     """
 
     views = ("contrastive", "contrastive")

@@ -18,11 +18,19 @@ class IDFD(Objective):
 
     Loss: -mean_i ln softmax(v f_i / 1)_i - mean_l ln softmax(F f_l / 2)_l, where v are the features in memory, f_i an
     image's and f_l a column of the batch's, all of unit length. The memory of an image moves halfway to its new
-    features. The published learning rate is lowered every 350 epochs from the 600th on; here it stays.
+    features. Constants: `main.py` of the authors' repository (TTN-YKK/Clustering_friendly_representation_learning), for
+    CIFAR-10. There k-means is given the memory; here, the features of plain images.
     """
 
     views = ("contrastive",)
-    published = Schedule(epochs=2000, batch=128, learning_rate=0.03, weight_decay=5e-4, momentum=0.9)
+    published = Schedule(
+        epochs=2000,
+        batch=128,
+        learning_rate=0.03,
+        weight_decay=5e-4,
+        momentum=0.9,
+        drops=(0.3, 0.475, 0.65, 0.825),  # after epochs 600, 950, 1,300 and 1,650
+    )
     image_temperature, feature_temperature = 1.0, 2.0
     memory: Tensor  # (N, P)
 

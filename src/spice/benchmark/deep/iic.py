@@ -6,23 +6,25 @@ Shapes: B images in a batch, D feature width, H sub-heads, K clusters.
 import torch
 from torch import Tensor
 
-from spice.benchmark.deep.objective import Objective, Pictures, Schedule, Seen, Start
+from spice.benchmark.deep.objective import Epoch, Objective, Pictures, Schedule, Seen, Start
 from spice.benchmark.rivals.neighbor_heads import LinearHeads
 from spice.randomness import generator
 
 SUB_HEADS = 5
-OVER = 7  # times as many clusters in the auxiliary head, as published for STL-10 and CIFAR-10
+OVER = 7  # times as many clusters in the auxiliary heads
 
 
 class IIC(Objective):
     """Five heads with K clusters and five with 7 K, in turn by epochs; the former's best is kept.
 
-    The best has the least loss over its last epoch. Without the Sobel filter of the published one, and with the views
-    that all methods here have: a weak one, and a contrastive one.
+    The best has the least loss over its last epoch. Constants: `examples/commands.txt` of the authors' repository
+    (xu-ji/IIC), the batch that of CIFAR-10 (STL-10: 700, CIFAR-100-20: 1,000). The order of heads is that of
+    CIFAR-100-20. There an image has three to five pairs of views in a batch, made with a Sobel filter; here one, of the
+    views that all methods here have.
     """
 
     views = ("weak", "contrastive")
-    published = Schedule(epochs=2000, batch=660, learning_rate=1e-4)
+    published = Schedule(epochs=4000, batch=660, learning_rate=1e-4)  # 2,000 of each kind of heads
     losses: Tensor  # (H,) of the heads with K clusters, summed over their last epoch
 
     def __init__(self, start: Start, *, seed: int = 0) -> None:
@@ -37,14 +39,14 @@ class IIC(Objective):
         logits: Tensor = self.heads(self.backbone(images))  # (H, K, B)
         return logits[self.losses.argmin()].T
 
-    def begin_(self, epoch: int, pictures: Pictures, device: torch.device) -> bool:  # noqa: ARG002
-        if epoch % 2 == 0:
+    def begin_(self, epoch: Epoch, pictures: Pictures, device: torch.device) -> bool:  # noqa: ARG002
+        if epoch.number % 2 == 0:
             self.losses.zero_()
         return True
 
     def loss(self, seen: Seen) -> Tensor:
         """The mean over the heads whose turn it is."""
-        heads = self.heads if seen.epoch % 2 == 0 else self.over
+        heads = self.heads if seen.epoch.number % 2 == 0 else self.over
         first, second = heads(self.backbone(torch.cat(seen.views))).float().softmax(dim=1).chunk(2, dim=2)  # (H, K, B)
         losses = -mutual_information(first, second)  # (H,)
         if heads is self.heads:

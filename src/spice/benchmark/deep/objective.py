@@ -15,6 +15,7 @@ from spice.data.batches import batches
 from spice.data.images import Images
 from spice.engine.device import autocast, grad_scaler, placed, to_device
 from spice.engine.run import Run
+from spice.engine.schedules import cosine, set_learning_rate_
 from spice.errors import UserError
 from spice.models.backbone import Backbone
 from spice.settings import AugmentSettings, Normalization
@@ -37,6 +38,26 @@ class Schedule(NamedTuple):
     learning_rate: float
     weight_decay: float = 0.0
     momentum: float | None = None  # of SGD; None: Adam
+    nesterov: bool = False
+    cosine: bool = False  # whether the learning rate falls to 0 along a cosine, from epoch to epoch
+    drops: tuple[float, ...] = ()  # shares of the epochs after which the learning rate is divided by 10
+
+    def rate(self, epoch: int) -> float:
+        """The learning rate of an epoch."""
+        dropped = sum(epoch >= share * self.epochs for share in self.drops)
+        return self.learning_rate * (cosine(epoch, self.epochs) if self.cosine else 0.1**dropped)
+
+
+class Epoch(NamedTuple):
+    """Which epoch it is."""
+
+    number: int  # from 0 on
+    of: int
+
+    @property
+    def done(self) -> float:
+        """The share of the epochs before it."""
+        return self.number / self.of
 
 
 class Start(NamedTuple):
@@ -79,7 +100,7 @@ class Seen(NamedTuple):
     images: Tensor  # (B,) positions in the collection
     views: list[Tensor]  # (B, C, S, S) each: `Objective.views`
     shown: Sequence[Tensor]  # (B,) each: the images of these views
-    epoch: int
+    epoch: Epoch
     random: torch.Generator
 
 
@@ -98,7 +119,7 @@ class Objective(nn.Module):
         """The images (B,) of each view: those of the batch, unless a rival shows others beside them."""
         return (images,) * len(self.views)
 
-    def begin_(self, epoch: int, pictures: Pictures, device: torch.device) -> bool:  # noqa: ARG002
+    def begin_(self, epoch: Epoch, pictures: Pictures, device: torch.device) -> bool:  # noqa: ARG002
         """Called before every epoch; whether there is still something to learn."""
         return True
 
@@ -123,13 +144,15 @@ def train(objective: Objective, pictures: Pictures, schedule: Schedule, run: Run
         optimizer.load_state_dict(saved.state["optimizer"])
         start = saved.step
     for epoch in range(start // per_epoch, schedule.epochs):
-        if epoch * per_epoch >= start and not objective.begin_(epoch, pictures, run.device):
+        now = Epoch(epoch, schedule.epochs)
+        if epoch * per_epoch >= start and not objective.begin_(now, pictures, run.device):
             break
+        set_learning_rate_(optimizer, schedule.rate(epoch))
         for part in batches(count, batch, seed=run.seed, stage=name, epoch=epoch):
             step = epoch * per_epoch + part.number
             if step < start:
                 continue
-            seen = _seen(objective, pictures, part.images, epoch, run.generator(name, step))
+            seen = _seen(objective, pictures, part.images, now, run.generator(name, step))
             with autocast(run.device):
                 loss = objective.loss(seen)
             if loss is not None:
@@ -147,7 +170,7 @@ def train(objective: Objective, pictures: Pictures, schedule: Schedule, run: Run
     objective.eval()
 
 
-def _seen(objective: Objective, pictures: Pictures, images: Tensor, epoch: int, random: torch.Generator) -> Seen:
+def _seen(objective: Objective, pictures: Pictures, images: Tensor, epoch: Epoch, random: torch.Generator) -> Seen:
     device, shown = next(objective.parameters()).device, objective.shown(images, random)
     views = [
         pictures.view(name, some, random, device).contiguous(memory_format=torch.channels_last)
@@ -161,4 +184,4 @@ def _optimizer(objective: Objective, schedule: Schedule) -> torch.optim.Optimize
     rate, decay, momentum = schedule.learning_rate, schedule.weight_decay, schedule.momentum
     if momentum is None:
         return torch.optim.Adam(learned, lr=rate, weight_decay=decay)
-    return torch.optim.SGD(learned, lr=rate, momentum=momentum, weight_decay=decay)
+    return torch.optim.SGD(learned, lr=rate, momentum=momentum, weight_decay=decay, nesterov=schedule.nesterov)

@@ -9,60 +9,70 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spice.benchmark.deep.objective import Objective, Pictures, Schedule, Seen, Start
+from spice.benchmark.deep.objective import Epoch, Objective, Pictures, Schedule, Seen, Start
 from spice.benchmark.mixing import mixed, sharpened
-from spice.models.backbone import evaluating
+from spice.models.backbone import Backbone, evaluating
 from spice.neighbors import nearest, unit_rows
 from spice.stages.joint.train import ClusteringNetwork
 
 NEIGHBORS = 100
 TEMPERATURE = 0.5
-OTHERS_WEIGHT = 25.0
+OTHERS_WEIGHT = 25.0  # in the end; it rises from a tenth of it
 SMOOTHING = 0.5
-LATER_CONFIDENT = 0.9  # above it, an image that was not clean becomes so
+ALPHA = 4.0  # images are mixed by shares from Beta(4, 4)
 
 
 class RUC(Objective):
     """Retrain a network on the labels of its own result that are clean, with every other image as unlabeled.
 
     Clean: the label is confident, and that of most neighbors ("hybrid"). Loss of each of two networks, which start as
-    the given one: MixMatch's, with labels that the other network has refined and guesses that both have made, plus
-    cross-entropy of the smoothed labels for strong views. Between epochs, an image becomes clean, and gets its label
-    anew, where one of the two networks is confident. The prediction is the mean of both.
+    the given one with new last layers: MixMatch's, with labels that the other network has refined and guesses that both
+    have made, plus cross-entropy of the smoothed labels for strong views. Between epochs, an image becomes clean, and
+    gets its label anew, where one of the two networks is confident. The prediction is the mean of both.
+
+    Constants: `main_ruc_cifar10.py` of the authors' repository (deu30303/RUC), and the rising threshold for joining of
+    `main_ruc_stl10.py`, which has batches of 100 and a weight of 50. There the networks learn by turns of an epoch,
+    from two weak views of a clean image, and weigh the other's answer by its confidence an epoch ago. Here both learn
+    in one step, from one such view, and the confidence is that of the moment.
     """
 
     views = ("weak", "strong", "weak", "weak")
-    published = Schedule(epochs=200, batch=100, learning_rate=0.01, weight_decay=5e-4, momentum=0.9)
+    published = Schedule(
+        epochs=200, batch=250, learning_rate=0.01, weight_decay=5e-4, momentum=0.9, nesterov=True, cosine=True
+    )
     labels: Tensor  # (N,)
     clean: Tensor  # (N,) whether the label is learned
 
-    def __init__(self, network: nn.Module, labels: Tensor, clean: Tensor) -> None:
+    def __init__(self, backbone: Backbone, clusters: int, labels: Tensor, clean: Tensor) -> None:
         super().__init__()
-        self.networks = nn.ModuleList([copy.deepcopy(network).requires_grad_() for _ in range(2)])
+        backbones = [copy.deepcopy(backbone).requires_grad_() for _ in range(2)]
+        self.networks = nn.ModuleList(
+            [ClusteringNetwork(each, nn.Linear(each.features, clusters)) for each in backbones]
+        )
         self.register_buffer("labels", labels)
         self.register_buffer("clean", clean)
 
     @classmethod
     def of(cls, start: Start) -> "RUC":
-        head = nn.Linear(start.backbone.features, start.clusters)
         labels = torch.arange(start.images) % start.clusters
-        return cls(ClusteringNetwork(start.backbone, head), labels, labels % 2 == 0)
+        return cls(start.backbone, start.clusters, labels, labels % 2 == 0)
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, S, S) -> the mean probabilities of both networks (B, K)."""
         return torch.stack([network(images).float().softmax(dim=1) for network in self.networks]).mean(dim=0)
 
-    def begin_(self, epoch: int, pictures: Pictures, device: torch.device) -> bool:
+    def begin_(self, epoch: Epoch, pictures: Pictures, device: torch.device) -> bool:
         """Let confident images join the clean ones; False if there are none."""
-        if epoch:
+        if epoch.number:
             with evaluating(self):
-                self.join_([pictures.outputs(network, device).softmax(dim=1) for network in self.networks])
+                probs = [pictures.outputs(network, device).softmax(dim=1) for network in self.networks]
+            self.join_(probs, threshold=joining(epoch))
         return bool(self.clean.any())
 
-    def join_(self, probs: list[Tensor]) -> None:
+    def join_(self, probs: list[Tensor], *, threshold: float) -> None:
         """Co-refurbishing: what the more confident of two networks says, 2 x (N, K), of images that are not clean."""
         confidence, label = torch.cat(probs, dim=1).max(dim=1)  # (N,)
-        joins = (confidence > LATER_CONFIDENT).to(self.clean.device) & ~self.clean
+        joins = (confidence > threshold).to(self.clean.device) & ~self.clean
         self.labels[joins] = (label % probs[0].shape[1]).to(self.labels.device)[joins]
         self.clean |= joins
 
@@ -82,15 +92,20 @@ class RUC(Objective):
         losses = []
         for network, other in zip(self.networks, reversed(answers), strict=True):
             labels = torch.cat([sharpened(refined(given, other), TEMPERATURE), guess, guess])  # (3 B, K)
-            images, target = mixed(torch.cat([weak, *others]), labels, seen.random)
+            images, target = mixed(torch.cat([weak, *others]), labels, seen.random, alpha=ALPHA)
             logits = network(torch.cat([images, strong])).float()  # (4 B, K)
             known, rest, strongly = logits.split([len(weak), 2 * len(weak), len(weak)])
             losses += [
                 F.cross_entropy(known, target[: len(weak)]),
-                OTHERS_WEIGHT * F.mse_loss(rest.softmax(dim=1), target[len(weak) :]),
+                OTHERS_WEIGHT * max(0.1, seen.epoch.done) * F.mse_loss(rest.softmax(dim=1), target[len(weak) :]),
                 F.cross_entropy(strongly, smoothed(given)),
             ]
         return torch.stack(losses).sum()
+
+
+def joining(epoch: Epoch) -> float:
+    """The confidence above which an image becomes clean: from 0.9 up by 0.02 in every fifth of the training."""
+    return 0.9 + 0.02 * int(5 * epoch.done)
 
 
 def refined(given: Tensor, other: Tensor) -> Tensor:

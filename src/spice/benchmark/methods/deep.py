@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
-from torch import nn
 
 from spice.benchmark.choice import Choice
 from spice.benchmark.deep.cc import CC
@@ -25,6 +24,7 @@ from spice.benchmark.workbench import Workbench
 from spice.data.images import Images, InColor
 from spice.errors import UserError
 from spice.files import written_atomically
+from spice.models.backbone import Backbone
 from spice.randomness import seeded
 from spice.stages.features.train import card_of, untrained
 from spice.stages.joint.train import ClusteringNetwork
@@ -84,7 +84,9 @@ def scan_neighbors(bench: Workbench) -> NeighborStep:
     if encoder.module is None:
         raise UserError(f"{encoder.name} cannot be trained, and SCAN trains it: use `features + SCAN`")
     start = Start(copy.deepcopy(encoder.module).requires_grad_(), bench.clusters, bench.features)
-    return learned(NeighborStep(start, seed=bench.run.seed), bench, encoder.fingerprint())
+    with seeded(bench.run.seed, "rivals", "scan"):
+        objective = NeighborStep(start)
+    return learned(objective, bench, encoder.fingerprint())
 
 
 def scan_clusters(bench: Workbench) -> Labels:
@@ -94,8 +96,7 @@ def scan_clusters(bench: Workbench) -> Labels:
 
 def scan_self_labeled(bench: Workbench) -> SelfLabeling:
     """SCAN's self-labeling, after its clustering step."""
-    network = scan_neighbors(bench).network()
-    objective = SelfLabeling(network, threshold=bench.choice.rivals.confident)
+    objective = SelfLabeling(scan_neighbors(bench).network, threshold=bench.choice.rivals.confident)
     before = schedule(NeighborStep, bench.choice)
     return learned(objective, bench, bench.encoder.fingerprint(), before, objective.threshold)
 
@@ -108,7 +109,9 @@ def scan(bench: Workbench) -> Labels:
 def ruc_after_scan(bench: Workbench) -> Labels:
     """Labels (A,) by RUC on SCAN's result."""
     before = [schedule(kind, bench.choice) for kind in (NeighborStep, SelfLabeling)]
-    return _ruc(scan_self_labeled(bench).network, bench, before)
+    network = scan_self_labeled(bench).network
+    assert isinstance(network, ClusteringNetwork)
+    return _ruc(network, bench, before)
 
 
 def ruc_after_heads(bench: Workbench) -> Labels:
@@ -119,13 +122,16 @@ def ruc_after_heads(bench: Workbench) -> Labels:
     return _ruc(ClusteringNetwork(module, bench.head(bench.choice.heads)), bench, bench.choice.heads)
 
 
-def _ruc(network: nn.Module, bench: Workbench, *depends: object) -> Labels:
-    network, confident = copy.deepcopy(network).to(bench.run.device).eval(), bench.choice.rivals.confident
+def _ruc(network: ClusteringNetwork, bench: Workbench, *depends: object) -> Labels:
+    network, confident = network.to(bench.run.device).eval(), bench.choice.rivals.confident
     probs = pictures(bench.learn, RUC, bench).outputs(network, bench.run.device).softmax(dim=1)  # (N, K)
     clean = clean_labels(probs, bench.features, confident=confident)
     if not clean.any():
         bench.notes.append(f"RUC found no clean label (above {confident}), and changed nothing")
-    objective = RUC(network, probs.argmax(dim=1), clean)
+        return predict(network, bench)
+    assert isinstance(network.backbone, Backbone)
+    with seeded(bench.run.seed, "rivals", "ruc"):
+        objective = RUC(network.backbone, bench.clusters, probs.argmax(dim=1), clean)
     return predict(learned(objective, bench, bench.encoder.fingerprint(), confident, *depends), bench)
 
 

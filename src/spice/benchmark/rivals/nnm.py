@@ -2,7 +2,8 @@
 
 Dang et al., 2021. Loss of a head, at both levels: -mean ln <p_i, p_j>, and -mean ln softmax(cosines of the column of a
 cluster over images with all columns over their neighbors) at its own; and - weight * H(mean p) once. The published one
-fine-tunes its backbone, so that neighbors change as it learns; here they are those of the frozen features.
+fine-tunes its backbone, so that neighbors change as it learns; here they are those of the frozen features. Heads,
+neighbors and weight: `configs/scan/scan_cifar10.yml` of the authors' repository (ZhiyuanDang/NNM).
 
 Shapes: N images, D feature width, K clusters, H heads, B pairs in a batch.
 """

@@ -1,7 +1,8 @@
 """SCAN's objective on frozen features: an image and its neighbor belong together, and all clusters are used.
 
-Loss of a head: -mean ln <p_i, p_j> - weight * H(mean p), j one of the 20 nearest of i (Van Gansbeke et al., 2020). Its
-backbone is fine-tuned; here it is frozen, as for all rivals. `spice.benchmark.deep.scan` is SCAN as published.
+Loss of a head: -mean ln <p_i, p_j> - weight * H(mean p), j one of the 20 nearest of i (Van Gansbeke et al., 2020).
+Neighbors and weight are those of the authors' `configs/scan/`, ten heads on a frozen network those of their ImageNet
+configurations; batch and learning rate are ours. `spice.benchmark.deep.scan` is SCAN as published for small images.
 
 Shapes: N images, K clusters, H heads, B pairs in a batch.
 """

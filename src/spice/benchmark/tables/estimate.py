@@ -145,8 +145,8 @@ class _Trial:
         settings = self.choice.autoencoder
         few = settings.model_copy(update={"batch": self.batch, "epochs": STEPS})
         each = _pace(lambda seen: fit_autoencoder(kind, self.made, 2, few, Run(0, None, self.device, progress=seen)))
-        # Each of the stacked one's layers is trained before all of them are.
-        trainings = methods * (len(settings.layers) + 1 if kind is StackedAutoencoder else 1)
+        # Each of the stacked one's layers is trained, then all of them for twice as long.
+        trainings = methods * (len(settings.layers) + 2 if kind is StackedAutoencoder else 1)
         return Part(f"{kind.__name__}, images", trainings * settings.epochs * self.images, each / self.batch)
 
     def dec(self) -> Part:
