@@ -34,6 +34,7 @@ from spice.engine.checkpoints import Checkpoints
 from spice.engine.device import grad_scaler, to_device
 from spice.engine.processes import Processes
 from spice.engine.run import Run
+from spice.evaluate import accuracy
 from spice.models.encoders import TorchEncoder, load_trained
 from spice.models.heads import Head
 from spice.models.weights import NetworkCard, save_network
@@ -44,6 +45,9 @@ from spice.settings import IMAGENET, FeatureSettings, HeadSettings, JointSetting
 from spice.stages.bank import remember
 from spice.stages.encode import encode_plain, probabilities
 from spice.stages.features.train import train_features
+from spice.stages.groups.learn import learn_groups
+from spice.stages.groups.lessons import Lessons
+from spice.stages.groups.spread import Near
 from spice.stages.heads.algorithm_1 import TrainedHeads
 from spice.stages.heads.starts import kmeans_starts
 from spice.stages.heads.train import train_heads
@@ -195,6 +199,44 @@ def test_views_are_made_and_encoded_there(other_device: Run, tmp_path: Path, mon
     here = encode_views(IMAGES, encoder_on(devices.choose("cpu")), settings, Run(folder=tmp_path / "here"))
     for one, other in ((there.plain, here.plain), (there.weak, here.weak), (there.strong, here.strong)):
         np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-3)
+
+
+def test_plain_images_are_prepared_there(other_device: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, given = encoder_on(DEVICE), set[torch.device]()
+    encode = encoder.encode
+
+    def noted(images: Tensor) -> Tensor:
+        given.add(images.device)
+        return encode(images)
+
+    monkeypatch.setattr(encoder, "encode", noted)
+    there = encode_plain(encoder, IMAGES)
+    assert given == {DEVICE}
+    assert there.device.type == "cpu"
+    torch.testing.assert_close(there, encode_plain(encoder_on(torch.device("cpu")), IMAGES), rtol=1e-2, atol=1e-3)
+
+
+def test_a_head_learns_corrections_there(other_device: Run) -> None:
+    features = some_views().plain
+    found = nearest(torch.from_numpy(features), 5)
+    near = Near(found.index.numpy(), found.similarity.numpy())
+    taught = Lessons(
+        numbers=[0, 1, 2],
+        taking_part=np.arange(60),
+        fixed=np.array([0, 20, 40]),
+        fixed_group=np.array([0, 1, 2]),
+        typical=np.array([5, 25]),
+        typical_group=np.array([0, 1]),
+        rejected=np.array([[1, 2]]),
+        same=np.array([[2, 3]]),
+        different=np.array([[4, 24]]),
+        settled=np.array([6, 46]),
+        settled_group=np.array([0, 2]),
+    )
+    there, here = (learn_groups(features, near, taught, HeadSettings(clusters=3), run) for run in (other_device, Run()))
+    assert next(there.head.parameters()).device.type == "cpu"
+    assert there.group.tolist() == here.group.tolist()
+    assert accuracy(there.group, np.repeat(np.arange(3), 20)) > 0.9
 
 
 def some_views() -> Views:

@@ -11,7 +11,7 @@ import typer
 from spice.cli.display import shown_progress
 from spice.cli.give import Split, give
 from spice.cli.help import examples
-from spice.cli.running import RunArgument
+from spice.cli.running import Device, RunArgument
 
 if TYPE_CHECKING:
     from spice.pipeline.learn import Proposal
@@ -33,6 +33,7 @@ def command(
     ] = None,
     split: Split = False,
     yes: Annotated[bool, typer.Option("--yes", help="Accept without asking.")] = False,
+    device: Device = "auto",
 ) -> None:
     """Learn from your corrections (named groups, moved images, pairs) in seconds.
 
@@ -46,7 +47,7 @@ def command(
     if labels is not None:
         give(run, labels, split=split)
     with shown_progress() as progress:
-        proposal = propose(run, progress=progress)
+        proposal = propose(run, device=device, progress=progress)
     for line in _lines(proposal):
         print(line)
     if not yes and not (sys.stdin.isatty() and typer.confirm("Accept?")):

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from spice.engine.device import choose
 from spice.engine.run import Run
 from spice.errors import UserError
 from spice.progress import Progress, silent
@@ -43,7 +44,7 @@ class Proposal(NamedTuple):
         return np.flatnonzero(self.group != self.before.group)
 
 
-def propose(run: Path, *, progress: Progress = silent) -> Proposal:
+def propose(run: Path, *, device: str = "auto", progress: Progress = silent) -> Proposal:
     """Learn from the edits of the current result; seconds, on the features that the run has kept."""
     result = open_result(run)
     editor = Editor(run, result)
@@ -61,7 +62,8 @@ def propose(run: Path, *, progress: Progress = silent) -> Proposal:
             f"{run} has settings that this version does not know ({where}); run spice cluster again first"
         ) from None
     near = Near(np.asarray(result.neighbors), np.asarray(result.similarities))
-    learned = learn_groups(features, near, taught, settings.heads, Run(seed=settings.seed, progress=progress))
+    here = Run(seed=settings.seed, device=choose(device), progress=progress)
+    learned = learn_groups(features, near, taught, settings.heads, here)
     asked = learned.group >= 0
     group = before.group.copy()
     group[asked] = np.array(taught.numbers, dtype=np.int32)[learned.group[asked]]

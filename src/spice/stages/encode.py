@@ -10,6 +10,7 @@ from torch import Tensor
 
 from spice.augment import Plain
 from spice.data.images import Images, InColor
+from spice.engine.device import to_device
 from spice.engine.parallel import parallel_map
 from spice.models.encoders import Encoder
 from spice.models.heads import Head
@@ -41,8 +42,10 @@ def encode_plain(
     ends = torch.cat([firsts[1:], torch.tensor([total])])
     parts = list(zip(torch.split(firsts, BATCH), torch.split(ends, BATCH), strict=True)) if total else []
 
+    device = torch.device(getattr(encoder, "device", "cpu"))  # an encoder without one takes images on the CPU
+
     def encoded(part: tuple[Tensor, Tensor]) -> Tensor:
-        return encoder.encode(plain(colored.take(part[0]))).cpu()
+        return encoder.encode(plain(to_device(colored.take(part[0]), device))).cpu()
 
     for (first, end), batch in zip(parts, parallel_map(encoded, parts), strict=True):
         features[first[0] : end[-1]] = batch.repeat_interleave(end - first, dim=0)

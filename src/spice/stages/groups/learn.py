@@ -19,6 +19,7 @@ from torch import Tensor
 
 from spice.core import double_softmax_cross_entropy
 from spice.engine.adam import Adam
+from spice.engine.device import to_device
 from spice.engine.parallel import one_thread
 from spice.engine.run import Run
 from spice.models.heads import Head
@@ -54,13 +55,13 @@ def learn_groups(
 ) -> LearnedHead:
     """Train a head on the lessons, from features (N, D) and the nearest images of every image."""
     components = principal_components(features, settings.components or COMPONENTS, seed=run.seed)
-    inputs = torch.from_numpy(components.table(features))  # (N, R)
+    inputs = to_device(torch.from_numpy(components.table(features)), run.device)  # (N, R)
     labels = torch.from_numpy(_spread(taught, near))  # (n,) of the images that take part; -1: none
     with seeded(run.seed, "learn", "weights"):
-        head = Head(inputs.shape[1], len(taught.numbers), hidden=settings.hidden or 2 * inputs.shape[1])
+        head = Head(inputs.shape[1], len(taught.numbers), hidden=settings.hidden or 2 * inputs.shape[1]).to(run.device)
     with one_thread():
         _train_(head, inputs, labels, taught, settings.learning_rate, run)
-    whole = components.on_features(head.eval())
+    whole = components.on_features(head.eval().cpu())
     probs = probabilities(whole, torch.from_numpy(features))
     return LearnedHead(whole, decide(probs.numpy(), taught))
 
@@ -71,17 +72,17 @@ def _train_(  # noqa: PLR0917
     """M-step, `STEPS` times: inputs (N, R), spread labels (n,) of the images that take part."""
     optimizer = Adam(head.parameters(), learning_rate=learning_rate)
     rows = torch.from_numpy(taught.taking_part)[labels >= 0]
-    labels = labels[labels >= 0]
+    labels = labels[labels >= 0].to(run.device)
     for step in range(STEPS):
         randomness = run.generator("learn", "views", step)
 
         def noisy(chosen: Tensor, randomness: torch.Generator = randomness) -> Tensor:
-            some = inputs[chosen]
-            return some + NOISE * torch.randn(some.shape, generator=randomness)
+            some = inputs[chosen.to(run.device)]
+            return some + NOISE * torch.randn(some.shape, generator=randomness).to(run.device)
 
         batch = torch.randperm(len(rows), generator=randomness)[:BATCH]
-        spread = double_softmax_cross_entropy(head(noisy(rows[batch])), labels[batch])
-        loss = SPREAD_WEIGHT * spread + _decided_loss(head, noisy, taught)
+        spread = double_softmax_cross_entropy(head(noisy(rows[batch])), labels[batch.to(run.device)])
+        loss = SPREAD_WEIGHT * spread + _decided_loss(head, noisy, taught, run.device)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -103,17 +104,17 @@ def _spread(taught: Lessons, near: Near) -> NDArray[np.int64]:
     return found[taught.taking_part].astype(np.int64)
 
 
-def _decided_loss(head: Head, noisy: Noisy, taught: Lessons) -> Tensor:
+def _decided_loss(head: Head, noisy: Noisy, taught: Lessons, device: torch.device) -> Tensor:
     """What people said: fixed and typical labels, images that do not belong to a group, pairs."""
     images = torch.from_numpy(np.concatenate([taught.fixed, taught.typical]))
     group = torch.from_numpy(np.concatenate([taught.fixed_group, taught.typical_group]))
-    weight = torch.cat([torch.ones(len(taught.fixed)), torch.full((len(taught.typical),), TYPICAL_WEIGHT)])
-    loss = torch.zeros(())
+    weight = torch.cat([torch.ones(len(taught.fixed)), torch.full((len(taught.typical),), TYPICAL_WEIGHT)]).to(device)
+    loss = torch.zeros((), device=device)
     if len(images):
-        loss = (F.cross_entropy(head(noisy(images)), group, reduction="none") * weight).sum() / weight.sum()
+        loss = (F.cross_entropy(head(noisy(images)), group.to(device), reduction="none") * weight).sum() / weight.sum()
     if len(taught.rejected):
         rejected = torch.from_numpy(taught.rejected)
-        chance = head(noisy(rejected[:, 0])).softmax(dim=1).gather(1, rejected[:, 1:])
+        chance = head(noisy(rejected[:, 0])).softmax(dim=1).gather(1, rejected[:, 1:].to(device))
         loss = loss - (1 - chance).clamp(min=TINY).log().mean()
     for pairs, together in ((taught.same, True), (taught.different, False)):
         if len(pairs):
