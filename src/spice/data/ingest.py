@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from filelock import FileLock
 
 from spice.data.decode import MAX_PIXELS, Decoded, available_cores, decode, digest, pixel_hash
@@ -85,7 +86,8 @@ def ingest(
     if len(collection) == 0:
         words = skipped_in_words(Counter(problem.reason for problem in collection.problems))
         raise NothingReadableError(f"{opened.label} contains no readable image; {words}")
-    return ImageStore(folder, collection, size, Originals(opened, entries, collection))
+    known = np.isin(collection.numbers, [entry.number for entry in missing])
+    return ImageStore(folder, collection, size, Originals(opened, entries, collection), known=known)
 
 
 @contextmanager

@@ -33,9 +33,21 @@ class DamagedStoreError(UserError):
 
 
 class ImageStore:
-    """The images of a collection at the working size, by position. What is read for the first time is checked."""
+    """The images of a collection at the working size, by position. What is read for the first time is checked.
 
-    def __init__(self, folder: Path, collection: Collection, size: int, originals: "Originals | None" = None) -> None:
+    Args:
+        known: (N,) images whose pixels this process has just written, and need not be checked.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        collection: Collection,
+        size: int,
+        originals: "Originals | None" = None,
+        *,
+        known: NDArray[np.bool_] | None = None,
+    ) -> None:
         self.collection = collection
         self.size = size
         self.channels = 1 if bool(collection.gray.all()) else 3
@@ -44,7 +56,7 @@ class ImageStore:
         self._originals = originals
         self._streamed = originals.at(size) if originals is not None and bool((collection.rows < 0).any()) else None
         self._folder, self._hashes = folder, collection.table["pixels"]
-        self._unchecked = np.ones(len(collection), dtype=np.bool_)
+        self._unchecked = np.ones(len(collection), dtype=np.bool_) if known is None else ~known
 
     def __len__(self) -> int:
         return len(self.collection)

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn import functional as F
 
 from spice.pipeline.work import Work
@@ -13,6 +14,8 @@ from spice.trust.outliers import find_outliers
 
 # Where there are vectors and no pixels, only equal ones are duplicates: nobody knows how similar others' vectors are.
 EQUAL = 0.9999
+# Images that become small and gray together: what is in the processor's cache takes a quarter of the time.
+AT_ONCE = 16
 
 
 def find_alike(work: Work) -> tuple[Alike, Pairs]:
@@ -32,7 +35,13 @@ def find_alike(work: Work) -> tuple[Alike, Pairs]:
 
 def _gray(work: Work, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     """Small gray pictures of the images in `rows`."""
-    images = work.images.take(rows).float().mean(dim=1, keepdim=True)  # (B, 1, S, S)
+    parts = (rows[start : start + AT_ONCE] for start in range(0, len(rows), AT_ONCE))
+    return np.concatenate([_small(work.images.take(part)) for part in parts])
+
+
+def _small(pixels: Tensor) -> NDArray[np.float32]:
+    """uint8 (B, C, S, S) -> (B, SIDE, SIDE)."""
+    images = pixels.float().mean(dim=1, keepdim=True)  # (B, 1, S, S)
     small = F.adaptive_avg_pool2d(images, SIDE) if images.shape[-1] >= SIDE else F.interpolate(images, SIDE)
     found: NDArray[np.float32] = torch.squeeze(small, dim=1).numpy()
     return found

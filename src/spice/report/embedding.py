@@ -7,8 +7,6 @@ Shapes: N images, D feature width, C components, L landmarks.
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import KDTree
-from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits
 
 Floats = NDArray[np.float32]
@@ -44,6 +42,8 @@ def _embed(features: Floats) -> Floats:
 
 def _tsne(components: Floats) -> Floats:
     """(L, C) -> (L, 2)."""
+    from sklearn.manifold import TSNE  # late: it would take its time at every start
+
     # Not its own start from PCA, which divides by the spread of the second component and crashes where that is zero.
     start = _two_wide(components)
     start = start / start.std() * 1e-4 + np.random.default_rng(0).normal(0, 1e-6, start.shape)
@@ -63,6 +63,8 @@ def _principal(features: Floats, landmarks: NDArray[np.int64]) -> Floats:
 
 def _beside(components: Floats, known: Floats, placed: Floats) -> Floats:
     """Each image beside the landmark that it resembles most: (N, 2)."""
+    from scipy.spatial import KDTree  # late: it would take its time at every start
+
     nearest = np.empty(len(components), dtype=np.int64)
     squares = (known**2).sum(axis=1)  # (L,)
     for start in range(0, len(components), _CHUNK):

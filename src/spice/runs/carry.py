@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from spice.runs.groups import NONE, Base, Groups, unedited
 
@@ -39,6 +38,8 @@ def carry(old: Base, edited: Groups, new: Base) -> Groups:
 
 
 def _share(old: Base, edited: Groups, new: Base) -> _Shared:
+    from scipy.optimize import linear_sum_assignment  # late: it would take its time at every start
+
     before = _same_images(old, new)
     known = before >= 0
     was = np.full(len(new), NONE, dtype=np.int64)

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spice.augment import Plain
+from spice.augment import Plain, Recipe
 from spice.data.images import Images, InColor
 from spice.engine.device import to_device
 from spice.engine.parallel import parallel_map
@@ -19,6 +19,9 @@ from spice.settings import AugmentSettings
 
 # The same batches for every caller: the size of a batch may change the last bit of a matrix product.
 BATCH = 64
+# Of these, so many at a time are read, normalized and encoded on a CPU: their memory is small enough to be used again,
+# while every new 40 MB would come page by page from the system.
+AT_ONCE = 16
 
 
 def encode_plain(
@@ -42,15 +45,21 @@ def encode_plain(
     ends = torch.cat([firsts[1:], torch.tensor([total])])
     parts = list(zip(torch.split(firsts, BATCH), torch.split(ends, BATCH), strict=True)) if total else []
 
-    device = torch.device(getattr(encoder, "device", "cpu"))  # an encoder without one takes images on the CPU
-
     def encoded(part: tuple[Tensor, Tensor]) -> Tensor:
-        return encoder.encode(plain(to_device(colored.take(part[0]), device))).cpu()
+        return encode_batch(encoder, plain, colored, part[0]).cpu()
 
     for (first, end), batch in zip(parts, parallel_map(encoded, parts), strict=True):
         features[first[0] : end[-1]] = batch.repeat_interleave(end - first, dim=0)
         progress("encoding images", int(end[-1]), total)
     return features
+
+
+def encode_batch(encoder: Encoder, plain: Recipe, images: Images, positions: Tensor) -> Tensor:
+    """Features (B, D) of the images at `positions` (B,), which are not random: the same for all callers."""
+    device = torch.device(getattr(encoder, "device", "cpu"))  # an encoder without one takes images on the CPU
+    few = positions.split(AT_ONCE) if device.type == "cpu" else (positions,)
+    drawn = torch.Generator()
+    return torch.cat([encoder.encode(plain(to_device(images.take(part), device), drawn)) for part in few])
 
 
 @torch.no_grad()

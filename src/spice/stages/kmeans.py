@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
 RESTARTS = 10
@@ -22,6 +21,8 @@ Floats = NDArray[np.float32]
 
 def kmeans(features: Floats, clusters: int, *, seed: int) -> NDArray[np.int32]:
     """The best of ten runs of k-means on principal components of l2-normalized features: (N, D) -> (N,)."""
+    from sklearn.cluster import KMeans  # late: it would take its time at every start
+
     drawn = np.random.default_rng(seed).permutation(len(features))[:ENOUGH]
     # One thread: with more, the order of sums, and so an occasional label, would change from run to run.
     with threadpool_limits(1):

@@ -24,6 +24,7 @@ from spice.engine.parallel import parallel_map
 from spice.engine.run import Run
 from spice.models.encoders import Encoder
 from spice.settings import ViewSettings
+from spice.stages.encode import encode_batch
 from spice.stages.view_files import BATCH, FOLDER, ROWS, Kind, MakeRows, ViewFiles, folder_of, view_paths
 
 
@@ -90,6 +91,8 @@ def encode_views(
             return perturbed(kind, positions, generator)
         if known is not None and kind == "plain":
             return known(positions)
+        if kind == "plain":
+            return encode_batch(encoder, recipes[kind], pixels, positions)
         return encoder.encode(recipes[kind](to_device(pixels.take(positions), run.device), generator))
 
     about = f"{identity} {encoder.name} {encoder.size}"

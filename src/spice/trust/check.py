@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import bdtr, betaincinv, ndtri
 
 Chances = NDArray[np.float32] | NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -141,7 +141,7 @@ def keep(
     for threshold in _thresholds(descending, target, confidence):
         inside = asked >= threshold
         wrong = int((~right[inside]).sum())
-        if stats.binom.cdf(wrong, int(inside.sum()), 1 - target) > 1 - confidence:
+        if bdtr(wrong, int(inside.sum()), 1 - target) > 1 - confidence:
             break
         images = int((chance >= threshold).sum())
         best = Keep(target, confidence, threshold, images - wrong, int(inside.sum()), wrong, best.needed)
@@ -162,17 +162,17 @@ def _thresholds(descending: NDArray[np.float64], target: float, confidence: floa
 def needed(errors: int, target: float, confidence: float) -> int:
     """The fewest answers that prove `target` with this many wrong ones among them."""
     count = errors + 1
-    while stats.binom.cdf(errors, count, 1 - target) > 1 - confidence:
+    while bdtr(errors, count, 1 - target) > 1 - confidence:
         count += 1
     return count
 
 
 def _exact(wins: int, tries: int) -> Estimate:
     tail = (1 - CONFIDENCE) / 2
-    low = float(stats.beta.ppf(tail, wins, tries - wins + 1)) if wins else 0.0
-    high = float(stats.beta.ppf(1 - tail, wins + 1, tries - wins)) if wins < tries else 1.0
+    low = float(betaincinv(wins, tries - wins + 1, tail)) if wins else 0.0
+    high = float(betaincinv(wins + 1, tries - wins, 1 - tail)) if wins < tries else 1.0
     return Estimate(wins / tries, low, high, tries)
 
 
 def _z() -> float:
-    return float(stats.norm.ppf((1 + CONFIDENCE) / 2))
+    return float(ndtri((1 + CONFIDENCE) / 2))

@@ -5,7 +5,6 @@ from typing import cast
 
 import numpy as np
 import torch
-from sklearn.metrics import adjusted_rand_score
 
 from spice.core import consistency_ratio, reliable
 from spice.engine.run import Run
@@ -23,6 +22,8 @@ from spice.stages.reliability import reliability_neighbors
 
 def labels(work: Work, run: Run) -> LabelsResult:  # noqa: ARG001
     """Write one row per image."""
+    from sklearn.metrics import adjusted_rand_score  # late: it would take its time at every start
+
     source, settings = work.answer, work.settings.reliability
     clusters = work.settings.heads.clusters
     probs = probabilities(source.head, source.features)  # (N, K)

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster, linkage
 
 Points = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -63,6 +62,8 @@ def partitions(points: Points, counts: Sequence[int]) -> list[Labels]:
 
     Ward's method does not depend on a start, so that the curve is smooth; k-means corrects early merges.
     """
+    from scipy.cluster.hierarchy import fcluster, linkage  # late: it would take its time at every start
+
     tree = linkage(points, method="ward")
     return [refine_partition(points, fcluster(tree, count, "maxclust") - 1) for count in counts]
 

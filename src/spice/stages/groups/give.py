@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from spice.errors import UserError
 from spice.label_table import plain_path
@@ -115,6 +114,8 @@ def _match(table: LabelTable, groups: Groups) -> dict[int, int | None]:
     None for a name all of whose images are in groups of other names.
     """
     called = {name: group for group, name in groups.names.items()}
+    from scipy.optimize import linear_sum_assignment  # late: it would take its time at every start
+
     free = [group for group in groups.existing if group not in groups.set_aside]
     counts = np.array(
         [[(groups.group[table.of(name)] == group).sum() for group in free] for name in range(len(table.names))]

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from spice.progress import Progress, silent
 from spice.stages.groups.curve import (
@@ -159,6 +158,8 @@ def fit_labels(points: Points, some: NDArray[np.int64], curve: Curve, given: Giv
 
 def _matched(labels: Labels, names: NDArray[np.int64]) -> int:
     """Images that the best one-to-one match of groups and names puts right."""
+    from scipy.optimize import linear_sum_assignment  # late: it would take its time at every start
+
     table = np.zeros((int(labels.max()) + 1, int(names.max()) + 1), dtype=np.int64)
     np.add.at(table, (labels, names), 1)
     return int(table[linear_sum_assignment(table, maximize=True)].sum())

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
-from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
 from spice.stages.groups.curve import Labels, Points, joint_shares, nearest_center
@@ -62,6 +61,8 @@ def merge_tree(points: Points, neighbors: NDArray[np.int64], *, seed: int) -> Me
 
 def small_groups(points: Points, *, seed: int) -> Labels:
     """At most 300 groups by k-means, about ten images each in a small collection: (N,)."""
+    from sklearn.cluster import KMeans  # late: it would take its time at every start
+
     count = int(np.clip(len(points) // IMAGES_PER_LEAF, 2, MOST_LEAVES))
     some = points[np.sort(np.random.default_rng([seed, 4]).permutation(len(points))[:FOR_LEAVES])]
     with threadpool_limits(1, user_api="openmp"):  # more threads add in another order

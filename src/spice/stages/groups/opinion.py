@@ -9,7 +9,6 @@ Shapes: n images, k neighbors.
 
 from typing import NamedTuple
 
-import networkx as nx
 import numpy as np
 from scipy.sparse import csr_matrix, diags
 
@@ -30,6 +29,8 @@ class Communities(NamedTuple):
 
 def communities(points: Points, *, seed: int) -> Communities:
     """Count the communities of the neighbor graph of points (n, D)."""
+    import networkx as nx  # late: it would take its time at every start
+
     graph = nx.from_scipy_sparse_array(neighbor_graph(points))
 
     def count(resolution: float, order: int) -> int:

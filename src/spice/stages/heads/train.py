@@ -39,8 +39,8 @@ def train_heads(
     """
     batch = batch_size(len(views), settings, run.processes)
     settings = settings.model_copy(update={"epochs": epochs_for(len(views), batch, settings)})
-    views, components = _inputs(views, settings, run, neighbors)
-    with one_thread():  # a step is many small operations: two threads take as long, on a busy machine many times longer
+    with one_thread():  # many small operations: two threads take as long, on a busy machine many times longer
+        views, components = _inputs(views, settings, run, neighbors)
         trained = algorithm_1(views, settings, run, cut)
     warn_about(trained.diagnostics, settings)
     if components is not None:
