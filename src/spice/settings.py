@@ -146,10 +146,11 @@ class HeadSettings(Settings):
     overlap: bool = True
     # Images that a cluster labels: M / K (the paper), those nearest to its prototype of all ("nearest", ours), or those
     # that optimal transport gives it ("found", ours): even sizes are the target, and `evenness` is the price of missing
-    # it. At 0 sizes are free, as with "nearest". Or the groups' shares of all images, where these are known: M * share
-    # images, not M / K; with similarity "graph" they are what optimal transport aims at, at any price.
+    # it. At 0 sizes are free, as with "nearest"; by default the price is that of the entropy. Or the groups'
+    # shares of all images, where these are known: M * share images, not M / K; with similarity "graph" they are what
+    # optimal transport aims at, at any price.
     sizes: Literal["even", "nearest", "found"] | tuple[PositiveFloat, ...] = "even"
-    evenness: float = Field(default=0.4, ge=0.0)
+    evenness: float = Field(default=0.1, ge=0.0)
     # M-step.
     loss: Literal["double_softmax", "cross_entropy", "temperature"] = "double_softmax"
     temperature: PositiveFloat = 0.2

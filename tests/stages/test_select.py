@@ -16,6 +16,7 @@ from spice.core.fast_prototypes import nearest_labels
 from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.models.heads import Heads
+from spice.presets import standard_heads
 from spice.settings import HeadSettings
 from spice.stages.heads import diagnostics, select
 from spice.stages.heads.diagnostics import (
@@ -178,6 +179,14 @@ def test_renaming_clusters_changes_no_loss() -> None:
 def clusters_of(labels: Tensor) -> Tensor:
     """(H, N) -> (H, 3, N)."""
     return F.one_hot(labels.long(), 3).mT.float()
+
+
+def test_a_more_compact_head_is_selected_though_one_with_a_giant_cluster_has_a_lower_loss() -> None:
+    # As measured on Fashion-MNIST: the first head joins shirts, coats and pullovers in one cluster of a quarter.
+    loss, compact, nothing = torch.tensor([1.4789, 1.4871]), torch.tensor([0.7538, 0.7567]), torch.zeros(2)
+    snapshot = select.HeadSnapshot(1, loss, compact, nothing, nothing)
+    assert int(snapshot.score(standard_heads(10)).argmin()) == 1
+    assert int(snapshot.score(HeadSettings(clusters=10)).argmin()) == 0  # the paper's rule
 
 
 def test_compactness_is_the_share_of_variance_between_clusters() -> None:

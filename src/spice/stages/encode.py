@@ -57,7 +57,7 @@ def encode_plain(
 def encode_batch(encoder: Encoder, plain: Recipe, images: Images, positions: Tensor) -> Tensor:
     """Features (B, D) of the images at `positions` (B,), which are not random: the same for all callers."""
     device = torch.device(getattr(encoder, "device", "cpu"))  # an encoder without one takes images on the CPU
-    few = positions.split(AT_ONCE) if device.type == "cpu" else (positions,)
+    few = torch.split(positions, AT_ONCE) if device.type == "cpu" else (positions,)
     drawn = torch.Generator()
     return torch.cat([encoder.encode(plain(to_device(images.take(part), device), drawn)) for part in few])
 
