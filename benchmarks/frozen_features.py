@@ -12,7 +12,6 @@ alone.
 import argparse
 import hashlib
 import json
-import tarfile
 import tempfile
 import time
 import warnings
@@ -24,71 +23,39 @@ import torch
 from numpy.typing import NDArray
 
 from spice.benchmark.rivals import RIVALS, fit
-from spice.data import ingest
 from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.evaluate import score
-from spice.evaluate.truth import from_folders
 from spice.models.encoders import Encoder, load_encoder, with_precision
 from spice.presets import standard_heads
 from spice.settings import HeadSettings, ViewSettings
 from spice.stages.encode import encode_plain
 from spice.stages.heads.train import train_heads
 from spice.stages.views import perturb_features
+from stored import COLLECTIONS, Features, Truth, decode, header, read_features, row, seed_range
 
-# name: file, and the member to read
-COLLECTIONS = {
-    "imagenette": ("imagenette.tar", "imagenette"),
-    "fruits": ("fruits.tar", "fruits"),
-    "cifar10-test": ("cifar10.tar.gz", "cifar10/test"),
-    "fashion-test": ("fashion_mnist.npz", "x_test"),
-    "trash": ("trash.tar", "trash"),
-    "flowers": ("flowers.tar", "flowers"),
-    "caltech": ("caltech.tar", "caltech"),
-}
-IMAGES = 3_000
 SPICE = "SPICE"
 USUAL = ("k-means", "Ward on PCA", "spectral", "UMAP + k-means", "UMAP + Gaussian mixture", "Leiden")
 NOT_RANDOM = ("Ward on PCA",)
 COLUMNS = ("ACC", "balanced ACC", "NMI", "ARI")
 # Uneven draws: classes from the largest to a tenth of it, in an order drawn anew for every seed.
 UNEVEN, RATIO, LARGEST = ("imagenette", "fruits", "cifar10-test"), 10, 600
-Truth = NDArray[np.int64]
-Features = NDArray[np.float32]
 
 
 def encode(data: Path, folder: Path, name: str, encoder: Encoder) -> None:
     """Plain features and true labels of a collection, `NAME.npz`; prints images per second."""
-    file, member = COLLECTIONS[name]
-    with tempfile.TemporaryDirectory() as unpacked:
-        images = Path(unpacked) / "images"
-        if file.endswith(".npz"):
-            arrays = np.load(data / file)
-            store = ingest(arrays[member], size=encoder.size, folder=images)
-            truth = arrays[member.replace("x", "y")][store.collection.numbers]
-        else:
-            with tarfile.open(data / file) as archive:
-                archive.extractall(unpacked, filter="data")
-            store = ingest(str(Path(unpacked) / member), size=encoder.size, folder=images)
-            truth = from_folders(store.collection.paths).labels
+    with tempfile.TemporaryDirectory() as place:
+        store, truth, classes = decode(data, name, Path(place), size=encoder.size)
         encode_plain(encoder, store, count=64)  # opens the network
         begun = time.monotonic()
         features = encode_plain(encoder, store).numpy()
         print(f"{encoder.name} at {encoder.size} px, {name}: {len(truth) / (time.monotonic() - begun):.0f} images/s")
-        np.savez(folder / f"{name}.npz", features=features, truth=truth)
-
-
-def opened(folder: Path, name: str, images: int | None = IMAGES) -> tuple[Features, Truth]:
-    """Features and true labels of at most so many images."""
-    with np.load(folder / f"{name}.npz") as kept:
-        features, truth = kept["features"].astype(np.float32), np.unique(kept["truth"], return_inverse=True)[1]
-    drawn = np.sort(np.random.default_rng(0).permutation(len(features))[:images])
-    return features[drawn], truth[drawn]
+        np.savez(folder / f"{name}.npz", features=features, truth=truth, classes=np.array(classes))
 
 
 def uneven(folder: Path, name: str, seed: int) -> tuple[Features, Truth]:
     """A draw with classes of geometrically falling size, 10 : 1."""
-    features, truth = opened(folder, name, images=None)
+    features, truth = read_features(folder / f"{name}.npz", images=None)
     random, classes = np.random.default_rng(seed), int(truth.max()) + 1
     largest = min(LARGEST, int(np.bincount(truth).min()))
     kept = [
@@ -128,7 +95,7 @@ def compare(folder: Path, names: Iterable[str], methods: list[str], seeds: list[
     figures: dict[tuple[str, str], NDArray[np.float64]] = {}
     for method in methods:
         for name in names:
-            features, truth = opened(folder, name)
+            features, truth = read_features(folder / f"{name}.npz")
             settings = standard_heads(int(truth.max()) + 1)
             again = seeds[:1] if method in NOT_RANDOM else seeds
             rows = [measured(folder / "scores", method, seed, (features, truth), settings) for seed in again]
@@ -156,10 +123,9 @@ def compare_sizes(folder: Path, seeds: list[int]) -> None:
 
 
 def table(title: str, names: Iterable[str], rows: dict[str, list[float]]) -> None:
-    columns = [title, *names, "mean"]
-    print(f"\n| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
+    header(title, *names, "mean")
     for method, values in rows.items():
-        print("| " + " | ".join([method, *(f"{value:.3f}" for value in [*values, float(np.mean(values))])]) + " |")
+        row(method, [*values, float(np.mean(values))])
 
 
 def main() -> None:
@@ -172,19 +138,17 @@ def main() -> None:
     parser.add_argument("--precision", choices=["float32", "int8"], default="float32", help="of the encoder")
     parser.add_argument("--collections", nargs="+", choices=list(COLLECTIONS), default=list(COLLECTIONS))
     parser.add_argument("--methods", nargs="+", choices=[*RIVALS, SPICE], default=[*USUAL, SPICE])
-    parser.add_argument("--seeds", default="0-4", help="first and last, or one")
+    parser.add_argument("--seeds", type=seed_range, default="0-4", help="first and last, or one")
     options = parser.parse_args()
-    first, _, last = options.seeds.partition("-")
-    seeds = list(range(int(first), int(last or first) + 1))
     options.folder.mkdir(parents=True, exist_ok=True)
     if options.what == "encode":
         encoder = with_precision(load_encoder(options.encoder, size=options.size), options.precision)
         for name in options.collections:
             encode(options.data, options.folder, name, encoder)
     elif options.what == "compare":
-        compare(options.folder, options.collections, options.methods, seeds)
+        compare(options.folder, options.collections, options.methods, options.seeds)
     else:
-        compare_sizes(options.folder, seeds)
+        compare_sizes(options.folder, options.seeds)
 
 
 if __name__ == "__main__":

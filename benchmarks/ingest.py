@@ -1,45 +1,35 @@
-"""Reading images into the store: memory over 200,000 images, and speed against a plain Pillow loop.
+"""Memory while 200,000 images are read into the store.
 
-    python benchmarks/ingest.py memory [--count 200000]
-    python benchmarks/ingest.py speed --images ../shared/data/imagenette.tar [--workers 1]
+    python benchmarks/ingest.py [--count 200000]
 
-`memory` makes a tar of small PNG files, all different, reads it into a store at 32 pixels, and prints resident memory
-as it goes. `speed` unpacks an archive of photos into a temporary folder and compares `ingest` (which also hashes every
-file and writes the store) with a loop that only opens, decodes, crops and resizes each file.
+Makes a tar of small PNG files, all different, reads it into a store at 32 pixels, and prints resident memory as it
+goes.
 """
 
 import argparse
 import io
 import resource
-import shutil
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image
 
-from spice.data import ImageStore, ingest
+from spice.data import ingest
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("memory", "speed"))
     parser.add_argument("--count", type=int, default=200_000)
-    parser.add_argument("--images", type=Path)
-    parser.add_argument("--size", type=int, default=160)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where temporary files go")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        if arguments.what == "memory":
-            show_memory(Path(folder), arguments.count, arguments.workers)
-        else:
-            show_speed(Path(folder), arguments.images, arguments.size, arguments.workers)
+        show_memory(Path(folder), arguments.count, arguments.workers)
 
 
 def show_memory(folder: Path, count: int, workers: int) -> None:
@@ -51,7 +41,11 @@ def show_memory(folder: Path, count: int, workers: int) -> None:
     took = time.perf_counter() - begun
     print(f"read in {took:.0f} s, {count / took:,.0f} images/s, {len(store):,} images, {store.channels} channels")
     print(f"peak resident memory {peak_megabytes():,.0f} MB; pixels {len(store) * 3 * 32 * 32 / 1e6:,.0f} MB")
-    show_taking(store)
+    drawn = torch.randint(len(store), (40, 256), generator=torch.Generator().manual_seed(0))
+    begun = time.perf_counter()
+    for positions in drawn:
+        store.take(positions)
+    print(f"random batches of 256: {drawn.numel() / (time.perf_counter() - begun):,.0f} images/s")
 
 
 class Watch:
@@ -78,55 +72,6 @@ def make_tar(path: Path, count: int) -> None:
             member.size = buffer.tell()
             buffer.seek(0)
             archive.addfile(member, buffer)
-
-
-def show_speed(folder: Path, images: Path, size: int, workers: int) -> None:
-    with tarfile.open(images) as archive:
-        archive.extractall(folder / "photos", filter="data")
-    paths = sorted(path for path in (folder / "photos").rglob("*") if path.is_file())
-    for round_number in range(3):  # the first fills the file system's cache
-        plain = timed(lambda: plain_loop(paths, size))
-        shutil.rmtree(folder / "store", ignore_errors=True)
-        ours = timed(lambda: ingest(folder / "photos", size=size, folder=folder / "store", workers=workers))
-        again = timed(lambda: ingest(folder / "photos", size=size, folder=folder / "store", workers=workers))
-        print(
-            f"round {round_number}, {len(paths):,} photos at {size} px, microseconds per photo (of CPU time): "
-            f"Pillow {per_image(plain, paths)}, ingest with {workers} workers {per_image(ours, paths)}, "
-            f"unchanged again {per_image(again, paths)}"
-        )
-    show_taking(ingest(folder / "photos", size=size, folder=folder / "store"))
-
-
-def show_taking(store: ImageStore) -> None:
-    drawn = torch.randint(len(store), (40, 256), generator=torch.Generator().manual_seed(0))
-    took = timed(lambda: [store.take(positions) for positions in drawn])
-    print(f"random batches of 256: {drawn.numel() / took.wall:,.0f} images/s")
-
-
-def plain_loop(paths: list[Path], size: int) -> None:
-    for path in paths:
-        with Image.open(path) as image:
-            photo = image.convert("RGB")
-        short = min(photo.size)
-        left, top = (photo.width - short) // 2, (photo.height - short) // 2
-        np.asarray(photo.resize((size, size), Image.Resampling.BICUBIC, box=(left, top, left + short, top + short)))
-
-
-class Took(NamedTuple):
-    """Seconds on the clock, and of all threads' work: on a machine with other guests the two differ."""
-
-    wall: float
-    work: float
-
-
-def timed(work: Callable[[], object]) -> Took:
-    wall, cpu = time.perf_counter(), time.process_time()
-    work()
-    return Took(time.perf_counter() - wall, time.process_time() - cpu)
-
-
-def per_image(took: Took, paths: list[Path]) -> str:
-    return f"{took.wall / len(paths) * 1e6:,.0f} ({took.work / len(paths) * 1e6:,.0f})"
 
 
 def resident_megabytes() -> float:

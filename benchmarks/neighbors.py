@@ -1,16 +1,13 @@
-"""Exact neighbors against scikit-learn and faiss at one thread, their memory, and where an index takes over.
+"""Exact neighbors against scikit-learn and faiss at one thread, and where an index takes over.
 
-Run on an idle core:  OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/neighbors.py [rivals] [memory] [index]
-Prints the tables of docs/lab-notes. Seconds are CPU seconds of the one thread, which other work on the machine
+Run on an idle core:  OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/neighbors.py [rivals] [index]
+Seconds are CPU seconds of the one thread, which other work on the machine
 disturbs least. Where only some queries are timed, the time is scaled up: all of these searches are linear in them.
 """
 
-import multiprocessing
-import resource
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import faiss
 import torch
@@ -51,14 +48,6 @@ def exact_against_rivals() -> None:
         row = f"{ours * scale:.1f} | {sklearn * scale:.1f} | {flat * scale:.1f} | {min(sklearn, flat) / ours:.2f}"
         print(f"| {images:,} | {width} | {row} |", flush=True)
     print(f"\nThe better of two runs. At 60,000 images, {TIMED:,} random queries are timed and the time scaled up.")
-
-
-def peak_memory() -> None:
-    print(f"\n| N | D | seconds, all queries | peak extra memory, result included, MB |\n{'|---' * 4}|")
-    for width in (128, 512):
-        with multiprocessing.get_context("spawn").Pool(1) as fresh:
-            seconds, peak = fresh.apply(memory_of_one_run, (60_000, width))
-        print(f"| 60,000 | {width} | {seconds:.1f} | {peak / 1e6:.0f} |", flush=True)
 
 
 def where_the_index_takes_over() -> None:
@@ -117,19 +106,7 @@ def clustered(images: int, width: int) -> Tensor:
     return torch.flatten(centers[:, None] + spread + noise, end_dim=1)
 
 
-def memory_of_one_run(images: int, width: int) -> tuple[float, float]:
-    """CPU seconds, and bytes above what the process held with its features: in a process of its own."""
-    torch.set_num_threads(1)
-    nearest(torch.randn(300, width), 10, method="exact")  # what libraries set up once is not counted
-    features = torch.randn(images, width)
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    started = time.process_time()
-    nearest(features, COUNT, method="exact")
-    seconds = time.process_time() - started
-    return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - pages * resource.getpagesize()
-
-
-TABLES = {"rivals": exact_against_rivals, "memory": peak_memory, "index": where_the_index_takes_over}
+TABLES = {"rivals": exact_against_rivals, "index": where_the_index_takes_over}
 
 if __name__ == "__main__":
     torch.manual_seed(0)

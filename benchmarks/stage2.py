@@ -1,61 +1,48 @@
-"""The second stage on real collections: against its rivals, and its ablations. Prints tables of docs/lab-notes.
+"""The second stage on real collections: the paper's ablations.
 
     python benchmarks/stage2.py views    --data ../shared/data --folder /tmp/stage2      (encode once, about 15 minutes)
     python benchmarks/stage2.py views    --folder /tmp/own --collections cifar10-test --encoder trained.safetensors
-    python benchmarks/stage2.py compare  --folder /tmp/stage2 [--collections imagenette fruits] [--rivals all]
     python benchmarks/stage2.py ablation --folder /tmp/stage2
-    python benchmarks/stage2.py choices  --folder /tmp/stage2
 
 Labels are read by the last line of each measurement alone: nothing is trained, selected or stopped by them. Seconds are
 processor seconds, so that other work on the machine disturbs them little; with OMP_NUM_THREADS=1, those of one core.
 """
 
 import argparse
-import hashlib
 import itertools
 import json
-import tarfile
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
-from spice.benchmark.rivals import RIVALS, fit
 from spice.data import Collection as Listing
-from spice.data import ImageStore, ingest
+from spice.data import ImageStore
 from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.evaluate import score
-from spice.evaluate.truth import from_folders
 from spice.models.encoders import load_encoder
 from spice.pipeline.execute import Execution
 from spice.pipeline.work import Inputs
-from spice.presets import standard, standard_heads
+from spice.presets import standard
 from spice.progress import Logged
 from spice.runs import Result, RunFolder, open_result
 from spice.settings import HeadSettings, JointSettings, RunSettings
 from spice.stages.heads.algorithm_1 import TrainedHeads
 from spice.stages.heads.train import train_heads
 from spice.stages.views import Views, open_views
+from stored import decode, header, row
 
-# name: file, member to read, size in pixels
-COLLECTIONS = {
-    "imagenette": ("imagenette.tar", "imagenette", 160),
-    "fruits": ("fruits.tar", "fruits", 160),
-    "cifar10-test": ("cifar10.tar.gz", "cifar10/test", 96),
-    "fashion-test": ("fashion_mnist.npz", "x_test", 96),
-}
+# Size of the images in pixels. `--encoder` other than lite0 has its own.
+SIZES = {"imagenette": 160, "fruits": 160, "cifar10-test": 96, "fashion-test": 96}
 SEEDS = range(5)
-SPICE = "SPICE-s, standard"
 Labels = NDArray[np.int32]
 
 
@@ -103,19 +90,8 @@ class Collection:
 
 def make_views(data: Path, place: Path, encoder: str, pixels: int | None) -> None:
     """Decode a collection, read its true labels, and encode its views."""
-    file, member, usual = COLLECTIONS[place.name]
-    size = load_encoder(encoder, size=pixels or (usual if encoder == "lite0" else None)).size
-    with tempfile.TemporaryDirectory() as unpacked:
-        if file.endswith(".npz"):
-            arrays = np.load(data / file)
-            store = ingest(arrays[member], size=size, folder=place / "images")
-            truth = arrays[member.replace("x", "y")][store.collection.numbers]
-        else:
-            with tarfile.open(data / file) as archive:
-                archive.extractall(unpacked, filter="data")
-            store = ingest(str(Path(unpacked) / member), size=size, folder=place / "images")
-            truth = from_folders(store.collection.paths).labels
-    np.save(place / "truth.npy", truth)
+    size = load_encoder(encoder, size=pixels or (SIZES[place.name] if encoder == "lite0" else None)).size
+    np.save(place / "truth.npy", decode(data, place.name, place / "images", size=size).truth)
     (place / "encoder.json").write_text(json.dumps([encoder, size]))
     _ = opened(place.parent, place.name).views
 
@@ -142,10 +118,10 @@ def trained_quietly(views: Views, settings: HeadSettings, seed: int) -> TrainedH
         return train_heads(views, settings, Run(seed=seed))
 
 
-def measure(collection: Collection, settings: HeadSettings, seeds: Iterable[int] = SEEDS) -> dict[str, float]:
+def measure(collection: Collection, settings: HeadSettings) -> dict[str, float]:
     """ACC over seeds, and what is seen without labels: loss, distinct share, agreement of heads, stability of seeds."""
     runs, selected, everyone, seconds = [], [], [], []
-    for seed in seeds:
+    for seed in SEEDS:
         started = time.process_time()
         trained = trained_quietly(collection.views, settings, seed)
         seconds.append(time.process_time() - started)
@@ -168,56 +144,6 @@ def measure(collection: Collection, settings: HeadSettings, seeds: Iterable[int]
     }
 
 
-def row(name: str, figures: Iterable[float], *more: str) -> None:
-    print("| " + " | ".join([name, *(f"{figure:.3f}" for figure in figures), *more]) + " |", flush=True)
-
-
-def header(*columns: str) -> None:
-    print(f"\n| {' | '.join(columns)} |\n{'|---' * len(columns)}|", flush=True)
-
-
-def compare(folder: Path, names: Iterable[str], rivals: list[str]) -> None:
-    """Every method on the same plain features; SPICE also uses the views. Scores are kept, so a stopped run resumes."""
-    for name in names:
-        collection = opened(folder, name)
-        header(f"{name} ({len(collection.views):,})", "ACC", "sd", "worst", "best", "NMI", "ARI", "s", "seeds")
-        for method in [*rivals, SPICE]:
-            seeds = seeds_of(method)
-            columns = np.array(
-                [scored(method, collection, seed, folder / name / "scores") for seed in seeds]
-            )  # (seeds, 4)
-            accuracy, (nmi, ari, seconds) = columns[:, 0], columns[:, 1:].mean(axis=0)
-            figures = [accuracy.mean(), accuracy.std(), accuracy.min(), accuracy.max(), nmi, ari, seconds]
-            row(method, figures, f"{len(columns)}")
-
-
-def seeds_of(method: str) -> Iterable[int]:
-    """Nothing in agglomerative clustering is random; TEMI takes more than a minute for each seed."""
-    return {"agglomerative": range(1), "TEMI": range(3)}.get(method, SEEDS)
-
-
-def scored(method: str, collection: Collection, seed: int, folder: Path) -> list[float]:
-    """ACC, NMI, ARI and processor seconds."""
-    # Of other settings than the standard ones now are, no score counts.
-    settings = f" {standard_heads(collection.clusters).model_dump_json()}" if method == SPICE else ""
-    known = folder / hashlib.blake2b(f"{method}{settings} {seed}".encode(), digest_size=8).hexdigest()
-    if not known.exists():
-        started = time.process_time()
-        labels = method_labels(method, collection, seed)
-        seconds = time.process_time() - started
-        reached = score(labels, collection.truth)
-        folder.mkdir(exist_ok=True)
-        known.write_text(json.dumps([reached.acc, reached.nmi, reached.ari, seconds]))
-    return [float(figure) for figure in json.loads(known.read_text())]
-
-
-def method_labels(method: str, collection: Collection, seed: int) -> NDArray[Any]:
-    if method in RIVALS:
-        return fit(method, np.array(collection.views.plain), collection.clusters, seed=seed)
-    settings = standard_heads(collection.clusters)
-    return head_labels(trained_quietly(collection.views, settings, seed), collection.views)[0]
-
-
 def ablation(folder: Path, name: str) -> None:
     """The paper's rows. Heads start at random, as there, so that the rows differ by what they say and nothing else."""
     collection = opened(folder, name)
@@ -235,60 +161,30 @@ def ablation(folder: Path, name: str) -> None:
     table(collection, base, rows)
 
 
-def choices(folder: Path, names: Iterable[str]) -> None:
-    """What the standard settings change of the paper's, one at a time, and what is seen of it without labels."""
-    standard: dict[str, object] = standard_heads(10).model_dump(exclude={"clusters"})
-    rows: dict[str, dict[str, object]] = {
-        "standard": standard,
-        "the paper's even sizes": standard | {"sizes": "even"},
-        "sizes not assumed": standard | {"sizes": "nearest"},
-        "selected by the loss alone": standard | {"compactness": 0.0},
-        "random start": standard | {"start": "random"},
-        "random start, by the loss alone, 10 heads": standard | {"start": "random", "compactness": 0.0, "heads": 10},
-        "10 heads": standard | {"heads": 10},
-        "64 components": standard | {"components": 64},
-        "center ratio 0.5": standard | {"center_ratio": 0.5},
-        "twice the epochs": standard | {"epochs": 30},
-    }
-    for name in names:
-        table(opened(folder, name), {}, rows, seeds=range(3))
-
-
-def table(
-    collection: Collection,
-    base: dict[str, object],
-    rows: dict[str, dict[str, object]],
-    seeds: Iterable[int] = SEEDS,
-) -> None:
+def table(collection: Collection, base: dict[str, object], rows: dict[str, dict[str, object]]) -> None:
     columns = ("ACC", "sd", "worst", "heads", "loss", "distinct", "agreement", "stability", "s")
     header(collection.name, *columns)
     for name, changes in rows.items():
         settings = HeadSettings.model_validate({"clusters": collection.clusters} | base | changes)
-        figures = measure(collection, settings, seeds)
+        figures = measure(collection, settings)
         row(name, [figures[column] for column in columns])
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("what", choices=("views", "compare", "ablation", "choices"))
+    arguments.add_argument("what", choices=("views", "ablation"))
     arguments.add_argument("--data", type=Path, default=Path("../shared/data"))
     arguments.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "stage2")
-    arguments.add_argument("--collections", nargs="+", default=list(COLLECTIONS), choices=list(COLLECTIONS))
+    arguments.add_argument("--collections", nargs="+", default=list(SIZES), choices=list(SIZES))
     arguments.add_argument("--encoder", default="lite0", help="views: the encoder")
     arguments.add_argument("--size", type=int, help="views: pixels, instead of each collection's own number")
-    arguments.add_argument("--rivals", nargs="*", default=["k-means"], choices=[*RIVALS, "all"])
     given = arguments.parse_args()
-    rivals = list(RIVALS) if given.rivals == ["all"] else given.rivals
     print(f"torch {torch.__version__}, {torch.get_num_threads()} thread(s), seeds {list(SEEDS)}")
     if given.what == "views":
         for name in given.collections:
             make_views(given.data, given.folder / name, given.encoder, given.size)
-    elif given.what == "compare":
-        compare(given.folder, given.collections, rivals)
-    elif given.what == "ablation":
-        ablation(given.folder, given.collections[0])
     else:
-        choices(given.folder, given.collections)
+        ablation(given.folder, given.collections[0])
 
 
 if __name__ == "__main__":
