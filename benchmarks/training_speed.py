@@ -26,7 +26,7 @@ from spice.engine.run import Run
 from spice.models.encoders import TorchEncoder, load_encoder
 from spice.models.heads import Head
 from spice.models.networks import network
-from spice.models.parts import cut
+from spice.models.parts import split_network
 from spice.presets import joint_on_cpu, standard_heads
 from spice.progress import Progress
 from spice.settings import IMAGENET, FeatureSettings, JointSettings
@@ -140,7 +140,7 @@ def bare_joint_step(case: Case) -> Callable[[], None]:
     """Forward and backward passes of the trained layers, and forward passes of the others."""
     encoder, settings = case.encoder, case.settings
     backbone = placed(copy.deepcopy(encoder.module), torch.device("cpu"))
-    front, tail = cut(backbone, share=settings.trained, size=encoder.size, channels=encoder.channels)
+    front, tail = split_network(backbone, share=settings.trained, size=encoder.size, channels=encoder.channels)
     frozen = None if front is None else TorchEncoder("front", front, encoder.normalization, size=encoder.size)
     model = ClusteringNetwork(tail.requires_grad_(), Head(encoder.features, 10)).train()
     views = torch.randn(settings.labeled + 2 * settings.unlabeled, encoder.channels, encoder.size, encoder.size)

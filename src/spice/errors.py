@@ -30,6 +30,11 @@ class SpiceWarning(UserWarning):
     """A result to check: the base class of all warnings of the program."""
 
 
+def one_line(error: BaseException) -> str:
+    """The message of an error on one line, shortened; its class if it has no message."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
 def warn_user(message: str, category: type[SpiceWarning]) -> None:
     """Warn at the line of the user's program that led here: a line of our own would help nobody."""
     frame = sys._getframe(1)

@@ -21,7 +21,7 @@ from spice.benchmark.tables.render import GIVEN_LABELS, comma_separated, markdow
 from spice.benchmark.tables.result import Cell, Cells, Result, result, settings_key, slug
 from spice.benchmark.tables.run import Selection, run
 from spice.benchmark.workbench import Workbench
-from spice.data.images import Combined, InMemory
+from spice.data.images import Concatenated, InMemory
 from spice.engine.run import Run
 from spice.errors import UserError
 from spice.models.networks import WideResNet
@@ -268,7 +268,7 @@ def test_few_labels_are_shared_evenly_among_classes() -> None:
 
 
 def test_two_stores_are_one(whole: Collected) -> None:
-    both = Combined(whole.learn, whole.scored)
+    both = Concatenated(whole.learn, whole.scored)
     count = len(whole.learn)
     assert len(both) == 2 * count
     taken = both.take(torch.tensor([count + 3, 5, 2 * count - 1]))

@@ -42,7 +42,7 @@ from spice.neighbors import nearest
 from spice.pipeline import cluster
 from spice.presets import standard
 from spice.settings import IMAGENET, FeatureSettings, HeadSettings, JointSettings, ViewSettings
-from spice.stages.bank import remember
+from spice.stages.bank import build_bank
 from spice.stages.encode import encode_plain, probabilities
 from spice.stages.features.train import train_features
 from spice.stages.groups.learn import learn_groups
@@ -345,7 +345,7 @@ def test_a_model_predicts_there(other_device: Run, tmp_path: Path, monkeypatch: 
     encoder = load_trained(tmp_path / "encoder.safetensors")
     features = encode_plain(encoder, IMAGES)
     head = Head(encoder.features, 3)
-    bank = remember(features, probabilities(head, features).argmax(dim=1), clusters=3, neighbors=5, seed=0)
+    bank = build_bank(features, probabilities(head, features).argmax(dim=1), clusters=3, neighbors=5, seed=0)
     model = TrainedModel(encoder, head, bank, threshold=0.5)
     model.save(tmp_path / "model")
     monkeypatch.setattr("spice.stages.model.choose", torch.device)

@@ -51,7 +51,7 @@ def test_the_papers_head_is_as_wide_inside_as_its_features() -> None:
 
 def test_a_head_comes_back_from_its_parameters_whatever_its_widths() -> None:
     head, features = Head(6, 4, hidden=9), torch.randn(5, 6)
-    again = Head.of(head.state_dict())
+    again = Head.from_state_dict(head.state_dict())
     assert torch.equal(again(features), head(features))
 
 

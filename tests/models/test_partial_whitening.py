@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from spice.models.networks import WHITENING_FLOOR, PartialWhitening, network
-from spice.models.parts import cut
+from spice.models.parts import split_network
 from spice.models.weights import NetworkCard, load_network, save_network
 from spice.settings import IMAGENET
 
@@ -74,7 +74,7 @@ def test_the_feature_map_is_whitened_too_and_the_layers_in_sequence_are_the_netw
     with torch.no_grad():
         torch.testing.assert_close(model.feature_map(images()).mean(dim=(2, 3)), model(images()))
         torch.testing.assert_close(torch.nn.Sequential(*model.chain())(images()), model(images()))
-    parts = cut(model, share=0.25, size=16, channels=3)
+    parts = split_network(model, share=0.25, size=16, channels=3)
     assert parts.front is not None
     assert model.linear in parts.tail.modules()
 

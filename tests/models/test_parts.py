@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from spice.models.backbone import Backbone
 from spice.models.encoders import TorchEncoder, load_encoder
 from spice.models.networks import network
-from spice.models.parts import Parts, Tail, cut
+from spice.models.parts import Parts, Tail, split_network
 from spice.settings import IMAGENET
 
 SMALL = {"lite0": None, "resnet18": 8, "resnet34": 4, "wrn-28-2": 4}
@@ -38,27 +38,27 @@ def test_front_and_tail_are_the_network(name: str, share: float) -> None:
     whole = small(name)
     batch = images(40)
     with torch.no_grad():
-        torch.testing.assert_close(through(cut(whole, share=share, size=40, channels=3), batch), whole(batch))
+        torch.testing.assert_close(through(split_network(whole, share=share, size=40, channels=3), batch), whole(batch))
 
 
 def test_the_share_counts_layers_that_have_weights() -> None:
     # A stem, sixteen bottlenecks and a head: a third is the head and the five bottlenecks at the last resolution.
-    parts = cut(small("lite0"), share=1 / 3, size=160, channels=3)
+    parts = split_network(small("lite0"), share=1 / 3, size=160, channels=3)
     assert parts.front is not None
     assert parts.front(images(160, 1)).shape == (1, 112, 10, 10)
-    least = cut(small("lite0"), share=0.001, size=64, channels=3)
+    least = split_network(small("lite0"), share=0.001, size=64, channels=3)
     assert len(list(least.tail.parameters())) == 3, "one layer at least: the head's convolution and its norm"
 
 
 def test_all_of_it_is_the_network_itself() -> None:
     whole = small("resnet18")
-    assert cut(whole, share=1, size=32, channels=3) == Parts(None, whole)
+    assert split_network(whole, share=1, size=32, channels=3) == Parts(None, whole)
 
 
 def test_learning_changes_the_tail_of_the_network_and_no_statistics() -> None:
     whole = small("resnet18")
     before = {name: value.clone() for name, value in whole.state_dict().items()}
-    parts = cut(whole, share=1 / 3, size=32, channels=3)
+    parts = split_network(whole, share=1 / 3, size=32, channels=3)
     assert parts.front is not None
     optimizer = torch.optim.SGD(parts.tail.parameters(), lr=0.1)
     parts.tail.train()(parts.front(images(32))).square().sum().backward()
@@ -92,7 +92,7 @@ class Tangled(Backbone):
 
 def test_a_network_that_is_not_its_chain_stays_whole(caplog: pytest.LogCaptureFixture) -> None:
     whole = Tangled()
-    assert cut(whole, share=0.5, size=4, channels=3) == Parts(None, whole)
+    assert split_network(whole, share=0.5, size=4, channels=3) == Parts(None, whole)
     assert "Tangled cannot be split into layers; training all of it" in caplog.text
 
 
@@ -101,7 +101,7 @@ def test_published_networks_can_be_taken_apart(kind: str, tmp_path: Path) -> Non
     saved(kind, tmp_path)
     encoder = load_encoder(f"hf:{tmp_path}")
     assert encoder.module is not None
-    parts = cut(encoder.module, share=0.5, size=encoder.size, channels=3)
+    parts = split_network(encoder.module, share=0.5, size=encoder.size, channels=3)
     with torch.no_grad():
         expected = encoder.module(images(encoder.size))
     torch.testing.assert_close(through(parts, images(encoder.size)), expected, atol=1e-5, rtol=1e-5)
@@ -117,4 +117,4 @@ def test_a_transformer_whose_layers_need_positions_stays_whole(tmp_path: Path) -
     saved("dinov3_vit", tmp_path)
     encoder = load_encoder(f"hf:{tmp_path}")
     assert encoder.module is not None
-    assert cut(encoder.module, share=0.5, size=encoder.size, channels=3).front is None
+    assert split_network(encoder.module, share=0.5, size=encoder.size, channels=3).front is None

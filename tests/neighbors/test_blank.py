@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from spice.neighbors import BlankImagesWarning, Method, nearest, warn_of_blank
-from spice.stages.bank import hold_against, remember
+from spice.stages.bank import build_bank, compare_with_bank
 from spice.stages.heads.inputs import principal_components
 
 BLANK = [3, 17, 31]
@@ -62,8 +62,8 @@ def test_blank_images_are_counted_in_a_warning() -> None:
 def test_a_model_can_remember_and_judge_blank_images() -> None:
     cluster = torch.zeros(40, dtype=torch.long)
     cluster[[3, 17, 31]] = 1
-    bank = remember(features(), cluster, clusters=2, neighbors=2, seed=0)
-    judged = hold_against(bank, torch.zeros(2, 8), torch.tensor([1, 0]))
+    bank = build_bank(features(), cluster, clusters=2, neighbors=2, seed=0)
+    judged = compare_with_bank(bank, torch.zeros(2, 8), torch.tensor([1, 0]))
     assert judged.reliability.tolist() == [1.0, 0.0]
     assert not judged.unlike.any()
 

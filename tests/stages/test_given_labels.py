@@ -12,7 +12,6 @@ from spice.runs.editor import Editor
 from spice.runs.edits import Merge, Move, SetAside, read_edits
 from spice.stages.groups.give import SharedGroupError, find_labels, give_labels, placed_clusters
 from spice.stages.joint.draws import Labeled
-from spice.stages.joint.given import merge_labels
 
 PATHS = ["a/1.jpg", "a/2.jpg", "b/3.jpg"]
 
@@ -101,6 +100,6 @@ def test_placed_images_are_learned_as_the_cluster_that_stands_for_their_group(ed
 
 def test_placed_images_override_reliable_labels() -> None:
     reliable = Labeled(torch.tensor([0, 2]), torch.tensor([2, 0]))
-    merged = merge_labels(reliable, {"a/2.jpg": 1, "b/3.jpg": 1}, PATHS)
+    merged = reliable.override({"a/2.jpg": 1, "b/3.jpg": 1}, PATHS)
     assert (merged.image.tolist(), merged.cluster.tolist()) == ([0, 1, 2], [2, 1, 1])
-    assert merge_labels(reliable, {}, PATHS).image.tolist() == [0, 2]
+    assert reliable.override({}, PATHS).image.tolist() == [0, 2]

@@ -32,6 +32,6 @@ def test_the_same_seed_gives_the_same_labels() -> None:
 
 def test_a_large_collection_is_judged_from_a_part_and_all_of_it_assigned(monkeypatch: pytest.MonkeyPatch) -> None:
     features, truth = blobs(1000, 3)
-    monkeypatch.setattr(module, "ENOUGH", 90)
+    monkeypatch.setattr(module, "SAMPLE", 90)
     monkeypatch.setattr(module, "CHUNK", 64)
     assert adjusted_rand_score(truth, kmeans(features, 3, seed=0)) == 1.0

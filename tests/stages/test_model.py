@@ -19,7 +19,7 @@ from spice.models.heads import Head
 from spice.models.networks import network
 from spice.models.weights import NetworkCard, save_network
 from spice.settings import IMAGENET
-from spice.stages.bank import remember
+from spice.stages.bank import build_bank
 from spice.stages.encode import encode_plain
 from spice.stages.model import TrainedModel
 
@@ -37,7 +37,7 @@ def model() -> TrainedModel:
     features = encode_plain(encoder, pictures(70))
     head = Head(encoder.features, 3)
     cluster = head(features).argmax(dim=1)
-    return TrainedModel(encoder, head, remember(features, cluster, clusters=3, neighbors=5, seed=0), threshold=0.5)
+    return TrainedModel(encoder, head, build_bank(features, cluster, clusters=3, neighbors=5, seed=0), threshold=0.5)
 
 
 PREDICT = """
@@ -233,7 +233,7 @@ def test_an_encoder_file_that_changed_after_training_is_refused(tmp_path: Path, 
     encoder = load_encoder(name, size=16)
     features = encode_plain(encoder, pictures(20, size=16))
     cluster = torch.arange(20) % 3
-    bank = remember(features, cluster, clusters=3, neighbors=5, seed=0)
+    bank = build_bank(features, cluster, clusters=3, neighbors=5, seed=0)
     TrainedModel(encoder, Head(encoder.features, 3), bank, threshold=0.5).save(tmp_path / "model")
     TrainedModel.load(tmp_path / "model")
     write(seed=1)

@@ -13,7 +13,7 @@ from spice.errors import UserError
 from spice.models.encoders import load_encoder
 from spice.models.given_features import NoEncoder
 from spice.models.heads import Head
-from spice.stages.bank import remember
+from spice.stages.bank import build_bank
 from spice.stages.encode import encode_plain
 from spice.stages.model import TrainedModel
 from spice.stages.onnx_export import export_onnx
@@ -27,7 +27,7 @@ def test_the_exported_file_gives_the_models_probabilities(tmp_path: Path) -> Non
     head = Head(encoder.features, 3)
     with torch.no_grad():
         head.out.weight *= 50  # probabilities far from one third, so that a wrong preprocessing would show
-    bank = remember(features, head(features).argmax(dim=1), clusters=3, neighbors=2, seed=0)
+    bank = build_bank(features, head(features).argmax(dim=1), clusters=3, neighbors=2, seed=0)
     model = TrainedModel(encoder, head, bank, threshold=0.5)
     assert export_onnx(model, tmp_path / "model.onnx") < 1e-4
     session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
@@ -42,7 +42,7 @@ def test_the_exported_file_gives_the_models_probabilities(tmp_path: Path) -> Non
 
 def test_what_is_no_network_is_refused_in_words(tmp_path: Path) -> None:
     features = torch.rand(6, 4)
-    bank = remember(features, torch.zeros(6, dtype=torch.long), clusters=2, neighbors=2, seed=0)
+    bank = build_bank(features, torch.zeros(6, dtype=torch.long), clusters=2, neighbors=2, seed=0)
     model = TrainedModel(NoEncoder(4), Head(4, 2), bank, threshold=0.5)
     with pytest.raises(UserError, match="none is not a torch network"):
         export_onnx(model, tmp_path / "model.onnx")

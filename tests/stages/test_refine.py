@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from spice.augment import Plain
 from spice.core import consistency_ratio
-from spice.data.images import Combined, InMemory
+from spice.data.images import Concatenated, InMemory
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.run import Run
 from spice.errors import UserError
@@ -272,7 +272,7 @@ def test_further_images_are_learned_from_and_not_clustered() -> None:
     start = Start(Kinds(3, 20), Kinds(3, 20).kind, 3)
     taken: set[int] = set()
 
-    class Watched(Combined):
+    class Watched(Concatenated):
         def take(self, positions: Tensor) -> Tensor:
             taken.update(positions.tolist())
             return super().take(positions)

@@ -1,9 +1,9 @@
-"""Refusals of input that would silently give wrong results. What torch refuses itself is left to torch."""
+"""Input checks for mistakes that torch would not notice: they would silently give wrong results."""
 
 import torch
 from torch import Tensor
 
-SUM_TOLERANCE = 0.01  # how far from 1 the sum of probabilities may be in bfloat16, the coarsest dtype in use
+SUM_TOLERANCE = 0.01  # probabilities in bfloat16, the coarsest dtype in use, sum to 1 within this
 
 
 def check_probs(probs: Tensor) -> None:

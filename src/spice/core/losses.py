@@ -2,7 +2,8 @@
 
 Shapes: B images, D projection width, Q keys in the queue, M pseudo-labeled images, K clusters, H heads,
 L labeled and U unlabeled images. The stage-2 losses take one head, (M, K), or all, (H, M, K): one loss per head. Their
-labels are clusters, (M,) or (H, M), or a table of the logits' shape: how often an image has each (`prototype_table`).
+labels are clusters, (M,) or (H, M), or a table of the logits' shape: how many times an image has each
+(`prototype_table`).
 """
 
 from collections.abc import Sequence
@@ -67,24 +68,24 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return (each.sum(dim=-1) / kept.clamp(min=1)).to(logits.dtype)
 
 
-def negative_entropy(probs: Tensor, often: Tensor | None = None) -> Tensor:
+def negative_entropy(probs: Tensor, weight: Tensor | None = None) -> Tensor:
     """sum_k m_k ln m_k, where m is the mean probability over the batch: least, -ln K, when clusters are equally full.
 
-    (M, K) -> scalar, (H, M, K) -> (H,). The paper needed this term for 200 clusters only. `often`, (M,) or (H, M), says
-    how many times each image counts; by default once.
+    (M, K) -> scalar, (H, M, K) -> (H,). The paper needed this term for 200 clusters only. `weight`, (M,) or (H, M), is
+    that of each image in the mean; by default all have the same.
     """
-    mean = _mean_probs(probs, often)
+    mean = _mean_probs(probs, weight)
     # 0 ln 0 = 0, and without the clamp its gradient would be infinite.
     return (mean * mean.clamp(min=torch.finfo(mean.dtype).tiny).log()).sum(dim=-1)
 
 
-def size_divergence(probs: Tensor, shares: Sequence[float], often: Tensor | None = None) -> Tensor:
-    """sum_k m_k ln(m_k / pi_k): how far the mean probability m is from given shares pi, 0 where they are the same.
+def size_divergence(probs: Tensor, shares: Sequence[float], weight: Tensor | None = None) -> Tensor:
+    """KL divergence of the mean probability m from given shares pi: sum_k m_k ln(m_k / pi_k).
 
-    As `negative_entropy`, which it equals, up to ln K, where all shares are 1 / K. The largest share belongs to the
-    cluster that is the largest now, and so on (`sizes`).
+    Equals `negative_entropy` plus ln K where all shares are 1 / K. The largest share goes to the largest cluster, and
+    so on (`sizes`).
     """
-    mean = _mean_probs(probs, often)  # (..., K)
+    mean = _mean_probs(probs, weight)  # (..., K)
     pi = by_size(sorted(shares, reverse=True), mean.unsqueeze(dim=-2)).to(mean.dtype)
     tiny = torch.finfo(mean.dtype).tiny
     return (mean * (mean.clamp(min=tiny).log() - pi.clamp(min=tiny).log())).sum(dim=-1)
@@ -93,8 +94,8 @@ def size_divergence(probs: Tensor, shares: Sequence[float], often: Tensor | None
 def joint_loss(labeled_logits: Tensor, labels: Tensor, unlabeled_logits: Tensor, consistency: Tensor) -> Tensor:
     """Cross-entropy of the reliable labels over L, plus that of the consistency labels over U.
 
-    The second mean is over all U unlabeled images, not over those whose consistency label is not IGNORE, so that few
-    sure predictions weigh little.
+    The second mean is over all U unlabeled images, those with the label IGNORE included, so that a few confident
+    predictions weigh little.
 
     Args:
         labeled_logits: (L, K) of weak views of reliable images.
@@ -108,7 +109,7 @@ def joint_loss(labeled_logits: Tensor, labels: Tensor, unlabeled_logits: Tensor,
 
 
 def double_softmax_ratio(logits: Tensor, label: int) -> Tensor:
-    """Gradient of the double softmax's loss by that of the single one's, for each logit of one image: (K,) -> (K,).
+    """Ratio of the loss gradients with two softmaxes and with one, for each logit of one image: (K,) -> (K,).
 
     With p = softmax(a), p' = softmax(p), c the label: r_c = p_c (1 - p'_c + sum_{j != c} p_j p'_j / (1 - p_c)), and
     r_k = p'_k - sum_j p_j p'_j + p_c for k != c, which can be negative. The paper's closed forms (Appendix A) drop the
@@ -120,17 +121,17 @@ def double_softmax_ratio(logits: Tensor, label: int) -> Tensor:
     second = first.softmax(dim=0)
     ratio = second - (first * second).sum() + first[label]
     others = logits.masked_fill(torch.arange(len(logits), device=logits.device) == label, -torch.inf)
-    # p_j / (1 - p_c) as a softmax over the others: a quotient would be 0 / 0 for a sure prediction.
+    # p_j / (1 - p_c) as a softmax over the others: a quotient would be 0 / 0 for a confident prediction.
     ratio[label] = first[label] * (1 - second[label] + others.softmax(dim=0) @ second)
     return ratio
 
 
-def _mean_probs(probs: Tensor, often: Tensor | None) -> Tensor:
-    """Mean over the batch, where an image counts as `often` as given: (..., M, K) and (..., M) -> (..., K)."""
+def _mean_probs(probs: Tensor, weight: Tensor | None) -> Tensor:
+    """Weighted mean over the batch: (..., M, K) and (..., M) -> (..., K)."""
     check_probs(probs)
-    if often is None:
+    if weight is None:
         return probs.mean(dim=-2)
-    share = (often / often.sum(dim=-1, keepdim=True).clamp(min=1)).to(probs.dtype)  # (..., M)
+    share = (weight / weight.sum(dim=-1, keepdim=True).clamp(min=1)).to(probs.dtype)  # (..., M)
     return (share.unsqueeze(dim=-2) @ probs).squeeze(dim=-2)
 
 

@@ -1,4 +1,4 @@
-"""The moving average and the queue of the first stage (paper III-A); stage 3 averages its model the same way.
+"""Exponential moving average and key queue (paper III-A). Stage 3 averages its network the same way.
 
 Shapes: Q keys in the queue, B new keys, D projection width.
 """
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 def ema_update_(average: nn.Module, current: nn.Module, *, momentum: float) -> None:
     """theta' <- momentum * theta' + (1 - momentum) * theta, for every parameter of `average`.
 
-    Buffers (batch-norm statistics) are not parameters: they stay as they are.
+    Buffers (batch-norm statistics) are left unchanged.
     """
     if not 0 <= momentum <= 1:
         raise ValueError(f"the momentum must lie in 0..1, got {momentum}")
@@ -21,9 +21,9 @@ def ema_update_(average: nn.Module, current: nn.Module, *, momentum: float) -> N
 
 @torch.no_grad()
 def enqueue_(queue: Tensor, keys: Tensor, position: int) -> int:
-    """Write keys (B, D) over the oldest of the queue (Q, D), from `position` on and around; return the next position.
+    """Overwrite the oldest keys of a ring buffer (Q, D) with keys (B, D), from `position` on; return the next position.
 
-    Of more keys than the queue holds, the last Q stay.
+    If there are more keys than the queue holds, the last Q are kept.
     """
     size = len(queue)
     places = (position + torch.arange(len(keys), device=queue.device)) % size

@@ -1,7 +1,7 @@
 """Probabilities over clusters, in the memory layout that is fast on a CPU. Shapes: H heads, M images, K clusters.
 
-Tensors of shape (..., K, M), clusters before images, also lie in memory like this: torch then works on many images
-at a time. One-hot marks are floats, 1 or 0: bools are several times slower to make, to count, and to multiply with.
+Tensors of shape (..., K, M), clusters before images, are contiguous, so that torch vectorizes over images. One-hot
+marks are floats, 1 or 0: bools are several times slower to compute, to sum and to multiply.
 """
 
 import torch
@@ -11,20 +11,20 @@ from torch import Tensor
 def cluster_probs(logits: Tensor) -> Tensor:
     """softmax over the last dimension, (..., M, K) -> (..., M, K).
 
-    On a CPU torch computes it number by number where the last dimension is below 16 or no multiple of it. With images
-    last it takes many images at a time: ten times faster for K = 10, copies included.
+    On a CPU torch does not vectorize it where the last dimension is not a multiple of 16. With images last it does: ten
+    times faster for K = 10, copies included.
     """
-    if logits.ndim < 2:  # a single image: no layout to choose
+    if logits.ndim < 2:  # a a single image
         return logits.softmax(dim=-1)
     return logits.transpose(-2, -1).contiguous().softmax(dim=-2).transpose(-2, -1)
 
 
 def one_hot_argmax(values: Tensor) -> Tensor:
-    """Mark every image's largest value, of equal ones the first: (..., K, M) -> (..., K, M)."""
+    """1 at the largest value of every image (the first of equal ones), 0 elsewhere: (..., K, M) -> (..., K, M)."""
     marks = torch.empty_like(values, dtype=torch.float32)
     torch.eq(values, values.amax(dim=-2, keepdim=True), out=marks)
-    count = marks.sum(dim=-1).sum(dim=-1, dtype=torch.float64)  # by cluster first: a float32 counts to 16 million
-    if (count != values.shape[-1]).any():  # some image has several largest: finding the first costs ten times as much
+    count = marks.sum(dim=-1).sum(dim=-1, dtype=torch.float64)  # by cluster first: float32 is exact up to 16 million
+    if (count != values.shape[-1]).any():  # ties: finding the first costs ten times as much
         marks.zero_().scatter_(-2, values.max(dim=-2, keepdim=True).indices, 1.0)
     return marks
 

@@ -46,11 +46,11 @@ def prototype_labels(
         probs: (M, K) or (H, M, K) of the weakly transformed images.
         center_ratio: A prototype is the mean of the top center_ratio * M / K confident images, at least of one. The
             paper uses 1, the authors' code 0.5; both label the M // K nearest.
-        overlap: Whether an image may have several labels. If not, every cluster still labels M // K images: those that
-            another cluster has taken are replaced by the next nearest ones. The paper does not say who takes an image
-            first. Here the nearest pair of an image and a prototype does, over all clusters (`assign_once`), so that
-            the order of the clusters does not matter. The authors' code goes through the clusters by number: each takes
-            its best images that are not yet taken, for its prototype as well as for its labels.
+        overlap: Whether an image may have several labels. If not, every cluster still labels M // K images: an image
+            that another cluster has taken is replaced by the next nearest one. The paper does not give the order. Here
+            pairs of an image and a prototype are taken by similarity, over all clusters (`assign_once`), so that the
+            order of the clusters does not matter. The authors' code visits the clusters by number: each takes its best
+            images that are still free, for its prototype as well as for its labels.
     """
     check_batch(features, probs)
     images, clusters = probs.shape[-2:]
@@ -64,15 +64,15 @@ def prototype_labels(
 
 
 def argtopk(values: Tensor, count: int) -> Tensor:
-    """Positions of each row's `count` largest values, the largest first and of equal ones the first."""
+    """Positions of each row's `count` largest values, in descending order; ties in order of position."""
     return values.argsort(dim=-1, descending=True, stable=True)[..., :count]
 
 
 def assign_once(similarity: Tensor, count: int) -> Tensor:
     """`count` images for every cluster, nearest first, and no image twice: (..., K, M) -> (..., K, count).
 
-    Goes through all pairs of a cluster and an image by falling similarity, of equal ones by cluster and then by image.
-    A pair is taken if the image has no cluster yet and the cluster has fewer than `count` images.
+    Greedy: visits all pairs of a cluster and an image by descending similarity (ties by cluster, then by image), and
+    takes a pair if the image has no cluster yet and the cluster has fewer than `count` images.
     """
     if similarity.ndim > 2:
         return torch.stack([assign_once(head, count) for head in similarity])
@@ -92,14 +92,14 @@ def cosine(centers: Tensor, features: Tensor) -> Tensor:
 
 
 def prototype_size(images: int, clusters: int, center_ratio: float) -> int:
-    """How many images a prototype is the mean of: center_ratio * M / K, at least one."""
+    """The number of images that a prototype averages: center_ratio * M / K, at least one."""
     if not 0 < center_ratio <= 1:
         raise ValueError(f"the center ratio must be above 0 and at most 1, got {center_ratio}")
     return max(1, int(center_ratio * images / clusters))
 
 
 def rescaled(features: Tensor) -> Tensor:
-    """Features whose largest number is 1: cosines stay the same, and squares neither overflow nor vanish."""
+    """Features scaled to a largest value of 1, so that their squares neither overflow nor vanish; cosines stay."""
     return features / features.abs().amax().clamp(min=torch.finfo(features.dtype).tiny)
 
 

@@ -1,4 +1,4 @@
-"""Labels for the third stage: those that an image's neighbors share, and those of sure predictions (paper III-C).
+"""Labels for the third stage: those that neighbors confirm, and those of confident predictions (paper III-C).
 
 Shapes: N images, S neighbors of each (the paper's N_s), B images in a batch, K clusters.
 """
@@ -11,7 +11,7 @@ from spice.core.prototypes import IGNORE
 
 
 def consistency_ratio(labels: Tensor, neighbors: Tensor) -> Tensor:
-    """r_i, the share of image i's S nearest images that have its label: (N,) and (N, S) -> (N,).
+    """r_i, the share of the S nearest images of image i that have its label: (N,) and (N, S) -> (N,).
 
     An image is not its own neighbor. So r_i is at most (n - 1) / S in a cluster of n images: with the paper's S = 100
     and threshold 0.95, no image of a cluster of fewer than 97 can be reliable.
@@ -26,7 +26,7 @@ def consistency_ratio(labels: Tensor, neighbors: Tensor) -> Tensor:
 
 
 def reliable(ratio: Tensor, *, threshold: float = 0.95) -> Tensor:
-    """Whether r_i > threshold, strictly: (N,) -> (N,) of bool. For the authors' code it is `authors_reliable`."""
+    """Whether r_i > threshold, strictly: (N,) -> (N,) of bool. `authors_reliable` is the rule of the authors' code."""
     check_threshold(threshold)
     return ratio > threshold
 
@@ -36,8 +36,8 @@ def authors_reliable(
 ) -> Tensor:
     """The rule of the authors' code: (N,) and (N, K) -> (N,) of bool.
 
-    r_i >= threshold (0.90 or 0.99 there), a probability above `confidence`, and then every cluster cut, at random, to
-    the size of the smallest: one cluster that has none empties the whole set.
+    r_i >= threshold (0.90 or 0.99 there) and a probability above `confidence`; then every cluster is subsampled to the
+    size of the smallest, so that one cluster without such images empties the whole set.
     """
     check_threshold(threshold)
     check_threshold(confidence)

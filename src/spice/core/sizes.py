@@ -1,9 +1,8 @@
-"""How many images a cluster labels where the sizes of the groups are known beforehand (beyond the paper).
+"""How many images a cluster labels where the sizes of the groups are known (beyond the paper).
 
-Shares belong to groups, and which cluster will be which group is not known. So in every step the largest share goes to
-the cluster that is the largest now, the second largest to the second, and so on. Of all one-to-one matchings this one
-has the least squared difference, and the least KL divergence, between sizes and shares (the rearrangement inequality):
-the Hungarian algorithm would find the same.
+It is not known which cluster will become which group. So in every step the largest share goes to the cluster that is
+the largest now, the second largest to the second, and so on. By the rearrangement inequality this matching minimizes
+both the squared difference and the KL divergence between sizes and shares: the Hungarian algorithm would find it, too.
 
 Shapes: M images in a batch, K clusters, H heads.
 """
@@ -17,21 +16,21 @@ ROUNDING = 1e-6  # of M * share: ten images times a tenth are one
 
 
 def quotas(images: int, shares: Sequence[float], *, ratio: float = 1.0) -> list[int]:
-    """ratio * M * share for every share, rounded down, at least one, falling: M // K where all shares are 1 / K."""
+    """ratio * M * share for every share, rounded down, at least one, in descending order; M // K if all are equal."""
     if any(share <= 0 for share in shares) or abs(sum(shares) - 1) > 1e-4:
         raise ValueError(f"shares must be above 0 and sum to 1, got {tuple(shares)}")
     return sorted((max(1, int(ratio * images * share + ROUNDING)) for share in shares), reverse=True)
 
 
-def by_size(falling: Sequence[float], probs: Tensor) -> Tensor:
-    """The largest of K numbers for the cluster that is the largest now, and so on: probs (..., M, K) -> (..., K).
+def by_size(descending: Sequence[float], probs: Tensor) -> Tensor:
+    """K numbers, the largest for the cluster that is the largest now, and so on: probs (..., M, K) -> (..., K).
 
-    A cluster's size is the sum of its probabilities; of equally large clusters the first gets more.
+    A cluster's size is the sum of its probabilities; ties go to the first cluster.
     """
-    if len(falling) != probs.shape[-1]:
-        raise ValueError(f"need a share for each of {probs.shape[-1]} clusters, got {len(falling)}")
+    if len(descending) != probs.shape[-1]:
+        raise ValueError(f"need a share for each of {probs.shape[-1]} clusters, got {len(descending)}")
     order = probs.detach().float().sum(dim=-2).argsort(dim=-1, descending=True, stable=True)  # (..., K)
-    values = torch.tensor(list(falling), device=probs.device)
+    values = torch.tensor(list(descending), device=probs.device)
     return torch.empty(order.shape, dtype=values.dtype, device=probs.device).scatter_(
         -1, order, values.expand_as(order)
     )

@@ -96,7 +96,7 @@ class Tar(Source):
 class TarStream(Tar):
     """A compressed tar: its members can only be read first to last."""
 
-    any_order, mode = False, "r|*"
+    random_access, mode = False, "r|*"
 
     def read(self, entry: Entry) -> NoReturn:
         raise BadImageError(Reason.UNREADABLE, f"{entry.name} is in a compressed archive, which is read from its start")

@@ -21,6 +21,7 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 
 from spice.data.other_files import not_an_image
 from spice.data.problems import BadImageError, Reason
+from spice.errors import one_line
 
 Content = bytes | Image.Image | NDArray[np.generic]
 
@@ -283,4 +284,4 @@ def _scale(values: NDArray[np.generic]) -> NDArray[np.uint8]:
 def _words(error: BaseException) -> str:
     if isinstance(error, UnidentifiedImageError):
         return "damaged or incomplete"  # Pillow's own words hold an address in memory
-    return " ".join(str(error).split()) or type(error).__name__
+    return one_line(error)

@@ -58,7 +58,7 @@ class InColor:
         return self.images.take(positions).expand(-1, self.channels, -1, -1)
 
 
-class Chosen:
+class Subset:
     """Some of the images, by their position among the chosen ones."""
 
     def __init__(self, images: Images, rows: NDArray[np.int64]) -> None:
@@ -73,7 +73,7 @@ class Chosen:
         return self.images.take(self.rows[positions])
 
 
-class Combined:
+class Concatenated:
     """Two collections as one, the first's images first."""
 
     def __init__(self, first: Images, second: Images) -> None:

@@ -72,7 +72,7 @@ def ingest(
         here = partial(_in_threads, decode_group, opened.contents(missing), workers or available_cores())
         for examined in here() if examine_all is None else examine_all(opened, missing):
             writer.add(examined)
-            if writer.is_full and not opened.any_order:
+            if writer.is_full and not opened.random_access:
                 raise UserError(
                     f"{opened.label} does not fit into a store of {limit_bytes:,} bytes, and being compressed cannot "
                     "be read again image by image: unpack it, or allow a larger store"

@@ -9,7 +9,7 @@ from pyarrow import fs
 from spice.data.decode import Content
 from spice.data.problems import BadImageError, Problem, Reason
 from spice.data.sources import Entry, Source, read_if_image
-from spice.errors import UserError
+from spice.errors import UserError, one_line
 
 _SCHEMES = ("s3://", "gs://", "gcs://", "hdfs://", "file://")
 
@@ -27,13 +27,13 @@ class Remote(Source):
         try:
             self._files, self._root = fs.FileSystem.from_uri(address)
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise UserError(f"{address} cannot be opened: {_first_line(error)}") from error
+            raise UserError(f"{address} cannot be opened: {one_line(error)}") from error
 
     def entries(self) -> Iterator[Entry | Problem]:
         try:
             found = self._files.get_file_info(fs.FileSelector(self._root, recursive=True))
         except (pa.ArrowException, OSError) as error:
-            raise UserError(f"{self.label} cannot be listed: {_first_line(error)}") from error
+            raise UserError(f"{self.label} cannot be listed: {one_line(error)}") from error
         files = sorted((info for info in found if info.type == fs.FileType.File), key=lambda info: str(info.path))
         for number, info in enumerate(files):
             name = posixpath.relpath(info.path, self._root)
@@ -44,8 +44,4 @@ class Remote(Source):
             with self._files.open_input_file(posixpath.join(self._root, entry.name)) as file:
                 return read_if_image(file, entry.length, name=entry.name)
         except (pa.ArrowException, OSError) as error:
-            raise BadImageError(Reason.UNREADABLE, _first_line(error)) from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+            raise BadImageError(Reason.UNREADABLE, one_line(error)) from error

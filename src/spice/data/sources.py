@@ -48,7 +48,7 @@ class Source:
 
     label: str
     count: int  # of what is given in memory: how many answers are expected
-    any_order = True  # False: entries can only be read first to last (a compressed tar)
+    random_access = True  # False: entries can only be read first to last (a compressed tar)
 
     def entries(self) -> Iterator[Entry | Problem]:
         """Everything in the source, without reading contents; what cannot even be listed is a problem."""

@@ -85,12 +85,12 @@ class ImageStore:
     def sharp(self, positions: NDArray[np.int64], size: int) -> "list[NDArray[np.uint8]]":
         """The images (C, s, s) from the originals, with s up to `size`; as `take` has them where that is no smaller."""
         found: list[NDArray[np.uint8]] = list(self.take(positions).numpy())
-        if self._originals is None or not self._originals.any_order or size <= self.size:
+        if self._originals is None or not self._originals.random_access or size <= self.size:
             return found
         table = self.collection.table
         short = np.minimum(np.asarray(table["width"]), np.asarray(table["height"]))[positions]
         larger = np.flatnonzero(short > self.size)
-        for place, original in zip(larger, self._originals.at(size).still_there(positions[larger]), strict=True):
+        for place, original in zip(larger, self._originals.at(size).take_unchanged(positions[larger]), strict=True):
             found[place] = found[place] if original is None else original
         return found
 
@@ -114,9 +114,9 @@ class Originals(NamedTuple):
     collection: Collection
 
     @property
-    def any_order(self) -> bool:
+    def random_access(self) -> bool:
         """Whether a single one can be read without all before it."""
-        return self.source.any_order
+        return self.source.random_access
 
     def at(self, size: int) -> "Streamed":
         """Decoded on demand at this size."""
@@ -138,7 +138,7 @@ class Streamed:
         """The pixels (C, S, S) of the images at these positions."""
         return list(self._pool.map(self._pixels, positions))
 
-    def still_there(self, positions: Iterable[int]) -> "list[NDArray[np.uint8] | None]":
+    def take_unchanged(self, positions: Iterable[int]) -> "list[NDArray[np.uint8] | None]":
         """The same; None where an image has changed, or can no longer be read."""
 
         def found(position: int) -> NDArray[np.uint8] | None:

@@ -52,7 +52,7 @@ class Pretrained(NamedTuple):
 
 
 @contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
+def eval_mode(module: nn.Module) -> Iterator[None]:
     """Eval mode inside; afterwards every part is back in its own mode, since it may be in training."""
     before = [(part, part.training) for part in module.modules()]
     module.eval()

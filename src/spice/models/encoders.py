@@ -16,7 +16,7 @@ from torch import Tensor
 
 from spice.engine.device import autocast, choose, placed, to_device
 from spice.errors import UserError
-from spice.models.backbone import Backbone, Pretrained, check_shape, evaluating, weights_hash
+from spice.models.backbone import Backbone, Pretrained, check_shape, eval_mode, weights_hash
 from spice.models.efficientnet import SCALES, load_lite
 from spice.models.frozen import FEATURES, MAP, Session, frozen_session
 from spice.models.given_features import GivenFeatures
@@ -173,7 +173,7 @@ class TorchEncoder:
         if session is not None:
             return session.run(images, FEATURES)
         with (
-            evaluating(self.module),
+            eval_mode(self.module),
             torch.no_grad(),
             autocast(self.device),
         ):  # not inference_mode: heads are trained on the result
@@ -185,7 +185,7 @@ class TorchEncoder:
         session = self._current_session()
         if session is not None and session.has(MAP):
             return session.run(images, MAP)
-        with evaluating(self.module), torch.no_grad(), autocast(self.device):
+        with eval_mode(self.module), torch.no_grad(), autocast(self.device):
             return self.module.feature_map(to_device(images, self.device)).float()
 
     def fingerprint(self) -> str:
@@ -218,7 +218,7 @@ class TorchEncoder:
         changes = sum(value._version for value in self.module.state_dict(keep_vars=True).values())
         with self._exporting:
             if changes != self._exported:
-                with evaluating(self.module):
+                with eval_mode(self.module):
                     self._session = frozen_session(self.module, size=self.size, channels=self.channels, int8=int8)
                 self._exported = changes
             return self._session

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spice.errors import UserError
+from spice.errors import UserError, one_line
 from spice.files import read_parquet
 from spice.settings import IMAGENET, Normalization
 
@@ -114,8 +114,7 @@ def _read(path: Path) -> tuple[Tensor, list[str] | None]:
     except UserError:
         raise
     except Exception as error:  # numpy lets through what zipfile, zlib and Python's tokenizer say of a damaged file
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UserError(f"cannot read features from {path}: {reason}") from error
+        raise UserError(f"cannot read features from {path}: {one_line(error)}") from error
     if paths is not None and len(paths) != len(vectors):
         raise UserError(f"{path} has {len(vectors):,} vectors but {len(paths):,} paths")
     for name, times in Counter(paths).most_common(1):

@@ -28,7 +28,7 @@ class Head(nn.Module):
         return logits
 
     @classmethod
-    def of(cls, state: Mapping[str, Tensor]) -> Self:
+    def from_state_dict(cls, state: Mapping[str, Tensor]) -> Self:
         """The head with this `state_dict()`, whatever its widths."""
         hidden, width = state["hidden.weight"].shape
         head = cls(width, len(state["out.bias"]), hidden=hidden)

@@ -32,7 +32,7 @@ def hub_access(name: str, *, download: bool) -> Iterator[None]:
         constants.HF_HUB_OFFLINE = before
 
 
-def not_here(name: str) -> UserError:
+def not_downloaded(name: str) -> UserError:
     """The error for a model that would have to be downloaded."""
     return UserError(
         f"{name} is not on this machine, and models that a run or model names are not downloaded; to allow it, "

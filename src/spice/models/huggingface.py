@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spice.errors import SpiceWarning, UserError, warn_user
+from spice.errors import SpiceWarning, UserError, one_line, warn_user
 from spice.models.backbone import Backbone, Pool, Pretrained, patches_as_map
-from spice.models.hub import hub_access, not_here
+from spice.models.hub import hub_access, not_downloaded
 from spice.settings import IMAGENET, Normalization
 
 
@@ -242,9 +242,10 @@ def _fetch(read: Callable[..., Any], name: str, *, download: bool, **options: An
         except (OSError, ValueError, RuntimeError) as error:
             failure = failure or error
     if not download and not is_folder:
-        raise not_here(f"hf:{name}") from failure
+        raise not_downloaded(f"hf:{name}") from failure
+    assert failure is not None
     advice = "" if is_folder else "; offline, give the folder of a downloaded model"
-    raise UserError(f"hf:{name} cannot be loaded: {' '.join(str(failure).split())[:200]}{advice}") from failure
+    raise UserError(f"hf:{name} cannot be loaded: {one_line(failure)}{advice}") from failure
 
 
 def _preprocessing(name: str) -> dict[str, Any]:

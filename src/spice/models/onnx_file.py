@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from spice.errors import UserError
+from spice.errors import UserError, one_line
 from spice.models.backbone import check_shape
 from spice.models.frozen import Session
 from spice.settings import IMAGENET, Normalization
@@ -59,7 +59,7 @@ def _open(path: Path) -> Session:
         session = Session(path)
     # The runtime's errors have a class per cause and no common one but Exception.
     except Exception as error:
-        raise UserError(f"{path} cannot be opened as an ONNX file: {' '.join(str(error).split())[:200]}") from error
+        raise UserError(f"{path} cannot be opened as an ONNX file: {one_line(error)}") from error
     if session.input.type != "tensor(float)":
         raise UserError(f"{path} takes {session.input.type}; it must take float32 images")
     return session

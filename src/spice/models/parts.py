@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from spice.models.backbone import Backbone, evaluating, example_images
+from spice.models.backbone import Backbone, eval_mode, example_images
 
 log = logging.getLogger("spice")
 
@@ -50,7 +50,7 @@ class Parts(NamedTuple):
     tail: nn.Module
 
 
-def cut(network: Backbone, *, share: float, size: int, channels: int) -> Parts:
+def split_network(network: Backbone, *, share: float, size: int, channels: int) -> Parts:
     """Split before the last `share` (rounded) of the layers that have weights.
 
     A network that cannot be split is trained as a whole.
@@ -71,7 +71,7 @@ def cut(network: Backbone, *, share: float, size: int, channels: int) -> Parts:
 def _is_whole(network: Backbone, layers: list[nn.Module], *, size: int, channels: int) -> bool:
     """Whether the layers in sequence equal the network: libraries may change theirs."""
     images = example_images(size=size, channels=channels).to(next(network.parameters()).device)
-    with evaluating(network):
+    with eval_mode(network):
         expected: Tensor = network(images)
         chained: Tensor = nn.Sequential(*layers)(images)
     scale = max(1.0, expected.abs().max().item())

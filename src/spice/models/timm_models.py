@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from spice.errors import UserError
+from spice.errors import UserError, one_line
 from spice.models.backbone import Backbone, Pretrained, patches_as_map
-from spice.models.hub import hub_access, not_here
+from spice.models.hub import hub_access, not_downloaded
 from spice.settings import Normalization
 
 
@@ -23,7 +23,7 @@ def load_timm(name: str, *, size: int | None = None, pretrained: bool = True, do
         ) from error
     with hub_access(f"timm:{name}", download=download):
         if pretrained and not download and _is_behind_an_address(timm, name):
-            raise not_here(f"timm:{name}")
+            raise not_downloaded(f"timm:{name}")
         model = _create(partial(timm.create_model, name, pretrained=pretrained, num_classes=0), name, size)
     wanted = timm.data.resolve_model_data_config(model)
     normalization = Normalization(mean=tuple(wanted["mean"]), std=tuple(wanted["std"]))
@@ -39,8 +39,8 @@ def _create(create: Callable[..., Any], name: str, size: int | None) -> Any:
     # timm and the hub raise errors of many kinds for an unknown name or an unreachable file.
     except Exception as error:
         if type(error).__name__ in ("OfflineModeIsEnabled", "LocalEntryNotFoundError"):
-            raise not_here(f"timm:{name}") from error
-        raise UserError(f"timm:{name} cannot be loaded: {' '.join(str(error).split())[:200]}") from error
+            raise not_downloaded(f"timm:{name}") from error
+        raise UserError(f"timm:{name} cannot be loaded: {one_line(error)}") from error
 
 
 def _is_behind_an_address(timm: Any, name: str) -> bool:

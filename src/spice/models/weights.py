@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from spice.errors import UserError
+from spice.errors import UserError, one_line
 from spice.files import written_atomically
 from spice.models.backbone import Backbone
 from spice.models.networks import PartialWhitening, Stem, network
@@ -92,7 +92,7 @@ def load_network(path: Path, *, name: str | None = None) -> tuple[Backbone, Netw
     try:
         built.load_state_dict(weights)
     except RuntimeError as error:
-        raise UserError(f"{path} does not fit {card.network}: {' '.join(str(error).split())[:200]}") from error
+        raise UserError(f"{path} does not fit {card.network}: {one_line(error)}") from error
     return built.eval(), card
 
 
@@ -102,7 +102,7 @@ def _refuse_misfits(path: Path, card: NetworkCard, weights: dict[str, Tensor]) -
         with torch.device("meta"):
             expected = {name: value.shape for name, value in card.build().state_dict().items()}
     except (ValueError, RuntimeError, OverflowError) as error:
-        raise UserError(f"the header of {path} names no network: {' '.join(str(error).split())[:200]}") from error
+        raise UserError(f"the header of {path} names no network: {one_line(error)}") from error
     for name, shape in expected.items():
         if name in weights and weights[name].shape != shape:
             found = tuple(weights[name].shape)

@@ -89,7 +89,7 @@ def _seconds_per_image(
 ) -> tuple[float, int]:
     """Seconds of one core to read, decode and embed an image, and how many images were tried."""
     rows = np.unique(np.linspace(0, len(entries) - 1, min(TRIED, len(entries))).astype(np.int64))
-    some = [entries[row] for row in rows] if source.any_order else entries[: len(rows)]
+    some = [entries[row] for row in rows] if source.random_access else entries[: len(rows)]
     started = time.monotonic()
     found = examine(list(source.contents(some)), size=encoder.size, max_pixels=MAX_PIXELS)
     reading = time.monotonic() - started

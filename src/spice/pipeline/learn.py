@@ -18,7 +18,7 @@ from spice.runs.artifacts import MODEL
 from spice.runs.editor import Editor
 from spice.runs.edits import Learned
 from spice.settings import RunSettings
-from spice.stages.bank import remember
+from spice.stages.bank import build_bank
 from spice.stages.groups.learn import LearnedHead, learn_groups
 from spice.stages.groups.lessons import Lessons, before_learning, lessons
 from spice.stages.groups.spread import Near
@@ -97,6 +97,6 @@ def _save_model(proposal: Proposal, source: Path, folder: Path) -> None:
     cluster = torch.tensor([place[group] for group in proposal.group[rows].tolist()])
     features = torch.from_numpy(np.asarray(result.answer_features[rows], dtype=np.float32))
     count = result.answer.neighbors
-    bank = remember(features, cluster, clusters=len(place), neighbors=count, seed=0)
+    bank = build_bank(features, cluster, clusters=len(place), neighbors=count, seed=0)
     trained = TrainedModel(model.encoder, proposal.learned.head, bank, threshold=model.threshold)
     trained.save(folder, embed=(source / ENCODER).exists())

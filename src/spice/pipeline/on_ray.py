@@ -93,7 +93,7 @@ class RayEngine:
         """The outcomes of all entries, in no order, after their features are on the disk."""
         if not entries:
             return
-        if not source.any_order:
+        if not source.random_access:
             raise UserError(f"{source.label} is compressed, so machines cannot share it; unpack it, or repack as .tar")
         with _connected(self.address) as ray:
             outcomes, features, since = list[Outcome](), list[NDArray[np.float32]](), time.monotonic()

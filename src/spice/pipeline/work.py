@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from spice.data import Collection, ImageStore
-from spice.data.images import Combined, Images
+from spice.data.images import Concatenated, Images
 from spice.engine.run import Run
 from spice.files import written_atomically
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained, with_precision
@@ -98,7 +98,7 @@ class Work:
     @property
     def learned_images(self) -> Images:
         """What stages 1 and 3 learn from: the images that are clustered, then the extra ones."""
-        return self.images if self.inputs.extra is None else Combined(self.images, self.inputs.extra)
+        return self.images if self.inputs.extra is None else Concatenated(self.images, self.inputs.extra)
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -128,7 +128,7 @@ class Work:
     @cached_property
     def head(self) -> Head:
         """The head that stage 2 selected."""
-        return Head.of(load_file(self / HEAD))
+        return Head.from_state_dict(load_file(self / HEAD))
 
     @cached_property
     def neighbors(self) -> Tensor:
@@ -141,7 +141,7 @@ class Work:
         record = read_record(self.folders["joint"], "joint") if self.settings.joint is not None else None
         if record is None or not cast(JointResult, record.result).used:
             return Answer(self.encoder, self.head, self.features, self.neighbors, refined=False)
-        head = Head.of(load_file(self / REFINED_HEAD))
+        head = Head.from_state_dict(load_file(self / REFINED_HEAD))
         features, neighbors = _mapped(self / REFINED_FEATURES), _mapped(self / REFINED_NEIGHBORS)
         return Answer(self._refined_encoder(), head, features, neighbors, refined=True)
 

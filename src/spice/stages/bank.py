@@ -31,7 +31,7 @@ class Bank(NamedTuple):
     unlike_below: float  # similarity to the nearest kept image
 
 
-class Judged(NamedTuple):
+class Comparison(NamedTuple):
     """New images compared with the kept ones."""
 
     reliability: Tensor  # (Q,) share of the S nearest kept images in the predicted cluster
@@ -39,7 +39,7 @@ class Judged(NamedTuple):
     unlike: Tensor  # (Q,) bool: farther from everything than training images are
 
 
-def remember(features: Tensor, cluster: Tensor, *, clusters: int, neighbors: int, seed: int) -> Bank:
+def build_bank(features: Tensor, cluster: Tensor, *, clusters: int, neighbors: int, seed: int) -> Bank:
     """Keep the training images, or a random part of a large collection: (N, D), (N,) -> bank.
 
     If only a part is kept, the number of neighbors shrinks in proportion: they lie in the same neighborhood.
@@ -58,9 +58,9 @@ def _within_half(features: Tensor) -> Tensor:
     return features if SMALL < largest < LARGE else features * 2.0 ** -math.floor(math.log2(max(largest, 1e-38)))
 
 
-def hold_against(bank: Bank, features: Tensor, cluster: Tensor) -> Judged:
+def compare_with_bank(bank: Bank, features: Tensor, cluster: Tensor) -> Comparison:
     """Judge new images with features (Q, D) that were put into `cluster` (Q,)."""
     near = nearest(bank.features.float(), bank.neighbors, queries=features, method="exact")
     agreeing = (bank.cluster[near.index] == cluster.unsqueeze(dim=1)).sum(dim=1)
     similarity = near.similarity[:, 0]
-    return Judged(agreeing / bank.neighbors, similarity, similarity.double() < bank.unlike_below)
+    return Comparison(agreeing / bank.neighbors, similarity, similarity.double() < bank.unlike_below)

@@ -19,7 +19,7 @@ from torch import Tensor
 from spice.core import reliable
 from spice.data.images import Images
 from spice.engine.device import choose
-from spice.errors import UserError
+from spice.errors import UserError, one_line
 from spice.files import folder_written_atomically
 from spice.models.encoders import (
     SCRATCH,
@@ -35,7 +35,7 @@ from spice.models.heads import Head
 from spice.models.weights import MAX_SIZE, cpu_weights, save_network
 from spice.progress import Progress, silent
 from spice.settings import FixedPrecision, Settings
-from spice.stages.bank import Bank, hold_against
+from spice.stages.bank import Bank, compare_with_bank
 from spice.stages.encode import encode_plain, probabilities
 from spice.trust.chance import chance
 from spice.version import __version__
@@ -103,7 +103,7 @@ class TrainedModel:
         probs = probabilities(self.head, features)
         best = probs.topk(2, dim=1)
         cluster, other = best.indices.unbind(dim=1)
-        judged = hold_against(self.bank, features, cluster)
+        judged = compare_with_bank(self.bank, features, cluster)
         return Predictions(
             cluster=cluster.int().numpy(),
             chance=chance(judged.reliability.numpy(), self.bank.neighbors, self.head.clusters),
@@ -151,15 +151,14 @@ class TrainedModel:
         about = _read_about(folder)
         try:
             _refuse_changed(about, folder)
-            head = Head.of(_floats(load_file(folder / HEAD)))
+            head = Head.from_state_dict(_floats(load_file(folder / HEAD)))
             kept = load_file(folder / BANK)
             bank = Bank(kept["features"], kept["cluster"], about.neighbors, about.unlike_below)
             _refuse_misfits(about, head, bank)
             encoder = _load_encoder(about, folder, choose(device))
         except (OSError, SafetensorError, RuntimeError, KeyError, ValueError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise UserError(
-                f"the model in {folder} is damaged ({reason}); delete it and make it again: spice resume RUN"
+                f"the model in {folder} is damaged ({one_line(error)}); delete it and make it again: spice resume RUN"
             ) from error
         return cls(encoder, head, bank, threshold=about.threshold)
 

@@ -18,7 +18,6 @@ from spice.errors import UserError
 from spice.progress import Progress
 from spice.runs.artifacts import LABELS_CSV
 from spice.runs.edits import StaleEditsError
-from spice.stages.groups.along_tree import tree_parts
 from spice.stages.groups.split import split_rows
 from spice.web import pictures
 from spice.web.background import Background
@@ -260,7 +259,7 @@ class Explorer:
             members = np.flatnonzero(state.groups.group == wanted.group)
             tree = state.opened.tree if wanted.tree else None
             if tree is not None:
-                parts = tree_parts(tree, members, into=wanted.into)
+                parts = tree.split(members, into=wanted.into)
             else:
                 parts = split_rows(state.opened.result.answer_features, members, into=wanted.into)
             rank = state.opened.labels.prototype_rank

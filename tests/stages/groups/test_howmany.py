@@ -5,8 +5,8 @@ import pytest
 from numpy.typing import NDArray
 from tests.stages.groups.test_curve import blobs
 
+from spice.stages.groups.communities import Communities, communities, ratio
 from spice.stages.groups.howmany import Given, HowMany, best, highest, how_many, principal_components, short_list
-from spice.stages.groups.opinion import Communities, communities, ratio
 from spice.stages.groups.peaks import Curve
 
 

@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.stages.groups.test_curve import blobs
 
+from spice.errors import UserError
 from spice.stages.groups.merge_tree import MergeTree, losses, merge_all, merge_tree
 
 
@@ -82,3 +83,29 @@ def test_three_hundred_groups_are_merged_in_two_seconds() -> None:
     started = time.process_time()
     merge_all(joint)
     assert time.process_time() - started < 2
+
+
+# Leaves 0 and 1 are merged first (node 4), then 2 joins them (5), and 3 at last (6); ten images in each leaf.
+LEAF = np.repeat(np.arange(4), 10).astype(np.int32)
+TREE = MergeTree(LEAF, np.array([[0, 1], [4, 2], [5, 3]], np.int32), np.array([0.1, 0.2, 0.3]))
+
+
+def test_a_group_is_cut_where_the_tree_cuts_it() -> None:
+    group = np.flatnonzero(LEAF < 3)
+    assert [sorted(set(LEAF[rows])) for rows in TREE.split(group, into=2)] == [[0, 1], [2]]
+    assert [len(rows) for rows in TREE.split(group, into=3)] == [10, 10, 10]
+    inside = np.flatnonzero(LEAF < 2)  # together in every cut but the finest
+    assert [sorted(set(LEAF[rows])) for rows in TREE.split(inside, into=2)] == [[0], [1]]
+
+
+def test_stray_images_are_no_part() -> None:
+    group = np.concatenate([np.flatnonzero(LEAF < 3), [39]])  # one of the last leaf, 1 of 31
+    parts = TREE.split(group, into=2)
+    assert [len(rows) for rows in parts] == [21, 10]
+    assert 39 in parts[0]
+    assert sorted(np.concatenate(parts)) == sorted(group)
+
+
+def test_a_group_that_the_tree_does_not_cut_is_refused() -> None:
+    with pytest.raises(UserError, match="cannot split this group of 10 images into 2 parts"):
+        TREE.split(np.flatnonzero(LEAF == 3), into=2)

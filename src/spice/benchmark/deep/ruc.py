@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from spice.benchmark.deep.objective import Epoch, Objective, Pictures, Schedule, Seen, Start
 from spice.benchmark.mixing import mixed, sharpened
-from spice.models.backbone import Backbone, evaluating
+from spice.models.backbone import Backbone, eval_mode
 from spice.neighbors import nearest, unit_rows
 from spice.stages.joint.train import ClusteringNetwork
 
@@ -64,7 +64,7 @@ class RUC(Objective):
     def begin_(self, epoch: Epoch, pictures: Pictures, device: torch.device) -> bool:
         """Let confident images join the clean ones; False if there are none."""
         if epoch.number:
-            with evaluating(self):
+            with eval_mode(self):
                 probs = [pictures.outputs(network, device).softmax(dim=1) for network in self.networks]
             self.join_(probs, threshold=joining(epoch))
         return bool(self.clean.any())

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sklearn.cluster import HDBSCAN, KMeans
 from sklearn.metrics import adjusted_rand_score, calinski_harabasz_score, silhouette_score
 
+from spice.stages.groups.communities import neighbor_graph, normalized
 from spice.stages.groups.curve import Points, nearest_points
-from spice.stages.groups.opinion import neighbor_graph, normalized
 
 Labels = NDArray[np.int32]
 

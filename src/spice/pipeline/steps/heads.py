@@ -5,7 +5,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spice.data.images import Chosen
+from spice.data.images import Subset
 from spice.engine.run import Run
 from spice.errors import UserError
 from spice.files import written_atomically
@@ -24,7 +24,7 @@ def heads(work: Work, run: Run) -> HeadsResult:
     """Train the heads on the views, and select one."""
     views = open_views(work.folders["views"])
     if work.settings.views.fresh:
-        images = work.images if views.rows is None else Chosen(work.images, views.rows)
+        images = work.images if views.rows is None else Subset(work.images, views.rows)
         views = with_fresh_views(views, images, work.encoder, work.settings.views)
     rows = np.arange(len(work)) if views.rows is None else views.rows  # (n,) that heads learn from
     if len(rows) < len(work):

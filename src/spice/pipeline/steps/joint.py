@@ -17,7 +17,6 @@ from spice.runs.records import ClusteringStats, JointResult
 from spice.stages.encode import probabilities
 from spice.stages.joint.checks import RefinementRejectedWarning
 from spice.stages.joint.draws import Labeled
-from spice.stages.joint.given import merge_labels
 from spice.stages.joint.refine import Refined, Stage2, refine
 from spice.stages.reliability import labels_to_learn, reliability_neighbors
 
@@ -63,7 +62,7 @@ def stage_2(work: Work) -> Stage2:
 def training_labels(work: Work, stage2: Stage2, run: Run) -> Labeled:
     """The reliable labels, and those of images that a person placed."""
     labeled = labels_to_learn(stage2.probs, stage2.neighbors, work.settings.reliability, seed=run.seed)
-    return merge_labels(labeled, work.settings.placed, work.inputs.collection.paths)
+    return labeled.override(work.settings.placed, work.inputs.collection.paths)
 
 
 def _nothing_learned(reason: str) -> JointResult:

@@ -7,7 +7,7 @@ from spice.pipeline.work import Work
 from spice.runs.artifacts import MODEL
 from spice.runs.labels import read_labels
 from spice.runs.records import StepResult
-from spice.stages.bank import remember
+from spice.stages.bank import build_bank
 from spice.stages.model import TrainedModel
 from spice.stages.reliability import reliability_neighbors
 
@@ -18,7 +18,7 @@ def model(work: Work, run: Run) -> StepResult:
     clusters = settings.heads.clusters
     count = reliability_neighbors(len(work), clusters, settings.reliability)
     cluster = torch.from_numpy(read_labels(work.folders["labels"]).cluster).long()
-    bank = remember(source.features, cluster, clusters=clusters, neighbors=count, seed=run.seed)
+    bank = build_bank(source.features, cluster, clusters=clusters, neighbors=count, seed=run.seed)
     trained = TrainedModel(source.encoder, source.head, bank, threshold=settings.reliability.threshold)
     trained.save(work / MODEL, embed=source.refined)
     return StepResult()

@@ -14,7 +14,7 @@ from spice.augment import Contrastive, Plain, Recipe
 from spice.data.images import Images
 from spice.engine.device import placed, to_device
 from spice.engine.run import Run
-from spice.models.backbone import Backbone, evaluating
+from spice.models.backbone import Backbone, eval_mode
 from spice.models.networks import PartialWhitening
 from spice.settings import FeatureSettings, Normalization
 from spice.stages.features.health import alignment, uniformity
@@ -40,7 +40,7 @@ def whiten(
         )  # (n, D)
 
     result = placed(PartialWhitening(network), run.device)
-    with evaluating(network):
+    with eval_mode(network):
         plain = encode(Plain(settings.augment, images.size, normalization), positions, "plain")
         if settings.whitening == "auto":
             recipe = Contrastive(settings.augment, settings.view_size or images.size, normalization)

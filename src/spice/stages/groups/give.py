@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from spice.errors import UserError
 from spice.label_table import plain_path
+from spice.neighbors import unit_length
 from spice.runs.editor import Editor
 from spice.runs.edits import Move, Name, Operation, Split
 from spice.runs.groups import Groups
@@ -143,8 +144,8 @@ def _split(editor: Editor, group: int, first: NDArray[np.int64], second: NDArray
     """The images of a group that are nearer to the second name's labeled images, on the sphere of features."""
     members = np.flatnonzero(editor.groups.group == group)
     features = editor.result.answer_features
-    centers = [_unit(np.asarray(features[rows], dtype=np.float32)).mean(axis=0) for rows in (first, second)]
-    likeness = _unit(np.asarray(features[members], dtype=np.float32)) @ np.stack(centers, axis=1)  # (n, 2)
+    centers = [unit_length(features[rows]).mean(axis=0) for rows in (first, second)]
+    likeness = unit_length(features[members]) @ np.stack(centers, axis=1)  # (n, 2)
     leaving = members[(likeness[:, 1] > likeness[:, 0]) & ~np.isin(members, first)]
     leaving = np.union1d(leaving, members[np.isin(members, second)])
     return Split(group=group, parts=[editor.base.images(leaving.tolist())])
@@ -161,8 +162,3 @@ def _put(editor: Editor, rows: NDArray[np.int64], name: str, group: int) -> list
     for operation in operations:
         editor.do(operation)
     return operations
-
-
-def _unit(features: NDArray[np.float32]) -> NDArray[np.float32]:
-    unit: NDArray[np.float32] = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
-    return unit

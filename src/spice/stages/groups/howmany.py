@@ -1,7 +1,7 @@
 """How many groups a collection has: a short list of plausible numbers, and a partition for each.
 
 The curve of `curve` is drawn on several draws of images. Its peaks that stand out from the noise between draws are
-plausible numbers, and so are the numbers of communities of the neighbor graph at two resolutions (`opinion`). Where
+plausible numbers, and so are the numbers of communities of the neighbor graph at two resolutions (`communities`). Where
 there are several, they are levels, and the finest is taken: a group too many is merged at a glance, a group too few has
 to be found. Where a peak is near the finest, it is taken, since the curve is more exact. Where shuffled features score
 as well, there are no clear groups.
@@ -14,7 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from spice.neighbors import unit_length
 from spice.progress import Progress, silent
+from spice.stages.groups.communities import Communities, communities, ratio
 from spice.stages.groups.curve import (
     Labels,
     Points,
@@ -28,7 +30,6 @@ from spice.stages.groups.curve import (
     partitions,
     scores,
 )
-from spice.stages.groups.opinion import Communities, communities, ratio
 from spice.stages.groups.peaks import MOST_PEAKS, Curve, Peak, all_peaks, plausible
 
 # Columns of the features that count: later principal components hold little but noise.
@@ -141,11 +142,11 @@ def without_groups(features: NDArray[np.float32], random: np.random.Generator) -
 def principal_components(features: NDArray[np.float32], random: np.random.Generator) -> Points:
     """The leading principal components of unit-length features: (N, D) -> (N, at most 50)."""
     some = np.sort(random.permutation(len(features))[:FOR_COMPONENTS])
-    known = _unit(features[some])
+    known = unit_length(features[some])
     mean = known.mean(axis=0)
     _, axes = np.linalg.eigh(np.cov(known - mean, rowvar=False).reshape(known.shape[1], known.shape[1]))
     kept = axes[:, ::-1][:, :COMPONENTS].astype(np.float32)
-    parts = [(_unit(features[start : start + 16_384]) - mean) @ kept for start in range(0, len(features), 16_384)]
+    parts = [(unit_length(features[start : start + 16_384]) - mean) @ kept for start in range(0, len(features), 16_384)]
     return np.concatenate(parts)
 
 
@@ -195,8 +196,3 @@ def _on_all(points: Points, some: NDArray[np.int64], counts: list[int]) -> list[
     """A partition of all points (N,) into each number of groups, by the centers that some of them have."""
     sample = points[some]
     return [nearest_center(points, centers_of(sample, labels)) for labels in partitions(sample, counts)]
-
-
-def _unit(features: NDArray[np.float32]) -> NDArray[np.float32]:
-    length = np.linalg.norm(features, axis=1, keepdims=True)
-    return np.asarray(features / np.maximum(length, 1e-12), dtype=np.float32)

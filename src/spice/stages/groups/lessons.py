@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spice.errors import UserError
+from spice.neighbors import unit_length
 from spice.runs.edits import Edits, Learned, Pair
 from spice.runs.groups import Base, Groups
 
@@ -98,7 +99,7 @@ def _typical(base: Base, groups: Groups, numbers: list[int], features: NDArray[n
 
 def _from_center(features: NDArray[np.float32]) -> Rows:
     """Order by cosine to the mean, nearest first."""
-    unit = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+    unit = unit_length(features)
     order: Rows = np.argsort(-(unit @ unit.mean(axis=0)), kind="stable")
     return order
 

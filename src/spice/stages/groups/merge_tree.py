@@ -8,7 +8,7 @@ loses
 
 with r other than a and b. A merge changes the losses of its own pairs entirely, and of other pairs by three terms.
 
-Shapes: N images, K leaves, D columns.
+Shapes: N images, n of them in a group, K leaves, D columns.
 """
 
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 from threadpoolctl import threadpool_limits
 
+from spice.errors import UserError
 from spice.stages.groups.curve import Labels, Points, joint_shares, nearest_center
 
 Array = NDArray[np.float64]
@@ -25,6 +26,8 @@ Array = NDArray[np.float64]
 MOST_LEAVES, IMAGES_PER_LEAF = 300, 10
 # Images that the leaves are found on.
 FOR_LEAVES = 20_000
+# A part of a group has at least this share of it: a few stray images of a neighboring branch are not a part.
+SMALLEST_PART = 0.05
 
 
 class MergeTree(NamedTuple):
@@ -50,6 +53,23 @@ class MergeTree(NamedTuple):
             top[node] = top[top[node]]
         _, first, group = np.unique(top[:leaves], return_index=True, return_inverse=True)
         return np.argsort(np.argsort(first))[group].astype(np.int32)
+
+    def split(self, members: NDArray[np.int64], *, into: int) -> list[NDArray[np.int64]]:
+        """The images `members` (n,) in `into` parts, largest first, by the coarsest cut that separates so many.
+
+        Images of smaller branches stay with the largest part.
+        """
+        least = max(1, SMALLEST_PART * len(members))
+        for clusters in range(into, len(self.merges) + 2):
+            branch = self.cut(clusters)[members]  # (n,)
+            branches, counts = np.unique(branch, return_counts=True)
+            large = branches[counts >= least]
+            if len(large) < into:
+                continue
+            chosen = large[np.argsort(-counts[counts >= least], kind="stable")][:into]
+            branch = np.where(np.isin(branch, chosen), branch, chosen[0])
+            return sorted((members[branch == one] for one in chosen), key=len, reverse=True)
+        raise UserError(f"the tree cannot split this group of {len(members):,} images into {into} parts")
 
 
 def merge_tree(points: Points, neighbors: NDArray[np.int64], *, seed: int) -> MergeTree:

@@ -1,4 +1,4 @@
-"""What the selected head and the other heads reveal about the clusters without labels, and warnings about it.
+"""Diagnostics of the heads that need no labels, and warnings about bad clusters.
 
 Shapes: N images, K clusters, H heads, n images in the sample by which heads are compared.
 """
@@ -65,30 +65,24 @@ def diagnose(heads: Heads, selected: Heads, views: Views, settings: HeadSettings
 
 
 def warn_about(diagnostics: HeadDiagnostics, settings: HeadSettings) -> None:
-    """Warn about bad clusters. What to do about them is said once, with the verdicts, where neighbors are known."""
+    """Warn about bad clusters. The verdicts, which also know the neighbors, say what to do about them."""
     if diagnostics.shared:
         pairs = ", ".join(f"{first} and {second}" for first, second in diagnostics.shared[:5])
         more = f" and {len(diagnostics.shared) - 5} more pairs" if len(diagnostics.shared) > 5 else ""
-        _warn(
-            SharedPrototypeWarning,
-            f"groups {pairs}{more} share their typical images: each pair may be one group",
-        )
+        message = f"groups {pairs}{more} share their typical images: each pair may be one group"
+        warn_user(message, SharedPrototypeWarning)
     if diagnostics.empty:
         numbers = ", ".join(map(str, diagnostics.empty[:10])) + (", ..." if len(diagnostics.empty) > 10 else "")
-        _warn(
-            EmptyClusterWarning,
-            f"{len(diagnostics.empty)} of {settings.clusters} groups have no images ({numbers})",
-        )
+        message = f"{len(diagnostics.empty)} of {settings.clusters} groups have no images ({numbers})"
+        warn_user(message, EmptyClusterWarning)
     if diagnostics.largest > GIANT and settings.clusters > 2 and settings.shares is None:
-        _warn(
-            GiantClusterWarning,
-            f"one group has {diagnostics.largest:.0%} of the images: the features may not separate them",
-        )
+        message = f"one group has {diagnostics.largest:.0%} of the images: the features may not separate them"
+        warn_user(message, GiantClusterWarning)
     if diagnostics.head_agreement < UNSTABLE:
-        _warn(
-            UnstableHeadsWarning,
+        warn_user(
             f"the heads disagree (mean adjusted Rand index {diagnostics.head_agreement:.2f}): "
             "another seed may give different groups",
+            UnstableHeadsWarning,
         )
 
 
@@ -134,7 +128,3 @@ def _shared_prototypes(table: Tensor) -> list[tuple[int, int]]:
     sizes = claimed.sum(dim=0)  # (K,)
     overlap = (claimed.T @ claimed).triu(diagonal=1) / torch.minimum(sizes, sizes[:, None]).clamp(min=1)
     return [(first, second) for first, second in (overlap > SHARED).nonzero().tolist()]
-
-
-def _warn(category: type[SpiceWarning], message: str) -> None:
-    warn_user(message, category)

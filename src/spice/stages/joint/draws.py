@@ -3,6 +3,7 @@
 Shapes: N images, R of them labeled; L labeled and U other images in a step; K clusters.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -18,6 +19,19 @@ class Labeled(NamedTuple):
 
     image: Tensor  # (R,) positions in the collection
     cluster: Tensor  # (R,)
+
+    def override(self, placed: Mapping[str, int], paths: Sequence[str]) -> "Labeled":
+        """With the labels of images (path: cluster) that a person placed, which override the others.
+
+        These labels are there to be learned. True labels, for scoring, are read by `evaluate` alone.
+        """
+        rows = [row for row, path in enumerate(paths) if path in placed]
+        given = torch.tensor(rows, dtype=torch.long)
+        cluster = torch.tensor([placed[paths[row]] for row in rows], dtype=torch.long)
+        others = ~torch.isin(self.image, given)
+        image = torch.cat([self.image[others], given])
+        order = image.argsort()
+        return Labeled(image[order], torch.cat([self.cluster[others], cluster])[order])
 
 
 class Drawn(NamedTuple):

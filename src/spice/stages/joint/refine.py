@@ -19,7 +19,7 @@ from spice.errors import UserError
 from spice.models.backbone import Backbone, initialize_convolutions_
 from spice.models.encoders import Encoder, TorchEncoder
 from spice.models.heads import Head
-from spice.models.parts import cut
+from spice.models.parts import split_network
 from spice.models.weights import NetworkCard
 from spice.neighbors import Neighbors, nearest
 from spice.randomness import seeded
@@ -140,7 +140,7 @@ def _start(encoder: Encoder, head: Head, settings: JointSettings, seed: int, dev
         _reset_weights_(backbone, head, seed)
     backbone, head = placed(backbone, device), placed(head, device)
     share = 1.0 if from_scratch else settings.trained  # frozen random layers would teach nothing
-    front, tail = cut(backbone, share=share, size=encoder.size, channels=encoder.channels)
+    front, tail = split_network(backbone, share=share, size=encoder.size, channels=encoder.channels)
     network = ClusteringNetwork(tail.requires_grad_(), head.requires_grad_())
     learner = Learner.on_images(
         network, head.clusters, settings.augment, size=encoder.size, normalization=encoder.normalization
