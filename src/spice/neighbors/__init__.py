@@ -3,7 +3,7 @@
 from spice.neighbors.approximate import recall
 from spice.neighbors.exact import Neighbors
 from spice.neighbors.search import BlankImagesWarning, Method, measured_nearest, nearest, warn_of_blank
-from spice.neighbors.units import unit_length, unit_rows
+from spice.neighbors.units import unit_rows
 
 __all__ = [
     "BlankImagesWarning",
@@ -12,7 +12,6 @@ __all__ = [
     "measured_nearest",
     "nearest",
     "recall",
-    "unit_length",
     "unit_rows",
     "warn_of_blank",
 ]

@@ -7,9 +7,7 @@ one direction that no other image has: all features equal.
 Shapes: N images, D feature width.
 """
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 CHUNK = 16_384  # images at a time
@@ -44,9 +42,3 @@ def _largest(rows: Tensor) -> Tensor:
     """The largest entry of each row, whatever its sign: (N, 1); NaN propagates."""
     found: Tensor = torch.linalg.vector_norm(rows.detach().float(), ord=torch.inf, dim=1, keepdim=True)
     return found
-
-
-def unit_length(features: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Each row of a NumPy array divided by its length, in float32: (N, D) -> (N, D). Rows of zeros stay zero."""
-    rows = np.asarray(features, dtype=np.float32)
-    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))

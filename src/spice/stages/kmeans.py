@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from spice.neighbors import unit_length
 from spice.stages.groups.curve import nearest_center
+from spice.trust.vectors import unit_length
 
 RESTARTS = 10
 # Centers are fitted on at most this many random images, as many as heads learn from; all images are then assigned.

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from spice.errors import UserError
 from spice.label_table import plain_path
-from spice.neighbors import unit_length
 from spice.runs.editor import Editor
 from spice.runs.edits import Move, Name, Operation, Split
 from spice.runs.groups import Groups
+from spice.trust.vectors import unit_length
 
 
 class SharedGroupError(UserError):

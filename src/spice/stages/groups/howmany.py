@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spice.neighbors import unit_length
 from spice.progress import Progress, silent
 from spice.stages.groups.communities import Communities, communities, ratio
 from spice.stages.groups.curve import (
@@ -31,6 +30,7 @@ from spice.stages.groups.curve import (
     scores,
 )
 from spice.stages.groups.peaks import MOST_PEAKS, Curve, Peak, all_peaks, plausible
+from spice.trust.vectors import unit_length
 
 # Columns of the features that count: later principal components hold little but noise.
 COMPONENTS = 50

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spice.errors import UserError
-from spice.neighbors import unit_length
 from spice.runs.edits import Edits, Learned, Pair
 from spice.runs.groups import Base, Groups
+from spice.trust.vectors import unit_length
 
 # Images at the center of a group that stand for it: as many as its card shows, so a person who names it has seen them.
 TYPICAL = 8
