@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from spice.arrays import open_array
 from spice.data import Collection, Problem, SourceLike, ingest
 from spice.data.adapters import Given, adapted, is_table_of_numbers
 from spice.data.vectors import Vectors
@@ -201,7 +202,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
     def _keep_(self, result: Result, places: Places, *, kept: bool) -> None:
         labels = result.labels
         self.labels_ = places.fill(labels.cluster, np.int32(-1))
-        self.probabilities_ = places.fill(np.load(result / PROBABILITIES), np.float32(np.nan))
+        self.probabilities_ = places.fill(open_array(result / PROBABILITIES), np.float32(np.nan))
         self.chance_ = places.fill(labels.chance, np.float32(np.nan))
         self.reliability_ = places.fill(labels.reliability, np.float32(np.nan))
         self.reliable_ = places.fill(labels.reliable, np.bool_(False))

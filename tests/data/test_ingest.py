@@ -18,8 +18,10 @@ import pytest
 import torch
 from PIL import Image
 
+from spice import arrays
 from spice.data import Collection, ImageStore, Reason, ingest
 from spice.data.decode import decode
+from spice.data.pixels import COLOR
 from spice.errors import NothingReadableError, UserError
 from spice.randomness import generator
 
@@ -408,3 +410,23 @@ def test_no_handle_stays_open(folder: Path, tmp_path: Path) -> None:
     stores = [ingest(folder, size=24, folder=tmp_path / str(number)) for number in range(5)]
     assert len(list(Path("/proc/self/fd").iterdir())) <= before + 2 * len(stores)  # two memory maps each at most
     assert json.loads((tmp_path / "0" / "store.json").read_text())["size"] == 24
+
+
+@pytest.mark.skipif(not arrays.CAN_JOIN, reason="nothing is cut on this system")
+def test_a_store_in_pieces_holds_the_same_pixels_and_continues_where_it_was(
+    folder: Path, tmp_path: Path, photo: Photo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = everything(ingest(folder, size=40, folder=tmp_path / "whole"))
+    monkeypatch.setattr(arrays, "PIECE_BYTES", 64 << 10)
+    store = ingest(folder, size=40, folder=tmp_path / "store")  # 4,800 bytes of color: no whole number in a piece
+    assert everything(store).equal(expected)
+    for number in range(40):
+        photo(100 + number).save(folder / f"more {number}.png")
+    arrays.piece(tmp_path / "store" / COLOR, 1).write_bytes(b"what a killed run wrote beyond its journal")
+    grown = ingest(folder, size=40, folder=tmp_path / "store")
+    pieces = [tmp_path / "store" / COLOR, *arrays.further_pieces(tmp_path / "store" / COLOR)]
+    assert [path.stat().st_size for path in pieces[:-1]] == [64 << 10] * (len(pieces) - 1)
+    assert len(pieces) > 2
+    assert everything(ingest(folder, size=40, folder=tmp_path / "anew")).equal(everything(grown))
+    pieces[1].unlink()
+    assert everything(ingest(folder, size=40, folder=tmp_path / "store")).equal(everything(grown))

@@ -7,15 +7,18 @@ from typing import cast
 import numpy as np
 import pytest
 
+from spice import arrays
 from spice.neighbors import search
 from spice.pipeline import cluster
+from spice.pipeline.execute import DamagedFileWarning
 from spice.presets import heads_sample, standard
 from spice.runs import open_result
-from spice.runs.artifacts import HEAD_LABELS
-from spice.runs.records import NeighborsResult
+from spice.runs.artifacts import FEATURES, HEAD_LABELS, NEIGHBORS, PROBABILITIES, SIMILARITIES
+from spice.runs.records import NeighborsResult, damaged_files
 from spice.settings import RunSettings
 
 GROUPS, IMAGES, LEARNED = 4, 1200, 300
+PIECE = 64 << 10
 
 
 def made() -> tuple[np.ndarray, np.ndarray]:
@@ -25,8 +28,8 @@ def made() -> tuple[np.ndarray, np.ndarray]:
     return (centers[truth] + random.normal(size=(IMAGES, 16))).astype(np.float32), truth
 
 
-def settings() -> RunSettings:
-    usual = standard(clusters=GROUPS)
+def settings(clusters: int = GROUPS) -> RunSettings:
+    usual = standard(clusters=clusters)
     heads = usual.heads.model_copy(update={"heads": 3, "epochs": 2})
     return usual.model_copy(update={"heads": heads, "views": usual.views.model_copy(update={"sample": LEARNED})})
 
@@ -69,6 +72,32 @@ def test_a_small_collection_is_learned_whole(tmp_path: Path) -> None:
     assert account.heads.learned_from == LEARNED
     assert cast(dict[str, object], result.entry.settings["views"])["sample"] is None
     assert not (result.run / result.entry.folders["views"] / "views" / "rows.npy").exists()
+
+
+@pytest.mark.skipif(not arrays.CAN_JOIN, reason="nothing is cut on this system")
+def test_a_run_in_pieces_gives_the_same_bytes_and_repairs_itself(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    monkeypatch.setattr(search, "APPROXIMATE_FROM", IMAGES)
+    monkeypatch.setattr(arrays, "PIECE_BYTES", PIECE)
+    cluster(made()[0], settings(), out, page=False)
+    result, whole = open_result(out), open_result(run)
+    files = [path for path in out.rglob("*.npy*") if path.is_file()]
+    assert max(path.stat().st_size for path in files) <= PIECE
+    for artifact in (FEATURES, NEIGHBORS, SIMILARITIES, PROBABILITIES):
+        joined = [result / artifact, *arrays.further_pieces(result / artifact)]
+        assert b"".join(path.read_bytes() for path in joined) == (whole / artifact).read_bytes()
+        assert len(joined) == -(-(whole / artifact).stat().st_size // PIECE)
+    assert (out / "labels.csv").read_bytes() == (run / "labels.csv").read_bytes()
+    np.testing.assert_array_equal(result.neighbors, whole.neighbors)
+    damaged = arrays.piece(result / FEATURES, 1)
+    good = damaged.read_bytes()
+    damaged.write_bytes(good[:100] + b"?" + good[101:])
+    assert damaged_files(out, result.entry.folders) == [damaged]
+    with pytest.warns(DamagedFileWarning, match=r"features.npy.001 changed after it was written"):
+        cluster(made()[0], settings(GROUPS - 1), out, page=False)
+    assert damaged.read_bytes() == good
 
 
 def test_many_clusters_get_a_larger_sample() -> None:

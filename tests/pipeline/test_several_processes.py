@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from spice import arrays
 from spice.runs import open_result, read_labels
+from spice.runs.artifacts import FEATURES
 
 SETTINGS = """
 [features]
@@ -36,11 +38,21 @@ unlabeled = 8
 checks = false
 """
 
+# `spice`, with arrays in several files from 64 KiB on.
+IN_PIECES = """
+from spice import arrays
+from spice.cli import main
+
+arrays.PIECE_BYTES = 64 << 10
+main()
+"""
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("encoder", ["scratch", "lite0"])
 def test_two_processes_give_the_labels_of_one(shapes: Path, tmp_path: Path, encoder: str) -> None:
     (tmp_path / "small.toml").write_text(SETTINGS)
+    (tmp_path / "in_pieces.py").write_text(IN_PIECES)
     arguments = [
         "cluster",
         str(shapes),
@@ -53,7 +65,8 @@ def test_two_processes_give_the_labels_of_one(shapes: Path, tmp_path: Path, enco
     ]
     arguments += ["--settings", str(tmp_path / "small.toml"), "--device", "cpu"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    two = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "spice"]
+    two = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    two.append(str(tmp_path / "in_pieces.py"))
     for name, command in {"one": [sys.executable, "-m", "spice"], "two": two}.items():
         done = subprocess.run(
             [*command, *arguments, "--out", str(tmp_path / name)],
@@ -65,7 +78,9 @@ def test_two_processes_give_the_labels_of_one(shapes: Path, tmp_path: Path, enco
     if encoder == "lite0":  # no network is trained from scratch: sums over two halves of a batch round a little
         np.testing.assert_array_equal(one.cluster, other.cluster)
         np.testing.assert_allclose(one.confidence, other.confidence, atol=1e-3)
-    assert open_result(tmp_path / "two").refined
+    result = open_result(tmp_path / "two")
+    assert result.refined
+    assert bool(arrays.further_pieces(result / FEATURES)) == (encoder == "lite0"), "96 images of 1,280 numbers"
     assert (tmp_path / "two" / "report.html").exists()
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from io import BufferedRandom
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from spice import arrays
 from spice.data.collection import SCHEMA, Collection, in_order
 from spice.data.decode import Decoded
 from spice.data.pixels import COLOR, GRAY
@@ -142,25 +144,33 @@ def explained_errors(folder: Path) -> Iterator[None]:
 def _clear(folder: Path, size: int) -> None:
     """Remove a store of another working size or version, or a damaged one, and start a new one."""
     for name in (_DESCRIPTION, GRAY, COLOR, "images.parquet", "problems.csv"):
-        (folder / name).unlink(missing_ok=True)
+        arrays.remove_array(folder / name)
     shutil.rmtree(folder / JOURNAL, ignore_errors=True)
     with written_atomically(folder / _DESCRIPTION) as temporary:
         temporary.write_text(json.dumps({"format": _FORMAT, "size": size}))
 
 
 class PixelFile:
-    """Images (C, S, S) appended to a file. Written through file handles: a full disk is an error there, not a crash."""
+    """Images (C, S, S) appended to a file, and to further pieces of it when that is full.
+
+    Written through file handles: a full disk is an error there, not a crash.
+    """
 
     def __init__(self, path: Path, channels: int, size: int, *, rows: int) -> None:
         """Continue after the first `rows` images; what a killed run wrote beyond them is dropped."""
         self.rows = rows
         self.row_bytes = channels * size * size
+        self._path = path
         path.touch()
-        if path.stat().st_size < self.bytes:
-            raise ValueError(f"{path} is shorter than the {rows} images it should hold")
-        self._file = path.open("r+b", buffering=_BYTES_AT_ONCE)
-        self._file.truncate(self.bytes)
-        self._file.seek(self.bytes)
+        full, rest = divmod(self.bytes, arrays.PIECE_BYTES)
+        for unused in arrays.further_pieces(path)[full:]:
+            unused.unlink()
+        sizes = [one.stat().st_size for one in (path, *arrays.further_pieces(path))]
+        if any(length != arrays.PIECE_BYTES for length in sizes[:full]) or sum(sizes) < self.bytes:
+            raise ValueError(f"{path} does not hold the {rows} images that it should")
+        self._file = self._open(full)
+        self._file.truncate(rest)
+        self._file.seek(rest)
         self._disk = ThreadPoolExecutor(1)
         self._syncing: Future[None] | None = None
         self._synced = self.bytes
@@ -171,7 +181,12 @@ class PixelFile:
 
     def append(self, pixels: NDArray[np.uint8]) -> int:
         """Add one image; the number of its row."""
-        self._file.write(pixels.data)
+        room = arrays.PIECE_BYTES - self.bytes % arrays.PIECE_BYTES
+        content = memoryview(np.ascontiguousarray(pixels)).cast("B")
+        self._file.write(content[:room])
+        if len(content) >= room:
+            self._next_piece()
+            self._file.write(content[room:])
         self.rows += 1
         if self.bytes - self._synced >= _BYTES_AHEAD and (self._syncing is None or self._syncing.done()):
             self._wait()
@@ -185,6 +200,16 @@ class PixelFile:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._synced = self.bytes
+
+    def _open(self, number: int) -> BufferedRandom:
+        place = arrays.piece(self._path, number)
+        place.touch()
+        return place.open("r+b", buffering=_BYTES_AT_ONCE)
+
+    def _next_piece(self) -> None:
+        self.sync()
+        self._file.close()
+        self._file = self._open(self.bytes // arrays.PIECE_BYTES + 1)
 
     def _wait(self) -> None:
         """Wait for the disk, and raise its error, which it reports only once."""

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from spice.arrays import open_array
 from spice.pipeline.work import Work
 from spice.runs.artifacts import NEIGHBORS, SIMILARITIES
 from spice.stages.answers import Alike
@@ -23,8 +24,8 @@ def find_alike(work: Work) -> tuple[Alike, Pairs]:
 
     Not by the features after joint training, which moves images of one cluster together, alike or not.
     """
-    similarities = np.load(work / SIMILARITIES, mmap_mode="r")
-    pairs = similar_pairs(np.load(work / NEIGHBORS, mmap_mode="r"), similarities)
+    similarities = open_array(work / SIMILARITIES)
+    pairs = similar_pairs(open_array(work / NEIGHBORS), similarities)
     if work.inputs.store is None:
         pairs, same = pairs.above(EQUAL), EQUAL
     else:

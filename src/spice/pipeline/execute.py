@@ -10,6 +10,7 @@ from typing import cast
 
 import torch
 
+from spice.arrays import remove_array, whole
 from spice.engine.run import Run
 from spice.errors import NothingTrustworthyError, SpiceWarning, UserError, warn_user
 from spice.models.encoders import SCRATCH, Encoder
@@ -332,4 +333,4 @@ def _remove_damaged(folder: Path, step: str) -> None:
     with suppress(UserError):  # a damaged record says nothing about files
         record = read_record(folder, step)
         for path in [] if record is None else record.damaged(folder):
-            (folder / path).unlink(missing_ok=True)
+            remove_array(folder / whole(path))

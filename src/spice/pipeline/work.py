@@ -8,12 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from spice.arrays import open_array
 from spice.data import Collection, ImageStore
 from spice.data.images import Concatenated, Images
 from spice.engine.run import Run
@@ -163,12 +162,6 @@ def vector_encoder(vectors: Tensor) -> NoEncoder:
     return NoEncoder(vectors.shape[1])
 
 
-def save_array(path: Path, array: NDArray[np.generic]) -> None:
-    """Write a `.npy` file, whole or not at all."""
-    with written_atomically(path) as temporary, temporary.open("wb") as file:
-        np.save(file, array)
-
-
 def save_weights(path: Path, module: nn.Module) -> None:
     """Write a module's state as safetensors, whole or not at all."""
     with written_atomically(path) as temporary:
@@ -178,4 +171,4 @@ def save_weights(path: Path, module: nn.Module) -> None:
 
 
 def _mapped(path: Path) -> Tensor:
-    return torch.from_numpy(np.load(path, mmap_mode="c"))
+    return torch.from_numpy(open_array(path, "c"))

@@ -12,6 +12,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from PIL import Image
 
+from spice.arrays import open_array
 from spice.report.content import Content
 from spice.report.figure_style import SELECTED, TRUE
 from spice.runs.artifacts import FEATURES, PROBABILITIES, REFINED_FEATURES
@@ -52,8 +53,8 @@ def nearest_to_centers(content: Content) -> Rows:
     A center is the mean feature of the N / K most confident images (III-B), over the whole collection.
     """
     result = content.result
-    probs = np.load(result.need(PROBABILITIES), mmap_mode="r")  # (N, K)
-    features = np.load(result.need(REFINED_FEATURES if result.refined else FEATURES), mmap_mode="r")  # (N, D)
+    probs = open_array(result.need(PROBABILITIES))  # (N, K)
+    features = open_array(result.need(REFINED_FEATURES if result.refined else FEATURES))  # (N, D)
     images, clusters = probs.shape
     count = max(1, images // clusters)
     confident = (np.argsort(-probs[:, cluster], kind="stable")[:count] for cluster in range(clusters))

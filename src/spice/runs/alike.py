@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from spice.arrays import open_array
 from spice.files import read_parquet
 from spice.runs.artifacts import IMAGES, PAIRS, SIMILARITIES
 from spice.runs.result import Result
@@ -22,7 +23,7 @@ class Duplicates(NamedTuple):
 
 def outliers_of(result: Result) -> Outliers:
     """How far each image is from its nearest images, by the frozen encoder's features."""
-    return find_outliers(np.load(result.need(SIMILARITIES), mmap_mode="r"))
+    return find_outliers(open_array(result.need(SIMILARITIES)))
 
 
 def duplicates_of(result: Result, *, threshold: float = SAME) -> list[Duplicates]:

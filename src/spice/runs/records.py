@@ -10,6 +10,7 @@ from typing import Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from spice.arrays import further_pieces, whole
 from spice.errors import UserError
 from spice.files import written_atomically
 from spice.runs.artifacts import ARTIFACTS
@@ -215,19 +216,17 @@ class Record(BaseModel, Generic[Found]):
     def damaged(self, folder: Path) -> list[str]:
         """The files that the step made and that are not what was written; one that may be deleted may be missing."""
         lasting = {artifact.name for artifact in ARTIFACTS if artifact.step == self.step and not artifact.deletable}
-        there = {
-            path: folder / path for path in self.files if path.split("/")[0] in lasting or (folder / path).exists()
-        }
+        there = {path: folder / path for path in self.files if _made_as(path) in lasting or (folder / path).exists()}
         return [path for path, file in there.items() if not file.is_file() or _stamp(file) != self.files[path]]
 
     def is_damaged(self, folder: Path, name: str) -> bool:
         """Whether the file, or a file of the folder, that the step made under this name is not what it wrote."""
-        ours = {path: stamp for path, stamp in self.files.items() if path.split("/")[0] == name}
+        ours = {path: stamp for path, stamp in self.files.items() if _made_as(path) == name}
         return any(_size(folder / path) is None or _stamp(folder / path) != stamp for path, stamp in ours.items())
 
     def is_intact(self, folder: Path, names: Collection[str]) -> bool:
         """Whether every file that the step made under one of these names is still there, at its size."""
-        ours = {path: stamp for path, stamp in self.files.items() if path.split("/")[0] in names}
+        ours = {path: stamp for path, stamp in self.files.items() if _made_as(path) in names}
         return all(_size(folder / path) == stamp.size for path, stamp in ours.items())
 
 
@@ -243,9 +242,15 @@ def damaged_files(run: Path, folders: Mapping[str, str]) -> list[Path]:
 
 
 def stamp_files(folder: Path, names: Iterable[str]) -> dict[str, FileStamp]:
-    """The stamps of the files called one of `names`, and of all files in folders called so."""
-    found = [path for name in names for path in (folder / name, *(folder / name).rglob("*")) if path.is_file()]
+    """The stamps of the files called one of `names`, of their further pieces, and of all files in folders called so."""
+    made = [folder / name for name in names]
+    found = [path for one in made for path in (one, *further_pieces(one), *one.rglob("*")) if path.is_file()]
     return {path.relative_to(folder).as_posix(): _stamp(path) for path in sorted(found)}
+
+
+def _made_as(path: str) -> str:
+    """The file, array or folder that a file of a step is, or is part of."""
+    return whole(path.split("/", maxsplit=1)[0])
 
 
 def _stamp(path: Path) -> FileStamp:

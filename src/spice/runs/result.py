@@ -7,6 +7,7 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from spice.arrays import open_array
 from spice.errors import UserError
 from spice.files import read_parquet
 from spice.runs.apply import apply
@@ -174,19 +175,19 @@ class Result:
     def neighbors(self) -> NDArray[np.int64]:
         """(N, S), mapped: the nearest images by the features that the labels come from."""
         kept = REFINED_NEIGHBORS if self.refined else NEIGHBORS
-        return cast(NDArray[np.int64], np.load(self.need(kept), mmap_mode="r"))
+        return cast(NDArray[np.int64], open_array(self.need(kept)))
 
     @property
     def answer_features(self) -> NDArray[np.float32]:
         """(N, D), mapped: the features that the labels come from."""
         kept = REFINED_FEATURES if self.refined else FEATURES
-        return cast(NDArray[np.float32], np.load(self.need(kept), mmap_mode="r"))
+        return cast(NDArray[np.float32], open_array(self.need(kept)))
 
     @property
     def similarities(self) -> NDArray[np.float32]:
         """(N, S), mapped."""
         kept = REFINED_SIMILARITIES if self.refined else SIMILARITIES
-        return cast(NDArray[np.float32], np.load(self.need(kept), mmap_mode="r"))
+        return cast(NDArray[np.float32], open_array(self.need(kept)))
 
     @property
     def problems(self) -> Path:

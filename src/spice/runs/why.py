@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
+from spice.arrays import open_array
 from spice.errors import UserError
 from spice.runs.artifacts import IMAGES, PROBABILITIES
 from spice.runs.checks import Checks
@@ -60,7 +61,7 @@ def why(folder: Path, image: str) -> Why:
     row = find_row(labels, image, source=result.manifest.source)
     counted, threshold = result.answer.neighbors, result.answer.threshold
     neighbors, similarities = result.neighbors[row], result.similarities[row]  # (S,), (S,)
-    probabilities = np.load(result.need(PROBABILITIES), mmap_mode="r")[row]  # (K,)
+    probabilities = open_array(result.need(PROBABILITIES))[row]  # (K,)
     cluster = int(labels.cluster[row])
     votes = Counter(labels.cluster[neighbors[:counted]].tolist())
     return Why(

@@ -5,7 +5,6 @@ Shapes: N images, n of them drawn, U that are no copies, V views, D feature widt
 
 import hashlib
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spice.arrays import map_array, remove_array, reserve_array
 from spice.engine.parallel import parallel_map
 from spice.engine.run import Run
 from spice.errors import UserError
@@ -104,7 +104,7 @@ class ViewFiles:
         views, note = self.folder / FOLDER, self.folder / FOLDER / "identity"
         if not (note.exists() and note.read_text() == self.key):
             shutil.rmtree(views, ignore_errors=True)
-            (self.folder / FEATURES).unlink(missing_ok=True)
+            remove_array(self.folder / FEATURES)
             views.mkdir(parents=True)
         for kind, path in view_paths(self.folder).items():
             partial, marks = self._unfinished(kind)
@@ -112,11 +112,15 @@ class ViewFiles:
                 continue
             with written_atomically(marks) as temporary, temporary.open("wb") as file:
                 np.save(file, np.zeros(self.views[kind] * self.layouts[kind].batches, dtype=np.uint8))
-            with written_atomically(partial) as temporary:
-                images = self.layouts[kind].length
-                shape = (images, self.width) if kind == "plain" else (self.views[kind], images, self.width)
-                np.lib.format.open_memmap(temporary, mode="w+", dtype=self.dtypes[kind], shape=shape).flush()
-                _claim_space(temporary)
+            images = self.layouts[kind].length
+            shape = (images, self.width) if kind == "plain" else (self.views[kind], images, self.width)
+            try:
+                reserve_array(path, self.dtypes[kind], shape, first=partial)
+            except OSError as error:
+                size = np.dtype(self.dtypes[kind]).itemsize * np.prod(shape, dtype=np.int64) / 1e9
+                raise UserError(
+                    f"not enough disk space in {path.parent} for {size:.2f} GB of features ({error.strerror})"
+                ) from error
         if self.rows is not None:
             with written_atomically(views / ROWS) as temporary, temporary.open("wb") as file:
                 np.save(file, self.rows)
@@ -126,14 +130,16 @@ class ViewFiles:
     def _fill(self, kind: Kind, make_rows: MakeRows, *, done: int) -> None:
         """Compute this process's missing batches."""
         layout = self.layouts[kind]
-        table, marks = (np.lib.format.open_memmap(path, mode="r+") for path in self._unfinished(kind))
+        partial, done_marks = self._unfinished(kind)
+        table, flush = map_array(view_paths(self.folder)[kind], "r+", first=partial)
+        marks = np.lib.format.open_memmap(done_marks, mode="r+")
         by_view = table.reshape(-1, layout.length, self.width)  # (V, N, D)
         written: list[int] = []
         saved_at = time.monotonic()
 
         def save() -> None:
             # Batches reach the disk before their marks, so that after a power cut no mark is without its batch.
-            table.flush()
+            flush()
             marks[written] = 1
             marks.flush()
             written.clear()
@@ -186,17 +192,3 @@ def _drawn(images: int, settings: ViewSettings, run: Run) -> NDArray[np.int64] |
     drawn = torch.randperm(images, generator=run.generator("views", "sample"))[: settings.sample]
     rows: NDArray[np.int64] = drawn.sort().values.numpy()
     return rows
-
-
-def _claim_space(path: Path) -> None:
-    """Report a full disk now: later, writing to a mapped file would kill the program without a message."""
-    size = path.stat().st_size
-    if not hasattr(os, "posix_fallocate"):
-        return
-    with path.open("r+b") as file:
-        try:
-            os.posix_fallocate(file.fileno(), 0, size)
-        except OSError as error:
-            raise UserError(
-                f"not enough disk space in {path.parent} for {size / 1e9:.2f} GB of features ({error.strerror})"
-            ) from error

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spice.arrays import open_array
 from spice.augment import Plain, Recipe, Strong, Weak
 from spice.data.images import Images, InColor
 from spice.engine.device import to_device
@@ -84,7 +85,7 @@ def encode_views(
     """
     recipes, pixels = _recipes(encoder, settings), InColor(images, encoder.channels)
     in_features = settings.space == "features" and not settings.fresh  # fresh views are views of images
-    perturbed = _Perturbed(lambda: np.load(view_paths(folder_of(run))["plain"], mmap_mode="r"), settings, run)
+    perturbed = _Perturbed(lambda: open_array(view_paths(folder_of(run))["plain"]), settings, run)
 
     def encode(kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
         if in_features and kind != "plain":  # plain images were all encoded before
@@ -135,7 +136,7 @@ def perturb_features(features: NDArray[np.floating], settings: ViewSettings, run
 
 def open_views(folder: Path) -> Views:
     """The views that `encode_views` or `perturb_features` wrote to `folder`; of a sample, its images alone."""
-    plain, weak, strong = (np.load(path, mmap_mode="r") for path in view_paths(folder).values())
+    plain, weak, strong = (open_array(path) for path in view_paths(folder).values())
     chosen = folder / FOLDER / ROWS
     if not chosen.exists():
         return Views(plain, weak, strong)

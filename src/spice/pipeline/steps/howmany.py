@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from spice.arrays import save_array
 from spice.engine.run import Run
 from spice.files import written_atomically
-from spice.pipeline.work import Work, save_array
+from spice.pipeline.work import Work
 from spice.runs.artifacts import CANDIDATES, TREE
 from spice.runs.records import CandidateCount, HowManyResult, TreeResult
 from spice.stages.groups.curve import NEIGHBORS, neighbor_information

@@ -2,10 +2,11 @@
 
 import torch
 
+from spice.arrays import save_array
 from spice.engine.run import Run
 from spice.errors import warn_user
 from spice.models.weights import save_network
-from spice.pipeline.work import Work, save_array, save_weights
+from spice.pipeline.work import Work, save_weights
 from spice.runs.artifacts import (
     REFINED_ENCODER,
     REFINED_FEATURES,

@@ -5,8 +5,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from spice.arrays import save_array
 from spice.engine.run import Run
-from spice.pipeline.work import Work, save_array
+from spice.pipeline.work import Work
 from spice.runs.artifacts import KMEANS
 from spice.runs.records import StepResult
 from spice.stages.kmeans import kmeans as kmeans_labels

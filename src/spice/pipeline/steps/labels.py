@@ -6,11 +6,12 @@ from typing import cast
 import numpy as np
 import torch
 
+from spice.arrays import save_array
 from spice.core import consistency_ratio, reliable
 from spice.engine.run import Run
 from spice.files import written_atomically
 from spice.pipeline.alike import find_alike
-from spice.pipeline.work import Work, save_array
+from spice.pipeline.work import Work
 from spice.runs.artifacts import HEAD_LABELS, KMEANS, PAIRS, PROBABILITIES
 from spice.runs.labels import Labels, write_labels
 from spice.runs.records import HeadsResult, LabelsResult, read_record

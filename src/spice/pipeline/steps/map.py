@@ -1,7 +1,8 @@
 """Every image as a point on a plane, for the page: shared by all numbers of clusters on the same features."""
 
+from spice.arrays import save_array
 from spice.engine.run import Run
-from spice.pipeline.work import Work, save_array
+from spice.pipeline.work import Work
 from spice.report.embedding import embed
 from spice.runs.artifacts import MAP
 from spice.runs.records import StepResult

@@ -1,8 +1,9 @@
 """The nearest images of every image by the frozen features (III-C): shared by all numbers of clusters."""
 
+from spice.arrays import save_array
 from spice.engine.run import Run
 from spice.neighbors import measured_nearest, warn_of_blank
-from spice.pipeline.work import Work, save_array
+from spice.pipeline.work import Work
 from spice.runs.artifacts import NEIGHBORS, SIMILARITIES
 from spice.runs.records import NeighborsResult
 from spice.settings import RunSettings

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spice.arrays import open_array
 from spice.engine.run import Run
 from spice.pipeline.work import Work
 from spice.report.chosen import choose, with_attention
@@ -21,7 +22,7 @@ def pictures(work: Work, run: Run) -> StepResult:
     found, source = read_labels(work.folders["labels"]), work.answer
     chosen = choose(found, work.settings.heads.clusters)
     rows = np.concatenate(with_attention(chosen))
-    probs = torch.from_numpy(np.load(work / PROBABILITIES))
+    probs = torch.from_numpy(open_array(work / PROBABILITIES, "c"))
     images = work.shown_images
     seen: Iterable[tuple[int, Tensor]] = ()
     if work.inputs.pictures is None:  # no encoder has looked at the pictures of vectors

@@ -1,0 +1,167 @@
+"""Large arrays as several files of at most 1 GiB, mapped into memory as one.
+
+The bytes of a `.npy` file are cut into pieces: `features.npy`, `features.npy.001`, `features.npy.002`. In this order,
+`cat` restores the file. An array that fits into one piece is an ordinary file.
+"""
+
+import ctypes
+import mmap
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from spice.files import written_atomically
+
+CAN_JOIN = os.name == "posix"  # whether several files can be mapped as one
+PIECE_BYTES = 1 << 30 if CAN_JOIN else sys.maxsize  # a multiple of every system's page size
+_PIECE = re.compile(r"\.\d{3,}$")
+_COPY_BYTES = 16 << 20
+_MAP_FIXED = 0x10  # the same on Linux and macOS
+
+Mode = Literal["r", "c", "r+"]  # as numpy's: read, change in memory only, write
+
+
+class Mapped(NamedTuple):
+    """An array in files, and what brings its changes to the disk."""
+
+    array: NDArray[Any]
+    flush: Callable[[], None]
+
+
+def piece(path: Path, number: int) -> Path:
+    """The name of a piece; the first has the name of the array."""
+    return path if number == 0 else path.with_name(f"{path.name}.{number:03d}")
+
+
+def whole(name: str) -> str:
+    """The name of the array that a file is a piece of: `features.npy.001` -> `features.npy`."""
+    return _PIECE.sub("", name)
+
+
+def further_pieces(path: Path) -> list[Path]:
+    """The pieces of an array after its first one, in order."""
+    found = (other for other in path.parent.glob(f"{path.name}.*") if whole(other.name) == path.name)
+    return sorted(found, key=lambda other: int(other.suffix[1:]))
+
+
+def open_array(path: Path, mode: Mode = "r", *, first: Path | None = None) -> NDArray[Any]:
+    """The array that `save_array` or `reserve_array` wrote, read from disk as it is used."""
+    return map_array(path, mode, first=first).array
+
+
+def map_array(path: Path, mode: Mode = "r", *, first: Path | None = None) -> Mapped:
+    """The same, to be changed; `first` is where the first piece is until the array is complete."""
+    first = first or path
+    with first.open("rb") as file:
+        shape, in_columns, dtype = _header(file)
+        start = file.tell()
+    total = start + dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+    if first.stat().st_size >= total:
+        alone = np.load(first, mmap_mode=mode)
+        return Mapped(alone, getattr(alone, "flush", lambda: None))
+    content, flush = map_files([first, *further_pieces(path)], mode)
+    if len(content) < total:
+        raise ValueError(f"{path} is damaged: of {total:,} bytes there are {len(content):,}")
+    found = content[start:total].view(dtype).reshape(shape, order="F" if in_columns else "C")
+    return Mapped(found, flush)
+
+
+def save_array(path: Path, array: NDArray[Any]) -> None:
+    """Write an array, whole or not at all: the first piece last, and nobody reads the others without it."""
+    header = _header_of(array.dtype, array.shape)
+    length = len(header) + array.nbytes
+    if length <= PIECE_BYTES:
+        with written_atomically(path) as temporary, temporary.open("wb") as file:
+            np.save(file, array)
+        _remove_further(path)
+        return
+    remove_array(path)
+    content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    for number in reversed(range(-(-length // PIECE_BYTES))):
+        begin, end = number * PIECE_BYTES, min((number + 1) * PIECE_BYTES, length)
+        with written_atomically(piece(path, number)) as temporary, temporary.open("wb") as file:
+            file.write(header[begin:end])
+            for place in range(max(begin - len(header), 0), end - len(header), _COPY_BYTES):
+                file.write(content[place : min(place + _COPY_BYTES, end - len(header))].data)
+
+
+def reserve_array(path: Path, dtype: DTypeLike, shape: tuple[int, ...], *, first: Path) -> None:
+    """Make the files of an array of zeros. When it is filled, rename `first` to `path`: that makes it complete.
+
+    A full disk is an OSError here: later, writing to a mapped file would kill the program without a message.
+    """
+    header = _header_of(np.dtype(dtype), shape)
+    length = len(header) + np.dtype(dtype).itemsize * int(np.prod(shape, dtype=np.int64))
+    _remove_further(path)
+    files = [first, *(piece(path, number) for number in range(1, -(-length // PIECE_BYTES)))]
+    for number, name in reversed(list(enumerate(files))):
+        with written_atomically(name) as temporary, temporary.open("wb") as file:
+            file.write(header if number == 0 else b"")
+            size = min(PIECE_BYTES, length - number * PIECE_BYTES)
+            file.truncate(size)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+
+
+def remove_array(path: Path) -> None:
+    """Delete all pieces."""
+    path.unlink(missing_ok=True)
+    _remove_further(path)
+
+
+def map_files(paths: Sequence[Path], mode: Mode = "r") -> tuple[NDArray[np.uint8], Callable[[], None]]:
+    """The bytes of several files in a row as one array. All but the last are whole pages long."""
+    sizes = [path.stat().st_size for path in paths]
+    if any(size % mmap.ALLOCATIONGRANULARITY for size in sizes[:-1]):
+        raise ValueError(f"{paths[0]} is damaged: a piece of it is cut short")
+    if not CAN_JOIN:
+        if mode == "r+":
+            raise ValueError(f"{paths[0]} is in several files, which this system can only read")
+        return np.concatenate([np.fromfile(path, dtype=np.uint8) for path in paths]), lambda: None
+    # One range of addresses is reserved, and every file is mapped to its part of it. Python unmaps all of it at once.
+    access = mmap.PROT_READ | (0 if mode == "r" else mmap.PROT_WRITE)
+    unused = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    place = mmap.mmap(-1, sum(sizes), flags=unused, prot=access)
+    content = np.frombuffer(place, dtype=np.uint8)
+    address = content.ctypes.data
+    for path, size in zip(paths, sizes, strict=True):
+        _map_at(address, path, size, access, mode)
+        address += size
+    return content, place.flush
+
+
+def _map_at(address: int, path: Path, size: int, access: int, mode: Mode) -> None:
+    shared = (mmap.MAP_SHARED if mode == "r+" else mmap.MAP_PRIVATE) | _MAP_FIXED
+    system = ctypes.CDLL(None, use_errno=True).mmap
+    system.restype = ctypes.c_void_p
+    system.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_ssize_t]
+    with path.open("r+b" if mode == "r+" else "rb") as file:
+        if size and system(address, size, access, shared, file.fileno(), 0) != address:
+            raise OSError(ctypes.get_errno(), f"{os.strerror(ctypes.get_errno())} (mapping {path})")
+
+
+def _remove_further(path: Path) -> None:
+    for other in further_pieces(path):
+        other.unlink()
+
+
+def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns are stored one by one, and type; numpy writes the first version where it can."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = read(file)
+    return found
+
+
+def _header_of(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    file = BytesIO()
+    description = np.lib.format.dtype_to_descr(dtype)
+    np.lib.format.write_array_header_1_0(file, {"descr": description, "fortran_order": False, "shape": shape})
+    return file.getvalue()
