@@ -3,17 +3,19 @@
     python benchmarks/scale.py sample  --folder FEATURES --seeds 0-2 [--images 1000 2000 5000 10000]
     python benchmarks/scale.py sample  --mixture 200000 --images 5000 10000 20000 40000
     python benchmarks/scale.py vectors --count 1000000 --place /tmp/scale
+    python benchmarks/scale.py photos  --count 200000 --place /tmp/scale --originals FOLDER ...
     python benchmarks/scale.py engines --images FOLDER
 
 `sample` trains heads on some of the images and labels all of them; FEATURES holds the files of
 `benchmarks/frozen_features.py encode`. `vectors` runs `spice cluster` on a generated mixture, and prints the time of
-every step, the peak of resident memory and the largest file. `engines` reads and embeds a folder in this process, then
+every step, the peak of resident memory and the largest file. `photos` does the same with crops of the images in
+folders, and prints what `--plan` expects before. `engines` reads and embeds a folder in this process, then
 on Ray on this machine. True labels are read by `score` alone.
 """
 
 import argparse
 import json
-import resource
+import os
 import subprocess
 import sys
 import tempfile
@@ -21,12 +23,13 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import arange, from_numpy
 
+from scale_photos import make_photos
 from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.evaluate import score
@@ -100,27 +103,52 @@ def vectors(count: int, place: Path) -> None:
     source, out = place / f"mixture-{count}.npy", place / f"mixture-{count}.spice"
     truth = np.load(place / f"truth-{count}.npy") if source.exists() else mixture(source, count)[1]
     np.save(place / f"truth-{count}.npy", truth)
-    arguments = ["cluster", str(source), "-k", str(GROUPS), "--out", str(out), "--no-open"]
-    started = time.monotonic()
-    subprocess.run([sys.executable, "-m", "spice", *arguments], check=True, stdout=subprocess.DEVNULL)
-    wall, used = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(f"{count:,} vectors of {WIDTH} numbers, K = {GROUPS}\n\n| step | seconds | processor |\n|---|---:|---:|")
-    records = [json.loads(path.read_text()) for path in out.rglob("*.json")]
-    for record in sorted((one for one in records if "cpu_seconds" in one), key=lambda one: one["finished"]):
-        print(f"| {record['step']} | {record['seconds']:.0f} | {record['cpu_seconds']:.0f} |")
-    print(f"| whole command | {wall:.0f} | {used.ru_utime + used.ru_stime:.0f} |\n")
-    files = {path: path.stat().st_size for path in out.rglob("*") if path.is_file() and not path.is_symlink()}
-    largest = max(files, key=lambda path: files[path])
-    print(
-        f"peak of resident memory {used.ru_maxrss * 1024 / 1e9:.2f} GB; run folder {sum(files.values()) / 1e9:.2f} GB"
-    )
-    print(f"largest file {largest.name} {files[largest] / 1e9:.2f} GB; page {_page(out) / 1e6:.1f} MB")
+    print(f"{count:,} vectors of {WIDTH} numbers, K = {GROUPS}")
+    _describe(out, _measured(["cluster", str(source), "-k", str(GROUPS), "--out", str(out), "--no-open"]))
     import pyarrow.parquet as pq
 
     labels = pq.read_table(out / "labels.parquet", columns=["path", "cluster", "reliable", "chance"])
     rows = labels["path"].to_numpy().astype(np.int64)
     right = score(labels["cluster"].to_numpy(), truth[rows])
     print(f"reliable {labels['reliable'].to_numpy().mean():.3f}, ACC {right.acc:.3f}, NMI {right.nmi:.3f}")
+
+
+def photos(count: int, place: Path, originals: list[Path]) -> None:
+    """The whole command on photos: crops of real images. First what `--plan` expects of it."""
+    source, out = place / f"photos-{count}", place / f"photos-{count}.spice"
+    make_photos(originals, source, count)
+    arguments = ["cluster", str(source), "-k", str(GROUPS), "--preset", "quick"]
+    subprocess.run([sys.executable, "-m", "spice", *arguments, "--plan"], check=True)
+    _describe(out, _measured([*arguments, "--out", str(out), "--no-open"]))
+
+
+class Measured(NamedTuple):
+    """What a command took."""
+
+    seconds: float
+    processor: float
+    peak: float  # bytes
+
+
+def _measured(arguments: list[str]) -> Measured:
+    started = time.monotonic()
+    child = subprocess.Popen([sys.executable, "-m", "spice", *arguments], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(child.pid, 0)
+    assert status == 0, f"the command ended with {status}"
+    return Measured(time.monotonic() - started, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+
+
+def _describe(out: Path, took: Measured) -> None:
+    """Steps of a finished run, memory and disk."""
+    print("\n| step | seconds | processor |\n|---|---:|---:|")
+    records = [json.loads(path.read_text()) for path in out.rglob("*.json")]
+    for record in sorted((one for one in records if "cpu_seconds" in one), key=lambda one: one["finished"]):
+        print(f"| {record['step']} | {record['seconds']:.0f} | {record['cpu_seconds']:.0f} |")
+    print(f"| whole command | {took.seconds:.0f} | {took.processor:.0f} |\n")
+    files = {path: path.stat().st_size for path in out.rglob("*") if path.is_file() and not path.is_symlink()}
+    largest = max(files, key=lambda path: files[path])
+    print(f"peak of resident memory {took.peak / 1e9:.2f} GB; run folder {sum(files.values()) / 1e9:.2f} GB")
+    print(f"largest file {largest.name} {files[largest] / 1e9:.2f} GB; page {_page(out) / 1e6:.1f} MB", flush=True)
 
 
 def engines(images: str, size: int = 160, rounds: int = 2) -> None:
@@ -175,6 +203,10 @@ def main() -> None:
     whole = commands.add_parser("vectors")
     whole.add_argument("--count", type=int, default=1_000_000)
     whole.add_argument("--place", type=Path, required=True)
+    real = commands.add_parser("photos")
+    real.add_argument("--count", type=int, default=200_000)
+    real.add_argument("--place", type=Path, required=True)
+    real.add_argument("--originals", type=Path, nargs="+", required=True)
     both = commands.add_parser("engines")
     both.add_argument("--images", required=True)
     options = parser.parse_args()
@@ -183,6 +215,9 @@ def main() -> None:
         return
     if options.command == "vectors":
         vectors(options.count, options.place)
+        return
+    if options.command == "photos":
+        photos(options.count, options.place, options.originals)
         return
     collections: dict[str, tuple[Features, Truth]] = {}
     if options.folder is not None:

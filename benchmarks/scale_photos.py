@@ -17,9 +17,9 @@ ENDINGS = (".jpg", ".jpeg", ".png")
 SHORTEST = 150  # originals: a smaller one would be blurred
 
 
-def make_photos(originals: Path, folder: Path, count: int) -> None:
-    """Write what is missing of `count` crops of the images under `originals`, in their order."""
-    files = sorted(path for path in originals.rglob("*") if path.suffix.lower() in ENDINGS)
+def make_photos(originals: list[Path], folder: Path, count: int) -> None:
+    """Write what is missing of `count` crops of the images under the folders `originals`."""
+    files = sorted(path for place in originals for path in place.rglob("*") if path.suffix.lower() in ENDINGS)
     files = [path for path in files if min(Image.open(path).size) >= SHORTEST]
     order = np.random.default_rng(0).permutation(len(files))
     opened = lru_cache(len(files))(lambda path: Image.open(path).convert("RGB"))

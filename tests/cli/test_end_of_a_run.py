@@ -47,6 +47,24 @@ def test_the_account_wraps_at_words_and_keeps_details_for_those_who_ask(
     assert "loss" in detailed
 
 
+def test_where_the_collection_is_too_large_for_a_csv_file_the_account_says_how_to_get_one(
+    finished: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_account(finished, as_json=False)
+    assert "--as csv" not in capsys.readouterr().out
+    table = Path(finished.run) / "labels.csv"
+    where = table.readlink()
+    table.unlink()
+    try:
+        show_account(finished, as_json=False)
+    finally:
+        table.symlink_to(where)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "labels.parquet, model/ and more" in printed
+    assert "labels.csv --as csv" in printed
+    assert "/labels.csv" not in printed
+
+
 @pytest.mark.parametrize(("answer", "opened"), [("", True), ("y", True), ("n", False), (None, False)])
 def test_in_a_terminal_the_page_is_offered(
     answer: str | None,

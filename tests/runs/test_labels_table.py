@@ -12,6 +12,7 @@ import pytest
 
 from spice.errors import UserError
 from spice.runs import Labels, read_labels, write_labels
+from spice.runs import labels as table
 
 COLUMNS = [
     "path",
@@ -84,3 +85,15 @@ def test_a_process_that_read_a_table_ends_well(tmp_path: Path) -> None:
     code = "import sys; from pathlib import Path; from spice.files import read_parquet; read_parquet(Path(sys.argv[1]))"
     ended = [subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.parquet")], check=False) for _ in range(6)]
     assert [process.returncode for process in ended] == [0] * 6  # pyarrow's threads aborted most, at their end
+
+
+def test_of_a_large_collection_the_csv_file_is_left_out(
+    tmp_path: Path, labels: Labels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "MOST_IN_CSV", len(labels.path) - 1)
+    write_labels(tmp_path, labels)
+    assert read_labels(tmp_path).path == labels.path
+    assert not (tmp_path / "labels.csv").exists()
+    monkeypatch.setattr(table, "MOST_IN_CSV", len(labels.path))
+    write_labels(tmp_path, labels)
+    assert (tmp_path / "labels.csv").exists()

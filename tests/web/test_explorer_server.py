@@ -13,7 +13,7 @@ from made_run import add_steps
 from PIL import Image
 from serving import Explorer, opened, served
 
-from spice.runs import Result, RunFolder, open_result, read_manifest
+from spice.runs import Result, RunFolder, edited_csv, open_result, read_manifest
 from spice.runs.artifacts import CANDIDATES
 from spice.runs.edits import read_edits
 from spice.runs.records import CandidateCount, HowManyResult
@@ -185,6 +185,16 @@ def test_the_table_to_download_has_the_edits(inside: Explorer) -> None:
     answer = inside.request("/labels.csv")
     assert answer.body.decode().count("green things") == 12
     assert "attachment" in answer.headers["content-disposition"]
+
+
+def test_a_large_collection_has_no_csv_file_and_its_table_can_be_downloaded(
+    inside: Explorer, run: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edited_csv, "MOST_IN_CSV", 10)
+    (run.run / "labels.csv").resolve().unlink()
+    assert inside.edit({"kind": "name", "group": 2, "name": "green things"}).status == 200
+    assert inside.request("/labels.csv").body.decode().count("green things") == 12
+    assert not (run.run / "labels.csv").exists()
 
 
 def test_an_export_stays_beside_the_run(inside: Explorer) -> None:

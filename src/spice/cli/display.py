@@ -273,12 +273,17 @@ def _what_next(account: "Account") -> list[str]:
     stopped = [f"stopped    before {account.stopped_before}, as requested; resume with: {command('resume')}"]
     if account.reliable is None:
         return stopped
+    large = (run / "labels.parquet").exists() and not (run / "labels.csv").exists()
+    tables = ["labels.parquet"] if large else ["labels.csv", "labels.parquet"]
+    written = [str(run / tables[0]).replace(" ", TIED), *tables[1:]]
+    as_text = f"           {command('export', 'labels.csv --as csv')}  # the groups as a table of text"
     return [
         *(stopped if account.stopped_before else []),
-        f"wrote      {str(run / 'labels.csv').replace(' ', TIED)}, labels.parquet, model/ and more",
+        f"wrote      {', '.join(written)}, model/ and more",
         f"next       {command('open')}  # name and correct the groups",
         f"           {command('check')}  # measure the accuracy",
         f"           {command('export', 'groups --as folders')}  # one folder per group",
+        *([as_text] if large else []),
         f"           {command('predict', 'MORE_IMAGES')}  # sort more images",
     ]
 

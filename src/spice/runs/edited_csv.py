@@ -5,20 +5,24 @@ from pathlib import Path
 
 from spice.runs.artifacts import LABELS_CSV
 from spice.runs.checks import Checks
-from spice.runs.labels import write_labels_csv
+from spice.runs.labels import MOST_IN_CSV, write_labels_csv
 from spice.runs.records import read_record, stamp_files, write_record
 from spice.runs.result import Result, open_result
 
 
 def update_csv(run: Path, result: Result | None = None) -> None:
-    """Write `labels.csv` of the current result with all edits; the same edits give the same bytes."""
+    """Write `labels.csv` of the current result with all edits; the same edits give the same bytes.
+
+    A large collection has none.
+    """
     result = (result or open_result(run)).reread()
+    if len(result.labels.path) > MOST_IN_CSV:
+        return
     path, linked = result / LABELS_CSV, run / LABELS_CSV.name
     # Where a file system has no links, the file at the top is a copy of ours.
     copied = linked.is_file() and not linked.is_symlink() and path.is_file()
     copied = copied and linked.read_bytes() == path.read_bytes()
-    shown = result.labels._replace(chance=Checks(result).chances)
-    write_labels_csv(path, shown, result.groups.columns())
+    write_edited_csv(path, result)
     record = read_record(result.folder, "labels")
     if record is not None and record.files:
         stamps = record.files | stamp_files(result.folder, [LABELS_CSV.name])
@@ -26,3 +30,9 @@ def update_csv(run: Path, result: Result | None = None) -> None:
             write_record(result.folder, record.model_copy(update={"files": stamps}))
     if copied:
         shutil.copy2(path, linked)
+
+
+def write_edited_csv(path: Path, result: Result) -> None:
+    """The labels of a result, with all edits, as text."""
+    shown = result.labels._replace(chance=Checks(result).chances)
+    write_labels_csv(path, shown, result.groups.columns())

@@ -1,4 +1,7 @@
-"""The labels of a run: one row per image, as parquet (the head's answer) and as csv (the same, with people's edits)."""
+"""The labels of a run: one row per image, as parquet (the head's answer) and as csv (the same, with people's edits).
+
+Of a large collection the csv is written on request only (`spice export --as csv`): every edit would write it again.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +15,8 @@ from spice.errors import UserError
 from spice.files import read_parquet
 from spice.runs.artifacts import LABELS, LABELS_CSV
 from spice.runs.table import Column, write_table
+
+MOST_IN_CSV = 200_000  # images
 
 
 class Labels(NamedTuple):
@@ -41,7 +46,8 @@ class Labels(NamedTuple):
 
 def write_labels(folder: Path, labels: Labels) -> None:
     """Write both files; the parquet file last, since its presence means that both exist."""
-    write_labels_csv(folder / LABELS_CSV.name, labels, _no_edits(labels))
+    if len(labels.path) <= MOST_IN_CSV:
+        write_labels_csv(folder / LABELS_CSV.name, labels, _no_edits(labels))
     write_table(folder / LABELS.name, labels._asdict())
 
 

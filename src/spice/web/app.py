@@ -16,7 +16,6 @@ from starlette.routing import Route
 
 from spice.errors import UserError
 from spice.progress import Progress
-from spice.runs.artifacts import LABELS_CSV
 from spice.runs.edits import StaleEditsError
 from spice.stages.groups.split import split_rows
 from spice.web import pictures
@@ -180,11 +179,8 @@ class Explorer:
 
     def table(self, request: Request) -> Response:  # noqa: ARG002
         """`labels.csv` with all edits, to download."""
-        self._session.update_table()
-        content = (self._session.state().opened.result / LABELS_CSV).read_bytes()
-        return Response(
-            content, media_type="text/csv", headers={"content-disposition": "attachment; filename=labels.csv"}
-        )
+        headers = {"content-disposition": "attachment; filename=labels.csv"}
+        return Response(self._session.table(), media_type="text/csv", headers=headers)
 
     def learning(self, request: Request) -> Response:  # noqa: ARG002
         """What learning from corrections would move, or how far it is."""

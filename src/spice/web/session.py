@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,9 @@ from numpy.typing import NDArray
 from spice.errors import UserError
 from spice.report import renew_report
 from spice.runs import Labels, Result, open_result, update_csv
-from spice.runs.artifacts import MAP, TREE
+from spice.runs.artifacts import LABELS_CSV, MAP, TREE
 from spice.runs.checks import Checks
+from spice.runs.edited_csv import write_edited_csv
 from spice.runs.editor import Editor
 from spice.runs.edits import EDITS, Edits, ImageId, Operation
 from spice.runs.groups import Groups
@@ -104,10 +106,16 @@ class Session:
         if self._revision:  # the last explorer may have been killed before it wrote the table
             self._csv.changed()
 
-    def update_table(self) -> None:
-        """Write `labels.csv` now."""
+    def table(self) -> bytes:
+        """The content of `labels.csv` now; of a large collection, which has no such file, too."""
         with self._lock:
             update_csv(self.run)
+            result = self.state().opened.result.reread()
+        if (result / LABELS_CSV).exists():
+            return (result / LABELS_CSV).read_bytes()
+        with TemporaryDirectory(prefix="spice-") as place:
+            write_edited_csv(Path(place) / LABELS_CSV.name, result)
+            return (Path(place) / LABELS_CSV.name).read_bytes()
 
     def close(self) -> None:
         """Bring `labels.csv` and the page up to date."""
