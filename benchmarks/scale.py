@@ -5,12 +5,16 @@
     python benchmarks/scale.py vectors --count 1000000 --place /tmp/scale
     python benchmarks/scale.py photos  --count 200000 --place /tmp/scale --originals FOLDER ...
     python benchmarks/scale.py engines --images FOLDER
+    python benchmarks/scale.py nodes   --moments 20
+    python benchmarks/scale.py kills   --engine ray --kills 10
 
 `sample` trains heads on some of the images and labels all of them; FEATURES holds the files of
 `benchmarks/frozen_features.py encode`. `vectors` runs `spice cluster` on a generated mixture, and prints the time of
 every step, the peak of resident memory and the largest file. `photos` does the same with crops of the images in
 folders, and prints what `--plan` expects before. `engines` reads and embeds a folder in this process, then
-on Ray on this machine. True labels are read by `score` alone.
+on Ray on this machine. `nodes` loses one of two nodes of a Ray cluster at several moments, and `kills` the command
+itself, which is then resumed: both end with an error if features or labels differ. True labels are read by `score`
+alone.
 """
 
 import argparse
@@ -29,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import arange, from_numpy
 
+from scale_kills import killed_commands, lost_nodes
 from scale_photos import make_photos
 from spice.engine.run import Run
 from spice.errors import SpiceWarning
@@ -191,7 +196,7 @@ def _seeds(text: str) -> list[int]:
     return list(range(int(first), int(last or first) + 1))
 
 
-def main() -> None:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     curve = commands.add_parser("sample")
@@ -209,16 +214,35 @@ def main() -> None:
     real.add_argument("--originals", type=Path, nargs="+", required=True)
     both = commands.add_parser("engines")
     both.add_argument("--images", required=True)
-    options = parser.parse_args()
-    if options.command == "engines":
-        engines(options.images)
-        return
-    if options.command == "vectors":
-        vectors(options.count, options.place)
-        return
-    if options.command == "photos":
-        photos(options.count, options.place, options.originals)
-        return
+    nodes = commands.add_parser("nodes")
+    nodes.add_argument("--moments", type=int, default=20)
+    killed = commands.add_parser("kills")
+    killed.add_argument("--engine", choices=["local", "ray"], required=True)
+    killed.add_argument("--kills", type=int, default=10)
+    killed.add_argument("--seed", type=int, default=0, help="of the moments")
+    for parts in (nodes, killed):
+        parts.add_argument("--count", type=int, default=1500, help="images")
+    return parser
+
+
+def main() -> None:
+    options = _parser().parse_args()
+    match options.command:
+        case "engines":
+            engines(options.images)
+        case "vectors":
+            vectors(options.count, options.place)
+        case "photos":
+            photos(options.count, options.place, options.originals)
+        case "nodes":
+            sys.exit(lost_nodes(options.moments, options.count))
+        case "kills":
+            sys.exit(killed_commands(options.engine, options.kills, options.count, options.seed))
+        case _:
+            _sample(options)
+
+
+def _sample(options: argparse.Namespace) -> None:
     collections: dict[str, tuple[Features, Truth]] = {}
     if options.folder is not None:
         for path in sorted(options.folder.glob("*.npz")):

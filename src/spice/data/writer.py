@@ -11,9 +11,8 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from io import BufferedRandom
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -182,11 +181,11 @@ class PixelFile:
     def append(self, pixels: NDArray[np.uint8]) -> int:
         """Add one image; the number of its row."""
         room = arrays.PIECE_BYTES - self.bytes % arrays.PIECE_BYTES
-        content = memoryview(np.ascontiguousarray(pixels)).cast("B")
-        self._file.write(content[:room])
+        content = pixels.reshape(-1)
+        self._file.write(content[:room].data)
         if len(content) >= room:
             self._next_piece()
-            self._file.write(content[room:])
+            self._file.write(content[room:].data)
         self.rows += 1
         if self.bytes - self._synced >= _BYTES_AHEAD and (self._syncing is None or self._syncing.done()):
             self._wait()
@@ -201,7 +200,7 @@ class PixelFile:
         os.fsync(self._file.fileno())
         self._synced = self.bytes
 
-    def _open(self, number: int) -> BufferedRandom:
+    def _open(self, number: int) -> BinaryIO:
         place = arrays.piece(self._path, number)
         place.touch()
         return place.open("r+b", buffering=_BYTES_AT_ONCE)

@@ -1,0 +1,140 @@
+"""Machines and commands that are lost at any moment, for `benchmarks/scale.py`: is the result the same?"""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from spice.engine.run import Run
+from spice.models.encoders import load_encoder
+from spice.pipeline.steps.scan import read_embedded
+from spice.pipeline.work import Inputs
+from spice.runs import Result, open_result
+
+SIZE = 96  # pixels, at which digits take some seconds to embed
+SETTINGS = "[heads]\nheads = 3\nepochs = 3\n"
+
+
+def lost_nodes(moments: int, count: int) -> int:
+    """Read and embed digits on two nodes, and lose one of them after each of several waits; how many went wrong."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+    # Ray takes half a minute to notice that a node is gone; here, a few seconds.
+    quick = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 1000}
+    first = {"num_cpus": 1, "include_dashboard": False, "_system_config": quick}
+    nodes = Cluster(initialize_head=True, head_node_args=first)
+    wrong, lost = 0, 0
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(temporary)
+        write_digits(place / "digits", count)
+        try:
+            expected, whole = _embedded(place, "whole", nodes, None)
+            for number in range(moments):
+                wait = whole * (number + 0.5) / moments
+                found, took = _embedded(place, str(number), nodes, wait)
+                same = _same(found, expected)
+                wrong, lost = wrong + (not same), lost + (took > wait)
+                print(f"lost after {wait:.1f} s of {took:.1f}: {'same' if same else 'DIFFERENT'}", flush=True)
+        finally:
+            ray.shutdown()
+            nodes.shutdown()
+    print(f"{moments - wrong} of {moments} gave the same features of {count:,} images; {lost} were lost on the way")
+    return wrong
+
+
+def _embedded(place: Path, name: str, nodes: Any, wait: float | None) -> tuple[Inputs, float]:
+    """All images, embedded by two nodes, of which one is lost after some seconds; and how long that took."""
+    second = nodes.add_node(num_cpus=1)
+    loss = threading.Timer(wait or 0.0, lambda: nodes.remove_node(second, allow_graceful=False))
+    started = time.monotonic()
+    if wait is not None:
+        loss.start()
+    encoder = load_encoder("lite0", size=SIZE)
+    found = read_embedded(str(place / "digits"), place / name, encoder=encoder, address=nodes.address, run=Run())
+    took = time.monotonic() - started
+    if wait is None:
+        loss.function()
+    else:
+        loss.join()
+    nodes.wait_for_nodes()  # until the lost one is known to be lost
+    return found, took
+
+
+def _same(found: Inputs, expected: Inputs) -> bool:
+    """The same images, each once, with the same features to the last bit."""
+    assert found.embedded is not None and expected.embedded is not None  # noqa: PT018
+    rows = np.arange(len(expected.collection))
+    if found.collection.paths != expected.collection.paths:
+        return False
+    from torch import from_numpy
+
+    return bool((found.embedded.take(from_numpy(rows)) == expected.embedded.take(from_numpy(rows))).all())
+
+
+def killed_commands(engine: str, kills: int, count: int, seed: int = 0) -> int:
+    """Kill `spice cluster` (kill -9) at random moments, resume; how many runs ended with other labels."""
+    draw, wrong, landed = random.Random(seed), 0, 0
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(temporary)
+        write_digits(place / "digits", count)
+        (place / "small.toml").write_text(SETTINGS)
+        started = time.monotonic()
+        _command(place, "whole", engine).wait()
+        whole, expected = time.monotonic() - started, open_result(place / "whole")
+        for number in range(kills):
+            out = place / str(number)
+            wait = draw.uniform(0.0, whole)
+            child = _command(place, out.name, engine)
+            time.sleep(wait)
+            done = list(out.glob("steps/*/*.json"))
+            child.send_signal(signal.SIGKILL)
+            hit = child.wait() == -signal.SIGKILL
+            finish = ["resume", str(out)] if (out / "manifest.json").exists() else None
+            again = _spice(finish) if finish else _command(place, out.name, engine)
+            same = again.wait() == 0 and _same_labels(open_result(out), expected)
+            wrong, landed = wrong + (not same), landed + hit
+            moment = f"{wait:.1f} s of {whole:.1f}, with {len(done)} steps finished"
+            print(f"{engine}: killed after {moment}: {'same' if same else 'DIFFERENT'}", flush=True)
+            shutil.rmtree(out)
+    print(f"{engine}: {kills - wrong} of {kills} gave the same labels of {count:,} images; {landed} kills landed")
+    return wrong
+
+
+def _command(place: Path, name: str, engine: str) -> "subprocess.Popen[bytes]":
+    arguments = ["cluster", str(place / "digits"), "-k", "10", "--size", str(SIZE), "--no-open", "--engine", engine]
+    return _spice([*arguments, "--settings", str(place / "small.toml"), "--out", str(place / name)])
+
+
+def _spice(arguments: list[str]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "spice", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+def _same_labels(found: Result, expected: Result) -> bool:
+    return found.labels.path == expected.labels.path and all(
+        np.array_equal(getattr(found.labels, name), getattr(expected.labels, name))
+        for name in ("cluster", "chance", "reliability", "prototype_rank")
+    )
+
+
+def write_digits(folder: Path, count: int) -> None:
+    """Handwritten digits as files; after 1,797 of them, the same upside down."""
+    folder.mkdir()
+    pixels = (load_digits().images * (255 / 16)).round().astype(np.uint8)
+    for number in range(count):
+        turned, place = divmod(number, len(pixels))
+        Image.fromarray(np.rot90(pixels[place], 2 * turned)).save(folder / f"{number:05d}.png")
