@@ -7,7 +7,6 @@ kept apart, in `remarks.toml` beside the json files of the tables.
 import csv
 import io
 import tomllib
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
@@ -30,6 +29,9 @@ GIVEN_LABELS = {
     "FixMatch",
 }
 ABSENT = "-"
+OLDER = "†"  # beside cells that were not measured on the table's last day
+WITHOUT_SPREAD = ("NMI", "ARI", "balanced ACC")  # their spread is in the json file
+OVERVIEW = ("k-means", "features + k-means", "features + SCAN", "SCAN", "SPICE-s", "SPICE")
 SOURCE = "Niu, Shan, Wang: SPICE: Semantic Pseudo-labeling for Image Clustering (IEEE TIP 2022)"
 BESIDE = "STL-10"  # the paper's data set that every one of its tables has
 HEAD = """# The paper's tables, measured
@@ -68,12 +70,22 @@ def page(folder: Path) -> str:
     saved = {name: folder / f"{name}.json" for name in TABLES if (folder / f"{name}.json").is_file()}
     if not saved:
         raise UserError(f"{folder} holds no saved table: run one with `spice bench whole --out {folder}`")
-    parts = [HEAD, remarks.get("introduction", "")]
-    for name, path in saved.items():
-        parts += [markdown(Result.load(path)), remarks.get(name, "")]
+    results = {name: Result.load(path) for name, path in saved.items()}
+    parts = [HEAD, overview(results["whole"]) if "whole" in results else "", remarks.get("introduction", "")]
+    for name, result in results.items():
+        parts += [markdown(result), remarks.get(name, "")]
     if absent := [name for name in TABLES if name not in saved]:
         parts.append(f"Not run: {', '.join(absent)}.\n")
+    parts.append(f"## The paper's own tables\n\nQuoted from {SOURCE}.")
+    parts += [quoted_table(result.of.paper) for result in results.values() if result.of.paper]
     return "\n".join(part.strip() + "\n" for part in parts if part.strip())
+
+
+def overview(result: Result) -> str:
+    """ACC of a few methods, one row for each data set."""
+    header = ["ACC, mean over seeds", *OVERVIEW]
+    rows = [[data.title, *(_cell(result, data, method, "ACC") for method in OVERVIEW)] for data in result.data]
+    return "\n\n".join([_table(header, rows), _age(result)]).strip()
 
 
 def _remarks(path: Path) -> dict[str, str]:
@@ -90,17 +102,16 @@ def _remarks(path: Path) -> dict[str, str]:
 
 
 def markdown(result: Result) -> str:
-    """The table under a heading, what was run, and the paper's own table below."""
+    """The table under a heading, and what was run."""
     table = result.of
     paper = f" (the paper's Table {table.paper})" if table.paper else ""
     parts = [f"## {table.title}{paper}", _caption(result), measured(result)]
-    missing = [f"- {data.title}, {method}: {why}." for data in result.data for method, why in data.left_out.items()]
-    if missing:
-        parts.append("Not run:\n" + "\n".join(missing))
+    for data in result.data:
+        for why in dict.fromkeys(data.left_out.values()):
+            methods = ", ".join(_escaped(method) for method, reason in data.left_out.items() if reason == why)
+            parts.append(f"Not run on {data.title}: {methods}, because {why}.")
     if noted := sum(bool(cell.notes) for cell in result.cells):
         parts.append(f"In {noted} of {len(result.cells)} cells a note was taken; they stand in the json file.")
-    if table.paper:
-        parts += [f"Quoted from the paper, Table {table.paper} ({SOURCE}):", quoted_table(table.paper)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -110,16 +121,15 @@ def measured(result: Result) -> str:
     beside = {quote.here: quote for quote in quotes(table.paper) if (quote.data, quote.score) == (BESIDE, main)}
     known = {score for cell in result.cells for score in cell.scores}  # tables of before lack scores of today
     columns = [(data, score) for data in result.data for score in table.scores if score in known]
-    header = ["measured", *(f"{data.title} {score}" for data, score in columns)]
-    header += [f"{data.title} s" for data in result.data]
+    header = ["measured", *(f"{data.title} {score}" if score == main else score for data, score in columns), "s"]
     header += [f"quoted: {BESIDE} {main}"] if beside else []
     rows = []
     for method in table.methods:
         cells = [_cell(result, data, method, score) for data, score in columns]
         spent = [result.seconds(data.name, method) for data in result.data]
-        seconds = [ABSENT if value is None else f"{value:.1f}" for value in spent]
+        seconds = ", ".join(ABSENT if value is None else f"{value:.0f}" for value in spent)
         if any(cell != ABSENT for cell in cells):
-            rows.append([_escaped(method), *cells, *seconds, *([_quoted(beside.get(method))] if beside else [])])
+            rows.append([_escaped(method), *cells, seconds, *([_quoted(beside.get(method))] if beside else [])])
     return _table(header, rows)
 
 
@@ -135,7 +145,7 @@ def quoted_table(paper: str) -> str:
         [f"{_escaped(method)} (quoted)", *(_quoted(by_place.get((method, *column))) for column in columns)]
         for method in dict.fromkeys(quote.method for quote in quoted)
     ]
-    return _table(["quoted", *(f"{data} {score}" for data, score in columns)], rows)
+    return _table([f"Table {paper}", *(f"{data} {score}" for data, score in columns)], rows)
 
 
 def comma_separated(result: Result) -> str:
@@ -153,41 +163,35 @@ def comma_separated(result: Result) -> str:
 def _caption(result: Result) -> str:
     spread = "mean ± standard deviation of the sample" if len(result.seeds) > 1 else "a single seed"
     caption = (
-        f"`{result.command}`, seeds {_listed(result.seeds)} ({spread}); {result.machine}; {_dates(result)}. "
-        "`s`: processor seconds of the method itself, without the features and views that all share. "
-        "A number without ± is that of one seed."
+        f"`{result.command}`, seeds {_listed(result.seeds)} ({spread}; without ±, one seed); {result.machine}; "
+        f"{_newest(result)}. `s`: processor seconds of the method itself on each data set, without features and views."
     )
     if result.of.best and len(result.seeds) > 1:
         caption += f" After the semicolon: the best of runs, the one with the highest {result.of.scores[0]}."
-    return "\n".join([caption, *(f"- {data.about}." for data in result.data)])
+    return "\n".join([f"{caption} {_age(result)}".strip(), *(f"- {data.about}." for data in result.data)])
 
 
-def _dates(result: Result) -> str:
-    """When cells were measured: the date of most, and which ones are of other dates."""
-    dates = Counter(cell.at[:10] for cell in result.cells)
-    usual = max(dates, key=lambda date: (dates[date], date), default="never")
-    others = []
-    for date in sorted(set(dates) - {usual}):
-        for data in result.data:
-            here = [cell for cell in result.cells if cell.data == data.name]
-            then = {cell.method for cell in here if cell.at[:10] == date}
-            rows = [_escaped(method) for method in result.of.methods if method in then]
-            if then == {cell.method for cell in here}:
-                rows = ["all rows"]
-            others += [f"{data.title}, {', '.join(rows)}: {date}"] if then else []
-    return "; ".join([usual, *others])
+def _newest(result: Result) -> str:
+    return max((cell.at[:10] for cell in result.cells), default="never")
+
+
+def _age(result: Result) -> str:
+    """What the marks of older cells mean."""
+    dates = sorted({cell.at[:10] for cell in result.cells})[:-1]
+    return f"{OLDER}: measured on {' or '.join(dates)}, with the settings of that day." if dates else ""
 
 
 def _cell(result: Result, data: Data, method: str, score: str) -> str:
     figure = result.figure(data.name, method, score)
     if figure is None:
         return ABSENT
-    text = _number(figure.mean, figure.std)
-    if 1 < figure.seeds < len(result.seeds):
-        text += f" ({figure.seeds} seeds)"
-    run = result.best_run(data.name, method) if result.of.best else None
-    if run is not None and score in run.scores:
-        text += f"; {run.scores[score]:.3f}"
+    text = _number(figure.mean, None if score in WITHOUT_SPREAD else figure.std)
+    if score == result.of.scores[0]:
+        runs = [cell for cell in result.cells if (cell.data, cell.method) == (data.name, method)]
+        text += f" ({figure.seeds} seeds)" * (1 < figure.seeds < len(result.seeds))
+        if result.of.best and len(runs) > 1:
+            text += f"; {max(cell.scores[score] for cell in runs):.3f}"
+        text += f" {OLDER}" * any(cell.at[:10] < _newest(result) for cell in runs)
     return f"**{text}**" if method not in GIVEN_LABELS and figure.mean >= _best(result, data, score) else text
 
 

@@ -135,12 +135,6 @@ class Result(Settings):
             return None
         return Figure(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
 
-    def best_run(self, data: str, method: str) -> "Cell | None":
-        """The run with the highest of the table's first score (ACC in most); None of fewer than two runs."""
-        first = self.of.scores[0]
-        runs = [cell for cell in self.cells if (cell.data, cell.method) == (data, method) and first in cell.scores]
-        return max(runs, key=lambda cell: cell.scores[first]) if len(runs) > 1 else None
-
     def seconds(self, data: str, method: str) -> float | None:
         """Mean processor seconds of a run of the method."""
         values = [cell.seconds for cell in self.cells if (cell.data, cell.method) == (data, method)]
