@@ -1,6 +1,17 @@
-"""`python -m spice`: the command, where it is not on the path."""
+"""The command `spice`, or `python -m spice` where it is not on the path."""
 
-from spice.cli import main
+import sys
+
+
+def main() -> None:
+    """Run the command; Ctrl-C while its libraries load ends it without a traceback."""
+    try:
+        from spice.cli import main as command
+
+        command()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
 
 if __name__ == "__main__":
     main()

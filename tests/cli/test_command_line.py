@@ -41,6 +41,23 @@ def test_a_command_that_does_not_exist_is_a_usage_error() -> None:
     assert "Traceback" not in result.stderr
 
 
+INTERRUPTED = """
+import sys
+class CtrlC:
+    def find_spec(self, name, *rest):
+        if name == "typer":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, CtrlC())
+from spice.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_while_libraries_load_is_no_traceback() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, "doctor"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 def test_doctor_names_versions_and_ends_well() -> None:
     result = spice("doctor", "--json")
     assert result.returncode == 0

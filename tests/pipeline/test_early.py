@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 from spice.pipeline.early import Early
 
 
@@ -18,7 +20,19 @@ def test_a_value_is_computed_once_in_the_background() -> None:
     assert [name.startswith("early") for name in where] == [True, False]
 
 
-def test_a_failure_in_the_background_is_not_the_last_word() -> None:
+def test_a_failure_in_the_background_is_raised_where_the_value_is_needed() -> None:
     early = Early()
     early.start("one", lambda: 1 // 0)
-    assert early.take("one", lambda: 1) == 1
+    with pytest.raises(ZeroDivisionError):
+        early.take("one", lambda: 1)
+
+
+def test_canceled_values_are_not_computed() -> None:
+    early, go_on, computed = Early(), threading.Event(), list[int]()
+    early.start("first", lambda: go_on.wait(10))
+    early.start("second", lambda: computed.append(2))
+    early.cancel()
+    go_on.set()
+    early.start("third", lambda: computed.append(3))
+    early.take("third", lambda: None)
+    assert computed == [3]

@@ -22,9 +22,15 @@ class Early:
         self._started[name] = self._pool.submit(compute)
 
     def take(self, name: str, compute: Callable[[], Value]) -> Value:
-        """The value, which is waited for; computed now where it was not started, or where that failed."""
+        """The value or error, which is waited for; computed now if it was not started."""
         started = self._started.pop(name, None)
-        if started is None or started.exception() is not None:
+        if started is None:
             return compute()
         value: Value = started.result()
         return value
+
+    def cancel(self) -> None:
+        """Drop what has not begun, so that a command that was stopped does not wait for it."""
+        for started in self._started.values():
+            started.cancel()
+        self._started.clear()

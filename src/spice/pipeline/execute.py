@@ -86,7 +86,10 @@ class Execution:
             self.ensure("views")
             return self._account("the labels")
         self._find_clusters()
-        self._finish()
+        try:
+            self._finish()
+        finally:
+            self.work.early.cancel()
         if self.run.processes.first and stopped_before is None and self.folder.manifest.pending is not None:
             self.folder.update(pending=None)
         return self._account(stopped_before)
