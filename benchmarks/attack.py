@@ -13,6 +13,7 @@ without a word, and what was stopped must be resumed; the script ends with exit 
 import argparse
 import json
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -36,6 +37,7 @@ from attacks.places import (
     two_processes,
     unwritable,
 )
+from attacks.processes import processes
 from kill_and_resume import kill_runs
 
 KINDS: dict[str, Callable[[Ground], Iterator[Attempt]]] = {
@@ -51,6 +53,7 @@ KINDS: dict[str, Callable[[Ground], Iterator[Attempt]]] = {
     "changed and vanished sources": sources,
     "two processes": two_processes,
     "little memory": little_memory,
+    "processes of their own": processes,
 }
 # How often a run of each kind is killed; each is killed three times and then resumed to its end.
 KILLED = {"kills, second stage": "lite0", "kills, all three stages": "scratch", "kills, refinement": "refine"}
@@ -69,6 +72,7 @@ def main() -> int:
     options = parser.parse_args()
     wanted = options.only or [IMAGES, *KINDS, *([] if options.quick else KILLED)]
     warnings.simplefilter("ignore")
+    random.seed(options.seed)
     outcomes: Counter[tuple[str, str]] = Counter()
     failures: list[str] = []
     started = time.monotonic()

@@ -13,18 +13,30 @@ from pathlib import Path
 
 import typer
 
-from attacks.ground import CLUSTER, Attempt, Ended, Ground, copied, judged, program, readers, spice, writers
+from attacks.ground import (
+    CLUSTER,
+    ROOT,
+    Attempt,
+    Ended,
+    Ground,
+    copied,
+    inside,
+    judged,
+    program,
+    readers,
+    spice,
+    writers,
+)
 from spice.cli import app
 
 SIZES = (0, 60, 400, 1500, 6000, 20_000, 60_000, 150_000, 400_000, 1_000_000, 4_000_000)
 EDITS = ("merge", "split", "move", "set-aside", "undo")  # they are kept before anything else is written
 FIRST = {"undo": ("move", "1", "0.png"), "learn": ("move", "1", "0.png"), "export xmp": ("name", "1", "red")}
-ROOT = os.name == "posix" and os.geteuid() == 0
 
 
 def _labels_after(run: Path, folder: Path) -> str:
     (folder / "after.csv").unlink(missing_ok=True)
-    spice("export", run, folder / "after.csv", "--as", "csv")
+    inside("export", run, folder / "after.csv", "--as", "csv")
     return (folder / "after.csv").read_text() if (folder / "after.csv").exists() else ""
 
 
@@ -41,7 +53,7 @@ def full_disk(ground: Ground) -> Iterator[Attempt]:
                         shutil.rmtree(result)
                 if name in FIRST:
                     command, *rest = FIRST[name]
-                    spice(command, run, *rest)
+                    inside(command, run, *rest)
                 arguments = writers(run, ground, out)[name]
                 outcome = judged(spice(*arguments, largest=size), same=True)
                 again = spice("resume", run) if name in EDITS else spice(*arguments)
@@ -221,7 +233,7 @@ def two_processes(ground: Ground) -> Iterator[Attempt]:
 
     def replaced(folder: Path, name: str) -> str:
         run = copied(ground, folder)
-        code = "from spice.cli import main; main()"
+        code = "from spice.__main__ import main; main()"
         other = subprocess.Popen(
             [sys.executable, "-c", code, "cluster", str(ground.images), "-k", "2", *CLUSTER[2:], "--out", str(run)],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -293,7 +305,7 @@ def names(ground: Ground) -> Iterator[Attempt]:  # noqa: C901 - one attack after
         return judged(ended, same={*ODD, "caf\\xe9.png"} == {row["path"] for row in rows})
 
     def clustered(folder: Path) -> Ended:
-        return spice("cluster", write(folder), "-k", "2", *CLUSTER[2:], "--out", folder / "run")
+        return inside("cluster", write(folder), "-k", "2", *CLUSTER[2:], "--out", folder / "run")
 
     def exported(folder: Path, shape: str) -> str:
         first = clustered(folder)

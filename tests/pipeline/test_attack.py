@@ -19,5 +19,5 @@ def test_no_attack_ends_in_a_traceback_a_hang_or_other_labels() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     kinds = ["corrupted images", "corrupted archives", "damaged files", "hostile content", "links out of the folder"]
     kinds += ["hostile names", "rubbish arguments", "places", "full disk, a limit", "changed and vanished sources"]
-    for kind in (*kinds, "two processes", "little memory"):
+    for kind in (*kinds, "two processes", "little memory", "processes of their own"):
         assert f"| {kind}" in done.stdout
