@@ -157,6 +157,13 @@ def test_vectors_come_in_many_shapes(grouped: SPICE) -> None:
         grouped.predict(pa.table({"embedding": [[1.0], [1.0, 2.0]]}))
 
 
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_column_that_is_the_same_for_all_images_does_no_harm(value: float) -> None:
+    vectors, truth = blobs()
+    vectors[:, 4] = value
+    assert adjusted_rand_score(truth, SPICE(3).fit(vectors).labels_) > 0.95
+
+
 @pytest.mark.parametrize("ending", [".npy", ".npz", ".parquet"])
 def test_a_file_of_vectors_is_clustered_and_predicted_by_the_command(
     ending: str, tmp_path: Path, spice: Callable[..., Any], grouped: SPICE

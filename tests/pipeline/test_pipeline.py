@@ -353,6 +353,7 @@ def test_features_brought_along_are_used_and_their_change_is_seen(shapes: Path, 
     assert not np.array_equal(load(tmp_path / "run", FEATURES), before)
 
 
-def test_too_many_clusters_are_refused_in_words(shapes: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="96 images allow at most 48 groups, got 97"):
-        cluster(shapes, settings(clusters=97), tmp_path / "run")
+@pytest.mark.parametrize("clusters", [49, 97])
+def test_too_many_clusters_are_refused_in_words(shapes: Path, tmp_path: Path, clusters: int) -> None:
+    with pytest.raises(UserError, match=f"96 images allow at most 48 groups, got {clusters}"):
+        cluster(shapes, settings(clusters=clusters), tmp_path / "run")

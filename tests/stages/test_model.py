@@ -157,6 +157,8 @@ def change_about(folder: Path, **changes: object) -> None:
     ("changes", "words"),
     [
         ({"format": 2}, "has format 2, and spice .* reads format 1"),
+        ({"format": 0}, "has format 0, and"),
+        ({"format": 99}, "has format 99, and"),
         ({"clusters": 4}, "head is for 1280 features and 3 clusters, not 1280 and 4"),
         ({"width": 640}, "head is for 1280 features"),
         ({"threshold": 1.5}, "at 'threshold'"),

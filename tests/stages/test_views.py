@@ -17,10 +17,12 @@ from torch import Tensor
 from spice.augment import Plain, Recipe, Strong, Weak
 from spice.engine.run import Run
 from spice.errors import UserError
-from spice.models.encoders import Encoder, load_encoder
+from spice.models.encoders import Encoder, TorchEncoder, load_encoder
+from spice.models.networks import network
 from spice.randomness import generator
-from spice.settings import ViewSettings
+from spice.settings import IMAGENET, ViewSettings
 from spice.stages import view_files
+from spice.stages.encode import encode_plain
 from spice.stages.view_files import Kind
 from spice.stages.views import encode_views, open_views, perturb_features, with_fresh_views
 
@@ -65,6 +67,18 @@ def test_every_row_is_the_encoders_output_for_its_view(encoder: Encoder, tmp_pat
     again = open_views(tmp_path)
     np.testing.assert_array_equal(again.strong, views.strong)
     assert sorted(path.name for path in (tmp_path / "views").iterdir()) == ["identity", "strong.npy", "weak.npy"]
+
+
+def test_an_encoder_that_returns_nan_is_refused_by_name(tmp_path: Path) -> None:
+    small = network("resnet10", stem="plain", width=4).eval()
+    with torch.no_grad():
+        for weight in small.parameters():
+            weight.fill_(float("nan"))
+    broken = TorchEncoder("mine.safetensors", small, IMAGENET, size=32)
+    with pytest.raises(UserError, match=r"encoder mine.safetensors returns NaN or infinite features.* use another"):
+        encode_views(Noise(), broken, SETTINGS, Run(folder=tmp_path))
+    with pytest.raises(UserError, match=r"encoder mine.safetensors returns NaN"):
+        encode_plain(broken, Noise())
 
 
 def test_a_fresh_view_is_new_in_every_step_and_depends_on_its_image_alone(encoder: Encoder, tmp_path: Path) -> None:

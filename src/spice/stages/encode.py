@@ -12,6 +12,7 @@ from spice.augment import Plain, Recipe
 from spice.data.images import Images, InColor
 from spice.engine.device import to_device
 from spice.engine.parallel import parallel_map
+from spice.errors import UserError
 from spice.models.encoders import Encoder
 from spice.models.heads import Head
 from spice.progress import Progress, silent
@@ -59,7 +60,12 @@ def encode_batch(encoder: Encoder, plain: Recipe, images: Images, positions: Ten
     device = torch.device(getattr(encoder, "device", "cpu"))  # an encoder without one takes images on the CPU
     few = torch.split(positions, AT_ONCE) if device.type == "cpu" else (positions,)
     drawn = torch.Generator()
-    return torch.cat([encoder.encode(plain(to_device(images.take(part), device), drawn)) for part in few])
+    features = torch.cat([encoder.encode(plain(to_device(images.take(part), device), drawn)) for part in few])
+    if not features.isfinite().all():
+        raise UserError(
+            f"encoder {encoder.name} returns NaN or infinite features (damaged weights?); use another --encoder"
+        )
+    return features
 
 
 @torch.no_grad()
