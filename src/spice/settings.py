@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-# How a frozen encoder computes.
+# Numbers that a frozen encoder computes with.
 FixedPrecision = Literal["float32", "int8"]
 
 # The paper's three stages, by the names of their files. Reliability belongs to the second here: it judges its labels.
@@ -39,24 +39,24 @@ class Normalization(Settings):
 
 
 IMAGENET = Normalization(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
-# The same for images of one gray channel: ImageNet's mean and deviation over all three.
+# For gray images: ImageNet's mean and standard deviation over all three channels.
 IMAGENET_GRAY = Normalization(mean=(0.449,), std=(0.226,))
 
 
 class AugmentSettings(Settings):
-    """What the random views may do. Digits, scans and text must not be mirrored."""
+    """Random augmentation. Use `flip=False` for digits, scans and text."""
 
     flip: bool = True
     color: bool = True
     rotation: bool = True
-    # Contrastive views: MoCo-v2, read off the authors' configuration. SimCLR leaves the blur out at 32 px.
+    # Contrastive views: MoCo-v2, as in the authors' configuration. SimCLR has no blur at 32 px.
     crop_scale: tuple[float, float] = (0.2, 1.0)
     blur: bool = True
-    # Weak views: random crop after padding by this many pixels at 32 px; with zeros (authors' code in stage 2), or with
-    # the image mirrored at its border (FixMatch, and so the paper).
+    # Weak views: random crop after padding by this many pixels at 32 px; with zeros (authors' code in stage 2), or by
+    # reflection (FixMatch, and so the paper).
     shift: PositiveInt = 4
     padding: Literal["zeros", "reflect"] = "zeros"
-    # Strong views: operations drawn per image (paper: four; stage 3 of the authors' code: three).
+    # Strong views: operations per image (paper: four; stage 3 of the authors' code: three).
     operations: PositiveInt = 4
     # Cutout: the hole's longest side as a share of the image's (16 of 32 px, 32 of 96 px in the authors' code).
     cutout: float = Field(default=0.5, ge=0.0, le=1.0)
@@ -72,21 +72,21 @@ class FeatureSettings(Settings):
     width: PositiveInt | None = None
     # Side of the views in pixels. None: the images' own.
     view_size: PositiveInt | None = None
-    # Side of the views in the first `early` share of the steps, where smaller ones teach the same for less.
-    # None: no other than later.
+    # Side of the views in the first `early` share of the steps, where smaller views teach as much in less time.
+    # None: the same side throughout.
     early_view_size: PositiveInt | None = None
     early: float = Field(default=0.7, ge=0.0, le=1.0)
     epochs: PositiveInt = 1000
-    # Epochs over which the learning rate rises; the authors' configuration has none.
+    # Epochs of linear warmup; the authors' configuration has none.
     warmup: NonNegativeFloat = 0.0
     batch: PositiveInt = 128
     learning_rate: PositiveFloat = 0.015
     weight_decay: float = 1e-4
     sgd_momentum: float = 0.9
     temperature: PositiveFloat = 0.2
-    # None: 0.999 as in the paper, less on a schedule too short for so slow an average.
+    # Of the moving average. None: 0.999 as in the paper, or less on a short schedule.
     momentum: float | None = 0.999
-    # Keys in the queue. None: as long as the collection allows.
+    # Keys in the queue. None: a quarter of the collection, at most 65,536.
     queue: PositiveInt | None = None
     projection: PositiveInt = 128
     augment: AugmentSettings = AugmentSettings()
@@ -95,23 +95,23 @@ class FeatureSettings(Settings):
 
 
 class ViewSettings(Settings):
-    """How many random views of each image the frozen encoder encodes, once, before stage 2."""
+    """Views of each image for stage 2, which are encoded once, before training."""
 
-    # Views of images (the paper), each of which the encoder has to encode, or of their features, made by noise.
+    # Augmented images (the paper), each of which has to be encoded, or features with noise.
     space: Literal["images", "features"] = "images"
-    # Heads are labeled from weak views and learn from strong ones: a second strong view teaches more, a second weak one
-    # labels no better (docs/lab-notes), and each takes the encoder another pass over all images.
+    # Pseudo-labels come from weak views, and heads learn from strong ones. A second strong view helps, a second
+    # weak one does not (docs/lab-notes), and each costs another pass of the encoder over all images.
     weak: PositiveInt = 1
     strong: PositiveInt = 2
-    # Images that get weak and strong views, drawn at random: heads learn from these, and label all. None: all (paper).
+    # Random images that get weak and strong views: heads learn from these, and label all. None: all (paper).
     sample: PositiveInt | None = None
-    # Encode new views in every step of stage 2, as in the paper. The encoder then runs twice over all images in every
-    # epoch. Heads are still selected by the first view of each kind that was encoded before.
+    # Encode new views in every step of stage 2, as in the paper: two passes of the encoder over all images per epoch.
+    # Heads are still selected by the first cached view of each kind.
     fresh: bool = False
-    # Of the cached weak and strong views; half precision halves their size on disk.
+    # Of the cached weak and strong views; float16 halves their size on disk.
     precision: Literal["float32", "float16"] = "float32"
     augment: AugmentSettings = AugmentSettings()
-    # Views of features: noise in units of the data's spread, and the share of features dropped.
+    # Views of features: noise in units of the features' standard deviation, and the share of features dropped.
     weak_noise: float = Field(default=0.1, ge=0.0)
     strong_noise: float = Field(default=0.3, ge=0.0)
     strong_dropout: float = Field(default=0.2, ge=0.0, lt=1.0)
@@ -120,26 +120,26 @@ class ViewSettings(Settings):
 class HeadSettings(Settings):
     """Stage 2: the clustering heads (paper III-B, Algorithm 1)."""
 
-    clusters: PositiveInt  # K. Replaced by the number that is found where `how_many` is set
+    clusters: PositiveInt  # K; if `how_many` is set, replaced by the number that is found
     heads: PositiveInt = 10
     epochs: PositiveInt = 100
-    # More epochs where a small collection would get fewer steps than this.
+    # A small collection trains for more epochs, to get at least this many steps.
     least_steps: PositiveInt = 1
     # M: images labeled together. None: all of them. The authors' code takes 5,000 to 10,000.
     batch: PositiveInt | None = 1000
     learning_rate: PositiveFloat = 0.005
-    # Principal components of the features that heads and prototypes see. None: the features themselves (the paper).
+    # Principal components that heads and prototypes see. None: the features themselves (the paper).
     components: PositiveInt | None = None
-    # Width of a head's hidden layer. None: as wide as what it sees, as in the paper.
+    # Width of a head's hidden layer. None: the width of its input, as in the paper.
     hidden: PositiveInt | None = None
-    # What a head's first labels come from: its own random weights (the paper), a run of k-means of its own, or a cut of
-    # the merge tree (`stages/groups/merge_tree`).
+    # A head's first labels: from its random weights (the paper), from its own run of k-means, or from a cut of the
+    # merge tree (`stages/groups/merge_tree`).
     start: Literal["random", "kmeans", "cut"] = "random"
-    # Steps whose labels come from k-means where heads start from it, and runs of it, of which each head takes its best.
+    # Steps whose labels come from k-means, and runs of k-means, of which each head takes the best.
     start_steps: PositiveInt = 10
     start_runs: PositiveInt = 1
-    # How images are compared: by the cosine of their features (the paper), or of features that are averaged over
-    # neighbors, their neighbors and so on ("graph", ours: `stages/heads/diffusion`). Heads see features either way.
+    # Similarity of images: cosine of their features (the paper), or of features averaged over the neighbor graph
+    # ("graph", ours: `stages/heads/diffusion`). Heads see features either way.
     similarity: Literal["cosine", "graph"] = "cosine"
     # E-step. The prototype is the mean of the top center_ratio * M / K images (authors' code: 0.5).
     center_ratio: float = Field(default=1.0, gt=0.0, le=1.0)
@@ -156,20 +156,20 @@ class HeadSettings(Settings):
     temperature: PositiveFloat = 0.2
     # Weight of the entropy term, which the paper needed at K = 200 only.
     entropy: float = Field(default=0.0, ge=0.0)
-    # The authors' code trains on each labeled batch `repeats` times (8), in parts of `sub_batch` (128) images.
+    # The authors' code trains on each labeled batch `repeats` times (8), in sub-batches (128 images).
     sub_batch: PositiveInt | None = None
     repeats: PositiveInt = 1
-    # The view that labels are computed from, and the view that they are learned on.
+    # The view that gives the labels, and the view that learns them.
     label_view: Literal["plain", "weak", "strong"] = "weak"
     train_view: Literal["plain", "weak", "strong"] = "strong"
-    # Epochs between two evaluations of the loss over all images, by which the best head is selected.
+    # Epochs between two evaluations of the heads over all images.
     select_every: PositiveInt = 1
-    # Weight of the clusters' compactness beside that loss. The paper selects by the loss alone.
+    # Weight of compactness in the selection of the best head. The paper selects by the loss alone.
     compactness: float = Field(default=0.0, ge=0.0)
 
     @property
     def shares(self) -> tuple[float, ...] | None:
-        """The groups' shares among all images, where they are given."""
+        """The given shares of the groups, if any."""
         return self.sizes if isinstance(self.sizes, tuple) else None
 
     @model_validator(mode="after")
@@ -191,8 +191,8 @@ class ReliabilitySettings(Settings):
     # threshold and a probability above `confidence`, every cluster cut at random to the size of the smallest. "all":
     # every predicted label (the paper's comparison).
     rule: Literal["paper", "authors", "all"] = "paper"
-    # Rule "paper": of a cluster without a reliable image, learn at most this many of the best where most neighbors
-    # agree, or the cluster would dissolve. Semi-supervised methods are published with ten or more; the paper: 0.
+    # Rule "paper": a cluster without a reliable image would dissolve, so learn at most this many of its best images
+    # whose neighbors mostly agree. Semi-supervised methods are published with ten or more labels; the paper: 0.
     minimum_per_cluster: NonNegativeInt = 10
     confidence: float = Field(default=0.99, ge=0.0, lt=1.0)
 
@@ -204,31 +204,30 @@ class JointSettings(Settings):
     algorithm: str = "fixmatch"
     # The paper continues from stages 1 and 2; the authors' code starts the network from random weights.
     init: Literal["stages", "scratch"] = "stages"
-    # Share of the encoder's layers that learn, counted from the last; 1 is the paper. The others stay as they are and
-    # run without a backward pass, and the batch norms of those that learn keep their statistics.
+    # Share of the encoder's layers that are trained, counted from the last; the paper: 1. The others are frozen and
+    # need no backward pass; batch norms in the trained layers keep their statistics.
     trained: float = Field(default=1.0, gt=0.0, le=1.0)
-    # None: the network of stages 1 and 2. The paper's tables name others, taken from FixMatch (WRN-28-2 for CIFAR-10):
-    # such a one starts from random weights, whatever `init` says, and only the reliable labels cross over.
+    # None: the network of stages 1 and 2. The paper's tables name others, from FixMatch (WRN-28-2 for CIFAR-10). Such a
+    # network starts from random weights, whatever `init` says, and gets the reliable labels only.
     network: str | None = None
     steps: PositiveInt = 2**20
-    # Replaces `steps`: as many as fit.
+    # Time limit: replaces `steps` by as many as fit.
     minutes: PositiveFloat | None = None
     labeled: PositiveInt = 64
     unlabeled: PositiveInt = 448
     threshold: float = Field(default=0.95, ge=0.0, le=1.0)
-    # SGD is FixMatch's; Adam's steps do not depend on the scale of weights and features, which pretrained networks and
-    # the heads on them differ in.
+    # SGD is FixMatch's. Adam's steps do not depend on the scale of weights and features, in which pretrained networks
+    # and new heads differ.
     optimizer: Literal["sgd", "adam"] = "sgd"
     learning_rate: PositiveFloat = 0.03
     sgd_momentum: float = Field(default=0.9, ge=0.0, lt=1.0)
     weight_decay: float = Field(default=5e-4, ge=0.0)
-    # Weight of a new batch in the statistics of batch norm. None: the network's own, 0.1 for most. FixMatch has 0.001,
-    # which needs thousands of steps.
+    # None: the network's own, 0.1 for most. FixMatch has 0.001, which needs thousands of steps.
     batch_norm_momentum: float | None = Field(default=None, gt=0.0, le=1.0)
-    # None: 0.999 as published, less on a schedule too short for so slow an average to leave its start.
+    # Momentum of the moving average. None: 0.999 as published, or less on a short schedule.
     ema: float | None = Field(default=0.999, ge=0.0, lt=1.0)
-    # A cluster is drawn at most this many times as often as the median one. The authors' code cuts every cluster to the
-    # size of the smallest, and so ends with nothing when one is empty. None: every label is drawn as often (the paper).
+    # A cluster is drawn at most this many times as often as the median one. None: all labels equally often (the paper).
+    # The authors' code subsamples every cluster to the size of the smallest, so that one empty cluster leaves no label.
     largest_share: PositiveFloat | None = 2.0
     # Three operations (authors' code), not the four of stage 2 (the paper, in both).
     augment: AugmentSettings = AugmentSettings(operations=3)
@@ -237,10 +236,10 @@ class JointSettings(Settings):
 
 
 class HowManySettings(Settings):
-    """Where the number of clusters is not given: the range in which to find it (`stages/groups/howmany`)."""
+    """The range in which to find the number of clusters, if it is not given (`stages/groups/howmany`)."""
 
     least: int = Field(default=2, ge=2)
-    # None: as many as the collection can show.
+    # None: as many as the collection allows.
     most: PositiveInt | None = None
 
 
@@ -248,28 +247,28 @@ class RunSettings(Settings):
     """Everything that the result of a run depends on, besides the images."""
 
     encoder: str = "lite0"
-    # Side of the images that the encoder gets, in pixels. None: the encoder's own choice.
+    # Side of the encoder's input in pixels. None: the encoder's own.
     size: PositiveInt | None = None
-    # How the encoder computes on a CPU. "auto": in 8-bit integers where a trial finds that much faster on this machine.
+    # Of the encoder on a CPU. "auto": 8-bit integers if a trial finds them much faster on this machine.
     precision: FixedPrecision | Literal["auto"] = "auto"
-    # Where further images are, which stages 1 and 3 learn from, and which get no label.
+    # Source of more images, which stages 1 and 3 learn from, and which get no label.
     extra: str | None = None
     views: ViewSettings = ViewSettings()
-    # Find the number of clusters. None: `heads.clusters` says it.
+    # Find the number of clusters. None: use `heads.clusters`.
     how_many: HowManySettings | None = None
     heads: HeadSettings
     reliability: ReliabilitySettings = ReliabilitySettings()
-    # Stage 1, where the encoder is `scratch`. None: a recipe that a CPU can train on this many images.
+    # Stage 1, if the encoder is `scratch`. None: a recipe for a CPU and this many images.
     features: FeatureSettings | None = None
     # The user's changes to that recipe.
     features_changes: dict[str, JsonValue] = {}
-    # Seed of stage 1 and of the views, where it is another one: several seeds of stages 2 and 3 on the same features.
+    # Seed of stage 1 and of the views. None: `seed`. To run stages 2 and 3 with several seeds on the same features.
     features_seed: NonNegativeInt | None = None
-    # Stage 3. None: the labels of the second stage are the result.
+    # Stage 3. None: the result is that of stage 2.
     joint: JointSettings | None = None
-    # Names that the user gives for some images, by path. They become edits of the result, and may decide its K.
+    # Names that the user gave to some images, by path. They become edits of the result, and may decide K.
     given: dict[str, str] = {}
-    # Images that a person placed, by path: the cluster that stands for their group. Stage 3 learns them.
+    # The cluster of images that a person placed, by path. Stage 3 learns them.
     placed: dict[str, int] = {}
     seed: int = Field(default=0, ge=0)
 

@@ -104,11 +104,11 @@ def test_a_table_that_does_not_match_the_logits_is_refused() -> None:
         cross_entropy(random(0, 2, 4, 3), torch.ones(2, 3, 4))
 
 
-def test_the_entropy_counts_an_image_as_often_as_it_is_said_to() -> None:
+def test_the_entropy_counts_an_image_by_its_weight() -> None:
     probs = random(6, 2, 4, 3).softmax(dim=2)
-    often = torch.tensor([[0.0, 1.0, 2.0, 1.0], [1.0, 0.0, 0.0, 3.0]], dtype=torch.float64)
-    repeated = [probs[head].repeat_interleave(often[head].long(), dim=0) for head in range(2)]
+    weight = torch.tensor([[0.0, 1.0, 2.0, 1.0], [1.0, 0.0, 0.0, 3.0]], dtype=torch.float64)
+    repeated = [probs[head].repeat_interleave(weight[head].long(), dim=0) for head in range(2)]
     expected = torch.stack([negative_entropy(some) for some in repeated])
-    torch.testing.assert_close(negative_entropy(probs, often), expected)
-    torch.testing.assert_close(negative_entropy(probs[1], often[1]), expected[1])
+    torch.testing.assert_close(negative_entropy(probs, weight), expected)
+    torch.testing.assert_close(negative_entropy(probs[1], weight[1]), expected[1])
     torch.testing.assert_close(negative_entropy(probs, torch.ones(2, 4, dtype=torch.float64)), negative_entropy(probs))

@@ -138,13 +138,6 @@ def test_a_prototype_is_the_mean_of_the_most_confident_images(estep: EStep, per_
 
 
 @both_versions
-def test_labels_and_prototypes_agree_on_which_images_are_confident(estep: EStep) -> None:
-    features, probs = random_batch(2, images=24, clusters=4)
-    centers, _ = paper_labels(features, probs, 0.5)
-    torch.testing.assert_close(estep.prototypes(features, probs, per_cluster=3), torch.tensor(centers).double())
-
-
-@both_versions
 def test_all_heads_at_once_equal_the_loop_over_heads(estep: EStep) -> None:
     features, probs = random_batch(3, images=41, clusters=5, heads=6)
     for overlap in (True, False):
@@ -230,13 +223,6 @@ def test_without_overlap_every_cluster_still_labels_m_over_k_images_and_none_is_
     assert all(len(set(head)) == clusters * share for head in single.image.tolist())
 
 
-@both_versions
-def test_without_overlap_images_that_nobody_else_wants_stay_where_they_are(estep: EStep) -> None:
-    both, single = estep.labels(*toy()), estep.labels(*toy(), overlap=False)
-    assert torch.equal(single.image, both.image)
-    assert torch.equal(single.cluster, both.cluster)
-
-
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**31), overlap=st.booleans())
 @both_versions
@@ -288,19 +274,6 @@ def test_a_tie_in_one_cluster_is_broken_where_another_has_none(estep: EStep) -> 
 
 
 @both_versions
-def test_ties_of_all_heads_at_once_are_broken_as_in_the_loop_over_heads(estep: EStep) -> None:
-    generator = torch.Generator().manual_seed(0)
-    features = torch.randint(1, 3, (20, 2), generator=generator).double()  # few directions: many equal similarities
-    probs = torch.randint(1, 3, (4, 20, 3), generator=generator).double()
-    probs /= probs.sum(dim=2, keepdim=True)
-    batched = estep.labels(features, probs)
-    looped = [estep.labels(features, head) for head in probs]
-    assert torch.equal(batched.image, torch.stack([head.image for head in looped]))
-    centers = torch.stack([estep.prototypes(features, head, per_cluster=5) for head in probs])
-    torch.testing.assert_close(estep.prototypes(features, probs, per_cluster=5), centers)
-
-
-@both_versions
 def test_of_equally_near_images_the_first_are_labeled_in_order(estep: EStep) -> None:
     features = torch.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 0.0], [0.0, 2.0], [3.0, 0.0], [4.0, 0.0]])
     probs = torch.tensor([[0.1, 0.9], [0.9, 0.1], [0.5, 0.5], [0.4, 0.6], [0.5, 0.5], [0.5, 0.5]])
@@ -329,26 +302,10 @@ def test_features_of_extreme_scale_give_the_same_labels(estep: EStep, scale: flo
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 @both_versions
-def test_images_that_are_all_zeros_are_labeled_in_batch_order(estep: EStep, dtype: torch.dtype) -> None:
-    features, probs = torch.zeros(4, 2, dtype=dtype), torch.full((4, 2), 0.5, dtype=dtype)
-    assert by_cluster(estep.labels(features, probs).image, 2) == [[0, 1], [0, 1]]
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-@both_versions
 def test_an_image_of_zeros_is_near_to_nothing(estep: EStep, dtype: torch.dtype) -> None:
     features = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 0.1], [0.0, 1.0]], dtype=dtype)
     probs = torch.tensor([[0.5, 0.5], [0.9, 0.1], [0.8, 0.2], [0.1, 0.9]], dtype=dtype)
     assert by_cluster(estep.labels(features, probs, center_ratio=0.5).image, 2) == [[1, 2], [3, 2]]
-
-
-@both_versions
-def test_a_batch_of_less_than_two_images_per_cluster_still_has_prototypes_at_half_the_center_ratio(
-    estep: EStep,
-) -> None:
-    features, probs = random_batch(5, images=5, clusters=3)
-    _, expected = paper_labels(features, probs, 0.5)
-    assert by_cluster(estep.labels(features, probs, center_ratio=0.5).image, 3) == expected
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])

@@ -46,7 +46,7 @@ class MoCo(Pretext):
 
     def forward(self, first: Tensor, second: Tensor, *, step: int) -> Outcome:
         """Query from the first view, key from the second."""
-        # Keys first: the memory of their pass is free again before the query's activations, which stay, are made.
+        # Keys first: the memory of their pass is freed before the query's activations are allocated.
         with torch.no_grad():
             # Parameters only: the key branch keeps its own batch-norm statistics.
             ema_update_(self.key_network, self.network, momentum=self.momentum)

@@ -14,7 +14,7 @@ from spice.stages.features.pretext import Outcome, Pretext, Projection
 
 
 class SimCLR(Pretext):
-    """One branch for both views, without queue or moving average: it learns most in a short training."""
+    """One branch for both views, without queue or moving average: best for short training."""
 
     def __init__(self, network: Backbone, settings: FeatureSettings, *, processes: Processes = ALONE) -> None:
         super().__init__()

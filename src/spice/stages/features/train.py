@@ -147,7 +147,7 @@ def build(images: Images, settings: FeatureSettings, schedule: Plan, run: Run) -
 
 
 def untrained(images: Images, settings: FeatureSettings, run: Run) -> Backbone:
-    """The network with random weights, and what it computes from the images before training."""
+    """The network with random weights, and its whitening of patches, if it has one, fitted to the images."""
     card = card_of(images, settings)
     backbone = card.build()
     if isinstance(backbone, WhitenedPatchesNet):
@@ -224,7 +224,7 @@ class State(NamedTuple):
 
 
 def card_of(images: Images, settings: FeatureSettings) -> NetworkCard:
-    """Which network to train, and on what images. By default a ResNet gets the paper's stem for the size."""
+    """The network to train and the images it takes. By default a ResNet gets the paper's stem for the size."""
     stem = settings.stem or (stem_for(images.size) if settings.network.startswith("resnet") else None)
     return NetworkCard(
         network=settings.network,

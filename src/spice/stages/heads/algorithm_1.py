@@ -1,7 +1,7 @@
 """Algorithm 1: clustering heads learn from prototype pseudo-labels, by expectation and maximization (paper III-B).
 
-Read it top to bottom: `algorithm_1` is all of it. The feature model does not appear: it no longer learns, and its
-features of all views are in files, or encoded in every step (see `views`).
+Read it top to bottom: `algorithm_1` is all of it. The feature model does not appear: it is frozen, and the features of
+all views are cached, or encoded in every step (see `views`).
 
 Shapes: N images, M of them in a batch, n in a sub-batch, D feature width, K clusters, H heads, P processes.
 """
@@ -79,7 +79,7 @@ def algorithm_1(views: Views, settings: HeadSettings, run: Run, cut: Tensor | No
 
 
 class _Training:
-    """The heads, the record of their training, and how a batch reaches them."""
+    """The heads, the record of their training, and how they see a batch."""
 
     def __init__(self, views: Views, settings: HeadSettings, run: Run, cut: Tensor | None) -> None:
         self.views, self.settings, self.run = views, settings, run

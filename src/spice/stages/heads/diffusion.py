@@ -1,12 +1,11 @@
-"""Similarity that follows the neighbor graph: what stage 2 compares images by with `similarity = "graph"` (ours).
+"""Features for `similarity = "graph"`: averaged over the neighbor graph by a random walk (beyond the paper).
 
-Cosine of the features compares two images as if no other image existed, and most of a feature is what this image alone
-shows. So every feature is averaged with those of its neighbors, and this again and again (a lazy random walk on the
-graph of nearest neighbors). What neighbors do not share fades, and what a group shares stays. An image that is far from
-all others, or a chain of near duplicates, keeps the place that its features give it, unlike in an embedding of the
-graph alone.
+Cosine compares two images as if there were no others, and most of a feature is specific to its image. So every feature
+is averaged with those of its neighbors, repeatedly (a lazy random walk on the graph of nearest neighbors). What
+neighbors do not share fades, and what a group shares stays. Unlike in an embedding of the graph alone, an image far
+from all others, or a chain of near-duplicates, stays where its features put it.
 
-Half whitening follows: after the walk a few directions hold most of the variance, and they would outvote the rest.
+The result is half whitened: after the walk, a few directions hold most of the variance and would dominate.
 
 Shapes: N images, S neighbors, R components, K clusters.
 """
@@ -18,18 +17,18 @@ from scipy.sparse import csr_array, diags_array
 from spice.settings import HeadSettings, ReliabilitySettings
 from spice.stages.reliability import reliability_neighbors
 
-# Neighbors of an image in the graph, at most: more would join groups, fewer would cut them to pieces.
+# Neighbors in the graph, at most: more would join groups, fewer would split them.
 NEIGHBORS = 15
-# Steps of the walk. Every other one stays where it is, so eight moves: enough to cross a group.
+# Steps of the walk, half of which stay in place: eight moves are enough to cross a group.
 STEPS = 16
-# Principal components of the features that walk, unless heads see another number of them.
+# Principal components that are averaged, unless heads see another number of them.
 COMPONENTS = 128
 # Directions that are kept per cluster: K - 1 separate K centers, and as many again leave room for groups within.
 DIRECTIONS_PER_CLUSTER = 2
 
 
 def graph_neighbors(images: int, settings: HeadSettings) -> int:
-    """S: at most half the images that a cluster is expected to have, or small groups would be joined to others."""
+    """S: at most half the expected size of a cluster, or small groups would be joined to others."""
     return min(NEIGHBORS, reliability_neighbors(images, settings.clusters, ReliabilitySettings()))
 
 

@@ -1,4 +1,4 @@
-"""The heads' inputs: how many images at a time, and all features (the paper) or their principal components.
+"""The inputs of the heads: batch size, and features (the paper) or their principal components.
 
 A head on R components is a head on D features whose first layer has rank R: `on_features` converts it.
 
@@ -31,7 +31,7 @@ CHUNK = 8_192
 
 
 def epochs_for(images: int, batch: int, settings: HeadSettings) -> int:
-    """The epochs of the settings, or more where a small collection would get too few steps."""
+    """The epochs of the settings, or more if a small collection would get too few steps."""
     return max(settings.epochs, math.ceil(settings.least_steps / (images // batch)))
 
 

@@ -20,7 +20,7 @@ from spice.settings import HeadSettings
 
 
 def label_table(features: Tensor, probs: Tensor, settings: HeadSettings) -> Tensor:
-    """E-step: how often every head labels each image as each cluster, (M, D) and (H, M, K) -> (H, M, K)."""
+    """E-step: how many times every head labels each image as each cluster, (M, D) and (H, M, K) -> (H, M, K)."""
     if _transported(settings):
         return nearest_table(features, probs, evenness=_evenness(settings), shares=settings.shares)
     ratio, overlap = settings.center_ratio, settings.overlap
@@ -44,17 +44,17 @@ def head_losses(logits: Tensor, labels: Tensor, settings: HeadSettings) -> Tenso
     else:
         losses = cross_entropy(logits, labels)
     if settings.entropy:
-        often = labels.sum(dim=-1) if labels.ndim == logits.ndim else None  # an image counts once for every label
+        weight = labels.sum(dim=-1) if labels.ndim == logits.ndim else None  # an image counts once for every label
         probs, shares = cluster_probs(logits), settings.shares
-        uneven = negative_entropy(probs, often) if shares is None else size_divergence(probs, shares, often)
+        uneven = negative_entropy(probs, weight) if shares is None else size_divergence(probs, shares, weight)
         losses = losses + settings.entropy * uneven
     return losses
 
 
 def _transported(settings: HeadSettings) -> bool:
-    """Whether images are assigned to the nearest prototype, at a price or not; else each cluster labels its nearest.
+    """Whether each image takes the label of a prototype; otherwise each cluster labels its nearest images (the paper).
 
-    Given sizes go with either: with the similarity of the paper by its own rule.
+    Given sizes work with both rules; the similarity decides which one.
     """
     return settings.similarity == "graph" if settings.shares is not None else settings.sizes != "even"
 

@@ -83,7 +83,7 @@ def good_heads(snapshot: HeadSnapshot, settings: HeadSettings, *, excluding: int
 
 
 def sample_for_comparison(images: int, settings: HeadSettings) -> slice:
-    """Every so-many-th image, few enough to keep the labels of all heads in all snapshots.
+    """Evenly spaced images, few enough to keep the labels of all heads in all snapshots.
 
     Images are ordered by a hash of their content, so this is a random sample.
     """
@@ -108,8 +108,8 @@ def all_logits(heads: Heads, views: Views, kind: Kind) -> Tensor:
 def compactness(bank: Tensor, members: Tensor) -> Tensor:
     """The share of the features' (N, D) variance that lies between the clusters (H, K, N) of every head: (H,).
 
-    This is what k-means maximizes. The loss only measures how sure a head is of its own labels, and a head that has
-    given up a cluster is surer than others. Compactness exposes such a head, and also one that splits a large group
+    This is what k-means maximizes. The loss only measures how confident a head is of its own labels, and a head that
+    has lost a cluster is more confident than others. Compactness exposes such a head, and one that splits a large group
     and joins two small ones.
     """
     centered = bank - bank.mean(dim=0)
@@ -120,5 +120,5 @@ def compactness(bank: Tensor, members: Tensor) -> Tensor:
 
 def distinct_share(table: Tensor) -> Tensor:
     """Images with a label, divided by the number of labels: (H, N, K) -> (H,)."""
-    often = table.sum(dim=2)  # (H, N)
-    return (often > 0).sum(dim=1) / often.sum(dim=1)
+    labels = table.sum(dim=2)  # (H, N)
+    return (labels > 0).sum(dim=1) / labels.sum(dim=1)

@@ -1,9 +1,10 @@
 """The heads' first labels: for every head the best of a few runs of k-means (beyond the paper).
 
-A random head's first prototypes all lie near the mean of all images, and some of them never separate. Centers drawn far
-apart (k-means++) and improved by a few rounds do separate, and they differ from head to head.
+The first prototypes of a random head all lie near the mean of all images, and some never separate. Centers from
+k-means++ and a few rounds of Lloyd's algorithm do, and they differ from head to head.
 
-Here an image is (x, 1) and a center (c, -|c|²/2): their product measures closeness, and a sum of images counts them.
+An image is stored as (x, 1) and a center as (c, -|c|²/2): their product measures closeness, and the last column of a
+sum of images counts them.
 
 Shapes: N images, n of them drawn, D feature width, K clusters, H heads, S runs of all heads together.
 """
@@ -45,7 +46,7 @@ class Start(NamedTuple):
 
 
 class _Sample(NamedTuple):
-    """Some of the images, as starts see them."""
+    """A sample of the images."""
 
     drawn: Tensor  # (n,) rows
     images: Tensor  # (n, D + 1)

@@ -1,6 +1,6 @@
 """Did joint training help? Statistics that need no labels, compared before and after (beyond the paper).
 
-Stage 3 must not make the result worse unnoticed: where a check fails, the result of stage 2 is kept.
+If a check fails, the result of stage 2 is kept.
 
 Shapes: N images, D feature width, K clusters, S neighbors.
 """
@@ -14,7 +14,7 @@ from spice.errors import SpiceWarning
 
 CONFIDENT = 0.95  # the paper's eta
 
-# How far a figure may fall by chance. Agreement differed by less than 0.005 between runs with different seeds.
+# How far a figure may fall by chance. Agreement differs by less than 0.005 between seeds.
 AGREEMENT_SLACK = 0.01
 CONFIDENCE_SLACK = 0.05
 LOSS_SLACK = 0.02
@@ -42,8 +42,8 @@ def clustering_stats(
 
     Args:
         prior_neighbors: neighbors (N, S) in the features before joint training.
-        learned: the clusters of the labels that joint training learns. A cluster without labels dissolves, and a
-            warning has named it already.
+        learned: the clusters of the labels that joint training learns. A cluster without labels dissolves; a warning
+            has named it before.
     """
     confidence, labels = probs.max(dim=1)
     expected, sizes = (clusters.bincount(minlength=probs.shape[1]) for clusters in (learned, labels))  # (K,)
@@ -61,10 +61,10 @@ def clustering_stats(
 def failed_checks(before: ClusteringStats, after: ClusteringStats) -> list[str]:
     """Why the result after joint training should not replace the one before; empty if every check passes.
 
-    A network that has learned from hard labels and one that has learned from prototypes differ in confidence. So lower
-    confidence counts only if neighbors do not confirm the result: they must agree clearly more in the new features,
-    which the labels have shaped, and not clearly less in the features before, which they have not. This agreement is
-    corrected for chance: where a few clusters absorb the others, neighbors agree more, and nothing is better.
+    Hard labels and prototypes train networks of different confidence. So lower confidence fails the check only if
+    neighbors do not confirm the result: they must agree clearly more in the new features, which the labels have shaped,
+    and not clearly less in the old ones, which they have not. Agreement is corrected for chance, because it rises where
+    a few clusters absorb the others.
     """
     slack = AGREEMENT_SLACK / max(1 - before.chance_agreement, 1e-12)
     more = _beyond_chance(after.neighbor_agreement, after) > _beyond_chance(before.neighbor_agreement, before) + slack

@@ -1,4 +1,4 @@
-"""Which images a step of joint training sees: labeled ones by weight, all the others in turn (paper III-C).
+"""The images of a step of joint training: labeled ones by weight, all images in turn (paper III-C).
 
 Shapes: N images, R of them labeled; L labeled and U other images in a step; K clusters.
 """

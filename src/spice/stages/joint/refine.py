@@ -39,9 +39,9 @@ class Stage2(NamedTuple):
     features: Tensor  # (N, D) of the plain images
     probs: Tensor  # (N, K)
     neighbors: Tensor  # (N, S) the nearest images in `features`
-    # How many of the neighbors the checks of the result count. None: all of them.
+    # Neighbors that the checks count. None: all.
     checked_neighbors: int | None = None
-    # Where another content starts (see `encode_plain`). None: all images differ.
+    # First positions of exact copies (see `encode_plain`). None: all images differ.
     starts: NDArray[np.int64] | None = None
 
 
@@ -99,7 +99,7 @@ def refuse_untrainable(encoder: Encoder) -> None:
 def estimated_seconds(
     encoder: Encoder, settings: JointSettings, *, clusters: int, images: int, device: torch.device = CPU
 ) -> float:
-    """How long `refine` will take for so many images, from a few steps on random ones."""
+    """How long `refine` will take for this many images, measured on a few steps with random ones."""
     if settings.minutes is not None:
         return settings.minutes * 60
     random = torch.Generator().manual_seed(0)
@@ -152,7 +152,7 @@ def _start(encoder: Encoder, head: Head, settings: JointSettings, seed: int, dev
 
 
 def _card(encoder: Encoder, settings: JointSettings) -> NetworkCard | None:
-    """Of the network that is trained in place of the encoder's, if the settings name one; it sees the same images."""
+    """The card of the network that replaces the encoder's, if the settings name one; it sees the same images."""
     if settings.network is None:
         return None
     return NetworkCard(

@@ -122,7 +122,7 @@ class _Training:
         self.draws = Draws(len(images), labeled, settings, run)
 
     def step_(self, step: int, steps: int) -> Step:
-        """One step down the loss, and one of the average after it."""
+        """One step of the optimizer, and one of the moving average."""
         batch = self._batch(step, steps)
         try:
             loss = self.algorithm.loss(batch)
@@ -172,7 +172,7 @@ class _Training:
         )
 
     def steps_within(self, minutes: float) -> int:
-        """How many steps fit, from the pace of a few that are then undone."""
+        """The number of steps that fit, measured on a few steps that are then undone."""
         untouched = copy.deepcopy(self.state(0, []))
         self.step_(0, 1000)  # the first is slow: it allocates memory and chooses kernels
         started = time.monotonic()
