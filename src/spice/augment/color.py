@@ -1,6 +1,6 @@
 """Color jitter of contrastive views: brightness, contrast, saturation, hue and gray as one affine map per image.
 
-The operations of ColorJitter in each image's own order, with two simplifications that make them one product per pixel:
+The operations of ColorJitter, in random order per image, with two simplifications that make them one matrix product:
 values are clamped once, at the end, and hue rotates about the gray axis of RGB, not in HSV. docs/lab-notes has the
 measured difference.
 

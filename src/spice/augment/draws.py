@@ -1,8 +1,8 @@
 """Random parameters of views: drawn on the CPU for a whole batch, one row of uniform numbers per image.
 
-An image's view depends on the generator and on the image's row, not on the other images, the device, or how many
-processes share the batch: each draws the numbers of the whole batch and keeps its own rows. What follows from
-them is computed in NumPy, whose small steps take a third of torch's time.
+A view depends on the generator and on the image's row, not on the other images, the device or the number of processes:
+each process draws the numbers of the whole batch and keeps its own rows. Parameters are computed in NumPy, which takes
+a third of torch's time for small arrays.
 """
 
 import math

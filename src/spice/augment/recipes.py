@@ -1,8 +1,8 @@
 """Views of images: contrastive ones (paper III-A); plain, weak and strong ones (III-B; alpha and beta of III-C).
 
-A recipe takes uint8 images (B, C, H, W) and returns normalized float views (B, C, size, size) on the same device.
-Its random parameters come from the generator alone (see `draws`). A process that holds only some images of a batch
-passes their rows, `recipe(images, generator, rows=rows, of=batch_size)`, and gets the views that one process would.
+A recipe maps uint8 images (B, C, H, W) to normalized float views (B, C, size, size) on the same device. Its random
+parameters come from the generator alone (see `draws`). A process that holds only some images of a batch passes their
+rows, `recipe(images, generator, rows=rows, of=batch_size)`, and gets the same views as a single process.
 """
 
 from abc import ABC, abstractmethod
@@ -112,7 +112,7 @@ class Plain(Recipe):
 
 
 class Weak(Recipe):
-    """Randomly mirrored, and moved by at most an eighth of the side; what comes in is black, or a reflection."""
+    """Random flip, and a shift by at most an eighth of the side, padded with zeros or by reflection."""
 
     _columns = 3
 
@@ -133,11 +133,11 @@ class Weak(Recipe):
 
 
 class Strong(Recipe):
-    """Randomly mirrored, some of fourteen operations in random order, and a hole cut out (RandAugment, Cutout)."""
+    """Random flip, RandAugment (some of fourteen operations in random order), and Cutout."""
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """The operations to draw from: without color none that changes tones, without rotation no rotation."""
+        """The operations to draw from, without those that the settings exclude."""
         return tuple(
             operation
             for operation in OPERATIONS
@@ -196,10 +196,10 @@ class Strong(Recipe):
 
 
 class Contrastive(Recipe):
-    """MoCo-v2's views: random resized crop, color jitter, gray, blur, mirror.
+    """MoCo-v2's views: random resized crop, color jitter, grayscale, blur, flip.
 
-    Crop, resize, blur and mirror are two matrices per image, color and normalization an affine map: so blur comes
-    before color here and not after, which matters only where values are clamped.
+    Crop, resize, blur and flip are two matrices per image, color and normalization one affine map. So blur comes before
+    color, not after it, which matters only where values are clamped.
     """
 
     _columns = draws.CROP_COLUMNS + 13

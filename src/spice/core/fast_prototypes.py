@@ -1,21 +1,22 @@
 """The E-step as training computes it: for all heads at once, several times faster than `prototypes` (paper III-B).
 
-- Sets of images are marks, 1.0 or 0.0: a product with marks replaces gathering (H, K, T, D) features.
+- Sets of images are masks of 1.0 and 0.0: a product with a mask replaces gathering (H, K, T, D) features.
 - The largest values of a row come from a partition, not from a sort.
-- Labels can be a table, so that losses gather nothing and their gradients scatter nothing back.
+- Labels can be a table, so that losses need no gather, and their gradients no scatter.
 
 `prototype_table` and `fast_prototype_labels` give the labels of `prototype_labels`: M // K images for every cluster,
 which suits groups of about equal size. `nearest_table` and `nearest_labels` suit unequal ones (not in the paper): a
-prototype is the mean of the images that are most likely in its cluster, and every image takes the label of the nearest
-prototype. Each cluster's M // 4K nearest images (at least one) get its label once more, so that no cluster starves.
+prototype is the mean of the images whose most likely cluster it is, and every image takes the label of the nearest
+prototype. The M // 4K images nearest to each prototype (at least one) get its label a second time, so that no cluster
+is left without labels.
 With an `evenness` above zero, sizes between these extremes: images are assigned by optimal transport to clusters that
 should be of even size, at a price (`size_offsets`).
 
-Where the shares of the groups are given, M * share images take the place of M // K in both rules (`sizes`), and
-transport has these shares as its target, whatever it costs.
+Where the shares of the groups are given, M * share replaces M // K in both rules (`sizes`), and transport must meet
+these shares.
 
-Shapes: M images in a batch, D feature width, K clusters, H heads, T images labeled per cluster. Shapes (..., K, M) also
-lie in memory like this, clusters before images; `probs` says why.
+Shapes: M images in a batch, D feature width, K clusters, H heads, T images labeled per cluster. Tensors (..., K, M) are
+contiguous, clusters before images (see `probs`).
 """
 
 import math
@@ -54,7 +55,7 @@ def fast_prototype_labels(
 
 
 def nearest_table(features: Tensor, probs: Tensor, *, evenness: float = 0.0, shares: Shares | None = None) -> Tensor:
-    """How often an image has each label by the nearest prototype, (M, K) or (H, M, K)."""
+    """How many times an image has each label, by the nearest prototype: (M, K) or (H, M, K)."""
     similarity, central = _nearest_prototypes(features, probs, shares)
     return (central + one_hot_argmax(_shifted(similarity, probs, evenness, shares))).mT
 
@@ -71,7 +72,7 @@ def nearest_labels(
 
 
 def _shifted(similarity: Tensor, probs: Tensor, evenness: float, shares: Shares | None) -> Tensor:
-    """Similarities (..., K, M) with what sizes add to them."""
+    """Similarities (..., K, M) plus the offsets that balance sizes."""
     if shares is not None:
         target = by_size(sorted(shares, reverse=True), probs).unsqueeze(dim=-1)  # (..., K, 1)
         return similarity + size_offsets(similarity, evenness=math.inf, target=target, rounds=FIXED_ROUNDS)
@@ -115,7 +116,7 @@ def fast_prototypes(features: Tensor, probs: Tensor, *, per_cluster: int) -> Ten
 def _claims(
     features: Tensor, probs: Tensor, center_ratio: float, *, overlap: bool, shares: Shares | None
 ) -> tuple[Tensor, Tensor]:
-    """Cosine of every image and every prototype, and marks of the images that it labels: (..., K, M) each."""
+    """Cosine of every prototype and image, and a mask of the images that it labels: (..., K, M) each."""
     check_batch(features, probs)
     images, clusters = probs.shape[-2:]
     center: Tensor | int = prototype_size(images, clusters, center_ratio)
@@ -131,15 +132,15 @@ def _claims(
 
 
 def _mark_once(similarity: Tensor, count: Tensor | int) -> Tensor:
-    """Mark the images that `assign_once` chooses: (..., K, M) -> (..., K, M).
+    """Mask of the images that `assign_once` chooses: (..., K, M) -> (..., K, M).
 
-    Every image applies to the nearest cluster that has not refused it, and every cluster keeps the nearest `count` of
-    those that apply, until no image is refused (deferred acceptance, Gale and Shapley 1962). Both sides rank pairs by
-    the same order, so that there is only one stable assignment: the one that takes pairs in this order.
+    Deferred acceptance (Gale and Shapley 1962): every image applies to the nearest cluster that has not refused it, and
+    every cluster keeps the nearest `count` applicants, until no image is refused. Both sides rank pairs by the same
+    order, so the only stable assignment is the greedy one.
     """
     *leading, clusters, images = similarity.shape
     near, preferred = similarity.view(-1, clusters, images).mT.sort(dim=2, descending=True, stable=True)  # (H, M, K)
-    # One more place at the end, without a limit, for images that all clusters have refused.
+    # A last "cluster" without a limit, for images that all clusters have refused.
     near, preferred = F.pad(near, (0, 1), value=-torch.inf), F.pad(preferred, (0, 1), value=clusters)
     refusals = torch.zeros_like(preferred[..., :1])  # (H, M, 1)
     limit = refusals.new_zeros(*leading, clusters, 1) + count  # (..., K, 1)

@@ -1,6 +1,6 @@
-"""What Python users hold images in, as a source: frames, data sets, tensors, loaders, generators.
+"""Python objects that hold images as a source: data frames, data sets, tensors, loaders, generators.
 
-Libraries are recognized by what their objects can do, so none of them is imported.
+Libraries are recognized by duck typing, so none is imported.
 """
 
 import os
@@ -24,9 +24,9 @@ Given = str | Source | Vectors
 
 
 def adapted(source: object) -> Given:
-    """A path or glob as it is, a file of vectors as vectors, and anything else as a source; a UserError if it is none.
+    """A path or glob unchanged, a file of vectors as `Vectors`, anything else as a source; UserError if it is neither.
 
-    A generator or a loader is read to its end here, so call this once and pass the result on.
+    This consumes a generator or a loader, so call it once and pass the result on.
     """
     if isinstance(source, Source | Vectors):
         return source

@@ -22,12 +22,12 @@ from spice.errors import UserError
 # What WebDataset puts beside an image: its label and description.
 _BESIDE_IMAGES = (".cls", ".json", ".txt")
 
-# What tarfile raises for damaged archives. The last three are bugs of its own.
+# What tarfile raises for damaged archives; the last three are bugs in tarfile.
 _DAMAGE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError, ValueError, TypeError, LookupError)
 
 
 class Tar(Source):
-    """A plain tar: the place of every member is recorded once, then members are read in any order."""
+    """An uncompressed tar: its members are indexed once, then read in any order."""
 
     mode = "r:"
 

@@ -1,6 +1,6 @@
-"""Order and randomness as functions of (seed, purpose, epoch, batch), never of history.
+"""Batches in random order: a function of (seed, stage, epoch), not of history.
 
-So a resumed run sees exactly what it would have seen, and several processes agree without talking.
+So a resumed run sees the same batches, and several processes agree without communication.
 """
 
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ class Batch(NamedTuple):
 def batches(
     count: int, size: int, *, seed: int, stage: str, epoch: int, rank: int = 0, processes: int = 1, whole: bool = True
 ) -> Iterator[Batch]:
-    """One pass over `count` images in random order, `size` images a batch over all processes together.
+    """One epoch: `count` images in random order, in batches of `size` over all processes together.
 
     Process `rank` gets every `processes`-th image of each batch, so all processes see the same number of batches, and
-    their shares of one differ by at most one image (by none if `processes` divides the batch). With `whole`, a last
-    batch that is not full is left out, as in Algorithm 1 (floor(N / M) batches); without it, every image comes
-    exactly once, and of a very short last batch a process may get no image.
+    their shares differ by at most one image. With `whole`, an incomplete last batch is dropped, as in Algorithm 1
+    (floor(N / M) batches); without it, every image comes exactly once, and a process may get no image of a very short
+    last batch.
     """
     if size < 1 or not 0 <= rank < processes:
         raise ValueError(f"process {rank} of {processes} cannot have a share of batches of {size}")

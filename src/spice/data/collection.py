@@ -1,7 +1,7 @@
-"""The image table: every usable image, in an order that depends on what the images show and on nothing else.
+"""The image table: every usable image, sorted by content hash.
 
-Images are sorted by content hash, so names, folders (which may be classes) and the order of a listing cannot leak
-into any result. Exact copies keep their own lines, side by side, and point to the first of them.
+So names, folders (which may be classes) and the order of a listing cannot leak into any result. Exact copies have rows
+of their own, side by side, and refer to the first.
 """
 
 import hashlib

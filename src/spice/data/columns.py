@@ -1,4 +1,4 @@
-"""Names of columns that hold paths, images or vectors, the likeliest first."""
+"""Usual names of columns that hold paths or vectors, the most likely first."""
 
 from collections.abc import Iterable
 
@@ -7,6 +7,6 @@ VECTOR_COLUMNS = ("embedding", "embeddings", "features", "feature", "vector", "v
 
 
 def find_column(names: Iterable[str], wanted: Iterable[str]) -> str | None:
-    """The first of the `wanted` names that is there, however it is written; None if none is."""
+    """The first of the `wanted` names that exists, in any case; None if none does."""
     by_lower = {name.strip().lower(): name for name in reversed(list(names))}
     return next((by_lower[name] for name in wanted if name in by_lower), None)

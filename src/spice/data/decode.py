@@ -1,8 +1,7 @@
-"""From what a source holds (bytes, a PIL image, an array) to pixels at the working size, or the reason why not.
+"""Decode bytes, a PIL image or an array to pixels at the working size, or raise the reason why not.
 
-The working size is what networks are evaluated on: the largest centered square, resized to S x S with antialiased
-bicubic interpolation. EXIF orientation is respected, transparency becomes white (the page most images with
-transparency were made for), 16-bit values are scaled, not clipped, and an animation is its first frame.
+The largest centered square is resized to S x S with antialiased bicubic interpolation. EXIF orientation is applied,
+transparency becomes white, 16-bit values are scaled, not clipped, and of an animation the first frame is used.
 """
 
 import hashlib
@@ -27,16 +26,16 @@ Content = bytes | Image.Image | NDArray[np.generic]
 
 # Pillow itself refuses larger images; anyone who needs them raises PIL.Image.MAX_IMAGE_PIXELS as well.
 MAX_PIXELS = 178_956_970
-# A file longer than this holds no image that we want to hold in memory twice.
+# Longer files are refused: an image is held in memory twice.
 MAX_BYTES = 1 << 30
-# Images from this size on are decoded one at a time, so that many threads do not multiply the largest image.
+# Larger images are decoded one at a time, to limit the memory of many threads.
 LARGE_PIXELS = 16_000_000
 # No camera or tool writes a progressive JPEG with so many scans; each scan costs a pass over all pixels.
 MAX_SCANS = 500
 
 _one_large_image = threading.Lock()
 
-Image.init()  # Registers all formats now: Pillow's own lazy way is not made for threads.
+Image.init()  # Register all formats now: doing so lazily is not thread-safe.
 with suppress(ImportError):  # HEIC is read where this package is installed.
     import_module("pillow_heif").register_heif_opener()
 
@@ -283,5 +282,5 @@ def _scale(values: NDArray[np.generic]) -> NDArray[np.uint8]:
 
 def _words(error: BaseException) -> str:
     if isinstance(error, UnidentifiedImageError):
-        return "damaged or incomplete"  # Pillow's own words hold an address in memory
+        return "damaged or incomplete"  # Pillow's message contains a memory address
     return one_line(error)

@@ -1,4 +1,4 @@
-"""What a stage asks of images, whatever they are held in: decoded pixels by position.
+"""The interface of decoded images, by position, and small adapters.
 
 Shapes: N images, B of them taken, C channels, S pixels on a side.
 """
@@ -45,7 +45,7 @@ class InMemory:
 
 
 class InColor:
-    """The same images in as many channels as an encoder takes: a gray image's one channel serves as three."""
+    """The same images with the number of channels that an encoder takes: a gray channel is repeated."""
 
     def __init__(self, images: Images, channels: int) -> None:
         self.images, self.channels, self.size = images, channels, images.size
@@ -59,7 +59,7 @@ class InColor:
 
 
 class Subset:
-    """Some of the images, by their position among the chosen ones."""
+    """Some of the images, by their position in `rows`."""
 
     def __init__(self, images: Images, rows: NDArray[np.int64]) -> None:
         self.images, self.rows = images, torch.from_numpy(rows)
@@ -74,7 +74,7 @@ class Subset:
 
 
 class Concatenated:
-    """Two collections as one, the first's images first."""
+    """Two collections as one."""
 
     def __init__(self, first: Images, second: Images) -> None:
         self.parts = first, second
@@ -93,7 +93,7 @@ class Concatenated:
 
 
 class Tiles:
-    """What to show of vectors that have no images: a gray tile with the row's number."""
+    """Placeholders for vectors without images: gray tiles with the row's number."""
 
     size, channels = 160, 1
 
@@ -115,7 +115,7 @@ class Tiles:
 
 
 class Pictured:
-    """The images of vectors as far as they can be read, by the vector's row; elsewhere a tile with its number."""
+    """The images of vectors, by the vector's row; a tile with its number where there is none."""
 
     def __init__(self, images: Images, rows: NDArray[np.int64], count: int) -> None:
         self.images, self.tiles = images, Tiles(count)

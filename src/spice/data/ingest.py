@@ -1,8 +1,7 @@
 """From a source to a store in one pass: every file is read once, hashed, decoded, and kept at the working size.
 
-Nothing less than decoding all of a file shows that an image is whole. A run killed at any moment continues where it
-stopped; a second run over an unchanged source reads nothing again, and one over a source that has grown reads what is
-new.
+Only decoding all of a file shows that an image is complete. A run that was killed resumes; a second run reads new files
+only.
 """
 
 import warnings
@@ -27,12 +26,12 @@ from spice.progress import Progress, silent
 
 LIMIT_BYTES = 32 << 30
 
-# What a worker takes at once: small images cost less than handing them over one by one, and few large ones may wait in
-# memory (a compressed tar is read before it is handed over).
+# What a worker takes at once: many small images, to save overhead, or few large ones, to save memory (a compressed
+# tar is read before it is handed over).
 _GROUP_ENTRIES, _GROUP_BYTES = 16, 1 << 20
 
 Examined = tuple[Outcome, Decoded | None]
-# Another way to examine the entries of a source than in threads of this process; without pixels, none are kept.
+# Replaces the threads of this process. Pixels may be None: then none are stored.
 ExamineAll = Callable[[Source, list[Entry]], Iterator[list[Examined]]]
 
 

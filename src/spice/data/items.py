@@ -1,4 +1,4 @@
-"""Images that Python holds one by one: PIL images, bytes, open files, arrays, tensors, rows of a data set."""
+"""Images in memory, one by one: PIL images, bytes, open files, arrays, tensors, rows of a data set."""
 
 import os
 import uuid
@@ -15,13 +15,13 @@ from spice.data.decode import Content
 from spice.data.problems import BadImageError, Problem, Reason
 from spice.data.sources import Entry, Source, read_file
 
-# Names of the image in a row of a data set, the likeliest first; some hold a path.
+# Keys of the image in a row of a data set, the most likely first; some hold a path.
 IMAGE_KEYS = ("image", "img", "picture", "photo", "pixel_values", "pixels", "bytes", *PATH_COLUMNS)
 _CHANNELS = (1, 3, 4)
 
 
 class Numbered(Protocol):
-    """A list, or a data set: anything that gives an item by its number."""
+    """A list or a data set: anything with a length and items by number."""
 
     def __len__(self) -> int: ...
 
@@ -29,11 +29,11 @@ class Numbered(Protocol):
 
 
 class Items(Source):
-    """Images by number, each called by it. One is taken at a time: a data set of the user may not expect threads."""
+    """Images by number, read one at a time: a user's data set may not be thread-safe."""
 
     def __init__(self, items: Numbered, *, label: str) -> None:
         self.label, self.items, self.count = label, items, len(items)
-        self.stamp = uuid.uuid4().hex  # never the same twice: what is in memory carries no date
+        self.stamp = uuid.uuid4().hex  # never the same twice: objects in memory have no modification time
         self._one_at_a_time = Lock()
 
     def entries(self) -> Iterator[Entry | Problem]:
@@ -49,7 +49,7 @@ class Items(Source):
 
 
 def content_of(item: object) -> Content | None:
-    """The image in an item, whatever it comes in; None if there is none. Of a pair (image, label), the first."""
+    """The image in an item of any supported type; None if there is none. Of a pair (image, label), the first."""
     if isinstance(item, Image.Image):
         return item
     if isinstance(item, bytes | bytearray | memoryview):
@@ -76,7 +76,7 @@ def as_array(item: object) -> NDArray[np.generic] | None:
         return None
     tensor: Any = item
     if tensor.is_floating_point():
-        tensor = tensor.float()  # NumPy knows no bfloat16
+        tensor = tensor.float()  # NumPy has no bfloat16
     array: NDArray[np.generic] = tensor.detach().cpu().numpy()
     return _channels_last(array) if array.ndim in (3, 4) else array
 
@@ -89,7 +89,7 @@ def _channels_last(array: NDArray[np.generic]) -> NDArray[np.generic]:
 
 
 def _read_open_file(file: Any) -> bytes:
-    """All of an open file, from its start, so that the same one can be given again."""
+    """All of an open file, from its start, so that the same file can be read again."""
     if callable(getattr(file, "seek", None)) and getattr(file, "seekable", lambda: True)():
         file.seek(0)
     data = file.read()

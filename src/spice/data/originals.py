@@ -1,4 +1,4 @@
-"""The image files behind a run: their paths, or copies of those inside an archive or an array."""
+"""The image files of a run: their paths, or copies if they are inside an archive or an array."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files that are not images as Pillow knows them: raw files of cameras, which hold a preview, videos, PDFs."""
+"""Files that Pillow does not read: camera raw files, whose preview is used, videos and PDFs."""
 
 import threading
 from io import BytesIO
@@ -15,9 +15,9 @@ _RAW_ENDINGS = (
     *(".nef", ".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f"),
 )
 _VIDEO_STARTS = (b"\x1a\x45\xdf\xa3", b"\0\0\x01\xba", b"\0\0\x01\xb3", b"FLV\x01", b"\x30\x26\xb2\x75", b"OggS")
-# How LibRaw says that a picture has to be turned.
+# LibRaw's codes for rotation.
 _TURNS = {3: Image.Transpose.ROTATE_180, 5: Image.Transpose.ROTATE_90, 6: Image.Transpose.ROTATE_270}
-_one_raw_file = threading.Lock()  # LibRaw is not made for threads everywhere
+_one_raw_file = threading.Lock()  # LibRaw is not thread-safe everywhere
 
 
 def is_raw(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""The files of a store, mapped into memory: all that is needed to look at a decoded image. Opens without torch."""
+"""The memory-mapped files of a store. Does not import torch."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ GRAY, COLOR = "gray.u8", "color.u8"
 
 
 def mapped(path: Path, channels: int, size: int) -> NDArray[np.uint8]:
-    """The file, or several pieces, as an array (rows, C, S, S) that is read from disk as it is used."""
+    """The file, or its pieces, as a memory-mapped array (rows, C, S, S)."""
     paths = [path, *further_pieces(path)]
     rows = sum(one.stat().st_size for one in paths) // (channels * size * size)
     if rows == 0:  # an empty file cannot be mapped

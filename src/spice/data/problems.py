@@ -29,7 +29,7 @@ class Reason(StrEnum):
     LOOP_OF_LINKS = "loop of links"
 
 
-# In a summary, for one file and for more, in this order: what something can be done about, then what was no picture.
+# Wording of a summary, for one file and for several, in this order: what the user can fix first.
 _IN_WORDS = {
     Reason.HEIC: ("HEIC", "HEIC"),
     Reason.RAW: ("raw", "raw"),
@@ -56,7 +56,7 @@ def skipped_in_words(counts: Mapping[str, int]) -> str:
 
 
 def _advice(reason: Reason) -> str:
-    """What to install to read such files, if it is not there."""
+    """The package to install to read such files, if it is missing."""
     module, package = _READERS.get(reason, ("", ""))
     return f" (pip install {package})" if module and find_spec(module) is None else ""
 
@@ -70,7 +70,7 @@ class Problem(NamedTuple):
 
 
 class BadImageError(Exception):
-    """Raised where one file turns out to be unusable; the scan records it and continues."""
+    """One file is unusable; the scan records it and continues."""
 
     def __init__(self, reason: Reason, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else str(reason))

@@ -1,4 +1,4 @@
-"""Opens what the user gave as one kind of source."""
+"""Opens a path, glob, archive, list or object in memory as a source."""
 
 import csv
 import tarfile
@@ -24,9 +24,9 @@ _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
 
 
 def open_source(source: SourceLike, *, leave_out: Iterable[Path] = ()) -> Source:
-    """The source behind a path, a glob, or anything in memory that holds images; a UserError if it is none of these.
+    """The source for a path, a glob, or anything in memory that holds images; raises a UserError for anything else.
 
-    `leave_out`: folders not to enter, such as the run's own, should it lie among the images.
+    `leave_out`: folders to skip, such as the run's own, if it is inside the source.
     """
     given = adapted(source)
     if isinstance(given, Vectors):
@@ -42,7 +42,7 @@ def open_source(source: SourceLike, *, leave_out: Iterable[Path] = ()) -> Source
 
 
 def _open_path(name: str, leave_out: Iterable[Path]) -> Source:
-    if not name:  # an unset variable in somebody's script, and not the folder they happen to be in
+    if not name:  # an unset variable in a script, not the current folder
         raise UserError("the image path is empty")
     if is_remote(name):
         return Remote(name)

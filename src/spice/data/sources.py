@@ -1,4 +1,4 @@
-"""Where images come from. A source lists its entries cheaply, and reads the content of one entry at a time.
+"""Sources of images. A source lists its entries without reading them, and reads one entry at a time.
 
 A user may give a folder, a glob, a list of paths (text, csv, parquet), a tar or zip archive, or a .npy/.npz file of
 arrays; in Python also what `adapters` recognizes.
@@ -124,7 +124,7 @@ class Arrays(Source):
         number = 0
         for name, array in self.arrays.items():
             for row, image in enumerate(array):
-                # An array in memory carries no date, so what it holds is the stamp.
+                # An array in memory has no modification time, so its content is the stamp.
                 stamp = self.stamp or digest(image)
                 yield Entry(f"{name}/{row}" if name else str(row), stamp, number, image.nbytes)
                 number += 1
@@ -170,9 +170,9 @@ def read_file(path: str) -> bytes:
 
 
 def read_if_image(file: IO[bytes], length: int, *, longest: int = MAX_BYTES, name: str = "") -> bytes:
-    """All of an open file, unless its first bytes show that it is not an image: a film is not read to its end.
+    """All of an open file, or the preview inside a camera's raw file (by `name`).
 
-    Of a file whose `name` says that it is a camera's raw file, the preview inside it.
+    A file whose first bytes show that it is not an image, such as a video, is not read further.
     """
     head, raw = file.read(min(HEAD, longest)), is_raw(name)
     if not head:

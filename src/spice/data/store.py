@@ -1,7 +1,7 @@
-"""Decoded images at the working size, as memory-mapped files of uint8: any image of a million is one copy away.
+"""Decoded images at the working size, in memory-mapped files of uint8.
 
-Gray and color images lie in two files, in the order in which they were read. Images beyond the store's size limit are
-in neither, and are decoded whenever they are needed.
+Gray and color images are in two files, in the order in which they were read. Images beyond the store's size limit are
+in neither, and are decoded on demand.
 """
 
 import sys
@@ -29,7 +29,7 @@ _CACHE_BYTES = 64 << 20
 
 
 class DamagedStoreError(UserError):
-    """Pixels in the store are not those that were decoded: the images have to be read again."""
+    """The store is damaged: the images have to be read again."""
 
 
 class ImageStore:
@@ -63,7 +63,7 @@ class ImageStore:
 
     def take(self, positions: "Tensor | Sequence[int] | NDArray[np.int64]") -> "Tensor":
         """The images at `positions`, uint8 (B, C, S, S). C is 1 where every image of the collection is gray, else 3."""
-        import torch  # only here: the sources and decoders of this package are used by what opens without torch
+        import torch  # late: code that must not import torch uses this package
 
         wanted = np.asarray(positions, dtype=np.int64)
         if wanted.size and not (wanted.min() >= 0 and wanted.max() < len(self)):
@@ -83,7 +83,7 @@ class ImageStore:
         return torch.from_numpy(out)
 
     def sharp(self, positions: NDArray[np.int64], size: int) -> "list[NDArray[np.uint8]]":
-        """The images (C, s, s) from the originals, with s up to `size`; as `take` has them where that is no smaller."""
+        """The images (C, s, s) with s up to `size`, decoded from the originals where these are larger."""
         found: list[NDArray[np.uint8]] = list(self.take(positions).numpy())
         if self._originals is None or not self._originals.random_access or size <= self.size:
             return found
@@ -107,7 +107,7 @@ class ImageStore:
 
 
 class Originals(NamedTuple):
-    """The images of a collection where they came from."""
+    """The original images of a collection, in their source."""
 
     source: Source
     entries: Sequence[Entry]
@@ -124,7 +124,7 @@ class Originals(NamedTuple):
 
 
 class Streamed:
-    """Images of a collection decoded on demand, with the last few kept."""
+    """Images of a collection decoded on demand, with a small cache."""
 
     def __init__(self, source: Source, entries: Sequence[Entry], collection: Collection, size: int) -> None:
         self._source, self._size = source, size

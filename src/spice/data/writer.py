@@ -1,4 +1,4 @@
-"""The files of a store while it grows, so that a killed run continues where it stopped.
+"""Writes a store so that a killed run can resume.
 
 Pixels are appended to two files. A journal records the outcome of every entry in parts: each is written whole
 (temporary name, then rename), and only after the pixels that it refers to are on disk.
@@ -31,7 +31,7 @@ from spice.files import written_atomically
 
 JOURNAL, _DESCRIPTION, _FORMAT = "journal", "store.json", 2
 
-# How much work a kill may cost.
+# At most this much work is lost if the process is killed.
 _SECONDS_BETWEEN_PARTS = 3.0
 _IMAGES_PER_PART = 8192
 
@@ -63,7 +63,7 @@ class Writer:
     """Adds decoded images to the store in a folder; pixels first, then the journal that refers to them."""
 
     def __init__(self, folder: Path, size: int, limit_bytes: int, *, anew: bool = False) -> None:
-        """Continue the store in `folder`, or start it `anew`."""
+        """Continue the store in `folder`, or start it again."""
         self.folder = folder
         self.is_full = False
         self._limit = limit_bytes
@@ -72,7 +72,7 @@ class Writer:
         with explained_errors(folder):
             try:
                 if anew:
-                    raise ValueError("what is there is not wanted")
+                    raise ValueError("start again")
                 self._open(size)
             except ValueError:
                 _clear(folder, size)
@@ -81,7 +81,7 @@ class Writer:
             self.journal.forget_unstored()
 
     def add(self, examined: Sequence[tuple[Outcome, Decoded | None]]) -> None:
-        """Keep the pixels as far as there is room, and all outcomes."""
+        """Store the pixels as long as there is room, and record all outcomes."""
         with explained_errors(self.folder):
             for outcome, decoded in examined:
                 row = -1 if decoded is None else self._keep(decoded)

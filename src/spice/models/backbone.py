@@ -53,7 +53,7 @@ class Pretrained(NamedTuple):
 
 @contextmanager
 def eval_mode(module: nn.Module) -> Iterator[None]:
-    """Eval mode inside; afterwards every part is back in its own mode, since it may be in training."""
+    """Eval mode inside; afterwards every submodule is back in its own mode."""
     before = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -64,7 +64,7 @@ def eval_mode(module: nn.Module) -> Iterator[None]:
 
 
 def check_shape(images: Tensor, name: str, channels: int, size: int) -> None:
-    """Raise if images have another shape than the encoder called `name` takes."""
+    """Require images of the shape that the encoder called `name` takes."""
     if tuple(images.shape[1:]) != (channels, size, size):
         expected = f"(B, {channels}, {size}, {size})"
         raise ValueError(f"{name} takes images of shape {expected}, not {tuple(images.shape)}")

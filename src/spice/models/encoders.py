@@ -1,4 +1,4 @@
-"""Encoders by name, behind one protocol: whatever turns images into features can be the feature model (paper III-A).
+"""Encoders by name, behind one protocol: anything that maps images to features can be the feature model (paper III-A).
 
 A new encoder takes one file: a class with the members of `Encoder`, and `register_encoder("prefix", loader)`, after
 which `load_encoder("prefix:REST")` returns `loader("REST", options)`. See tests/models/test_a_new_encoder.py.
@@ -62,7 +62,7 @@ class Options(NamedTuple):
     size: int | None = None
     normalization: Normalization | None = None
     device: torch.device | str = "cpu"
-    download: bool = False  # whether a name that is not on this machine may be looked up elsewhere
+    download: bool = False  # whether weights may be downloaded
 
 
 Loader = Callable[[str, Options], Encoder]
@@ -87,8 +87,8 @@ def load_encoder(
     `onnx:FILE`; `features:FILE`; or a prefix that was registered.
 
     Args:
-        download: whether weights may be downloaded. Only for a name that the user gives now: one that is read from a
-            run or a model may be a stranger's choice.
+        download: whether weights may be downloaded. Set it only for a name that the user gives now, not for one from a
+            run or a model file, which may come from a stranger.
     """
     if size is not None and size < 1:
         raise UserError(f"images of {size} px cannot be encoded; give a size of 1 or more")
@@ -107,12 +107,12 @@ def load_encoder(
 
 
 def precision_of(encoder: Encoder | None) -> FixedPrecision:
-    """How the encoder computes."""
+    """The precision of the encoder."""
     return encoder.precision if isinstance(encoder, TorchEncoder) else "float32"
 
 
 def with_precision(encoder: Encoder, precision: FixedPrecision) -> Encoder:
-    """The encoder, computing in floats or 8-bit integers."""
+    """The same encoder in floats or 8-bit integers."""
     if precision == precision_of(encoder):
         return encoder
     if not isinstance(encoder, TorchEncoder):

@@ -24,7 +24,7 @@ LARGEST_VALUE, SMALLEST_VALUE = 1e15, 1e-15
 
 
 class GivenFeatures:
-    """Precomputed features: it knows those of its own images and of no others."""
+    """Precomputed features of a fixed set of images."""
 
     module = None
     # The size at which images are shown; the vectors do not depend on it.
@@ -58,7 +58,7 @@ class GivenFeatures:
 
 
 class NoEncoder:
-    """Takes the place of an encoder where there are features and no images."""
+    """Stands in for an encoder where there are features and no images."""
 
     name = "none"
     size = 1

@@ -43,8 +43,8 @@ class Heads(nn.Module):
         super().__init__()
         hidden = hidden or width
         self.clusters = clusters
-        # The first bias is the weight of a feature that is always one: adding it to (H, M, W) would cost a tenth of the
-        # product's time.
+        # The first bias is the weight of a constant input of 1: adding it to (H, M, W) would cost a tenth of the
+        # time of the product.
         layers = [_uniform(heads, rows, hidden, fan_in=width) for rows in (width, 1)]
         self.hidden = nn.Parameter(torch.cat(layers, dim=1))  # (H, D + 1, W)
         self.out_weight = nn.Parameter(_uniform(heads, hidden, clusters, fan_in=hidden))
@@ -96,9 +96,9 @@ _CACHED = 800_000
 class _TwoLayers(torch.autograd.Function):
     """relu(inputs @ hidden_weight) @ out_weight + out_bias of every head, a few heads at a time, transposed.
 
-    Separate operations would each go through the hidden layers of all heads, tens of megabytes, before the next begins:
-    the same numbers in up to a third more time, forward and backward. Clusters lie before images because what follows
-    uses that layout (see `cluster_probs`), and because a product of ten rows is faster than one of ten columns.
+    Separate operations would each read the hidden layers of all heads, tens of megabytes, before the next begins: up to
+    a third more time, forward and backward. Clusters come before images because what follows uses that layout (see
+    `cluster_probs`), and because a product of ten rows is faster than one of ten columns.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""When weights may be downloaded: only for a model that the user names now, never for one that a run or model names."""
+"""Downloads of weights: only for a model that the user names now, never for one that a run or a model file names."""
 
 import os
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ def may_download() -> bool:
 
 @contextmanager
 def hub_access(name: str, *, download: bool) -> Iterator[None]:
-    """Say that `name` is looked up on the hub; or, without `download`, let no request leave this machine."""
+    """Log that `name` may be downloaded; without `download`, switch the hub's library to offline mode."""
     from huggingface_hub import constants
 
     if download:

@@ -1,4 +1,4 @@
-"""A network split in two: a frozen front and a tail that is trained (for paper III-C on a CPU).
+"""A network split in two: a frozen front, and a tail that is trained (paper III-C, on a CPU).
 
 The front runs on ONNX Runtime and needs no backward pass; most of a pretrained network's time is spent there.
 """
@@ -69,7 +69,7 @@ def split_network(network: Backbone, *, share: float, size: int, channels: int) 
 
 @torch.no_grad()
 def _is_whole(network: Backbone, layers: list[nn.Module], *, size: int, channels: int) -> bool:
-    """Whether the layers in sequence equal the network: libraries may change theirs."""
+    """Whether the layers in sequence compute what the network computes; a library may have changed its own."""
     images = example_images(size=size, channels=channels).to(next(network.parameters()).device)
     with eval_mode(network):
         expected: Tensor = network(images)

@@ -1,4 +1,4 @@
-"""Whether a frozen encoder runs in 8-bit integers on this machine: a trial of about a second, on the user's images."""
+"""Whether to run a frozen encoder in 8-bit integers: a trial of about a second, on the user's images."""
 
 import time
 
@@ -10,11 +10,11 @@ from spice.models.encoders import Encoder, TorchEncoder
 from spice.models.int8 import has_int8
 from spice.settings import FixedPrecision
 
-# Integers are used where they are this many times as fast. Processors made for them reach 2 and more, others 1 or less,
-# so the same machine gives the same answer every time.
+# Integers are used if they are this many times as fast. Processors with instructions for them reach 2 or more, others 1
+# or less, so that the same machine always decides the same.
 FASTER = 1.3
-# Mean cosine with the features in floats. It was 0.980 or more on all collections that accuracy was measured on, and is
-# far lower on processors whose 16-bit sums overflow.
+# Least mean cosine with the float features. It was at least 0.980 on all collections measured, and is far lower on
+# processors whose 16-bit sums overflow.
 ALIKE = 0.96
 ROUNDS, IMAGES = 3, 16
 

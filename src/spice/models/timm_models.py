@@ -22,7 +22,7 @@ def load_timm(name: str, *, size: int | None = None, pretrained: bool = True, do
             f"timm: encoders need timm and a matching torchvision: pip install 'spice-cluster[timm]' ({error})"
         ) from error
     with hub_access(f"timm:{name}", download=download):
-        if pretrained and not download and _is_behind_an_address(timm, name):
+        if pretrained and not download and _has_url(timm, name):
             raise not_downloaded(f"timm:{name}")
         model = _create(partial(timm.create_model, name, pretrained=pretrained, num_classes=0), name, size)
     wanted = timm.data.resolve_model_data_config(model)
@@ -43,8 +43,8 @@ def _create(create: Callable[..., Any], name: str, size: int | None) -> Any:
         raise UserError(f"timm:{name} cannot be loaded: {one_line(error)}") from error
 
 
-def _is_behind_an_address(timm: Any, name: str) -> bool:
-    """Whether timm would fetch the weights without the hub's library, which is what we can keep offline."""
+def _has_url(timm: Any, name: str) -> bool:
+    """Whether timm would download the weights from a URL, not through the hub's library, whose offline mode we set."""
     card = timm.models.get_pretrained_cfg(name)
     return card is not None and bool(card.url) and not card.hf_hub_id
 

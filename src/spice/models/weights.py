@@ -97,7 +97,7 @@ def load_network(path: Path, *, name: str | None = None) -> tuple[Backbone, Netw
 
 
 def _refuse_misfits(path: Path, card: NetworkCard, weights: dict[str, Tensor]) -> None:
-    """Refuse unknown networks, and widths that the file has no weights for, before any memory is taken for them."""
+    """Refuse unknown networks, and shapes that do not match the weights, before allocating any memory."""
     try:
         with torch.device("meta"):
             expected = {name: value.shape for name, value in card.build().state_dict().items()}

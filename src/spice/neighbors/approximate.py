@@ -1,8 +1,8 @@
 """Approximate nearest neighbors, for collections too large to compare all pairs: images are compared list by list.
 
-k-means on a sample sorts the images into lists. The images of a list are compared with those of the lists around it, by
-the matrix products of the exact search, and no index library is needed. How many lists that takes is measured: the
-recall against the exact search, on a sample of queries.
+An inverted file without an index library: k-means on a sample sorts the images into lists, and the images of a list are
+compared with those of the lists around it, by the exact search. The number of lists is raised until the recall,
+measured against the exact search on a sample of queries, is high enough.
 
 Shapes: N images, Q queries, D feature width, S neighbors per query, L lists, C candidates.
 """

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# One block of similarities: larger blocks multiply no faster, and what follows no longer fits the cache.
+# Of a block of similarities: larger ones multiply no faster, and no longer fit the cache.
 BLOCK_ROWS = 256
 BLOCK_BYTES = 128 * 2**20
 # L. First the maxima of 32, then those of 8 in what is left: one step with either takes half as long again.

@@ -1,8 +1,8 @@
 """Features as unit vectors, so that cosine similarity is a matrix product.
 
-A network that ends in a ReLU can be silent on a blank page, or on images far smaller than it was made for. The features
-of such images are all zero and have no direction. They are like one another and unlike the rest, so they all get the
-one direction that no other image has: all features equal.
+A network that ends in a ReLU can return zeros for a blank page, or for images far smaller than it was made for. Such
+features have no direction. These images are alike and unlike the rest, so they all get a direction that no other image
+has: all features equal.
 
 Shapes: N images, D feature width.
 """
@@ -14,7 +14,7 @@ CHUNK = 16_384  # images at a time
 
 
 def refuse_unusable(features: Tensor, *, name: str = "features") -> None:
-    """Refuse what is no table of finite numbers."""
+    """Require a table of finite numbers."""
     if features.ndim != 2 or features.shape[1] == 0:
         raise ValueError(f"{name} must be (images, width), got shape {tuple(features.shape)}")
     parts = torch.split(features, CHUNK)

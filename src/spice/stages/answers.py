@@ -1,4 +1,4 @@
-"""The answer for every image: its cluster, the head's confidence, its neighbors' agreement, how typical it is.
+"""The labels table: cluster, confidence, reliability and rank of every image.
 
 Shapes: N images, D feature width, K clusters, S neighbors.
 """
@@ -19,7 +19,7 @@ from spice.trust.chance import chance
 
 
 class Alike(NamedTuple):
-    """What the similarities between images say, whatever the clusters are."""
+    """Outliers and near-duplicates, which do not depend on the clusters."""
 
     outlier: NDArray[np.bool_]  # (N,)
     duplicate_of: NDArray[np.int64]  # (N,) a row, or -1

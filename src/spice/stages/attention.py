@@ -1,4 +1,4 @@
-"""Which places of an image resemble its cluster's center (paper IV, visualization), by cosine with the feature map.
+"""Attention maps: cosine of an image's feature map with its cluster's prototype (paper IV, visualization).
 
 Shapes: B images, D feature width, K clusters, h x w places of the feature map.
 """

@@ -1,4 +1,4 @@
-"""Training images kept with a model, by which new images are judged (paper III-C, for new images).
+"""A bank of training images in the model, to judge how reliable its predictions are (paper III-C, for new images).
 
 Shapes: N training images, R of them kept, Q new images, D feature width, S neighbors.
 """
@@ -12,13 +12,13 @@ from torch import Tensor
 from spice.neighbors import nearest
 from spice.randomness import generator
 
-# A model should be a few MB: it keeps so many bytes of features, or so many images of each cluster if that is more.
+# A model should be a few MB: it keeps this many bytes of features, or this many images per cluster if that is more.
 KEPT_BYTES = 8 << 20
 KEPT_PER_CLUSTER = 50
-# A new image is "unlike anything seen" if it is farther from every kept image than all but this share of the kept
-# images are from one another. No label is needed, and the rate of false alarms is known.
+# A new image is "unlike anything seen" if its nearest kept image is farther away than that of all but this share of the
+# kept images. This needs no labels, and the rate of false alarms is known.
 UNLIKE_QUANTILE = 0.01
-# Between these, float16 holds features without loss of range.
+# Within this range, float16 can represent features.
 SMALL, LARGE = 0.01, 30_000.0
 
 
@@ -32,7 +32,7 @@ class Bank(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """New images compared with the kept ones."""
+    """New images compared with the bank."""
 
     reliability: Tensor  # (Q,) share of the S nearest kept images in the predicted cluster
     similarity: Tensor  # (Q,) to the nearest
@@ -40,9 +40,9 @@ class Comparison(NamedTuple):
 
 
 def build_bank(features: Tensor, cluster: Tensor, *, clusters: int, neighbors: int, seed: int) -> Bank:
-    """Keep the training images, or a random part of a large collection: (N, D), (N,) -> bank.
+    """Keep the training images, or a random sample of a large collection: (N, D), (N,) -> bank.
 
-    If only a part is kept, the number of neighbors shrinks in proportion: they lie in the same neighborhood.
+    With a sample, the number of neighbors shrinks in proportion, so that they span the same neighborhood.
     """
     room = max(KEPT_BYTES // (2 * features.shape[1]), KEPT_PER_CLUSTER * clusters)
     chosen = torch.randperm(len(features), generator=generator(seed, "bank"))[:room].sort().values
@@ -53,13 +53,13 @@ def build_bank(features: Tensor, cluster: Tensor, *, clusters: int, neighbors: i
 
 
 def _within_half(features: Tensor) -> Tensor:
-    """Features that float16 can hold: extreme ones are scaled by a power of two, which changes no cosine."""
+    """Features in the range of float16: extreme ones are scaled by a power of two, which changes no cosine."""
     largest = float(features.abs().max())
     return features if SMALL < largest < LARGE else features * 2.0 ** -math.floor(math.log2(max(largest, 1e-38)))
 
 
 def compare_with_bank(bank: Bank, features: Tensor, cluster: Tensor) -> Comparison:
-    """Judge new images with features (Q, D) that were put into `cluster` (Q,)."""
+    """How reliable the predictions `cluster` (Q,) for features (Q, D) are, and how similar these are to the bank."""
     near = nearest(bank.features.float(), bank.neighbors, queries=features, method="exact")
     agreeing = (bank.cluster[near.index] == cluster.unsqueeze(dim=1)).sum(dim=1)
     similarity = near.similarity[:, 0]

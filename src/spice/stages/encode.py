@@ -36,8 +36,8 @@ def encode_plain(
     """Features of the first `count` images (None: of all), without augmentation: (Q, D).
 
     Args:
-        starts: (U,) positions at which another content starts; the images up to the next one are exact copies, which
-            are encoded once. None: all images differ.
+        starts: (U,) positions of distinct images, each followed by its exact copies, which are encoded once. None: all
+            images differ.
     """
     total, colored = len(images) if count is None else count, InColor(images, encoder.channels)
     plain = Plain(AugmentSettings(), size=encoder.size, normalization=encoder.normalization)

@@ -176,7 +176,7 @@ def _refuse_changed(about: About, folder: Path) -> None:
 
 
 def _refuse_misfits(about: About, head: Head, bank: Bank) -> None:
-    """Refuse parts that do not belong together, and numbers that are none."""
+    """Refuse parts that do not fit together, and values that are not finite."""
     if (head.width, head.clusters) != (about.width, about.clusters):
         raise ValueError(
             f"its head is for {head.width} features and {head.clusters} clusters, "

@@ -33,7 +33,7 @@ SAVE_EVERY_SECONDS = 5.0
 
 
 class _Layout(NamedTuple):
-    """Which images are encoded for a file, and the rows that the features of each fill: its own, and its copies'."""
+    """The images that are encoded for a file, and the rows that each fills: its own, and those of its copies."""
 
     images: Tensor  # (U,)
     starts: Tensor  # (U,)

@@ -79,9 +79,9 @@ def encode_views(
 
     Args:
         identity: of the images and of the encoder's weights. Files with another identity are computed again.
-        starts: (U,) positions at which another content starts; the images up to the next one are exact copies, which
-            are encoded once. None: all images differ.
-        known: the features (B, D) of plain images by position (B,), where they were computed elsewhere.
+        starts: (U,) positions of distinct images, each followed by its exact copies, which are encoded once. None: all
+            images differ.
+        known: the features (B, D) of plain images by position (B,), if they were computed elsewhere.
     """
     recipes, pixels = _recipes(encoder, settings), InColor(images, encoder.channels)
     in_features = settings.space == "features" and not settings.fresh  # fresh views are views of images

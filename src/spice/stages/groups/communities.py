@@ -1,8 +1,8 @@
-"""A second opinion on the number of groups: the communities of the neighbor graph.
+"""The number of communities of the neighbor graph: a second estimate of the number of groups.
 
-Louvain's method (Blondel et al. 2008) joins images as long as a community holds more of the graph's edges than chance
-would give it (modularity). It shares nothing with the curve but the features, and does not prefer groups of one size.
-At half the resolution, twice as many edges have to leave a community before it is cut: a coarser level.
+Louvain's method (Blondel et al. 2008) maximizes modularity: communities hold more edges of the graph than chance would
+give them. It shares nothing with the curve but the features, and does not prefer groups of one size. Half the
+resolution gives a coarser level.
 
 Shapes: n images, k neighbors.
 """
@@ -15,13 +15,13 @@ from scipy.sparse import csr_matrix, diags
 from spice.stages.groups.curve import Points, nearest_points
 
 GRAPH_NEIGHBORS = 15
-# The order in which images are visited changes the count a little: the median of this many orders.
+# The count depends a little on the order in which images are visited: take the median of this many orders.
 ORDERS = 3
 FINE, COARSE = 1.0, 0.5  # resolutions
 
 
 class Communities(NamedTuple):
-    """How many communities there are at two resolutions, at least 2."""
+    """The number of communities at two resolutions, at least 2."""
 
     fine: int
     coarse: int
@@ -41,7 +41,7 @@ def communities(points: Points, *, seed: int) -> Communities:
 
 
 def ratio(first: int, second: int) -> float:
-    """How many times one count is the other, at least 1."""
+    """The larger of two counts divided by the smaller."""
     return max(first, second) / min(first, second)
 
 

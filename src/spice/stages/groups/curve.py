@@ -1,9 +1,9 @@
-"""How much the groups of neighbors tell about each other, for every number of groups: the curve that K is read from.
+"""The curve from which the number of groups is read: mutual information between the groups of neighbors.
 
 For a partition, J_ab is the share of pairs (image, neighbor) with labels a and b, and I = sum J ln(J / p p') the
-information that an image's group gives about its neighbor's; it is ln K at most. Any cloud of points gives some: a cut
-leaves most neighbors on one side. So the curve counts what exceeds I_0, the information in one Gaussian cloud with the
-same variances, cut in the same way into as many groups:
+information that an image's group gives about its neighbor's; it is ln K at most. Any cloud of points gives some, since
+a cut leaves most neighbors on one side. So the curve subtracts I_0, the information in one Gaussian cloud with the same
+variances, clustered in the same way into as many groups:
 
     S(K) = (I - I_0) / ln K
 
@@ -26,8 +26,8 @@ Values = NDArray[np.float64]
 NEIGHBORS, FEWEST_NEIGHBORS, IMAGES_PER_NEIGHBOR = 20, 5, 50
 # Rounds of k-means after Ward's method: the partitions hardly change after these.
 ROUNDS = 5
-# Numbers of groups are tried one by one up to the first, and then in steps of the second's share: 40 or 42 groups are
-# the same answer.
+# Every number of groups is tried up to the first constant, and then steps of this share: 40 or 42 groups are the same
+# answer.
 ONE_BY_ONE, STEP = 20, 0.07
 CHUNK = 1024
 
@@ -53,7 +53,7 @@ def information_by_count(points: Points, counts: Sequence[int]) -> Values:
 
 
 def neighbors_counted(images: int) -> int:
-    """How many neighbors of each image count in a collection of this size."""
+    """The number of neighbors that count in a collection of this size."""
     return int(np.clip(images // IMAGES_PER_NEIGHBOR, FEWEST_NEIGHBORS, NEIGHBORS))
 
 
@@ -109,7 +109,7 @@ def nearest_points(points: Points, count: int) -> NDArray[np.int64]:
 
 
 def neighbor_information(labels: Labels, neighbors: NDArray[np.int64]) -> float:
-    """I: what an image's group tells about its neighbors' groups, in nats."""
+    """I: the mutual information of an image's group and its neighbor's, in nats."""
     joint = joint_shares(labels, neighbors)
     product = np.outer(joint.sum(axis=1), joint.sum(axis=0))
     there = joint > 0

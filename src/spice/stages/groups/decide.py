@@ -1,4 +1,4 @@
-"""The group of every image from a head's probabilities, such that everything a person decided holds.
+"""The group of every image: the head's prediction, subject to everything that a person decided.
 
 Shapes: N images, G groups.
 """

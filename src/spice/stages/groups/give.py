@@ -49,7 +49,7 @@ class _Owner(NamedTuple):
 
 
 def give_labels(editor: Editor, labels: Mapping[str, str], *, split: bool = False) -> list[Operation]:
-    """Put every labeled image (path: name) into the group of that name; what is so already is not done again.
+    """Move every labeled image (path: name) to the group of that name, unless it is there already.
 
     Nothing is changed if anything is refused. Returns the operations that were added to the edits.
 

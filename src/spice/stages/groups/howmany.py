@@ -1,10 +1,9 @@
 """How many groups a collection has: a short list of plausible numbers, and a partition for each.
 
-The curve of `curve` is drawn on several draws of images. Its peaks that stand out from the noise between draws are
-plausible numbers, and so are the numbers of communities of the neighbor graph at two resolutions (`communities`). Where
-there are several, they are levels, and the finest is taken: a group too many is merged at a glance, a group too few has
-to be found. Where a peak is near the finest, it is taken, since the curve is more exact. Where shuffled features score
-as well, there are no clear groups.
+The curve (`curve`) is computed on several samples of images. Plausible numbers are its peaks that stand out from the
+noise between samples (`peaks`), and the numbers of communities of the neighbor graph at two resolutions
+(`communities`). The finest is taken, since merging two groups is easier than finding a missing one; or a peak near it,
+since the curve is more precise. If shuffled features score as well, there are no clear groups.
 
 Shapes: N images, n of them drawn, D feature width, C numbers of groups, R draws, L labeled images.
 """
@@ -32,9 +31,9 @@ from spice.stages.groups.curve import (
 from spice.stages.groups.peaks import MOST_PEAKS, Curve, Peak, all_peaks, plausible
 from spice.trust.vectors import unit_length
 
-# Columns of the features that count: later principal components hold little but noise.
+# Principal components that count: later ones are mostly noise.
 COMPONENTS = 50
-# Draws of images, each of this share of the collection, and of at most so many: enough to see a hundred groups.
+# Samples of images, each of this share of the collection and of at most this many: enough for a hundred groups.
 DRAWS, SHARE, ENOUGH = 5, 0.8, 2_400
 # Draws of features without groups. Real ones must beat all of these, and their mean by this many standard deviations.
 NULL_DRAWS, CLEARLY = 5, 3.0
@@ -42,7 +41,7 @@ NULL_DRAWS, CLEARLY = 5, 3.0
 FOR_COMPONENTS = 10_000
 FEWEST_IMAGES = 25
 MOST = 150
-# Two numbers of groups are the same answer if one is less than this many times the other, and may be if less than that.
+# Ratio of two numbers of groups below which they are the same answer, and nearly the same.
 SAME, NEARLY = 1.1, 1.25
 
 
@@ -124,15 +123,15 @@ def highest(images: int, least: int, most: int | None) -> int:
 
 
 def has_groups(curve: Curve, null: Values) -> bool:
-    """Whether the best score of every draw beats those of all draws without groups (their number,), and clearly so."""
+    """Whether the best score of every sample clearly beats those of all samples without groups (NULL_DRAWS,)."""
     best = curve.score.max(axis=1)
     return bool(best.min() > null.max() and best.mean() > null.mean() + CLEARLY * null.std(ddof=1))
 
 
 def without_groups(features: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float32]:
-    """Features (n, D) whose columns have nothing to do with each other: each is shuffled.
+    """Features (n, D) without groups: each column is shuffled.
 
-    Where there are few columns, each may show the groups by itself, so these are replaced by Gaussian noise.
+    A few columns may show groups each by itself, so these are replaced by Gaussian noise.
     """
     if features.shape[1] > COMPONENTS:
         return random.permuted(features, axis=0)
@@ -158,7 +157,7 @@ def fit_labels(points: Points, some: NDArray[np.int64], curve: Curve, given: Giv
 
 
 def _matched(labels: Labels, names: NDArray[np.int64]) -> int:
-    """Images that the best one-to-one match of groups and names puts right."""
+    """The number of images that the best one-to-one matching of groups and names gets right."""
     from scipy.optimize import linear_sum_assignment  # late: it would take its time at every start
 
     table = np.zeros((int(labels.max()) + 1, int(names.max()) + 1), dtype=np.int64)

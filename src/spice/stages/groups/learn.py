@@ -1,9 +1,8 @@
-"""Learning from corrections: a new head for the groups as people want them, in seconds.
+"""Learning from corrections: train a new head on the edited groups, in seconds.
 
 E-step: the labels of fixed and typical images spread over the neighbor graph to all others. M-step: the head learns
 the fixed labels by cross-entropy, pairs by -ln<p_i, p_j> and -ln(1 - <p_i, p_j>), and the spread labels by the loss of
-stage 2 (double softmax), from features with noise as views. What a person decided holds in the end, whatever the head
-thinks.
+stage 2 (double softmax), from features with noise as views. What a person decided overrides the head's prediction.
 
 Shapes: N images, M in a batch, D feature width, G groups, P pairs.
 """
@@ -31,7 +30,7 @@ from spice.stages.groups.lessons import Lessons
 from spice.stages.groups.spread import Near, spread_labels
 from spice.stages.heads.inputs import principal_components
 
-# A typical image of a group was seen, but not placed: it counts for a fifth of one that was.
+# A typical image was seen, but not placed: it counts a fifth of one that was placed.
 TYPICAL_WEIGHT = 0.2
 # The spread labels count for this much, beside 1 for the fixed and typical ones.
 SPREAD_WEIGHT = 0.3

@@ -1,4 +1,4 @@
-"""What edits teach: images with a fixed group, typical images of every group, pairs, and groups that are ruled out.
+"""Training data from edits: fixed images, typical images of every group, pairs, and groups that are ruled out.
 
 Shapes: N images, D feature width, F fixed images, T typical images, P pairs, R images that do not belong to a group.
 """
@@ -13,7 +13,7 @@ from spice.runs.edits import Edits, Learned, Pair
 from spice.runs.groups import Base, Groups
 from spice.trust.vectors import unit_length
 
-# Images at the center of a group that stand for it: as many as its card shows, so a person who names it has seen them.
+# Images at the center of a group that represent it: as many as its card shows, so who names it has seen them.
 TYPICAL = 8
 # A part of a group (the images that come from one cluster) has typical images of its own from this share on.
 SMALLEST_PART = 0.2

@@ -1,4 +1,4 @@
-"""The peaks of the curve that stand out from its noise: the plausible numbers of groups.
+"""Peaks of the curve that stand out from its noise: the plausible numbers of groups.
 
 Shapes: R draws, C numbers of groups.
 """
@@ -58,19 +58,19 @@ def all_peaks(curve: Curve) -> list[Peak]:
 
 
 def typical_spread(score: NDArray[np.float64]) -> float:
-    """The median over K of the standard deviation between draws, of which each may lie higher or lower as a whole."""
+    """The median over K of the standard deviation between draws, after centering each draw."""
     return float(np.median((score - score.mean(axis=1, keepdims=True)).std(axis=0, ddof=1)))
 
 
 def _maxima(mean: NDArray[np.float64]) -> list[int]:
-    """Places of local maxima. The last number tried is none unless it is the highest: the curve may go on rising."""
+    """Places of local maxima. The last place counts only if it is the highest: the curve may go on rising."""
     padded = np.concatenate([[-np.inf], mean, [-np.inf]])
     found: list[int] = np.flatnonzero((padded[1:-1] > padded[:-2]) & (padded[1:-1] >= padded[2:])).tolist()
     return [place for place in found if place < len(mean) - 1 or place == mean.argmax()]
 
 
 def _saddle(mean: NDArray[np.float64], peak: int) -> int:
-    """The lowest place on the way to a higher one, on the side where that is highest; of the highest: the lowest."""
+    """The lowest place between a peak and the next higher one, on the higher side; of the highest, the minimum."""
     saddles = []
     if len(higher := np.flatnonzero(mean[:peak] > mean[peak])):
         saddles.append(int(higher[-1] + mean[higher[-1] : peak].argmin()))
