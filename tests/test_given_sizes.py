@@ -32,8 +32,8 @@ def test_shares_and_counts_are_read_from_words_and_files(tmp_path: Path) -> None
         ("3,0", "must be above 0, got 0"),
         ("nan,1", "must be above 0"),
         ("7", "at least 2 groups, got 1"),
-        ("0.5,half", "--sizes has 'half', which is no number"),
-        ("sizes.txt", r"--sizes has 'sizes\.txt', which is no number: .* or a file"),
+        ("0.5,half", "--sizes has 'half', which is not a number"),
+        ("sizes.txt", r"--sizes has 'sizes\.txt', which is not a number; .* or a file"),
     ],
 )
 def test_what_is_no_size_is_refused_in_words(given: str, words: str) -> None:
@@ -43,9 +43,9 @@ def test_what_is_no_size_is_refused_in_words(given: str, words: str) -> None:
 
 def test_another_number_of_groups_is_refused() -> None:
     assert agreed_clusters(None, (0.5, 0.5)) == agreed_clusters(2, (0.5, 0.5)) == 2
-    with pytest.raises(UserError, match="got the sizes of 2 groups, but 3 groups: leave out the number"):
+    with pytest.raises(UserError, match="got 2 sizes for 3 groups; leave out the number"):
         agreed_clusters(3, (0.5, 0.5))
-    with pytest.raises(UserError, match="but 3 groups"):
+    with pytest.raises(UserError, match="sizes for 3 groups"):
         SPICE(3, sizes=[0.5, 0.5]).fit(np.zeros((40, 4)))
     with pytest.raises(ValueError, match="sizes has 3 shares for 2 clusters"):
         HeadSettings(clusters=2, sizes=(0.5, 0.3, 0.2))
@@ -54,7 +54,7 @@ def test_another_number_of_groups_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["-k", "3", "--sizes", "0.5,0.5"], "got the sizes of 2 groups, but 3 groups"),
+        (["-k", "3", "--sizes", "0.5,0.5"], "got 2 sizes for 3 groups"),
         (["-k", "2:9", "--sizes", "0.5,0.5"], "got the sizes of 2 groups, but 2:9 groups"),
         (["--cut", "2", "--sizes", "0.5,0.5"], "--sizes and --cut both set the groups"),
     ],

@@ -30,6 +30,15 @@ def test_the_time_left_counts_from_where_this_run_and_this_task_began(
     assert caplog.messages[-1] == "views: 300 of 2,000, 20.0/s, 1 min 25 s left, loss 0.5"
 
 
+def test_a_rate_needs_some_time_to_be_measured(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="spice")
+    progress = Logged(every_seconds=0.0)
+    progress("thumbnails", 1024, 1500)
+    clock[0] += 1e-4
+    progress("thumbnails", 1500, 1500)
+    assert caplog.messages[-1] == "thumbnails: 1,500 of 1,500"
+
+
 def test_lines_are_few_but_the_last_is_logged(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="spice")
     progress = Logged(every_seconds=5.0)

@@ -26,7 +26,7 @@ def read_sizes(given: str) -> tuple[float, ...]:
         wrong = next(word for word in words if not _is_number(word))
         where = f"{path} holds" if path.is_file() else "--sizes has"
         raise UserError(
-            f"{where} {wrong!r}, which is no number: give the size of every group, {EXAMPLE}, or a file of such numbers"
+            f"{where} {wrong!r}, which is not a number; give the size of every group, {EXAMPLE}, or a file of them"
         ) from None
     return shares_of(numbers)
 
@@ -47,7 +47,7 @@ def shares_of(sizes: Sequence[float]) -> tuple[float, ...]:
 def agreed_clusters(clusters: object, shares: Sequence[float]) -> int:
     """How many groups the sizes are of; refuses another number."""
     if clusters not in (None, len(shares)):
-        raise UserError(f"got the sizes of {len(shares)} groups, but {clusters} groups: leave out the number of groups")
+        raise UserError(f"got {len(shares)} sizes for {clusters} groups; leave out the number of groups")
     return len(shares)
 
 

@@ -24,7 +24,7 @@ def read_label_table(file: Path) -> dict[str, str]:
             for row in rows:
                 place, path, label = f"{file}, line {rows.line_num}", plain_path(row["path"] or ""), row["label"]
                 if not label or path == ".":
-                    raise UserError(f"{place}: path {row['path']!r} and label {label!r}, but both are required")
+                    raise UserError(f"{place}: path {row['path']!r}, label {label!r}; both are required")
                 if labels.setdefault(path, label) != label:
                     raise UserError(f"{place}: {path} is labeled {label} here and {labels[path]} above; keep only one")
     except (OSError, UnicodeDecodeError, csv.Error) as error:

@@ -7,6 +7,8 @@ from typing import Protocol
 
 log = logging.getLogger("spice")
 
+LEAST_SECONDS = 0.1  # a rate measured over less time than this says nothing
+
 
 class Progress(Protocol):
     """Called after every piece of work: how much of `total` is done, and figures to show (loss, ...)."""
@@ -52,9 +54,10 @@ class Logged:
         if done < total and now - self._logged < self.every_seconds:
             return
         self._logged = now
-        rate = (done - already) / max(now - since, 1e-9)
+        elapsed = now - since
+        rate = (done - already) / max(elapsed, 1e-9)
         parts = [f"{task}: {done:,} of {total:,}"]
-        if done > already:
+        if done > already and elapsed >= LEAST_SECONDS:
             parts.append(f"{rate:,.1f}/s")
         if 0 < done < total and rate > 0:
             parts.append(f"{duration((total - done) / rate)} left")

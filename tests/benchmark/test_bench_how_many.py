@@ -68,5 +68,5 @@ def test_none_counts_for_no_mean() -> None:
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_text("no")
-    with pytest.raises(UserError, match="is no npz file with arrays"):
+    with pytest.raises(UserError, match=r"is not an \.npz file with the arrays"):
         load(str(tmp_path / "a.npz"))

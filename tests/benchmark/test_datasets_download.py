@@ -162,7 +162,7 @@ def test_too_little_room_is_told_before_anything_is_fetched(
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10**9, 10**9, 600_000))
     (tmp_path / "data.tgz.partial").write_bytes(CONTENT[:50_000])
-    with pytest.raises(UserError, match=r"1 MB are still to come, but .* has room for 1 MB"):
+    with pytest.raises(UserError, match=r"1 MB are missing, but .* has room for 1 MB"):
         download(remote, tmp_path)
     assert host.requests == []
 

@@ -125,7 +125,7 @@ def test_a_local_folder_is_used_where_it_lies(tmp_path: Path) -> None:
     assert located(STL10, root) == folder
     assert load(STL10, root).unlabeled is None
     folder.rename(tmp_path / "elsewhere")
-    with pytest.raises(UserError, match=r"STL-10 is not in .*: get it with `spice datasets get stl10`"):
+    with pytest.raises(UserError, match=r"STL-10 is not in .*; get it with: spice datasets get stl10"):
         load(STL10, root)
 
 
@@ -199,7 +199,7 @@ def test_what_cannot_be_downloaded_says_where_to_get_it(tmp_path: Path) -> None:
 
 
 def test_two_processes_do_not_get_one_data_set_at_once(tmp_path: Path) -> None:
-    busy = pytest.raises(UserError, match="another process is getting STL-10 right now")
+    busy = pytest.raises(UserError, match="another process is downloading STL-10")
     with FileLock(tmp_path / ".stl10.lock"), busy:
         get(STL10, source=tmp_path, root=tmp_path)
 

@@ -210,7 +210,7 @@ def test_the_page_holds_what_was_run_and_names_what_was_not(tmp_path: Path) -> N
     assert "Not run: whole, detailed" in text
     assert "RUC (SCAN) (quoted) | 0.867" in text
     (tmp_path / "remarks.toml").write_text('spilt = "A slip."\n')
-    with pytest.raises(UserError, match="remarks on 'spilt', which is no table"):
+    with pytest.raises(UserError, match="remarks on 'spilt', which is not a table"):
         page(tmp_path)
 
 
@@ -395,7 +395,7 @@ def test_a_finished_stage_is_found_again_and_its_time_is_told_all_the_same(whole
         return bench, seen
 
     first, did = refined()
-    assert {"features", "views", "heads", "joint training"} <= did
+    assert {"features", "computing features", "heads", "joint training"} <= did
     assert first.spent_here > sum(first.charged.values()) > 0
     again, did = refined()
     assert not {"features", "heads", "joint training"} & did

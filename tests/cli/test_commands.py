@@ -315,7 +315,7 @@ def test_why_tells_why(spice: Spice, run: Path, shapes: Path) -> None:
     ended = spice("why", run, shapes / "tent" / "5.png")
     assert ended.code == 0
     assert ended.out.startswith("tent/5.png\ngroup      ")
-    assert "of its 12 nearest images are in the same group" in ended.out
+    assert "of its 12 nearest images are in group" in ended.out
     found = json.loads(spice("why", run, "tent/5.png", "--json").out)
     assert found["agreeing"] + sum(found["others"].values()) == found["neighbors"] == 12
     assert spice("why", run, "5.png").code == 2
@@ -324,12 +324,12 @@ def test_why_tells_why(spice: Spice, run: Path, shapes: Path) -> None:
 @pytest.mark.parametrize(
     ("agreeing", "reliable", "words"),
     [
-        (96, True, "yes: 96 of its 100 nearest images are in the same group"),
-        (95, False, "no: 95 of its 100 nearest images are in the same group; more than 95 make it reliable"),
+        (96, True, "yes: 96 of its 100 nearest images are in group 3"),
+        (95, False, "no: 95 of its 100 nearest images are in group 3; reliable means more than 95"),
     ],
 )
 def test_an_image_just_below_the_bar_reads_why(agreeing: int, reliable: bool, words: str) -> None:
-    found = Why.model_construct(agreeing=agreeing, neighbors=100, threshold=0.95, reliable=reliable)
+    found = Why.model_construct(cluster=3, agreeing=agreeing, neighbors=100, threshold=0.95, reliable=reliable)
     assert _verdict(found) == words
 
 

@@ -14,6 +14,7 @@ from spice.cli.running import run_beside
 from spice.runs.account import Account, account
 from spice.runs.records import Record, StepResult, StepWarning
 from spice.runs.result import open_result
+from spice.trust.grade import Grade
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,35 @@ def test_where_the_collection_is_too_large_for_a_csv_file_the_account_says_how_t
     assert "labels.parquet, model/ and more" in printed
     assert "labels.csv --as csv" in printed
     assert "/labels.csv" not in printed
+
+
+def test_the_table_shows_chance_verdict_and_name_and_the_line_below_it_where_to_look_first(
+    finished: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *others = finished.clusters
+    weak = first.model_copy(
+        update={"grade": Grade.WEAK, "chance": 0.4, "name": "a name that is far too long for a table"}
+    )
+    show_account(finished.model_copy(update={"clusters": [weak, *others]}), as_json=False)
+    header, row = (capsys.readouterr().out.partition("\ngroup")[2].splitlines())[:2]
+    assert header.split() == ["images", "chance", "verdict", "similar", "to", "name"]
+    assert row.split()[2:5] == ["40%", "####", "weak"]
+    assert "a name that" in row
+    show_account(finished.model_copy(update={"clusters": [weak, *others]}), as_json=False)
+    assert "weak       group 0 resembles several other groups: look there first" in capsys.readouterr().out
+
+
+def test_groups_without_a_reliable_image_are_not_listed_twice(
+    finished: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warnings = [
+        StepWarning(name="NoReliableImagesWarning", text="ten groups"),
+        StepWarning(name="Other", text="read me"),
+    ]
+    show_account(finished.model_copy(update={"warnings": warnings}), as_json=False)
+    shown = capsys.readouterr().out
+    assert "read me" in shown
+    assert "ten groups" not in shown
 
 
 @pytest.mark.parametrize(("answer", "opened"), [("", True), ("y", True), ("n", False), (None, False)])

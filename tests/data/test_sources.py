@@ -284,7 +284,7 @@ def test_a_damaged_member_of_a_zip_is_one_problem(folder: Path, photo: Photo, en
 
 
 def test_a_source_that_is_missing_or_empty_says_so(tmp_path: Path, scan: Scan) -> None:
-    with pytest.raises(UserError, match="the image path is empty"):
+    with pytest.raises(UserError, match="the path of the images is empty"):
         scan("")
     with pytest.raises(UserError, match="no file or folder"):
         scan(tmp_path / "nowhere")

@@ -126,7 +126,7 @@ def test_a_model_is_refined_when_asked(
     assert model.model_.encoder.name == plain.model_.encoder.name
     assert not np.array_equal(model.probabilities_, plain.probabilities_), "the encoder has learned"
     np.testing.assert_array_equal(model.predict(shapes), model.labels_)
-    with pytest.raises(UserError, match="feature vectors alone cannot be refined"):
+    with pytest.raises(UserError, match="feature vectors cannot be refined"):
         SPICE(2, refine=True).fit(np.random.default_rng(0).normal(size=(20, 4)))
 
 
@@ -167,7 +167,7 @@ def test_mistakes_are_told_in_words(shapes: Path, tmp_path: Path) -> None:
 
 
 def test_without_a_number_of_clusters_it_is_found_unless_there_are_too_few_images() -> None:
-    with pytest.raises(UserError, match="8 images are too few to find the number of groups: say how many with -k"):
+    with pytest.raises(UserError, match="8 images are too few to find the number of groups; set it with -k"):
         SPICE().fit(np.eye(8, 4, dtype=np.float32))
 
 

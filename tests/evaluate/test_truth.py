@@ -28,9 +28,9 @@ def test_a_name_that_is_not_utf_8_is_no_folder() -> None:
 @pytest.mark.parametrize(
     ("paths", "words"),
     [
-        (["dog/1.jpg", "2.jpg"], r"1 image lies in no class folder, the first is 2\.jpg: give the labels as a CSV"),
-        (["dog/1.jpg", "./2.jpg", "3.jpg"], "2 images lie in no class folder"),
-        (["dog/1.jpg", "dog/2.jpg"], "all images lie in one folder, dog: need at least two class folders"),
+        (["dog/1.jpg", "2.jpg"], r"1 image is not in a class folder, such as 2\.jpg; give the labels as a CSV"),
+        (["dog/1.jpg", "./2.jpg", "3.jpg"], "2 images are not in a class folder"),
+        (["dog/1.jpg", "dog/2.jpg"], "all images are in one folder, dog: need at least two class folders"),
         ([], "there are no images"),
     ],
 )
@@ -62,8 +62,8 @@ def test_the_same_row_twice_is_no_contradiction(tmp_path: Path) -> None:
             "has no label for any of these images; it lists x.jpg, the images are train/dog/1.jpg",
         ),
         ("path,label\n", "has no label for any of these images; it lists nothing"),
-        ("path,label\na,b\nc\n", "line 3: path 'c' and label None, but both are required"),
-        ("path,label\n,b\n", "line 2: path '' and label 'b', but both are required"),
+        ("path,label\na,b\nc\n", "line 3: path 'c', label None; both are required"),
+        ("path,label\n,b\n", "line 2: path '', label 'b'; both are required"),
         ("path,label\na,b\n./a,c\n", "line 3: a is labeled c here and b above; keep only one"),
     ],
 )

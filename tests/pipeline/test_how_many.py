@@ -71,7 +71,7 @@ def test_a_range_is_searched(tmp_path: Path) -> None:
 def test_features_without_groups_end_with_their_own_error_and_can_be_grouped_by_number(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).normal(size=(120, 20)).astype("f4")
     for _ in range(2):  # the second time the answer is read
-        with pytest.raises(NothingTrustworthyError, match=r"no clear groups: .* say how many with -k") as error:
+        with pytest.raises(NothingTrustworthyError, match=r"no clear groups: .* set the number with -k") as error:
             found(tmp_path, noise)
         assert error.value.exit_code == 4
     cluster(noise, quickly(preset("standard", clusters=3)), tmp_path, page=False)

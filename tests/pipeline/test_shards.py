@@ -60,7 +60,7 @@ def test_without_ray_the_engine_says_how_to_install_it(
     ("changes", "words"),
     [
         ({"encoder": "scratch"}, "needs a pretrained encoder"),
-        ({"encoder": "features:some.npz"}, "every image is embedded already"),
+        ({"encoder": "features:some.npz"}, "features from a file are already embedded"),
         ({"extra": "more"}, "leave out --engine ray"),
     ],
 )
@@ -68,6 +68,6 @@ def test_what_a_cluster_cannot_do_is_refused(changes: dict[str, str], words: str
     settings = standard(clusters=4).model_copy(update=changes)
     with pytest.raises(UserError, match=words):
         cluster(str(shapes), settings, tmp_path / "run", engine="ray")
-    with pytest.raises(UserError, match="nothing left to decode"):
+    with pytest.raises(UserError, match="feature vectors are already embedded"):
         cluster(np.ones((50, 4), dtype=np.float32), standard(clusters=4), tmp_path / "run", engine="ray")
     assert not (tmp_path / "run").exists()

@@ -77,7 +77,7 @@ def test_how_long_joint_training_takes_is_told_before_the_heads_begin(
     def progress(task: str, done: int, total: int, figures: object = None) -> None:
         begun.append(task)
         if task == "heads":
-            assert "joint training will follow the heads and take about" in caplog.text
+            assert "joint training will start after the heads and take about" in caplog.text
 
     with caplog.at_level(logging.INFO, logger="spice"):
         cluster(shapes, tiny(JOINT), tmp_path / "run", progress=progress)

@@ -48,5 +48,5 @@ def test_both_commands_print_paths(run: Result) -> None:
         "path": run.labels.path[3],
         "copies": {"cats/a.png": pytest.approx(0.91)},
     }
-    assert "1 of 6 images are outliers" in told("outliers")
+    assert "outliers   1 of 6 images" in told("outliers")
     assert [row["path"] for row in json.loads(told("outliers", "--json"))] == [run.labels.path[4]]

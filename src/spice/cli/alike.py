@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from spice.cli.help import examples
+from spice.cli.help import counted, examples
 from spice.cli.running import Json, RunArgument
 
 OUTLIERS_EXAMPLES = examples("spice outliers photos.spice  # most unusual first", "spice outliers photos.spice --json")
@@ -27,7 +27,7 @@ def outliers(run: RunArgument, as_json: Json = False) -> None:
         plain = [{"path": labels.path[row], "distance": float(found.distance[row])} for row in rows]
         print(json.dumps(plain, indent=2))
         return
-    print(f"outliers   {len(rows):,} of {len(labels.path):,} images are outliers")
+    print(f"outliers   {len(rows):,} of {counted(len(labels.path), 'image')}")
     for row in rows:
         print(f"{found.distance[row]:.3f}      {labels.path[row]}")
 
@@ -57,7 +57,8 @@ def duplicates(
         print(json.dumps(plain, indent=2))
         return
     count = sum(len(found.copies) for found in sets)
-    print(f"duplicates {count:,} near-copies of {len(sets):,} images")
+    copies = "1 near-copy" if count == 1 else f"{count:,} near-copies"
+    print(f"duplicates {copies} of {counted(len(sets), 'image')}")
     for found in sets:
         print(path[found.row])
         for row, like in zip(found.copies, found.likeness, strict=True):

@@ -159,7 +159,7 @@ def command(
     shares = None if sizes is None else read_sizes(sizes)
     if shares is not None:
         if cut is not None:
-            raise UserError("--sizes and --cut both set the groups; use only one of them")
+            raise UserError("--sizes and --cut both set the number of groups; use only one of them")
         count, between = agreed_clusters(clusters if between else count, shares), None
     settings = requested(
         preset,
@@ -209,7 +209,7 @@ def command(
 
 def _refuse_address(address: str | None, engine: Engine) -> None:
     if address is not None and engine is Engine.local:
-        raise UserError("--address is of a Ray cluster; add --engine ray")
+        raise UserError("--address needs --engine ray")
 
 
 def how_many(clusters: str | None) -> tuple[int | None, tuple[int, int] | None]:

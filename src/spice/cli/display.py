@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from shlex import quote
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from spice.progress import Logged, Progress, duration
 
-WIDTH, INDENT = 80, 11  # of the account, in characters
+WIDTH, INDENT, BAR = 80, 11, 10  # of the summary, in characters
 TIED = "\xa0"  # stands for a space at which a line is not broken
 COLORS = {"good": "green", "mixed": "yellow", "weak": "red"}  # of the verdicts
 
@@ -188,14 +188,16 @@ def _out(account: "Account") -> str:
 def _show_clusters(console: "Console", clusters: "list[Cluster]") -> None:
     from rich.table import Table
 
-    named = any(cluster.name for cluster in clusters)
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    columns = {"group": "right", "images": "right", "chance": "right", "": "left", "verdict": "left",
-               "similar to": "right"} | ({"name": "left"} if named else {})  # fmt: skip
-    for name, justify in columns.items():
-        table.add_column(name, justify=cast(Any, justify), no_wrap=True)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("group", "images", "chance"):
+        table.add_column(name, justify="right", min_width=len(name))
+    table.add_column("", min_width=BAR)
+    table.add_column("verdict", min_width=7)
+    table.add_column("similar to", justify="right", min_width=10)
+    # Only a long name is cut where the terminal is narrow.
+    table.add_column("name" if any(cluster.name for cluster in clusters) else "", no_wrap=True, overflow="ellipsis")
     for cluster in clusters:
-        table.add_row(*_row(cluster)[: len(columns)])
+        table.add_row(*_row(cluster))
     console.print(table)
 
 
@@ -209,7 +211,7 @@ def _row(cluster: "Cluster") -> list[str]:
         str(cluster.cluster),
         f"{cluster.images:,}",
         f"{chance:.0%}" if cluster.images else "",
-        f"[{color}]{'#' * round(20 * chance):<20}[/]",
+        f"[{color}]{'#' * round(BAR * chance):<{BAR}}[/]",
         f"[{color}]{cluster.grade}[/]",
         other,
         escape(cluster.name),

@@ -10,7 +10,7 @@ import typer
 
 from spice.cli.display import shown_progress
 from spice.cli.give import Split, give
-from spice.cli.help import examples
+from spice.cli.help import counted, examples
 from spice.cli.running import Device, RunArgument
 
 if TYPE_CHECKING:
@@ -63,9 +63,12 @@ def _lines(proposal: "Proposal") -> list[str]:
 
     taught, before, moved = proposal.taught, proposal.before, proposal.moved
     pairs, images = len(taught.same) + len(taught.different), len(before.group)
-    lines = [f"learned    {len(taught.numbers)} groups from {len(taught.fixed):,} images you placed and {pairs} pairs"]
+    lines = [
+        f"learned    {len(taught.numbers)} groups, from {counted(len(taught.fixed), 'image')} you placed and "
+        f"{counted(pairs, 'pair')} (and typical images of each group)"
+    ]
     if not len(moved):
-        return [*lines, "moves      none: the groups already agree with your corrections"]
+        return [*lines, "moves      no images: the groups already agree with your corrections"]
     lines.append(f"moves      {len(moved):,} of {images:,} images:")
     ways = Counter((int(before.group[row]), int(proposal.group[row])) for row in moved)
     paths = open_result(proposal.run).labels.path

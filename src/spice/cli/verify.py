@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from spice.cli.help import examples
+from spice.cli.help import counted, examples
 from spice.cli.running import RunArgument
 
 EXAMPLES = examples("spice verify photos.spice  # every file of every result")
@@ -18,9 +18,9 @@ def command(run: RunArgument) -> None:
     manifest = read_manifest(run)
     damaged = {path for entry in manifest.results.values() for path in damaged_files(run, entry.folders)}
     if not damaged:
-        print(f"{len(manifest.results)} results checked, no damage found")
+        print(f"no damage found in {counted(len(manifest.results), 'result')}")
         return
     for path in sorted(damaged):
         print(f"damaged    {path}", file=sys.stderr)
-    print(f"to repair: delete them, then run: spice resume {run}", file=sys.stderr)
+    print(f"to repair this, delete the damaged files, then run: spice resume {run}", file=sys.stderr)
     raise typer.Exit(2)

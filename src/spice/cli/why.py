@@ -64,6 +64,6 @@ def _edited(found: "Why") -> list[str]:
 
 
 def _verdict(found: "Why") -> str:
-    agreeing = f"{found.agreeing} of its {found.neighbors} nearest images are in the same group"
-    bar = f"more than {found.threshold * found.neighbors:g} make it reliable"
+    agreeing = f"{found.agreeing} of its {found.neighbors} nearest images are in group {found.cluster}"
+    bar = f"reliable means more than {found.threshold * found.neighbors:g}"
     return f"yes: {agreeing}" if found.reliable else f"no: {agreeing}; {bar}"

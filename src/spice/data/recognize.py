@@ -43,7 +43,7 @@ def open_source(source: SourceLike, *, leave_out: Iterable[Path] = ()) -> Source
 
 def _open_path(name: str, leave_out: Iterable[Path]) -> Source:
     if not name:  # an unset variable in a script, not the current folder
-        raise UserError("the image path is empty")
+        raise UserError("the path of the images is empty")
     if is_remote(name):
         return Remote(name)
     path = Path(name)
@@ -95,7 +95,7 @@ def _listed(path: Path, suffix: str) -> Sequence[str]:
         names = [line.removesuffix("\r") for line in text.split("\n")]
     listed = [name for name in names if name]
     if not listed:
-        raise UserError(f"{path} lists no image")
+        raise UserError(f"{path} lists no images")
     return listed
 
 

@@ -33,7 +33,7 @@ def choose(name: str = "auto") -> torch.device:
     if device.index is None:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     if device.index >= torch.cuda.device_count():
-        raise UserError(f"there is no GPU {device}: torch sees {torch.cuda.device_count()}, numbered from 0")
+        raise UserError(f"there is no GPU {device}; torch sees {torch.cuda.device_count()}, numbered from 0")
     return device
 
 

@@ -21,15 +21,15 @@ class Truth(NamedTuple):
 
 
 def from_folders(paths: Sequence[str]) -> Truth:
-    """The class of an image is the name of the folder that it lies in: `train/dog/7.jpg` is a dog."""
+    """The class of an image is the name of its folder: `train/dog/7.jpg` is a dog."""
     # Not `plain_path`: a backslash in the name of a file is no folder where the run was made, unless on Windows.
     folders = [PurePath(os.path.normpath(path)).parent.name for path in paths]
     loose = [path for path, folder in zip(paths, folders, strict=True) if not folder]
     if loose:
-        count = "1 image lies" if len(loose) == 1 else f"{len(loose):,} images lie"
-        raise UserError(f"{count} in no class folder, the first is {loose[0]}: give the labels as a CSV file")
+        count = "1 image is" if len(loose) == 1 else f"{len(loose):,} images are"
+        raise UserError(f"{count} not in a class folder, such as {loose[0]}; give the labels as a CSV file")
     if len(set(folders)) < 2:
-        inside = f"all images lie in one folder, {folders[0]}" if folders else "there are no images"
+        inside = f"all images are in one folder, {folders[0]}" if folders else "there are no images"
         raise UserError(f"{inside}: need at least two class folders, or a CSV file with columns path,label")
     return _truth(list(range(len(paths))), folders)
 

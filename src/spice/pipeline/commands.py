@@ -290,15 +290,15 @@ def _refuse_on_ray(settings: RunSettings, engine: Engine, *, vectors: bool) -> N
     if engine != "ray":
         return
     if vectors:
-        raise UserError("feature vectors need no --engine: there is nothing left to decode or embed")
+        raise UserError("feature vectors are already embedded; remove --engine ray")
     if settings.encoder.startswith("features:"):
-        raise UserError("features from a file need no --engine ray: every image is embedded already")
+        raise UserError("features from a file are already embedded; remove --engine ray")
     if settings.encoder == SCRATCH or settings.views.space != "features" or settings.views.fresh:
         raise UserError(
-            "--engine ray embeds every image once: it needs a pretrained encoder and views.space = features"
+            "--engine ray needs a pretrained encoder and views.space = features, because it embeds every image once"
         )
     if settings.extra is not None:
-        raise UserError("--extra images are read on one machine: leave out --engine ray")
+        raise UserError("--extra does not work with --engine ray; remove one of them")
 
 
 def _refuse_contradictions(settings: RunSettings, *, vectors: bool) -> None:
@@ -307,4 +307,6 @@ def _refuse_contradictions(settings: RunSettings, *, vectors: bool) -> None:
     if settings.precision == "int8" and settings.encoder == SCRATCH:
         raise UserError("encoders trained from scratch do not support 8-bit integers; remove precision = 'int8'")
     if vectors and settings.joint is not None:
-        raise UserError("feature vectors alone cannot be refined: there is no encoder to train; give the images")
+        raise UserError(
+            "feature vectors cannot be refined, because there is no encoder to train; cluster the images instead"
+        )

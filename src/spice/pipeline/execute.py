@@ -160,8 +160,8 @@ class Execution:
         found = cast(HowManyResult, self.ensure("howmany").result)
         if found.clusters is None:
             raise NothingTrustworthyError(
-                f"no clear groups: the features score {max(found.score):.2f}, and shuffled ones {found.null:.2f}. To "
-                "group these images anyway, say how many with -k; or try another --encoder"
+                f"no clear groups: the features score {max(found.score):.2f}, shuffled ones {found.null:.2f}. To group "
+                "these images anyway, set the number with -k, or try another --encoder"
             )
         self._plan_for(self.asked)
 
@@ -320,7 +320,7 @@ class Execution:
             self.ensure("features")
         images, device = len(self.inputs.collection), self.run.device
         seconds = estimated_seconds(self.work.encoder, joint, clusters=heads.clusters, images=images, device=device)
-        log.info(f"joint training will follow the heads and take about {duration(seconds)}")
+        log.info(f"joint training will start after the heads and take about {duration(seconds)}")
 
     def _warn_of_missing_page(self, error: Exception) -> None:
         text = (

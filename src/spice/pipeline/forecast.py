@@ -62,7 +62,7 @@ class Forecast(NamedTuple):
 def forecast(source: SourceLike, settings: RunSettings) -> Forecast:
     """Time a few images of `source`, and multiply."""
     if settings.encoder == SCRATCH or settings.joint is not None:
-        raise UserError("--plan is for pretrained encoders without --refine; training says how long it takes itself")
+        raise UserError("--plan cannot predict training times; use it with a pretrained encoder and without --refine")
     opened = open_source(source)
     entries = opened.listing()[0]
     if not entries:

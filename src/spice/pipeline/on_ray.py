@@ -62,7 +62,9 @@ class Worker:
         loaded = load_encoder(recipe.encoder, size=recipe.size, device=recipe.device)
         self.source, self.encoder = source, with_precision(loaded, recipe.precision)
         if self.encoder.fingerprint() != recipe.fingerprint:
-            raise UserError(f"a machine of the cluster has other weights of {recipe.encoder}; install the same version")
+            raise UserError(
+                f"machines have different weights of {recipe.encoder}; install the same version on all of them"
+            )
         self.plain = Plain(AugmentSettings(), size=loaded.size, normalization=loaded.normalization)
 
     def work(self, entries: list[Entry]) -> Answer:
@@ -182,7 +184,7 @@ def _answers(ray: Any, workers: list[Any], waiting: Waiting) -> Iterator[Answer]
                 raise UserError(f"workers were lost {MOST_TRIES} times ({_reason(error)}); see: ray status") from None
             waiting.append((entries, tries + 1))
             if load.pop(number, None) is not None:
-                log.info("a worker was lost (%s); its batches are given to others", type(error).__name__)
+                log.info("a worker was lost (%s); other workers will redo its batches", type(error).__name__)
                 restarting[workers[number].is_there.options(max_task_retries=-1).remote()] = number
 
 
@@ -191,7 +193,7 @@ def _back(ray: Any, ready: Any, restarting: dict[Any, int]) -> int:
     try:
         ray.get(ready)
     except ray.exceptions.RayError as error:
-        raise UserError(f"a worker cannot be started again ({_reason(error)}); see: ray status") from None
+        raise UserError(f"cannot restart a worker ({_reason(error)}); see: ray status") from None
     return restarting.pop(ready)
 
 

@@ -33,7 +33,7 @@ def resolve(settings: RunSettings, inputs: Inputs, encoder: Encoder | None, foun
     """
     images = len(inputs.collection)
     if settings.how_many is not None and images < FEWEST_IMAGES:
-        raise UserError(f"{images} images are too few to find the number of groups: say how many with -k")
+        raise UserError(f"{images} images are too few to find the number of groups; set it with -k")
     if found is not None:
         settings = settings.model_copy(update={"heads": with_clusters(settings.heads, found)})
     sample = settings.views.sample if images > (settings.views.sample or images) else None

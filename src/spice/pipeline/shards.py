@@ -51,7 +51,7 @@ class ShardedFeatures:
         found = order[np.minimum(place, len(hashes) - 1)] if len(hashes) else np.zeros(len(wanted), dtype=np.int64)
         missing = len(wanted) if not len(hashes) else int((hashes[found] != wanted).sum())
         if missing:
-            raise UserError(f"{folder} has no features of {missing:,} images; compute them again with --rescan")
+            raise UserError(f"{folder} has no features for {missing:,} images; recompute them with --rescan")
         ends = np.cumsum([len(part) for part in known])
         self._shard = np.searchsorted(ends, found, side="right")  # (N,)
         self._row = found - (ends - [len(part) for part in known])[self._shard]  # (N,)

@@ -84,7 +84,7 @@ class Editor:
 def refuse_impossible(operation: Operation, groups: Groups, base: Base) -> None:
     """Raise UserError if the operation names a group or an image that is not there, or says nothing."""
     if isinstance(operation, Undo | Redo):
-        raise ValueError("undo and redo are methods of their own")
+        raise ValueError("to undo or redo, call undo() or redo()")
     _refuse_unknown(groups, *_numbers(operation))
     match operation:
         case Name():
@@ -150,7 +150,7 @@ def _refuse_bad_split(operation: Split, groups: Groups, base: Base) -> None:
 def _refuse_missing(base: Base, images: list[ImageId]) -> None:
     for image in images:
         if len(base.rows([image])) == 0:
-            raise UserError(f"{image.path} is not an image of this result; labels.csv lists them")
+            raise UserError(f"{image.path} is not an image of this result (see labels.csv)")
 
 
 def _listed(numbers: list[int]) -> str:

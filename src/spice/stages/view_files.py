@@ -86,18 +86,16 @@ class ViewFiles:
         if processes.first:
             self._reserve()
         processes.barrier()
-        done = 0
         for kind, path in view_paths(self.folder).items():
             if not path.exists():
-                self._fill(kind, make_rows, done=done)
+                self._fill(kind, make_rows)
                 processes.barrier()
                 if processes.first:
                     partial, marks = self._unfinished(kind)
                     partial.replace(path)
                     marks.unlink()
                 processes.barrier()
-            done += self.layouts[kind].length * self.views[kind]
-            self._report(done)
+            self._report(kind, self.layouts[kind].length * self.views[kind])
 
     def _reserve(self) -> None:
         """Keep the files of an earlier run if they have the same identity; reserve space for the others."""
@@ -127,7 +125,7 @@ class ViewFiles:
         with written_atomically(note) as temporary:
             temporary.write_text(self.key)
 
-    def _fill(self, kind: Kind, make_rows: MakeRows, *, done: int) -> None:
+    def _fill(self, kind: Kind, make_rows: MakeRows) -> None:
         """Compute this process's missing batches."""
         layout = self.layouts[kind]
         partial, done_marks = self._unfinished(kind)
@@ -159,13 +157,14 @@ class ViewFiles:
             if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
                 save()
                 saved_at = time.monotonic()
-            self._report(done + view * layout.length + end)
+            self._report(kind, view * layout.length + end)
         save()
 
-    def _report(self, done: int) -> None:
+    def _report(self, kind: Kind, done: int) -> None:
+        # Each kind has its own speed: views made from features take a moment, the features themselves take minutes.
         if self.run.processes.first:
-            total = sum(self.layouts[kind].length * count for kind, count in self.views.items())
-            self.run.progress("views", done, total)
+            task = "computing features" if kind == "plain" else f"{kind} views"
+            self.run.progress(task, done, self.layouts[kind].length * self.views[kind])
 
     def _unfinished(self, kind: Kind) -> tuple[Path, Path]:
         """The file of a kind before it is complete, and the marks of its finished batches."""

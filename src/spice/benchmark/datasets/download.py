@@ -61,7 +61,7 @@ def _transfer(remote: Remote, file: IO[bytes], folder: Path, progress: Progress,
     missing, free = remote.bytes - file.tell(), shutil.disk_usage(folder).free
     if free < missing:
         raise UserError(
-            f"{missing / 1e6:,.0f} MB are still to come, but {folder} has room for {free / 1e6:,.0f} MB: make room, or "
+            f"{missing / 1e6:,.0f} MB are missing, but {folder} has room for {free / 1e6:,.0f} MB: make room, or "
             "choose another folder with --to"
         )
     failures = 0

@@ -38,7 +38,7 @@ def load(card: Card, root: Path) -> Dataset:
     """The data set, if it is here."""
     place = located(card, root)
     if place is None:
-        raise UserError(f"{card.title} is not in {root}: get it with `spice datasets get {card.name}`")
+        raise UserError(f"{card.title} is not in {root}; get it with: spice datasets get {card.name}")
     return read(card, place)
 
 
@@ -126,7 +126,7 @@ def _alone(card: Card, root: Path) -> Iterator[None]:
         root.mkdir(parents=True, exist_ok=True)
         lock = FileLock(root / f".{card.name}.lock").acquire(timeout=0)
     except Timeout:
-        raise UserError(f"another process is getting {card.title} right now: wait for it to end") from None
+        raise UserError(f"another process is downloading {card.title}; wait for it to finish") from None
     except OSError as error:
         raise UserError(f"{root} cannot be written ({error.strerror}): choose another folder with --to") from error
     with lock:

@@ -189,5 +189,5 @@ def _read(path: Path) -> Collection:
         with np.load(path) as file:
             features, truth = file["features"], file["truth"]
     except (OSError, KeyError, ValueError):
-        raise UserError(f"{path} is no npz file with arrays `features` (N, D) and `truth` (N,)") from None
+        raise UserError(f"{path} is not an .npz file with the arrays `features` (N, D) and `truth` (N,)") from None
     return Collection(path.stem, features.astype(np.float32), np.unique(truth, return_inverse=True)[1].astype(np.int64))

@@ -94,10 +94,10 @@ def _remarks(path: Path) -> dict[str, str]:
     try:
         remarks = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path} is not toml: {error}") from error
+        raise UserError(f"{path} is not valid TOML: {error}") from error
     unknown = [name for name in remarks if name not in ("introduction", *TABLES)]
     if unknown:
-        raise UserError(f"{path} remarks on {unknown[0]!r}, which is no table")
+        raise UserError(f"{path} has remarks on {unknown[0]!r}, which is not a table")
     return remarks
 
 

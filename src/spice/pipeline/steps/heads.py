@@ -28,7 +28,7 @@ def heads(work: Work, run: Run) -> HeadsResult:
         views = with_fresh_views(views, images, work.encoder, work.settings.views)
     rows = np.arange(len(work)) if views.rows is None else views.rows  # (n,) that heads learn from
     if len(rows) < len(work):
-        log.info("heads learn from %s of %s images, and then label all", f"{len(rows):,}", f"{len(work):,}")
+        log.info("heads learn from %s of %s images, then label all of them", f"{len(rows):,}", f"{len(work):,}")
     # The neighbors of images in a sample are others of the sample.
     neighbors = work.neighbors if views.rows is None else None
     trained = train_heads(views, work.settings.heads, run, neighbors, cut=_cut(work, rows))
