@@ -55,8 +55,8 @@ def test_another_number_of_groups_is_refused() -> None:
     ("options", "words"),
     [
         (["-k", "3", "--sizes", "0.5,0.5"], "got 2 sizes for 3 groups"),
-        (["-k", "2:9", "--sizes", "0.5,0.5"], "got the sizes of 2 groups, but 2:9 groups"),
-        (["--cut", "2", "--sizes", "0.5,0.5"], "--sizes and --cut both set the groups"),
+        (["-k", "2:9", "--sizes", "0.5,0.5"], "got 2 sizes for 2:9 groups"),
+        (["--cut", "2", "--sizes", "0.5,0.5"], "--sizes and --cut both set the number of groups"),
     ],
 )
 def test_options_that_disagree_are_refused_before_anything_is_read(options: list[str], words: str) -> None:

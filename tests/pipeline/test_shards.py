@@ -35,7 +35,7 @@ def test_a_shard_that_a_kill_cut_short_does_not_count(tmp_path: Path) -> None:
     vectors = np.eye(4, dtype=np.float32)
     collection = collection_of_vectors(vectors)
     hashes, shards = collection.table["hash"].to_pylist(), Shards(tmp_path)
-    with pytest.raises(UserError, match="no features of 4 images"):
+    with pytest.raises(UserError, match="no features for 4 images"):
         shards.of(collection)
     shards.add(hashes[:3], vectors[:3])
     np.save(tmp_path / "000001.npy", vectors[3:])  # killed before its hashes were written
@@ -61,7 +61,7 @@ def test_without_ray_the_engine_says_how_to_install_it(
     [
         ({"encoder": "scratch"}, "needs a pretrained encoder"),
         ({"encoder": "features:some.npz"}, "features from a file are already embedded"),
-        ({"extra": "more"}, "leave out --engine ray"),
+        ({"extra": "more"}, "--extra does not work with --engine ray"),
     ],
 )
 def test_what_a_cluster_cannot_do_is_refused(changes: dict[str, str], words: str, shapes: Path, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ class TrainedModel:
             encoder = _load_encoder(about, folder, choose(device))
         except (OSError, SafetensorError, RuntimeError, KeyError, ValueError) as error:
             raise UserError(
-                f"the model in {folder} is damaged ({one_line(error)}); delete it, then recreate it with: spice resume RUN"
+                f"the model in {folder} is damaged ({one_line(error)}); delete it, then run: spice resume RUN"
             ) from error
         return cls(encoder, head, bank, threshold=about.threshold)
 
