@@ -39,7 +39,7 @@ def test_a_shard_that_a_kill_cut_short_does_not_count(tmp_path: Path) -> None:
         shards.of(collection)
     shards.add(hashes[:3], vectors[:3])
     np.save(tmp_path / "000001.npy", vectors[3:])  # killed before its hashes were written
-    with pytest.raises(UserError, match="no features of 1 images"):
+    with pytest.raises(UserError, match="no features for 1 images"):
         shards.of(collection)
     shards.add(hashes[3:], vectors[3:])
     np.testing.assert_array_equal(shards.of(collection).take(torch.arange(4)).numpy(), vectors)
