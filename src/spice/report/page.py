@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from spice.runs.artifacts import REPORT
 
 # Images that can be searched and sorted in the page; of more, an even sample is listed, and the page says so.
 MOST_LISTED = 50_000
+# Modules of report and explorer, each after those that it imports.
+_SHARED = ("dom.js", "thumbs.js", "points.js", "labels.js", "plot.js")
 
 
 def write_report(result: Result) -> Path:
@@ -51,7 +54,8 @@ def render(content: Content) -> str:
         loader=PackageLoader("spice.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters |= {"share": _share, "duration": duration, "number": "{:,}".format, "counted": _counted}
-    script = "\n".join(_asset(name) for name in ("page.js", "map.js", "browse.js"))
+    own = [_asset(name) for name in ("page.js", "map.js", "browse.js")]
+    script = "\n".join(['"use strict";', *map(_inlined, _SHARED), *own])
     rows, result = _listed(content), content.result
     return environment.get_template("report.html").render(
         content=content,
@@ -66,7 +70,7 @@ def render(content: Content) -> str:
         frame=charts,
         settings=_flat(result.entry.settings),
         listed=len(rows),
-        style=Markup(_asset("page.css")),  # our own file  # nosec B704
+        style=Markup(_asset("page.css", "shared")),  # our own file  # nosec B704
         script=Markup(script),  # our own file, and data from _json  # nosec B704
         # Only this very script may run: markup that got in through a file name could not.
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -101,6 +105,7 @@ def _data(content: Content, rows: NDArray[np.int64]) -> dict[str, JsonValue]:
         "rank": labels.prototype_rank.tolist(),
         "threshold": content.result.answer.threshold,
         "names": [called.inline for called in content.called],
+        "short": [called.short or str(called.number) for called in content.called],
         "colors": [list(color) for color in colors(len(content.chosen))],
         **dict.fromkeys(("x", "y", "tiles", "sheet")),
     }
@@ -134,8 +139,14 @@ def _json(data: JsonValue) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # nosec B704
 
 
-def _asset(name: str) -> str:
-    return (files("spice.report") / "templates" / name).read_text(encoding="utf-8")
+def _asset(name: str, folder: str = "templates") -> str:
+    return (files("spice.report") / folder / name).read_text(encoding="utf-8")
+
+
+def _inlined(name: str) -> str:
+    """A module that the explorer imports, as a part of the page's one script."""
+    without_imports = re.sub(r"^import .*\n", "", _asset(name, "shared"), flags=re.MULTILINE)
+    return re.sub(r"^export ", "", without_imports, flags=re.MULTILINE)
 
 
 def _thousandths(values: NDArray[np.float32]) -> JsonValue:

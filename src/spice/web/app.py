@@ -309,10 +309,10 @@ def _json(content: JsonValue) -> Response:
 
 def _asset(name: str) -> Response:
     kind = _TYPES.get(name.rpartition(".")[2])
-    # Shared with the report, so that the two look the same.
-    home = files("spice.report") / "templates" if name == "page.css" else files("spice.web") / "assets"
-    path = home / name
-    if kind is None or "/" in name or "\\" in name or not path.is_file():
+    # What the report has, too, so that the two look the same.
+    homes = files("spice.web") / "assets", files("spice.report") / "shared"
+    path = next((home / name for home in homes if (home / name).is_file()), None)
+    if path is None or kind is None or "/" in name or "\\" in name:
         raise HTTPException(404)
     return Response(path.read_bytes(), media_type=f"{kind}; charset=utf-8", headers={"cache-control": "no-cache"})
 

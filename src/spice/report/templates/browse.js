@@ -23,7 +23,7 @@ function search() {
     matches.push(image);
   }
   matches.sort(sorts[byId("sort").value]);
-  byId("match-count").textContent = `${matches.length.toLocaleString("en")} ${matches.length === 1 ? "image" : "images"}.`;
+  byId("match-count").textContent = `${counted(matches.length, "image")}.`;
   byId("gallery").replaceChildren();
   shown = 0;
   showMore();
@@ -37,19 +37,10 @@ function showMore() {
 }
 
 function item(image) {
-  const element = document.createElement("li"), button = document.createElement("button");
-  const [light, dark] = data.colors[data.cluster[image]];
-  element.style.cssText = `--on-light:${light};--on-dark:${dark}`;
-  if (!data.reliable[image]) element.className = "unreliable";
-  button.type = "button";
-  button.title = data.path[image];
-  button.setAttribute("aria-label", `${data.path[image]}, ${facts(image)}${data.reliable[image] ? "" : ", not reliable"}`);
-  const line = text("span", "", "facts");
-  line.append(text("span", "", "dot"), data.names[data.cluster[image]], text("span", share(data.chance[image]), "trust"));
-  button.append(thumbnail(image), line, text("span", data.path[image], "name"));
-  button.addEventListener("click", () => showDetail(image));
-  element.append(button);
-  return element;
+  const cluster = data.cluster[image], doubtful = !data.reliable[image];
+  const made = button([thumbnail(image), ...caption(data.names[cluster], share(data.chance[image]), doubtful ? "low" : "", data.path[image])], () => showDetail(image),
+    { title: data.path[image], "aria-label": `${data.path[image]}, ${facts(image)}${doubtful ? ", not reliable" : ""}` });
+  return tint(element("li", {}, made), { colors: data.colors[cluster] });
 }
 
 byId("controls").addEventListener("input", search);

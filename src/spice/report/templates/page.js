@@ -1,8 +1,6 @@
-"use strict";
-// Shared by all parts of the page: the data, thumbnails, the theme, the dialog of one image.
+// Shared by all parts of the page: the data, thumbnails, the dialog of one image.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const byId = (id) => document.getElementById(id);
 
 // A sheet of small pictures is decoded when the first of them is needed.
 const sheetUrls = new Map();
@@ -15,18 +13,12 @@ function sheetUrl(number) {
 }
 
 function thumbnail(image) {
-  const element = document.createElement("span");
-  element.className = "thumb";
+  const made = element("span", { class: "thumb" });
   const place = data.tiles ? data.tiles[image] : -1;
-  if (place < 0) return element;
-  const { columns } = data.sheet;
-  const inSheet = place % (columns * columns);
-  const rows = sheetRows(Math.floor(place / (columns * columns)));
-  const column = inSheet % columns, row = Math.floor(inSheet / columns);
-  element.style.backgroundImage = `url(${sheetUrl(Math.floor(place / (columns * columns)))})`;
-  element.style.backgroundSize = `${columns * 100}% ${rows * 100}%`;
-  element.style.backgroundPosition = `${(100 * column) / (columns - 1)}% ${rows > 1 ? (100 * row) / (rows - 1) : 0}%`;
-  return element;
+  if (place < 0) return made;
+  const { columns } = data.sheet, sheet = Math.floor(place / (columns * columns)), inSheet = place % (columns * columns);
+  showFromSheet(made, sheetUrl(sheet), { columns, rows: sheetRows(sheet), column: inSheet % columns, row: Math.floor(inSheet / columns) });
+  return made;
 }
 
 // The last sheet is not full, so it is less high.
@@ -48,20 +40,13 @@ function showDetail(image, picture) {
     ["Confidence", `${share(data.confidence[image])}, ${share(data.margin[image])} ahead of ${data.names[data.other[image]]}`],
     ["Closeness to center", `number ${(data.rank[image] + 1).toLocaleString("en")} in its group`],
   ];
-  byId("detail-facts").replaceChildren(...lines.flatMap(([name, value]) => [text("dt", name), text("dd", value)]));
+  byId("detail-facts").replaceChildren(...lines.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
   byId("detail").showModal();
 }
 
-function withoutId(element) {
-  element.removeAttribute("id");
-  return element;
-}
-
-function text(tag, content, className) {
-  const element = document.createElement(tag);
-  element.textContent = content;
-  if (className) element.className = className;
-  return element;
+function withoutId(picture) {
+  picture.removeAttribute("id");
+  return picture;
 }
 
 function sortElements(list, key) {
@@ -70,12 +55,7 @@ function sortElements(list, key) {
   list.append(...sorted);
 }
 
-byId("theme").addEventListener("click", () => {
-  const root = document.documentElement;
-  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
-  dispatchEvent(new Event("themechange"));
-});
+byId("theme").addEventListener("click", switchTheme);
 
 for (const image of document.querySelectorAll("img[data-from]")) image.src = byId(image.dataset.from).src;
 

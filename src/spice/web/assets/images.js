@@ -5,6 +5,7 @@ import { Grid } from "./grid.js";
 import { showPicture } from "./picture.js";
 import { ask, groupOf, nameOf, run, send } from "./run.js";
 import { actions, clear, select, selected, toggle } from "./selection.js";
+import { caption } from "./thumbs.js";
 import { tile } from "./tiles.js";
 
 const sorts = {
@@ -117,9 +118,7 @@ function cell(image, width) {
     "aria-label": `${run.path[image]}, ${nameOf(group)}${run.reliable[image] ? "" : ", doubtful"}`, "aria-selected": String(selected.has(image)) },
     tile(image, width),
     element("button", { type: "button", class: "enlarge", tabindex: "-1", "aria-label": "Enlarge" }, "⤢"),
-    element("span", { class: "facts" }, element("span", { class: "dot", "aria-hidden": "true" }), element("span", { class: "group" }, nameOf(group)),
-      element("span", { class: run.person[image] ? "trust you" : run.reliable[image] ? "trust" : "trust low" }, run.person[image] ? "you" : (run.chance[image] / 1000).toFixed(2))),
-    element("span", { class: "name" }, run.path[image].split("/").at(-1)));
+    ...caption(nameOf(group), run.person[image] ? "you" : (run.chance[image] / 1000).toFixed(2), run.person[image] ? "you" : run.reliable[image] ? "" : "low", run.path[image].split("/").at(-1)));
   made.addEventListener("click", (event) => {
     if (event.target.closest(".enlarge")) return showPicture(image, items);
     choose(Number(made.dataset.place), event.shiftKey);

@@ -1,7 +1,7 @@
 // The page: views, undo and redo, theme, keys.
 
 import * as check from "./check.js";
-import { byId, counted, dialog, element, say } from "./dom.js";
+import { byId, counted, dialog, element, say, switchTheme } from "./dom.js";
 import * as exporting from "./export.js";
 import * as groups from "./groups.js";
 import * as howmany from "./howmany.js";
@@ -98,13 +98,6 @@ function keys(event) {
     if (current !== "images") location.hash = "#images";
     setTimeout(() => byId("search")?.focus());
   }
-}
-
-function switchTheme() {
-  const root = document.documentElement;
-  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
-  dispatchEvent(new Event("themechange"));
 }
 
 byId("undo").addEventListener("click", takeBack);

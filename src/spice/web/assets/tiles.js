@@ -2,6 +2,7 @@
 
 import { element } from "./dom.js";
 import { run } from "./run.js";
+import { showFromSheet } from "./thumbs.js";
 
 const PER_STRIP = 24, AT_ONCE = 4;
 const SIDES = [64, 96, 128, 160, 192, 256];
@@ -63,16 +64,13 @@ function load(batch, side) {
 }
 
 function show(made, { address, index, count }) {
-  made.style.backgroundImage = `url("${address}")`;
-  made.style.backgroundSize = `${count * 100}% 100%`;
-  made.style.backgroundPosition = count > 1 ? `${(100 * index) / (count - 1)}% 0` : "0 0";
+  showFromSheet(made, address, { columns: count, column: index });
   made.classList.add("ready");
 }
 
 /** One picture as an image that can be drawn on a canvas. */
-export function picture(row, side, ready) {
+export function picture(row, side) {
   const image = new Image();
-  image.onload = ready;
   image.src = `/strip/${run.info.images}?side=${side}&rows=${row}`;
   return image;
 }

@@ -1,43 +1,35 @@
 // Names and typical pictures of groups on the map: as many as fit without hiding each other; zooming in makes room.
 
 import { isDark } from "./dom.js";
-import { guessedName, run } from "./run.js";
-import { picture } from "./tiles.js";
 
 const CELLS = 24; // the map is divided into so many cells a side, to find where a group is densest
-const pictures = new Map(); // by row
 
-/** Where each group is, largest first; `ready` is called when a picture has arrived. */
-export function labelPlaces(alone, ready) {
-  const shown = run.info.groups.filter((group) => group.size && !group.aside && (alone === null || alone === group.number));
-  const wanted = new Set(shown.map((group) => group.number));
+/** Where each group is, largest first; `group`, `x` and `y` hold a number per image. `ready` is called when a picture has arrived. */
+export function labelPlaces(groups, group, x, y, ready) {
+  const wanted = new Set(groups.map((one) => one.number));
   const cells = new Map();
-  for (let image = 0; image < run.path.length; image++) {
-    if (!wanted.has(run.group[image])) continue;
-    const key = run.group[image] * CELLS * CELLS + cellOf(run.y[image]) * CELLS + cellOf(run.x[image]);
+  for (let image = 0; image < group.length; image++) {
+    if (!wanted.has(group[image])) continue;
+    const key = group[image] * CELLS * CELLS + cellOf(y[image]) * CELLS + cellOf(x[image]);
     const cell = cells.get(key) || [0, 0, 0];
     cell[0]++;
-    cell[1] += run.x[image];
-    cell[2] += run.y[image];
+    cell[1] += x[image];
+    cell[2] += y[image];
     cells.set(key, cell);
   }
   const densest = new Map();
   for (const [key, cell] of cells) {
-    const group = Math.floor(key / (CELLS * CELLS));
-    if (cell[0] > (densest.get(group)?.[0] ?? 0)) densest.set(group, cell);
+    const number = Math.floor(key / (CELLS * CELLS));
+    if (cell[0] > (densest.get(number)?.[0] ?? 0)) densest.set(number, cell);
   }
-  return shown.sort((a, b) => b.size - a.size).map((group) => {
-    const [count, x, y] = densest.get(group.number);
-    return { group, x: x / count, y: y / count, picture: pictureOf(group.typical[0], ready), small: shown.length > 30 };
+  for (const { picture } of groups) if (picture && !picture.complete) picture.addEventListener("load", ready, { once: true });
+  return [...groups].sort((a, b) => b.size - a.size).map((one) => {
+    const [count, left, top] = densest.get(one.number);
+    return { group: one, x: left / count, y: top / count, small: groups.length > 30 };
   });
 }
 
 const cellOf = (value) => Math.min(CELLS - 1, Math.floor((value / 10001) * CELLS));
-
-function pictureOf(row, ready) {
-  if (!pictures.has(row)) pictures.set(row, picture(row, 96, ready));
-  return pictures.get(row);
-}
 
 export function drawLabels(context, labels, toX, toY, width, height) {
   const style = getComputedStyle(document.documentElement);
@@ -51,15 +43,16 @@ export function drawLabels(context, labels, toX, toY, width, height) {
     let x = toX(label.x), y = toY(label.y);
     const side = label.small ? 32 : 44;
     if (x < -side || y < -side || x > width + side || y > height + side) continue;
-    const name = shortened(guessedName(label.group)), wide = context.measureText(name).width + 14;
+    const name = shortened(label.group.name), wide = context.measureText(name).width + 14;
     // A group at the edge keeps its name on the map.
     x = Math.max(wide / 2 + 4, Math.min(width - wide / 2 - 4, x));
     y = Math.max(side / 2 + 4, Math.min(height - side / 2 - 24, y));
     const whole = box(x, y + 9, Math.max(side, wide), side + 20), alone = box(x, y, wide, 20);
     const color = label.group.colors[isDark() ? 1 : 0];
-    if (label.picture.complete && label.picture.naturalWidth && free(whole)) {
+    const { picture } = label.group;
+    if (picture?.complete && picture.naturalWidth && free(whole)) {
       taken.push(whole);
-      drawPicture(context, label.picture, x, y, side, color);
+      drawPicture(context, picture, x, y, side, color);
       drawName(context, name, x, y + side / 2 + 9, wide, color, panel, ink);
     } else if (free(alone)) {
       taken.push(alone);

@@ -32,6 +32,11 @@ export function tint(made, group) {
 
 export const isDark = () => getComputedStyle(document.documentElement).colorScheme === "dark";
 
+export function switchTheme() {
+  document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+  dispatchEvent(new Event("themechange"));
+}
+
 const messages = () => byId("messages");
 
 /** A line at the bottom of the page, with at most one thing to do about it. */

@@ -1,0 +1,295 @@
+// The map of report and explorer: every image is a point, similar images are close together; names and pictures of groups.
+
+import { button, element, isDark, number, tint } from "./dom.js";
+import { drawLabels, labelPlaces } from "./labels.js";
+import { drawPoints, inside, pixel } from "./points.js";
+
+const NO_GROUP = "#8c8780";
+const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+// Kept while the page is open, so that a map that is opened again looks as it was left.
+const view = { scale: 1, left: 0, top: 0 }; // the visible part of the unit square
+const options = { color: "group", fade: true, names: true, lasso: false };
+
+/**
+ * A map with its controls and legend, drawn into `place`.
+ *
+ * `source` says what is on it: `columns()` gives x and y in ten-thousandths, group, chance in thousandths, one number per image;
+ * `groups()` the groups, each with number, name, size, colors and picture; `sure(image)` whether it is never faded;
+ * `describe(image)` what the hint says; `open(image)` what a click does. `wheel`: whether the wheel zooms without Ctrl.
+ * Where images can be selected: `selected`, a Set, `toggle(image)` and `take(images)`, and `keys`, what further keys do.
+ */
+export class Plot {
+  constructor(place, source) {
+    this.source = source;
+    this.active = -1;
+    this.alone = null; // the one group that is shown
+    this.lasso = null;
+    this.canvas = element("canvas", { id: "map-canvas", tabindex: "0", role: "application", "aria-label": this.help() });
+    this.hint = element("div", { class: "hint", id: "map-hint", role: "status", hidden: true });
+    this.legend = element("ul", { class: "legend", id: "map-legend", "aria-label": "Groups on the map" });
+    place.replaceChildren(this.head(), element("div", { class: "plot" }, this.canvas, this.hint), this.legend,
+      element("p", { class: "note" }, `Similar images are close together (t-SNE). Directions, and distances between far groups, have no meaning. Drag to move, ${source.wheel ? "scroll" : "use + and −"} to zoom, click a group below to see it alone.`));
+    this.context = this.canvas.getContext("2d");
+    this.layer = document.createElement("canvas"); // the points alone
+    this.points = this.layer.getContext("2d");
+    this.listen();
+    this.refresh();
+    new ResizeObserver(() => this.resize()).observe(this.canvas);
+  }
+
+  help() {
+    const select = this.source.selected ? " Space selects it, L switches the lasso." : "";
+    return `Map of ${number(this.source.columns().x.length)} images. Arrow keys move between images, Enter opens one.${select}`;
+  }
+
+  head() {
+    const color = element("select", { id: "map-color", onchange: () => this.set({ color: color.value }) },
+      element("option", { value: "group", selected: options.color === "group" }, "by group"), element("option", { value: "chance", selected: options.color === "chance" }, "by chance"));
+    const check = (name, label) => {
+      const box = element("input", { type: "checkbox", id: `map-${name}`, checked: options[name], onchange: () => this.set({ [name]: box.checked }) });
+      return element("label", { class: "check" }, box, ` ${label}`);
+    };
+    this.scale = element("span", { class: "scale", id: "map-scale", hidden: options.color !== "chance" }, "0", element("i", {}), "1");
+    this.lassoButton = this.source.selected && button("Lasso", () => this.set({ lasso: !options.lasso }), { id: "map-lasso", "aria-pressed": String(options.lasso), title: "Draw around images to select them. Key: L, or hold Shift" });
+    this.fade = check("fade", "Fade doubtful images");
+    return element("div", { class: "head" }, element("h2", { id: "map-title" }, "Map"), element("label", {}, "Color ", color), this.scale, this.fade, check("names", "Names"), this.lassoButton,
+      element("span", { class: "zoom" }, button("−", () => this.zoom(1 / 1.5), { id: "map-out", "aria-label": "Zoom out" }), button("+", () => this.zoom(1.5), { id: "map-in", "aria-label": "Zoom in" })));
+  }
+
+  set(change) {
+    Object.assign(options, change);
+    this.scale.hidden = options.color !== "chance";
+    this.fade.firstChild.disabled = options.color === "chance";
+    this.lassoButton?.setAttribute("aria-pressed", String(options.lasso));
+    this.canvas.classList.toggle("lasso", options.lasso);
+    this.refresh();
+  }
+
+  /** Colors, the order of drawing and the places of labels: whatever changes with an edit and not with the view. */
+  refresh() {
+    const { x, y, group, chance } = this.source.columns(), { selected, sure } = this.source, groups = this.source.groups();
+    const dark = isDark() ? 1 : 0, byChance = options.color === "chance";
+    const tints = new Map(groups.map((one) => [one.number, one.colors[dark]]));
+    const pixels = new Map(); // by color and whether it is pale
+    const painted = (color, pale) => {
+      const key = `${color} ${pale}`;
+      if (!pixels.has(key)) pixels.set(key, pixel(color, pale ? 70 : 230));
+      return pixels.get(key);
+    };
+    const layers = [[], [], []]; // pale, plain, selected
+    this.colors = new Uint32Array(x.length);
+    for (let image = 0; image < x.length; image++) {
+      const pale = (options.fade && !byChance && !sure(image)) || (this.alone !== null && group[image] !== this.alone);
+      const chosen = selected?.has(image);
+      const color = chosen ? (dark ? "#ffffff" : "#1d1c1a") : byChance ? trustColor(chance[image]) : tints.get(group[image]) || NO_GROUP;
+      this.colors[image] = painted(color, pale && !chosen);
+      layers[chosen ? 2 : pale ? 0 : 1].push(image);
+    }
+    this.order = Int32Array.from(layers.flat());
+    this.labels = labelPlaces(groups.filter((one) => this.alone === null || one.number === this.alone), group, x, y, () => this.redraw());
+    this.drawLegend(groups);
+    this.redraw();
+  }
+
+  drawLegend(groups) {
+    const shown = ({ number: group }) => this.alone === group;
+    const choose = ({ number: group }) => { this.alone = this.alone === group ? null : group; this.refresh(); };
+    const focused = this.legend.contains(document.activeElement) && document.activeElement.dataset.cluster;
+    this.legend.replaceChildren(...groups.map((one) => element("li", {}, tint(
+      button([element("span", { class: "dot", "aria-hidden": "true" }), one.name], () => choose(one), { "aria-pressed": String(shown(one)), data: { cluster: one.number } }), one))));
+    if (focused) this.legend.querySelector(`[data-cluster="${focused}"]`)?.focus();
+  }
+
+  get side() { return Math.min(this.width, this.height) - 32; }
+  get radius() { return Math.max(1.1, Math.min(4.5, 90 / Math.sqrt(this.colors.length))) * Math.min(2.5, Math.sqrt(view.scale)); }
+  toX(x) { return this.width / 2 + (x / 10000 - 0.5 - view.left) * this.side * view.scale; }
+  toY(y) { return this.height / 2 + (y / 10000 - 0.5 - view.top) * this.side * view.scale; }
+
+  /** Where an image is on the canvas. */
+  at(image) {
+    const { x, y } = this.source.columns();
+    return [this.toX(x[image]), this.toY(y[image])];
+  }
+
+  resize() {
+    const box = this.canvas.getBoundingClientRect();
+    this.ratio = window.devicePixelRatio || 1;
+    [this.width, this.height] = [box.width, box.height];
+    this.layer.width = this.canvas.width = Math.round(this.width * this.ratio);
+    this.layer.height = this.canvas.height = Math.round(this.height * this.ratio);
+    this.redraw();
+  }
+
+  redraw() {
+    cancelAnimationFrame(this.planned);
+    this.planned = requestAnimationFrame(() => this.draw());
+  }
+
+  draw() {
+    const { context, layer, ratio } = this;
+    if (!layer.width || !layer.height || !ratio) return;
+    this.drawPoints();
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, layer.width, layer.height);
+    context.drawImage(layer, 0, 0);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    if (options.names) drawLabels(context, this.labels, (x) => this.toX(x), (y) => this.toY(y), this.width, this.height);
+    if (this.active >= 0) this.outline(() => context.arc(...this.at(this.active), this.radius + 3, 0, 7));
+    if (this.lasso) this.outline(() => this.lasso.forEach(([x, y], place) => (place ? context.lineTo(x, y) : context.moveTo(x, y))), true);
+  }
+
+  drawPoints() {
+    const { x, y } = this.source.columns(), { layer, colors, ratio } = this;
+    const scale = (this.side * view.scale * ratio) / 10000;
+    const left = layer.width / 2 - (0.5 + view.left) * scale * 10000, top = layer.height / 2 - (0.5 + view.top) * scale * 10000;
+    drawPoints(this.points, layer.width, layer.height, this.radius * ratio, this.order, (image, at) => {
+      at[0] = left + x[image] * scale;
+      at[1] = top + y[image] * scale;
+      return colors[image];
+    });
+  }
+
+  outline(path, closed = false) {
+    const { context } = this;
+    context.lineWidth = 2;
+    context.strokeStyle = getComputedStyle(this.canvas).color;
+    context.beginPath();
+    path();
+    if (closed) {
+      context.closePath();
+      context.fillStyle = "rgb(128 128 128 / 15%)";
+      context.fill();
+      context.setLineDash([5, 4]);
+    }
+    context.stroke();
+    context.setLineDash([]);
+  }
+
+  reachable(image) { return this.alone === null || this.source.columns().group[image] === this.alone; }
+
+  nearest(fromX, fromY, within, allowed = () => true) {
+    const { x, y } = this.source.columns();
+    let best = -1, least = within * within;
+    for (let image = 0; image < x.length; image++) {
+      const dx = this.toX(x[image]) - fromX, dy = this.toY(y[image]) - fromY, distance = dx * dx + dy * dy;
+      if (distance < least && this.reachable(image) && allowed(dx, dy)) {
+        best = image;
+        least = distance;
+      }
+    }
+    return best;
+  }
+
+  activate(image) {
+    if (image === this.active) return;
+    const { hint, width, height } = this;
+    this.active = image;
+    hint.hidden = image < 0;
+    if (image >= 0) {
+      hint.replaceChildren(...this.source.describe(image));
+      const [x, y] = this.at(image);
+      hint.style.left = `${Math.max(4, x + 16 + hint.offsetWidth > width ? x - 16 - hint.offsetWidth : x + 16)}px`;
+      hint.style.top = `${Math.max(4, Math.min(y - 40, height - hint.offsetHeight - 4))}px`;
+    }
+    this.redraw();
+  }
+
+  zoom(factor, x = this.width / 2, y = this.height / 2) {
+    const scale = Math.max(1, Math.min(40, view.scale * factor));
+    view.left += ((x - this.width / 2) / this.side) * (1 / view.scale - 1 / scale);
+    view.top += ((y - this.height / 2) / this.side) * (1 / view.scale - 1 / scale);
+    view.scale = scale;
+    if (scale === 1) view.left = view.top = 0;
+    this.redraw();
+  }
+
+  pan(dx, dy) {
+    view.left -= dx / (this.side * view.scale);
+    view.top -= dy / (this.side * view.scale);
+    this.redraw();
+  }
+
+  listen() {
+    const { canvas, source } = this, fingers = new Map();
+    let moved = false;
+    canvas.addEventListener("pointerdown", (event) => {
+      if (event.pointerType === "mouse" || source.wheel) canvas.setPointerCapture(event.pointerId); // else a finger scrolls the page
+      fingers.set(event.pointerId, [event.offsetX, event.offsetY]);
+      moved = false;
+      if (source.selected && (options.lasso || event.shiftKey) && fingers.size === 1) this.lasso = [[event.offsetX, event.offsetY]];
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      const before = fingers.get(event.pointerId), here = [event.offsetX, event.offsetY];
+      if (!before) return this.activate(this.nearest(...here, 14));
+      const [dx, dy] = [here[0] - before[0], here[1] - before[1]];
+      if (!moved && Math.abs(dx) + Math.abs(dy) < 4) return;
+      moved = true;
+      this.activate(-1);
+      if (fingers.size === 2) this.pinch(fingers, event.pointerId, here);
+      else if (this.lasso) this.lasso.push(here);
+      else this.pan(dx, dy);
+      fingers.set(event.pointerId, here);
+      this.redraw();
+    });
+    const end = (event) => {
+      fingers.delete(event.pointerId);
+      if (this.lasso && this.lasso.length > 2) source.take(this.enclosed());
+      this.lasso = null;
+      this.redraw();
+    };
+    canvas.addEventListener("pointerup", end);
+    canvas.addEventListener("pointercancel", end);
+    canvas.addEventListener("pointerleave", () => this.activate(-1));
+    canvas.addEventListener("click", (event) => {
+      const image = moved ? -1 : this.nearest(event.offsetX, event.offsetY, 18);
+      if (image < 0) return;
+      if (source.selected && (event.shiftKey || options.lasso)) return source.toggle(image);
+      this.activate(image);
+      source.open(image);
+    });
+    canvas.addEventListener("wheel", (event) => {
+      if (!source.wheel && !event.ctrlKey) return; // the wheel alone scrolls the page
+      event.preventDefault();
+      this.zoom(Math.exp(-event.deltaY / 300), event.offsetX, event.offsetY);
+    }, { passive: false });
+    canvas.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  pinch(fingers, moving, here) {
+    const other = [...fingers].find(([id]) => id !== moving)[1], before = fingers.get(moving);
+    const distance = (from) => Math.hypot(from[0] - other[0], from[1] - other[1]);
+    this.zoom(distance(here) / Math.max(1, distance(before)), (here[0] + other[0]) / 2, (here[1] + other[1]) / 2);
+    this.pan((here[0] - before[0]) / 2, (here[1] - before[1]) / 2);
+  }
+
+  /** The images inside the lasso. */
+  enclosed() {
+    return [...this.order].filter((image) => this.reachable(image) && inside(this.lasso, ...this.at(image))).sort((a, b) => a - b);
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const { source, active } = this, selecting = Boolean(source.selected);
+    const does = {
+      "+": () => this.zoom(1.5), "=": () => this.zoom(1.5), "-": () => this.zoom(1 / 1.5), 0: () => this.zoom(1 / 100),
+      Enter: () => active >= 0 && source.open(active), Escape: () => { this.activate(-1); source.keys?.Escape?.(); },
+      ...(selecting && { l: () => this.set({ lasso: !options.lasso }), " ": () => active >= 0 && source.toggle(active) }),
+    }[event.key] || source.keys?.[event.key];
+    const to = DIRECTIONS[event.key];
+    if (!does && !to) return;
+    event.preventDefault(); // otherwise Enter would press the close button of the dialog that it opens
+    if (does) return does();
+    const [x, y] = active < 0 ? [this.width / 2, this.height / 2] : this.at(active);
+    // Ahead means within 45 degrees of the arrow.
+    const ahead = (dx, dy) => dx * to[0] + dy * to[1] > Math.abs(dx * to[1]) + Math.abs(dy * to[0]) && Math.abs(dx) + Math.abs(dy) > 0.01;
+    const next = this.nearest(x, y, Infinity, active < 0 ? undefined : ahead);
+    if (next >= 0) this.activate(next);
+  }
+}
+
+// From orange through gray to blue: distinct with any color vision. page.css has the same colors for the scale.
+function trustColor(thousandths) {
+  const ends = [[214, 92, 20], [150, 145, 140], [40, 120, 215]], share = Math.round(thousandths / 50) / 20;
+  const from = share < 0.5 ? 0 : 1, part = Math.min(1, share) * 2 - from;
+  return `#${ends[from].map((value, channel) => Math.round(value + part * (ends[from + 1][channel] - value)).toString(16).padStart(2, "0")).join("")}`;
+}

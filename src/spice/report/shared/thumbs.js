@@ -1,0 +1,19 @@
+// Small pictures, which come many to a sheet, and the lines below them.
+
+import { element } from "./dom.js";
+
+/** Show the picture at (column, row) of a sheet of columns x rows pictures. */
+export function showFromSheet(thumb, address, { columns, rows = 1, column, row = 0 }) {
+  const share = (place, count) => (count > 1 ? `${(100 * place) / (count - 1)}%` : "0%");
+  thumb.style.backgroundImage = `url("${address}")`;
+  thumb.style.backgroundSize = `${columns * 100}% ${rows * 100}%`;
+  thumb.style.backgroundPosition = `${share(column, columns)} ${share(row, rows)}`;
+}
+
+/** Group, chance and file name; `how` is "low" for a doubtful image, "you" for one that a person placed. */
+export function caption(group, chance, how, name) {
+  return [
+    element("span", { class: "facts" }, element("span", { class: "dot", "aria-hidden": "true" }), element("span", { class: "group" }, group), element("span", { class: `trust ${how}` }, chance)),
+    element("span", { class: "name" }, name),
+  ];
+}
