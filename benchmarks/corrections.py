@@ -5,7 +5,7 @@ images are, and merges groups of the same name. Then, round after round, the per
 each group in turn (lowest share of neighbors in the group), and moves it if it is wrong: to the group of that name, or
 to a new one. After every ten corrections the program learns from them (`spice learn`). Merges count as corrections.
 
-    python benchmarks/corrections.py trash flowers            # collections of ../shared/data
+    python benchmarks/corrections.py trash flowers --seeds 0 1 2          # collections of ../shared/data
 """
 
 import argparse
@@ -49,19 +49,29 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--work", type=Path, default=Path("corrections.work"), help="run folders")
     parser.add_argument("--corrections", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     given = parser.parse_args()
     for name in given.collections:
-        run = given.work / f"{name}-{given.seed}"
-        source = given.data / f"{name}.tar"
-        clusters = len({path.split("/")[-2] for path in _names(source)})
-        cluster(str(source), preset("standard", clusters=clusters, seed=given.seed), run, page=False)
-        (run / "edits.json").unlink(missing_ok=True)
-        truth = truth_of(open_result(run).labels.path)
-        points = list(simulate(run, truth, corrections=given.corrections))
-        print(f"{name}: {clusters} classes, {len(truth):,} images, seed {given.seed}")
-        for point in points:
-            print("  " + json.dumps(point._asdict()), flush=True)
+        curves = [
+            _curve(given.data / f"{name}.tar", given.work / name, seed, given.corrections) for seed in given.seeds
+        ]
+        shared = zip(*curves, strict=False)  # merges may leave a curve a point short
+        means = [round(float(np.mean([point.accuracy for point in points])), 3) for points in shared]
+        print(f"{name}: mean accuracy of seeds {given.seeds}: {means}", flush=True)
+
+
+def _curve(source: Path, run: Path, seed: int, corrections: int) -> list[Point]:
+    """Cluster, correct, and print how accuracy went. Features are shared by all seeds."""
+    clusters = len({path.split("/")[-2] for path in _names(source)})
+    cluster(str(source), preset("standard", clusters=clusters, seed=seed), run, page=False)
+    (run / "edits.json").unlink(missing_ok=True)
+    truth = truth_of(open_result(run).labels.path)
+    print(f"{source.stem}: {clusters} classes, {len(truth):,} images, seed {seed}")
+    points = []
+    for point in simulate(run, truth, corrections=corrections):
+        points.append(point)
+        print("  " + json.dumps(point._asdict()), flush=True)
+    return points
 
 
 def truth_of(paths: list[str]) -> NDArray[np.int64]:

@@ -9,6 +9,9 @@ from PIL import Image
 
 from spice.runs import Labels, Result
 from spice.runs.artifacts import NEIGHBORS, PROBABILITIES, SIMILARITIES
+from spice.runs.classes import Classes, classes_of
+from spice.runs.editor import Editor
+from spice.runs.edits import Move, Name
 from spice.runs.records import StepWarning
 
 NAMES = ["cats/a.png", "cats/b.png", "dogs/a.png", 'with "quotes".png', "two\nlines.png", "naïve 中.png"]
@@ -47,3 +50,12 @@ def finished(tmp_path: Path, labels: Labels) -> Result:
     np.save(run / SIMILARITIES, np.array([[0.9, 0.8, 0.1]] * 6, np.float32))
     np.save(run / PROBABILITIES, np.array([[0.9, 0.04, 0.06]] * 6, np.float32))
     return add_steps(run.run, {"scan": run.scan}, warnings={"scan": [StepWarning(name="SomeWarning", text="try this")]})
+
+
+@pytest.fixture
+def classes(finished: Result) -> Classes:
+    """Group 0 is called <cats> & "co", group 2 has no name, group 1 is empty; a person moved row 3 to group 0."""
+    editor = Editor(finished.run)
+    editor.do(Name(group=0, name='<cats> & "co"'))
+    editor.do(Move(images=[editor.base.image(3)], group=0))
+    return classes_of(editor.groups, np.arange(6))

@@ -95,8 +95,10 @@ def test_label_studio_gets_predictions_to_confirm(labels: Labels, photos: list[P
 
 def test_fiftyone_finds_every_original(labels: Labels, photos: list[Path], tmp_path: Path) -> None:
     export(labels, photos, tmp_path / "out", shape="fiftyone")
-    data, found = read(tmp_path / "out" / "data.json"), read(tmp_path / "out" / "labels.json")["labels"]
-    assert {key: Path(path) for key, path in data.items()} == {str(row): path for row, path in enumerate(photos)}
+    found = read(tmp_path / "out" / "labels.json")["labels"]
+    placed = {path.stem: path.resolve() for path in (tmp_path / "out" / "data").iterdir()}
+    assert placed == {key: photos[int(key)].resolve() for key in found}
+    assert [found[str(row)]["attributes"]["path"] for row in range(len(photos))] == labels.path
     assert found["2"]["label"] == "cluster_02"
     assert found["1"]["attributes"]["reliable"] is False
 

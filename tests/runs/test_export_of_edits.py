@@ -2,9 +2,6 @@
 
 import csv
 import json
-import os
-import shutil
-import subprocess
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -14,20 +11,11 @@ import pytest
 from spice.runs import Labels, Result
 from spice.runs.classes import Classes, classes_of, folder_names
 from spice.runs.editor import Editor
-from spice.runs.edits import Merge, Move, Name, SetAside
+from spice.runs.edits import Merge, SetAside
 from spice.runs.export import Shape, export
 
 RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
 DC = "{http://purl.org/dc/elements/1.1/}"
-
-
-@pytest.fixture
-def classes(finished: Result) -> Classes:
-    """Group 0 is called <cats> & "co", group 2 has no name, group 1 is empty; a person moved row 3 to group 0."""
-    editor = Editor(finished.run)
-    editor.do(Name(group=0, name='<cats> & "co"'))
-    editor.do(Move(images=[editor.base.image(3)], group=0))
-    return classes_of(editor.groups, np.arange(6))
 
 
 def written(labels: Labels, photos: list[Path], out: Path, shape: Shape, classes: Classes) -> Path:
@@ -104,58 +92,3 @@ def test_merged_groups_are_one_class_and_groups_set_aside_are_none(finished: Res
     assert classes_of(editor.groups, np.arange(6)).labels == {0: "cluster_00", 2: "cluster_02"}
     after = editor.do(SetAside(group=0))
     assert classes_of(after, np.flatnonzero(after.shown >= 0)).labels == {2: "cluster_02"}
-
-
-def test_exiv2_reads_the_keywords(labels: Labels, photos: list[Path], tmp_path: Path, classes: Classes) -> None:
-    pyexiv2 = pytest.importorskip("pyexiv2", reason="the library behind digiKam is not installed")
-    out = written(labels, photos, tmp_path / "out", "xmp", classes)
-    with pyexiv2.Image(str(out / "cats" / "a.png.xmp")) as opened:
-        assert opened.read_xmp()["Xmp.dc.subject"] == ['<cats> & "co"']
-
-
-def test_hugging_face_datasets_reads_images_and_groups(
-    labels: Labels, photos: list[Path], tmp_path: Path, classes: Classes
-) -> None:
-    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
-    out = written(labels, photos, tmp_path / "out", "imagefolder", classes)
-    found = datasets.load_dataset("imagefolder", data_dir=str(out), split="train", cache_dir=str(tmp_path / "cache"))
-    assert sorted(found["group"]) == [0, 0, 0, 0, 2, 2]
-    assert found[0]["image"].size == (4, 4)
-
-
-def test_exiftool_reads_the_keywords(labels: Labels, photos: list[Path], tmp_path: Path, classes: Classes) -> None:
-    exiftool = shutil.which("exiftool")
-    if exiftool is None:
-        pytest.skip("exiftool is not installed")
-    out = written(labels, photos, tmp_path / "out", "xmp", classes)
-    asked = [exiftool, "-json", "-validate", "-Subject", "-HierarchicalSubject", str(out / "cats" / "a.png.xmp")]
-    (found,) = json.loads(subprocess.run(asked, capture_output=True, check=True).stdout)
-    assert found["Subject"] == '<cats> & "co"'
-    assert found["HierarchicalSubject"] == 'spice|<cats> & "co"'
-    assert found["Validate"] == "OK"
-
-
-def test_datumaro_reads_what_is_for_cvat(labels: Labels, photos: list[Path], tmp_path: Path, classes: Classes) -> None:
-    datumaro = pytest.importorskip("datumaro", reason="datumaro, which reads CVAT's format, is not installed")
-    out = written(labels, photos, tmp_path / "out", "cvat", classes)
-    (out / "images").symlink_to(os.path.commonpath([path.parent for path in photos]))  # where CVAT has them
-    found = datumaro.Dataset.import_from(str(out), "cvat")
-    names = [label.name for label in found.categories()[datumaro.AnnotationType.label].items]
-    read = {item.id: names[item.annotations[0].label] for item in found}
-    assert len(read) == len(photos)
-    assert '<cats> & "co"' in read.values()
-
-
-def test_label_studio_accepts_interface_tasks_and_predictions(
-    labels: Labels, photos: list[Path], tmp_path: Path, classes: Classes
-) -> None:
-    label_interface = pytest.importorskip(
-        "label_studio_sdk.label_interface", reason="label-studio-sdk, which validates tasks, is not installed"
-    )
-    out = written(labels, photos, tmp_path / "out", "labelstudio", classes)
-    interface = label_interface.LabelInterface((out / "config.xml").read_text())
-    interface.validate()
-    for task in json.loads((out / "tasks.json").read_text()):
-        # Without predictions: for those, this method of the SDK (2.1.2) calls another one without its argument.
-        assert interface.validate_task({"data": task["data"]})
-        assert all(interface.validate_prediction(prediction) for prediction in task["predictions"])

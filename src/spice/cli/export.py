@@ -135,7 +135,7 @@ def _export_images(run: Path, destination: Path, shape: As, *, rows: "NDArray[np
 
             files = originals(result.manifest.source, labels.path, run=run, taken_out=Path(scratch))
         inside = any(path.is_relative_to(scratch) for path in files[:1])
-        if inside and shape in (As.labelstudio, As.fiftyone, As.cvat, As.xmp):
+        if inside and shape in (As.labelstudio, As.cvat, As.xmp):
             raise UserError(f"--as {shape} needs image files, but these images are in an archive; unpack it first")
         place: Place = "copy" if copy or inside else "link"
         written = export(labels, files, destination, shape=cast("Shape", shape.value), place=place, classes=classes)

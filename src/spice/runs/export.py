@@ -137,14 +137,18 @@ def _task(images: Images, row: int, name: Path) -> dict[str, JsonValue]:
 
 
 def _fiftyone(images: Images, destination: Path, put: Put) -> None:
-    """A FiftyOneImageClassificationDataset whose data.json points at the originals."""
-    del put
+    """A FiftyOneImageClassificationDataset: images by number in data/, and labels.json by the same numbers."""
     labels, classes, originals = images
+    digits = len(str(len(originals)))
+    # By number: FiftyOne tells images apart without their endings, and its database takes no names but UTF-8.
+    keys = [f"{row:0{digits}d}" for row in range(len(originals))]
+    _put_all(originals, lambda row: destination / "data" / f"{keys[row]}{originals[row].suffix.lower()}", put)
     entries: dict[str, JsonValue] = {
-        str(row): {
+        key: {
             "label": classes.label(row),
             "confidence": round(float(labels.chance[row]), 6),
             "attributes": {
+                "path": printable(labels.path[row]),
                 "group": int(classes.group[row]),
                 "by_person": bool(classes.by_person[row]),
                 "reliability": round(float(labels.reliability[row]), 6),
@@ -152,9 +156,8 @@ def _fiftyone(images: Images, destination: Path, put: Put) -> None:
                 "prototype_rank": int(labels.prototype_rank[row]),
             },
         }
-        for row in range(len(originals))
+        for row, key in enumerate(keys)
     }
-    _write_json(destination / "data.json", {str(row): str(path) for row, path in enumerate(originals)})
     _write_json(destination / "labels.json", {"labels": entries})
 
 
