@@ -126,12 +126,10 @@ def test_a_point_of_the_map_shows_its_image(page: Page) -> None:
     assert page.run("document.getElementById('detail-name').textContent") in page.run(f"{HINT}.textContent")
 
 
-# Where a point of the map lies in the window, by the page's own arithmetic at zoom 1.
+# Where a point of the map lies in the window.
 POINT = """(() => {
-  const box = document.getElementById('map-canvas').getBoundingClientRect();
-  const side = Math.min(box.width, box.height) - 32;
-  return [box.x + box.width / 2 + (data.x[IMAGE] / 10000 - 0.5) * side,
-          box.y + box.height / 2 + (data.y[IMAGE] / 10000 - 0.5) * side];
+  const box = document.getElementById('map-canvas').getBoundingClientRect(), [x, y] = plot.at(IMAGE);
+  return [box.x + x, box.y + y];
 })()"""
 
 

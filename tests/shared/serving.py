@@ -33,13 +33,15 @@ def _nothing_written(wanted: WantedExport, destination: Path) -> str:
     raise UserError(f"no export here: {wanted}, {destination}")
 
 
+def _not_refined(progress: Progress) -> str:
+    raise UserError(f"no training here: {progress}")
+
+
 def _not_regrouped(clusters: int, cut: bool, progress: Progress) -> None:
     raise UserError(f"no training of {clusters} groups here: {cut}, {progress}")
 
 
-NO_TOOLS = Tools(
-    _nothing_near, _nothing_learned, _not_regrouped, _nothing_learned, ("folders", "csv"), _nothing_written
-)
+NO_TOOLS = Tools(_nothing_near, _nothing_learned, _not_regrouped, _not_refined, ("folders", "csv"), _nothing_written)
 
 
 class Answer(NamedTuple):

@@ -243,11 +243,11 @@ def test_images_are_selected_and_moved(page: Page, run: Result) -> None:
 
 def test_the_lasso_selects_what_it_encloses(page: Page, run: Result) -> None:
     go(page, "map")
-    left, top, width, height = box(page, "#map-canvas")
-    side = min(width, height) - 32
-    # Group 0 lies to the right of the middle.
-    x, y, reach = left + width / 2 + 0.38 * side, top + height / 2, 0.2 * side
-    corners = [(x - reach, y - reach), (x + reach, y - reach), (x + reach, y + reach), (x - reach, y + reach)]
+    left, top, *_ = box(page, "#map-canvas")
+    rows = (run.labels.cluster == 0).nonzero()[0].tolist()
+    places = np.array(page.run(f"import('/assets/map.js').then(m => {rows}.map(row => m.plot.at(row)))")) + (left, top)
+    (west, north), (east, south) = places.min(axis=0) - 8, places.max(axis=0) + 8
+    corners = [(west, north), (east, north), (east, south), (west, south)]
     page.click("#map-lasso")
     page.call(
         "Input.dispatchMouseEvent", type="mousePressed", x=corners[0][0], y=corners[0][1], button="left", clickCount=1
@@ -264,7 +264,7 @@ def test_the_lasso_selects_what_it_encloses(page: Page, run: Result) -> None:
     )
     page.wait("document.querySelector('#selection strong')?.textContent === '12 images'")
     chosen = page.run("import('/assets/selection.js').then(m => [...m.selected])")
-    assert sorted(chosen) == sorted((run.labels.cluster == 0).nonzero()[0].tolist())
+    assert sorted(chosen) == rows
 
 
 def test_a_check_narrows_the_interval_with_every_answer(page: Page, run: Result) -> None:

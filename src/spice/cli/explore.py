@@ -82,10 +82,10 @@ def _tools(run: Path) -> "Tools":
 
         regroup(run, clusters, cut=cut, progress=progress)
 
-    def refine(progress: "Progress") -> None:
+    def refine(progress: "Progress") -> str:
         from spice.pipeline import refine
 
-        refine(run, progress=progress)
+        return refine(run, use=False, progress=progress).result
 
     return Tools(
         nearest_to=lambda content, count: search().nearest(content, count),

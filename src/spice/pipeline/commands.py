@@ -57,6 +57,7 @@ def cluster(
     rescan: bool = False,
     download: bool = False,
     name_groups: bool = True,
+    use: bool = True,
     device: str = "auto",
     engine: Engine = "local",
     address: str | None = None,
@@ -71,6 +72,7 @@ def cluster(
         rescan: read every image again, also those whose name, size and time of change are the same.
         download: fetch the encoder if it is not on this machine; for a name that the user gives now.
         name_groups: make edits of the labels that the settings give.
+        use: make the result the current one. Otherwise it is kept beside it.
         device: "auto", "cpu", "cuda", "cuda:1", "mps".
         engine: where images are read and embedded: in this process, or on a Ray cluster. Results are the same.
         address: of the Ray cluster. None: one of this machine alone.
@@ -106,7 +108,7 @@ def cluster(
                     precision = chosen_precision(folder.manifest, settings, used, inputs, run)
                     used = with_precision(used, precision)
                     decided = settings.model_copy(update={"precision": precision})
-                execution = Execution(folder, decided, inputs, used, run, page=page)
+                execution = Execution(folder, decided, inputs, used, run, page=page, use=use)
                 return execution.carry_out(_absolute(source), last, redo=redo)
 
             naming = bool(settings.given) and name_groups and last != "features"
@@ -142,6 +144,7 @@ def refine(
     labels: dict[str, str] | None = None,
     split: bool = False,
     settings_file: Path | None = None,
+    use: bool = True,
     device: str = "auto",
     progress: Progress = silent,
 ) -> Account:
@@ -151,6 +154,7 @@ def refine(
         labels: names of a few images, by path. They become edits of the run.
         split: split groups that hold two of these names.
         settings_file: a TOML file with settings to change.
+        use: make the new result the current one.
     """
     folder = RunFolder.open(out)
     settings = _requested(folder, current_first=True)
@@ -167,7 +171,7 @@ def refine(
         give_labels(editor, labels, split=split)
         update_csv(out)
     settings = settings.model_copy(update={"placed": placed_clusters(editor)})
-    return cluster(_source_of(folder), settings, out, name_groups=False, device=device, progress=progress)
+    return cluster(_source_of(folder), settings, out, name_groups=False, use=use, device=device, progress=progress)
 
 
 def _give(out: Path, settings: RunSettings, run: Run) -> dict[str, int]:

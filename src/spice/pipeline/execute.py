@@ -57,9 +57,10 @@ class Execution:
         run: Run,
         *,
         page: bool = True,
+        use: bool = True,
     ) -> None:
         self.folder, self.requested, self.inputs, self.encoder = folder, requested, inputs, encoder
-        self.run, self.page = run, page
+        self.run, self.page, self.use = run, page, use
         self.failed: list[StepWarning] = []
         self.verified: set[str] = set()  # keys of steps whose files were checked, or made here
         self.cpu_seconds = 0.0  # of the steps that were run, and not found finished
@@ -232,7 +233,7 @@ class Execution:
 
     def _publish(self) -> None:
         if self.run.processes.first:
-            self.folder.publish(self.plan.name, self.entry)
+            self.folder.publish(self.plan.name, self.entry, use=self.use)
             if read_edits(self.folder.path).edits:  # names and corrections of earlier results live on in this one
                 update_csv(self.folder.path)
         self.run.processes.barrier()

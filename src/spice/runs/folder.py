@@ -57,8 +57,11 @@ class RunFolder:
         steps = (folder.name for folder in (self.path / STEPS).glob("*"))
         return bool(self.manifest.results) or any(not name.startswith("scan-") for name in steps)
 
-    def publish(self, name: str, entry: ResultEntry) -> None:
-        """Make the complete result `name` the current one."""
+    def publish(self, name: str, entry: ResultEntry, *, use: bool = True) -> None:
+        """Make the complete result `name` the current one; or else keep it beside the current one, if there is one."""
+        if not use and self.manifest.current is not None:
+            self.update(results={**self.manifest.results, name: entry})
+            return
         if self.manifest.current == name and self.manifest.results.get(name) == entry:
             self.link()
             return

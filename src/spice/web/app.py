@@ -15,11 +15,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from spice.errors import UserError
-from spice.progress import Progress
 from spice.runs.edits import StaleEditsError
 from spice.stages.groups.split import split_rows
 from spice.web import pictures
-from spice.web.background import Background
 from spice.web.content import column, describe, describe_check, paths
 from spice.web.learning import Learning
 from spice.web.operations import Asked
@@ -27,6 +25,7 @@ from spice.web.pictures import NoPictureError
 from spice.web.results import describe_results, use_result
 from spice.web.session import Session, StalePageError, State
 from spice.web.tools import Tools, WantedExport
+from spice.web.training import Training
 from spice.web.tree import describe_tree
 
 # Pictures never change while their address stays the same: it names the images of the run by a hash of them all.
@@ -90,8 +89,7 @@ def make_app(session: Session, tools: Tools) -> Starlette:
         Route("/api/learn", explorer.learning),
         Route("/api/learn/{do}", explorer.learn, methods=["POST"]),
         Route("/api/training", explorer.training),
-        Route("/api/training/start", explorer.train, methods=["POST"]),
-        Route("/api/training/cancel", explorer.stop_training, methods=["POST"]),
+        Route("/api/training/{do}", explorer.train, methods=["POST"]),
         Route("/api/edit", explorer.edit, methods=["POST"]),
         Route("/api/split", explorer.split, methods=["POST"]),
         Route("/api/undo", explorer.undo, methods=["POST"]),
@@ -108,7 +106,7 @@ class Explorer:
     def __init__(self, session: Session, tools: Tools) -> None:
         self._session, self._tools = session, tools
         self._learning = Learning(session, tools)
-        self._training = Background()
+        self._training = Training(session, tools)
 
     def page(self, request: Request) -> Response:  # noqa: ARG002
         return _asset("index.html")
@@ -198,28 +196,23 @@ class Explorer:
         return await _changed(self._learning.accept)
 
     def training(self, request: Request) -> Response:  # noqa: ARG002
-        """How far a training is that makes another result."""
+        """How far a training is that makes another result, or what joint training would change."""
         return _json(self._training.describe())
 
     async def train(self, request: Request) -> Response:
-        """Start a training. The page shows its result when it has become the current one."""
-        wanted = await _read(request, WantedTraining)
-
-        def work(progress: Progress) -> None:
-            if wanted.groups is None:
-                self._tools.refine(progress)
-            else:
-                self._tools.regroup(wanted.groups, wanted.cut, progress)
-
-        if not self._training.start(work):
-            raise UserError("A training is under way; cancel it first.")
-        return _json(self._training.describe())
-
-    async def stop_training(self, request: Request) -> Response:
-        """Cancel. Earlier results stay as they are."""
-        await _read(request, Wanted)
-        await run_in_threadpool(self._training.cancel)
-        return _json(self._training.describe())
+        """Start, cancel or accept."""
+        do = request.path_params["do"]
+        if do == "start":
+            wanted = await _read(request, WantedTraining)
+            await run_in_threadpool(self._training.start, wanted.groups, cut=wanted.cut)
+        else:
+            await _read(request, Wanted)
+            if do == "accept":
+                return await _changed(self._training.accept)
+            if do != "cancel":
+                raise HTTPException(404)
+            await run_in_threadpool(self._training.cancel)
+        return _json(await run_in_threadpool(self._training.describe))
 
     def strip(self, request: Request) -> Response:
         opened = self._session.state().opened

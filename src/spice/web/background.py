@@ -1,12 +1,15 @@
 """Work that takes longer than a request: one at a time, in a thread of its own, with progress and cancel."""
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 
 from pydantic import JsonValue
 
 from spice.errors import UserError
-from spice.progress import CanceledError, Progress
+from spice.progress import CanceledError, Progress, duration
+
+SPEED_KNOWN_AFTER = 1.0  # seconds
 
 
 class Background:
@@ -16,7 +19,7 @@ class Background:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._cancel = threading.Event()
-        self._task, self._done, self._total = "", 0, 1
+        self._begin_task("", 0, 1)
         self.error: str | None = None
 
     @property
@@ -29,7 +32,7 @@ class Background:
             if self.running:
                 return False
             self.error = None
-            self._task, self._done, self._total = "", 0, 1
+            self._begin_task("", 0, 1)
             self._cancel.clear()
             self._thread = threading.Thread(target=self._work, args=(work,), name="background", daemon=True)
             self._thread.start()
@@ -44,8 +47,21 @@ class Background:
 
     def describe(self) -> dict[str, JsonValue]:
         """How far it is."""
-        share = self._done / max(1, self._total)
-        return {"running": self.running, "task": self._task, "progress": share, "error": self.error}
+        return {
+            "running": self.running,
+            "canceling": self.running and self._cancel.is_set(),
+            "task": self._task,
+            "progress": self._done / max(1, self._total),
+            "left": self._left(),
+            "error": self.error,
+        }
+
+    def _left(self) -> str | None:
+        """Time left for the present task, in words; None before its speed is known."""
+        done, seconds = self._done - self._already, time.monotonic() - self._since
+        if done <= 0 or seconds < SPEED_KNOWN_AFTER:
+            return None
+        return duration((self._total - self._done) * seconds / done)
 
     def _work(self, work: Callable[[Progress], None]) -> None:
         try:
@@ -58,4 +74,11 @@ class Background:
     def _report(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
         if self._cancel.is_set():
             raise CanceledError
+        if task != self._task or total != self._total or done < self._done:
+            self._begin_task(task, done, total)
+        self._done = done
+
+    def _begin_task(self, task: str, done: int, total: int) -> None:
         self._task, self._done, self._total = task, done, total
+        # A resumed task begins with work already done: its speed counts from there.
+        self._since, self._already = time.monotonic(), done

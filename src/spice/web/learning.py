@@ -1,6 +1,7 @@
 """Learning from corrections while the page stays usable: started, watched, canceled, then accepted or not."""
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from spice.progress import Progress
@@ -54,16 +55,16 @@ class Learning:
             "placed": int(state.groups.by_person.sum()),
             "named": len(state.groups.names),
             "edits": len(state.edits.of_result(state.opened.result.name)),
-            "ways": None if found is None or self._work.running else _ways(state, found[1]),
+            "ways": None if found is None or self._work.running else ways(state, found[1].group),
             **work,
         }
 
 
-def _ways(state: State, proposal: Proposal) -> list[JsonValue]:
-    """From which group to which, the most frequent first."""
+def ways(state: State, after: NDArray[np.int32]) -> list[JsonValue]:
+    """How images would move, if these were their groups: from which group to which, the most frequent first."""
     before = state.groups.group
-    moved = np.flatnonzero(proposal.group != before)
-    pairs, place = np.unique(np.stack([before[moved], proposal.group[moved]]), axis=1, return_inverse=True)
+    moved = np.flatnonzero(after != before)
+    pairs, place = np.unique(np.stack([before[moved], after[moved]]), axis=1, return_inverse=True)
     chance = state.checks.chances
     found: list[tuple[int, JsonValue]] = []
     for number, (old, new) in enumerate(pairs.T.tolist()):

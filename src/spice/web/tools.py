@@ -38,6 +38,7 @@ class Tools(NamedTuple):
     learn: Callable[[Progress], Proposal]
     # Another number of groups, from a cut of the merge tree or not, which becomes the current result.
     regroup: Callable[[int, bool, Progress], object]
-    refine: Callable[[Progress], object]  # joint training on the current result
+    # Joint training on the current result -> the name of the result that it made, which is not used yet.
+    refine: Callable[[Progress], str]
     shapes: tuple[str, ...]  # what `export` can write
     export: Callable[[WantedExport, Path], str]  # what, and where to -> what was written, in words

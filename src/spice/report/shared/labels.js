@@ -3,6 +3,8 @@
 import { isDark } from "./dom.js";
 
 const CELLS = 24; // the map is divided into so many cells a side, to find where a group is densest
+// Where a label may go, in its own widths and heights: on its group, or beside it.
+const NEAR = [[0, 0], [0, 0.5], [0, -0.5], [0.5, 0], [-0.5, 0], [0.5, 0.5], [-0.5, 0.5], [0.5, -0.5], [-0.5, -0.5]];
 
 /** Where each group is, largest first; `group`, `x` and `y` hold a number per image. `ready` is called when a picture has arrived. */
 export function labelPlaces(groups, group, x, y, ready) {
@@ -35,33 +37,36 @@ export function drawLabels(context, labels, toX, toY, width, height) {
   const style = getComputedStyle(document.documentElement);
   const [panel, ink] = [style.getPropertyValue("--panel"), style.getPropertyValue("--ink")];
   const taken = [];
-  const free = (box) => !taken.some((other) => box.left < other.right && other.left < box.right && box.top < other.bottom && other.top < box.bottom);
   context.font = "600 12px system-ui, sans-serif";
   context.textBaseline = "middle";
   context.textAlign = "center";
   for (const label of labels) {
-    let x = toX(label.x), y = toY(label.y);
-    const side = label.small ? 32 : 44;
-    if (x < -side || y < -side || x > width + side || y > height + side) continue;
-    const name = shortened(label.group.name), wide = context.measureText(name).width + 14;
-    // A group at the edge keeps its name on the map.
-    x = Math.max(wide / 2 + 4, Math.min(width - wide / 2 - 4, x));
-    y = Math.max(side / 2 + 4, Math.min(height - side / 2 - 24, y));
-    const whole = box(x, y + 9, Math.max(side, wide), side + 20), alone = box(x, y, wide, 20);
-    const color = label.group.colors[isDark() ? 1 : 0];
-    const { picture } = label.group;
-    if (picture?.complete && picture.naturalWidth && free(whole)) {
-      taken.push(whole);
-      drawPicture(context, picture, x, y, side, color);
-      drawName(context, name, x, y + side / 2 + 9, wide, color, panel, ink);
-    } else if (free(alone)) {
-      taken.push(alone);
-      drawName(context, name, x, y, wide, color, panel, ink);
+    const { picture, name: whole, colors } = label.group, side = label.small ? 32 : 44;
+    const at = [toX(label.x), toY(label.y)];
+    if (at[0] < -side || at[1] < -side || at[0] > width + side || at[1] > height + side) continue;
+    const name = shortened(whole), wide = context.measureText(name).width + 14, color = colors[isDark() ? 1 : 0];
+    const pictured = picture?.complete && picture.naturalWidth && place(at, Math.max(side, wide), side + 20);
+    const found = pictured || place(at, wide, 20);
+    if (!found) continue;
+    const [x, top, bottom] = found;
+    if (pictured) drawPicture(context, picture, x, top + side / 2, side, color);
+    drawName(context, name, x, bottom - 10, wide, color, panel, ink);
+  }
+
+  /** The nearest free place for a box: its middle, top and bottom. A group at the edge keeps its name on the map. */
+  function place([x, y], wide, high) {
+    for (const [right, down] of NEAR) {
+      const middle = Math.max(wide / 2 + 4, Math.min(width - wide / 2 - 4, x + right * wide));
+      const top = Math.max(4, Math.min(height - high - 4, y - high / 2 + down * high));
+      const box = { left: middle - wide / 2, right: middle + wide / 2, top, bottom: top + high };
+      if (taken.some((other) => box.left < other.right && other.left < box.right && box.top < other.bottom && other.top < box.bottom)) continue;
+      taken.push(box);
+      return [middle, box.top, box.bottom];
     }
+    return null;
   }
 }
 
-const box = (x, y, wide, high) => ({ left: x - wide / 2, right: x + wide / 2, top: y - high / 2, bottom: y + high / 2 });
 const shortened = (name) => (name.length > 22 ? `${name.slice(0, 21)}…` : name);
 
 function drawPicture(context, picture, x, y, side, color) {

@@ -4,10 +4,12 @@ import { button, element, isDark, number, tint } from "./dom.js";
 import { drawLabels, labelPlaces } from "./labels.js";
 import { drawPoints, inside, pixel } from "./points.js";
 
+const MARGIN = 28; // around the points, for the names of groups at the edge
+const PALE = 100, PLAIN = 230; // of 255
 const NO_GROUP = "#8c8780";
 const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 // Kept while the page is open, so that a map that is opened again looks as it was left.
-const view = { scale: 1, left: 0, top: 0 }; // the visible part of the unit square
+const view = { scale: 1, left: 0, top: 0 }; // how much closer, and how far from the middle
 const options = { color: "group", fade: true, names: true, lasso: false };
 
 /**
@@ -73,7 +75,7 @@ export class Plot {
     const pixels = new Map(); // by color and whether it is pale
     const painted = (color, pale) => {
       const key = `${color} ${pale}`;
-      if (!pixels.has(key)) pixels.set(key, pixel(color, pale ? 70 : 230));
+      if (!pixels.has(key)) pixels.set(key, pixel(color, pale ? PALE : PLAIN));
       return pixels.get(key);
     };
     const layers = [[], [], []]; // pale, plain, selected
@@ -100,10 +102,17 @@ export class Plot {
     if (focused) this.legend.querySelector(`[data-cluster="${focused}"]`)?.focus();
   }
 
-  get side() { return Math.min(this.width, this.height) - 32; }
-  get radius() { return Math.max(1.1, Math.min(4.5, 90 / Math.sqrt(this.colors.length))) * Math.min(2.5, Math.sqrt(view.scale)); }
-  toX(x) { return this.width / 2 + (x / 10000 - 0.5 - view.left) * this.side * view.scale; }
-  toY(y) { return this.height / 2 + (y / 10000 - 0.5 - view.top) * this.side * view.scale; }
+  get radius() { return Math.max(1.1, Math.min(4.5, 130 / Math.sqrt(this.colors.length))) * Math.min(2.5, Math.sqrt(view.scale)); }
+  toX(x) { return this.width / 2 + (x - this.middle[0] - view.left) * this.unit * view.scale; }
+  toY(y) { return this.height / 2 + (y - this.middle[1] - view.top) * this.unit * view.scale; }
+
+  /** Fit all points into the canvas: its middle, and pixels per unit at scale 1. */
+  fit() {
+    const { x, y } = this.source.columns();
+    const [[left, right], [top, bottom]] = [x, y].map((values) => values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [10000, 0]));
+    this.middle = [(left + right) / 2, (top + bottom) / 2];
+    this.unit = Math.min((this.width - 2 * MARGIN) / Math.max(1, right - left), (this.height - 2 * MARGIN) / Math.max(1, bottom - top));
+  }
 
   /** Where an image is on the canvas. */
   at(image) {
@@ -115,6 +124,7 @@ export class Plot {
     const box = this.canvas.getBoundingClientRect();
     this.ratio = window.devicePixelRatio || 1;
     [this.width, this.height] = [box.width, box.height];
+    this.fit();
     this.layer.width = this.canvas.width = Math.round(this.width * this.ratio);
     this.layer.height = this.canvas.height = Math.round(this.height * this.ratio);
     this.redraw();
@@ -140,8 +150,7 @@ export class Plot {
 
   drawPoints() {
     const { x, y } = this.source.columns(), { layer, colors, ratio } = this;
-    const scale = (this.side * view.scale * ratio) / 10000;
-    const left = layer.width / 2 - (0.5 + view.left) * scale * 10000, top = layer.height / 2 - (0.5 + view.top) * scale * 10000;
+    const scale = this.unit * view.scale * ratio, left = this.toX(0) * ratio, top = this.toY(0) * ratio;
     drawPoints(this.points, layer.width, layer.height, this.radius * ratio, this.order, (image, at) => {
       at[0] = left + x[image] * scale;
       at[1] = top + y[image] * scale;
@@ -196,16 +205,16 @@ export class Plot {
 
   zoom(factor, x = this.width / 2, y = this.height / 2) {
     const scale = Math.max(1, Math.min(40, view.scale * factor));
-    view.left += ((x - this.width / 2) / this.side) * (1 / view.scale - 1 / scale);
-    view.top += ((y - this.height / 2) / this.side) * (1 / view.scale - 1 / scale);
+    view.left += ((x - this.width / 2) / this.unit) * (1 / view.scale - 1 / scale);
+    view.top += ((y - this.height / 2) / this.unit) * (1 / view.scale - 1 / scale);
     view.scale = scale;
     if (scale === 1) view.left = view.top = 0;
     this.redraw();
   }
 
   pan(dx, dy) {
-    view.left -= dx / (this.side * view.scale);
-    view.top -= dy / (this.side * view.scale);
+    view.left -= dx / (this.unit * view.scale);
+    view.top -= dy / (this.unit * view.scale);
     this.redraw();
   }
 

@@ -17,6 +17,7 @@ function startMap(place) {
   });
   addEventListener("themechange", () => plot.refresh());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plot.refresh());
+  return plot;
 }
 
-if (byId("map")) startMap(byId("map"));
+const plot = byId("map") && startMap(byId("map"));

@@ -2,7 +2,7 @@
 
 import { element } from "./dom.js";
 
-const GAP = 10, CAPTION = 38, LEAST = 112;
+const GAP = 10, CAPTION = 46, LEAST = 112;
 const AHEAD = 1; // screens that are kept ready above and below
 
 export class Grid {

@@ -77,7 +77,7 @@ function card(group, small) {
     },
   });
   const pictures = (rows, kind) => element("div", { class: `pictures ${kind}` }, rows.map((row) =>
-    element("button", { type: "button", class: "picture", "aria-label": run.path[row], title: run.path[row], onclick: () => showPicture(row, rows) }, tile(row, small ? 64 : 110))));
+    element("button", { type: "button", class: "picture", "aria-label": run.path[row], title: run.path[row], onclick: () => showPicture(row, rows) }, tile(row, small ? 64 : kind === "doubts" ? 72 : 140))));
   const doubtful = small ? [] : group.doubtful;
   const made = tint(element("article", { class: "card", tabindex: "0", draggable: true, data: { number: group.number }, "aria-label": `${nameOf(group)}, ${counted(group.size, "image")}` },
     element("header", {}, element("span", { class: "dot", "aria-hidden": "true" }), title,

@@ -1,28 +1,26 @@
 // Learn: what the program makes of the corrections; shown before it counts.
 
-import { button, byId, counted, element, number, say, tint } from "./dom.js";
-import { ask, change, nameOf, run } from "./run.js";
-import { showPicture } from "./picture.js";
-import { tile } from "./tiles.js";
-import { drawTraining } from "./training.js";
+import { button, byId, counted, element, percent, say } from "./dom.js";
+import { ask, change, run } from "./run.js";
+import { drawProgress, drawTraining } from "./training.js";
+import { drawWays, movedBy } from "./ways.js";
 
 export function show(view) {
+  const deeper = element("details", { class: "deeper" }, element("summary", {}, "Joint training (minutes)"), element("div", { id: "deeper" }));
   view.replaceChildren(element("div", { class: "intro" }, element("h1", {}, "Learn from my corrections"),
     element("p", { class: "note lead" }, "A new head learns your names, moves, merges and pairs in seconds, and looks at all images again. What you decided is never overruled. You see what would move before anything changes.")),
-  element("div", { id: "learning" }), element("details", { class: "deeper" }, element("summary", {}, "Joint training (minutes)"), element("div", { id: "deeper" })));
+  element("div", { id: "learning" }), deeper);
   draw();
-  drawTraining(byId("deeper"), (begin) => [
-    element("p", { class: "note lead" }, "Trains the encoder itself on reliable images and on those that you placed. It helps where the encoder was trained on your images; with a built-in encoder it gained nothing in our measurements. The result is kept beside this one, and used only if it passes checks."),
-    element("div", { class: "buttons" }, button("Train", () => begin(null)))]);
+  drawDeeper().then(() => { deeper.open = Boolean(byId("deeper")?.querySelector("progress, .proposal, .warning")); }); // what is under way is not hidden
 }
 
-export const refresh = () => draw();
+export const refresh = () => { draw(); drawDeeper(); };
 
 async function draw() {
   const place = byId("learning");
   if (!place) return;
   const found = await ask("/api/learn");
-  place.replaceChildren(...(found.running ? running(found) : found.ways ? proposal(found.ways) : start(found)));
+  place.replaceChildren(...(found.running ? drawProgress({ ...found, task: "learning" }, () => send("cancel")) : found.ways ? proposal(found.ways) : start(found)));
   if (found.running) setTimeout(draw, 250);
 }
 
@@ -44,30 +42,42 @@ function start(found) {
   ];
 }
 
-function running(found) {
-  return [element("p", {}, "Learning …"), element("progress", { max: "1", value: found.progress, "aria-label": "Learning" }),
-    element("div", { class: "buttons" }, button("Cancel", () => send("cancel")))];
-}
-
 function proposal(ways) {
-  const total = ways.reduce((sum, way) => sum + way.count, 0);
+  const total = movedBy(ways);
   if (!total) return [element("p", {}, "No image would move: the groups agree with your corrections."), element("div", { class: "buttons" }, button("Close", () => send("cancel")))];
   return [
     element("div", { class: "head" }, element("h2", {}, `${counted(total, "image")} would move`),
-      button("Accept", accept, { class: "main" }), button("Discard", () => send("cancel"))),
-    ...ways.map((way) => element("section", { class: "panel result" },
-      element("header", {}, which(way.from), element("span", { "aria-label": "to" }, "→"), which(way.to), element("span", { class: "note" }, counted(way.count, "image"))),
-      element("div", { class: "pictures" }, way.rows.map((row) => element("button", { type: "button", class: "picture", "aria-label": run.path[row], onclick: () => showPicture(row, way.rows) }, tile(row, 64)))),
-      way.count > way.rows.length ? element("p", { class: "note" }, `and ${number(way.count - way.rows.length)} more`) : "")),
+      button("Accept", () => accept("/api/learn/accept", "Accepted. Undo takes it back."), { class: "main" }), button("Discard", () => send("cancel"))),
+    ...drawWays(ways),
   ];
 }
 
-function which(group) {
-  const found = run.byNumber.get(group);
-  const made = element("strong", {}, found ? element("span", { class: "dot", "aria-hidden": "true" }) : "", nameOf(found));
-  return found ? tint(made, found) : made;
+async function drawDeeper() {
+  const place = byId("deeper");
+  if (place) await drawTraining(place, (begin) => [
+    element("p", { class: "note lead" }, "Trains the encoder itself on reliable images and on those that you placed. It helps where the encoder was trained on your images; with a built-in encoder it gained nothing in our measurements. You see the result before it is used, and the present one is kept."),
+    element("div", { class: "buttons" }, button("Train", () => begin(null)))], trained);
 }
 
-async function accept() {
-  if (await change("/api/learn/accept", {})) say("Accepted. Undo takes it back.");
+/** What joint training found. */
+function trained(found, send) {
+  const total = movedBy(found.ways), none = !found.used || !total;
+  const verdict = found.used ? (found.failed.length ? `Checks were switched off; these failed: ${found.failed.join("; ")}.` : "It passed the checks, which need no labels.") : `The groups stay as they are: ${found.failed.join("; ")}.`;
+  return [element("div", { class: "proposal" },
+    element("div", { class: "head" }, element("h2", {}, none ? "No image would move" : `${counted(total, "image")} (${percent(total / run.path.length)}) would move`),
+      none ? "" : button("Accept", () => accept("/api/training/accept", "Accepted. The earlier result is kept, under How many."), { class: "main" }), button(none ? "Close" : "Discard", () => send("cancel"))),
+    element("p", {}, element("span", { class: `grade ${found.used ? "good" : "weak"}` }, found.used ? "passed" : "rejected"), ` ${verdict} It learned ${counted(found.learned, "image")}, ${found.placed} of them placed by you.`),
+    found.checks.length ? checks(found.checks) : "", ...(none ? [] : drawWays(found.ways)))];
+}
+
+function checks(rows) {
+  const words = new Map([[true, "better"], [false, "worse"], [null, "same"]]);
+  const line = (row) => element("tr", {}, element("th", { scope: "row" }, row.name, element("small", {}, row.meaning)), element("td", {}, row.before), element("td", {}, row.after),
+    element("td", {}, element("span", { class: words.get(row.better) }, row.better === null ? "the same" : words.get(row.better))));
+  return element("div", { class: "panel scroll" }, element("table", { class: "list checks" },
+    element("thead", {}, element("tr", {}, ["Measure (no labels used)", "Before", "After", ""].map((title) => element("th", { scope: "col" }, title)))), element("tbody", {}, rows.map(line))));
+}
+
+async function accept(address, told) {
+  if (await change(address, {})) say(told);
 }

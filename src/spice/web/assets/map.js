@@ -8,7 +8,8 @@ import { actions, clear, select, selected, toggle } from "./selection.js";
 import { picture, tile } from "./tiles.js";
 
 const pictures = new Map(); // by row: of the groups on the map
-let plot = null;
+/** What is drawn, while this view is open. */
+export let plot = null;
 
 const source = {
   wheel: true,

@@ -1,15 +1,29 @@
-// A training that makes another result: started from the page, watched, canceled. The page shows its result when it is there.
+// A training that makes another result: started from the page, watched, canceled.
 
 import { button, element, say } from "./dom.js";
 import { ask, run } from "./run.js";
 
 let watched = false; // whether this page has seen it running
 
-/** Fill `place` with the way to start (what `start(begin)` returns), or with how far a training is. */
-export async function drawTraining(place, start) {
+/** Task, bar and time left of work in the background, and a way to stop it. */
+export function drawProgress(found, cancel) {
+  const task = found.canceling ? "Canceling" : found.task ? `${found.task[0].toUpperCase()}${found.task.slice(1)}` : "Starting";
+  return [
+    element("p", { role: "status" }, `${task} … `, found.left && !found.canceling ? element("span", { class: "note" }, `${found.left} left in this step`) : ""),
+    element("progress", { max: "1", value: found.progress, "aria-label": task }),
+    element("div", { class: "buttons" }, button("Cancel", cancel, { disabled: found.canceling })),
+  ];
+}
+
+/**
+ * Fill `place` with how far a training is, else with the way to start one: what `start(begin)` returns. What joint training found is
+ * drawn by `propose(proposal, send)`, where there is such a function.
+ */
+export async function drawTraining(place, start, propose) {
+  clearTimeout(place.again); // one look at a time, however often the view is drawn
   const found = await ask("/api/training");
   if (!place.isConnected) return;
-  const again = () => drawTraining(place, start);
+  const again = () => drawTraining(place, start, propose);
   const send = async (what, content = {}) => {
     try {
       await ask(`/api/training/${what}`, { version: run.info.version, ...content });
@@ -20,15 +34,14 @@ export async function drawTraining(place, start) {
   };
   if (found.running) {
     watched = true;
-    place.replaceChildren(
-      element("p", { role: "status" }, found.task ? `${found.task[0].toUpperCase()}${found.task.slice(1)} …` : "Starting …"),
-      element("progress", { max: "1", value: found.progress, "aria-label": found.task || "Training" }),
-      element("p", { class: "note" }, "You can go on working on the other views."),
-      element("div", { class: "buttons" }, button("Cancel", () => { watched = false; send("cancel"); })));
-    setTimeout(again, 500);
+    const cancel = () => { watched = false; place.querySelector("button").disabled = true; send("cancel"); };
+    place.replaceChildren(...drawProgress(found, cancel), element("p", { class: "note" }, "You can go on working on the other views. If the server ends meanwhile, nothing is lost: training resumes where it was when you start it again."));
+    clearTimeout(place.again);
+    place.again = setTimeout(again, 500);
     return;
   }
-  if (watched && !found.error) say("Done. The page shows the new result in a moment.");
+  if (watched && !found.error && !found.proposal) say("Done. The page shows the new result in a moment.");
   watched = false;
+  if (found.proposal && propose) return place.replaceChildren(...propose(found.proposal, send));
   place.replaceChildren(...(found.error ? [element("p", { class: "warning" }, found.error)] : []), ...start((groups) => send("start", { groups })));
 }

@@ -1,0 +1,82 @@
+"""Trainings that make another result while the page stays usable.
+
+Another number of groups is shown as soon as it is there. What joint training makes of the groups is shown first, and
+used when the user accepts it.
+"""
+
+from pydantic import JsonValue
+
+from spice.errors import UserError
+from spice.progress import Progress
+from spice.report.curves import check_rows
+from spice.runs import Result, read_manifest
+from spice.web.background import Background
+from spice.web.learning import ways
+from spice.web.results import use_result
+from spice.web.session import Session, State
+from spice.web.tools import Tools
+
+
+class Training:
+    """At most one training at a time, and what the last joint training found."""
+
+    def __init__(self, session: Session, tools: Tools) -> None:
+        self._session, self._tools = session, tools
+        self._work = Background()
+        self._found: tuple[str, str] | None = None  # the result that it began with, and the one that it made
+
+    def start(self, groups: int | None, *, cut: bool) -> None:
+        """Make another number of groups, or None: train encoder and head together on the groups as they are.
+
+        Args:
+            cut: start from a cut of the merge tree.
+        """
+        before = self._session.state().opened.result.name
+
+        def work(progress: Progress) -> None:
+            if groups is None:
+                self._found = before, self._tools.refine(progress)
+            else:
+                self._tools.regroup(groups, cut, progress)
+
+        if not self._work.running:
+            self._found = None
+        if not self._work.start(work):
+            raise UserError("A training is under way; cancel it first.")
+
+    def cancel(self) -> None:
+        """Stop, or leave the groups as they are. A result that is complete stays among the run's results."""
+        self._work.cancel()
+        self._found = None
+
+    def accept(self) -> State:
+        """Use what joint training made."""
+        if self._found is None or self._work.running:
+            raise UserError("There is no result to accept; start joint training first.")
+        use_result(self._session.run, self._found[1])
+        self._found = None
+        return self._session.state()
+
+    def describe(self) -> dict[str, JsonValue]:
+        """How far it is, and what joint training would change."""
+        state, work = self._session.state(), self._work.describe()
+        done = self._found if not self._work.running else None
+        current = done is not None and done[0] == state.opened.result.name
+        return {**work, "proposal": _proposal(state, done[1]) if done is not None and current else None}
+
+
+def _proposal(state: State, name: str) -> JsonValue:
+    manifest = read_manifest(state.opened.result.run)
+    made = Result(state.opened.result.run, manifest, name, manifest.results[name])
+    joint = made.joint
+    if joint is None:
+        return None
+    return {
+        "result": name,
+        "used": joint.used,
+        "failed": [*joint.failed_checks],
+        "learned": joint.labeled,
+        "placed": joint.given,
+        "checks": [row._asdict() for row in check_rows(joint)],
+        "ways": ways(state, made.groups.group),
+    }

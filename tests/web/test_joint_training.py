@@ -1,0 +1,80 @@
+"""Joint training from the page: watched, canceled, killed in the middle, and seen before it is used."""
+
+from pathlib import Path
+
+import pytest
+from browser import Page
+from serving import Command, opened
+
+from spice.pipeline import cluster
+from spice.presets import standard
+from spice.runs import open_result, read_manifest
+from spice.settings import FeatureSettings, JointSettings
+
+STEPS = 150
+SHOWN = "document.getElementById('deeper')?.textContent"
+STARTED = f"document.querySelector('#deeper progress')?.value > 0.05 && {SHOWN}.includes('left in this step')"
+FREE = "[...document.querySelectorAll('#deeper button')].some(button => button.textContent === 'Train')"
+DONE = "!!document.querySelector('#deeper .proposal')"
+
+
+@pytest.fixture
+def trained(shapes: Path, tmp_path: Path) -> Path:
+    """A run with joint training, which a moved image makes worth repeating."""
+    usual = standard(clusters=4, encoder="scratch", size=16)
+    features = FeatureSettings(method="simclr", network="resnet10", stem="plain", width=8, epochs=1, batch=32)
+    heads = usual.heads.model_copy(update={"heads": 2, "epochs": 2, "least_steps": 4})
+    joint = JointSettings(steps=STEPS, labeled=8, unlabeled=8, ema=None, learning_rate=0.01, checks=False)
+    reliability = usual.reliability.model_copy(update={"threshold": 0.2})
+    changed = {"features": features, "heads": heads, "joint": joint, "reliability": reliability}
+    cluster(shapes, usual.model_copy(update=changed), tmp_path / "run")
+    return tmp_path / "run"
+
+
+def begin(page: Page, explorer: Command) -> None:
+    """Open the page, and start training; until its speed is known."""
+    page.visit("about:blank")
+    page.visit(f"{explorer.address}#learn")
+    page.wait(FREE)
+    page.run("document.querySelector('.deeper').open = true")
+    page.click("#deeper button")
+    page.wait(STARTED)
+
+
+@pytest.mark.slow
+def test_joint_training_is_canceled_killed_resumed_and_seen_before_it_is_used(browser: Page, trained: Path) -> None:
+    before = read_manifest(trained).results
+    with opened(trained) as explorer:
+        explorer.enter()
+        group = int(open_result(trained).groups.group[0])
+        assert explorer.edit({"kind": "move", "rows": [0], "group": (group + 1) % 4}).status == 200
+        table = explorer.request("/labels.csv").body
+    with opened(trained) as explorer:
+        begin(browser, explorer)
+        browser.click("#deeper button")  # Cancel
+        browser.wait(FREE)
+        assert read_manifest(trained).results == before
+        assert read_manifest(trained).pending is None
+    with opened(trained) as explorer:
+        begin(browser, explorer)
+        explorer.process.kill()
+    assert read_manifest(trained).results == before
+    with opened(trained) as explorer:
+        begin(browser, explorer)
+        browser.wait(DONE)
+        made = read_manifest(trained)
+        assert (len(made.results), made.current) == (len(before) + 1, next(iter(before)))
+        assert explorer_table(browser) == table.decode()
+        assert "passed" in browser.run(SHOWN) or "Checks were switched off" in browser.run(SHOWN)
+        moved = browser.run("document.querySelectorAll('#deeper .result').length")
+        assert moved > 0
+        browser.click("#deeper .main")
+        browser.wait("document.getElementById('messages').textContent.startsWith('Accepted')")
+        assert read_manifest(trained).current not in before
+        assert open_result(trained).groups.group[0] == (group + 1) % 4  # what a person decided holds
+        assert browser.errors == []
+
+
+def explorer_table(page: Page) -> str:
+    table: str = page.run("fetch('/labels.csv').then(answer => answer.text())")
+    return table
