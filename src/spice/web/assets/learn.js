@@ -11,7 +11,7 @@ export function show(view) {
     element("p", { class: "note lead" }, "A new head learns your names, moves, merges and pairs in seconds, and looks at all images again. What you decided is never overruled. You see what would move before anything changes.")),
   element("div", { id: "learning" }), deeper);
   draw();
-  drawDeeper().then(() => { deeper.open = Boolean(byId("deeper")?.querySelector("progress, .proposal, .warning")); }); // what is under way is not hidden
+  drawDeeper().then(() => { if (deeper.querySelector("progress, .proposal, .warning")) deeper.open = true; }); // what is under way is not hidden
 }
 
 export const refresh = () => { draw(); drawDeeper(); };
