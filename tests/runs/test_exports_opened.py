@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,13 +29,13 @@ def exported(
     return export(labels, photos, tmp_path / "out", shape=shape, classes=classes).destination
 
 
-def asked(package: str, script: str, *arguments: Path | str) -> object:
+def asked(package: str, script: str, *arguments: Path | str) -> Any:
     """What a script prints as JSON, in an environment that has the package."""
     python = TOOLS if TOOLS.exists() else Path(sys.executable)
     if subprocess.run([python, "-c", f"import {package}"], capture_output=True, check=False).returncode:
         pytest.skip(f"{package} is not installed (make tools)")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [python, "-c", script, *map(str, arguments)]
+    command = [str(python), "-c", script, *map(str, arguments)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -56,7 +57,7 @@ print(json.dumps([rows, data.count_values("group.label"), [os.path.realpath(samp
 @pytest.mark.slow
 @pytest.mark.parametrize("exported", ["fiftyone"], indirect=True)
 def test_fiftyone_opens_images_with_groups_and_chances(exported: Path, photos: list[Path], tmp_path: Path) -> None:
-    rows, counts, files = asked("fiftyone", FIFTYONE, exported, tmp_path / "db")  # type: ignore[misc]
+    rows, counts, files = asked("fiftyone", FIFTYONE, exported, tmp_path / "db")
     assert files == [str(photo) for photo in photos]
     assert counts == {NAME: 4, "cluster_02": 2}
     assert rows[0] == [4, NAME, 0.9, "cats/a.png", 0, False, True]
@@ -91,7 +92,7 @@ def test_exiftool_reads_the_keywords(exported: Path) -> None:
     exiftool = shutil.which("exiftool")
     if exiftool is None:
         pytest.skip("exiftool is not installed")
-    command = [exiftool, "-json", "-validate", "-Subject", "-HierarchicalSubject", exported / "cats" / "a.png.xmp"]
+    command = [exiftool, "-json", "-validate", "-Subject", "-HierarchicalSubject", str(exported / "cats" / "a.png.xmp")]
     (found,) = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     assert found["Subject"] == NAME
     assert found["HierarchicalSubject"] == f"spice|{NAME}"
@@ -111,7 +112,7 @@ print(json.dumps([names[item.annotations[0].label] for item in found]))
 def test_datumaro_reads_what_is_for_cvat(exported: Path, photos: list[Path]) -> None:
     (exported / "images").symlink_to(os.path.commonpath([path.parent for path in photos]))  # where CVAT has them
     found = asked("datumaro", DATUMARO, exported)
-    assert sorted(found) == [NAME] * 4 + ["cluster_02"] * 2  # type: ignore[call-overload]
+    assert sorted(found) == [NAME] * 4 + ["cluster_02"] * 2
 
 
 LABEL_STUDIO = """

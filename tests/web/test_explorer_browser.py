@@ -127,7 +127,8 @@ def test_a_suggested_name_is_a_guess_and_one_click_away(browser: Page, explorer:
     visit(browser, explorer)
     guesses = "[...document.querySelectorAll('.guess')].map(guess => guess.textContent)"
     assert browser.run(guesses) == ["lemon?", "gas pump?", "tench?"]
-    browser.click(CARD.format(1) + " .guess")
+    browser.run(f"document.querySelector({json.dumps(CARD.format(1))}).focus()")
+    press(browser, "a")
     browser.wait(f"{NAMES}.includes('gas pump')")
     assert browser.run(guesses) == ["lemon?", "tench?"]
     browser.click("#guesses button")
@@ -241,11 +242,27 @@ def test_images_are_selected_and_moved(page: Page, run: Result) -> None:
     assert (open_result(run.run).groups.group == 1).sum() == 7
 
 
+def test_two_images_are_told_apart_by_keys_alone(page: Page, run: Result) -> None:
+    go(page, "images?group=1")
+    page.run("document.querySelector(\".item[data-place='0']\").focus()")
+    for key in (" ", "t"):
+        press(page, key)
+    page.wait(f"{SAID} === 'Select two images first.'")
+    for key in ("ArrowRight", " ", "d"):
+        press(page, key)
+    page.wait(f"{SAID}.startsWith('Noted')")
+    assert [edit.operation.kind for edit in read_edits(run.run).edits] == ["different"]
+    press(page, "?")
+    page.wait("document.querySelector('dialog.keys-list')?.open")
+    shown = page.run("document.querySelector('dialog.keys-list').textContent")
+    assert "Two images: same group, different groups" in shown
+
+
 def test_the_lasso_selects_what_it_encloses(page: Page, run: Result) -> None:
     go(page, "map")
-    corner = np.array(box(page, "#map-canvas")[:2])
+    start = np.array(box(page, "#map-canvas")[:2])
     rows = (run.labels.cluster == 0).nonzero()[0].tolist()
-    places = corner + page.run(f"import('/assets/map.js').then(m => {rows}.map(row => m.plot.at(row)))")
+    places = start + page.run(f"import('/assets/map.js').then(m => {rows}.map(row => m.plot.at(row)))")
     (west, north), (east, south) = places.min(axis=0) - 8, places.max(axis=0) + 8
     corners = [(west, north), (east, north), (east, south), (west, south)]
     page.click("#map-lasso")

@@ -19,7 +19,8 @@ class Background:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._cancel = threading.Event()
-        self._begin_task("", 0, 1)
+        self._task, self._done, self._total = "", 0, 1
+        self._since, self._already = 0.0, 0  # when the present task began, and with how much done
         self.error: str | None = None
 
     @property

@@ -99,7 +99,7 @@ function card(group, small) {
 
 function keys(event, group, title, made) {
   if (event.target !== made || event.ctrlKey || event.metaKey || event.altKey) return;
-  const does = { Enter: () => title.focus(), r: () => title.focus(), m: () => merge(group), s: () => group.size > 1 && split(group), x: () => setAside(group), o: () => { location.hash = `#images?group=${group.number}`; } }[event.key];
+  const does = { Enter: () => title.focus(), r: () => title.focus(), m: () => merge(group), s: () => group.size > 1 && split(group), x: () => setAside(group), a: () => made.querySelector(".guess")?.click(), o: () => { location.hash = `#images?group=${group.number}`; } }[event.key];
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
   if (does || step) event.preventDefault();
   if (does) does();

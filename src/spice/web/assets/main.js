@@ -67,8 +67,8 @@ async function doAgain() {
 
 const KEYS = [
   ["1 2 3 …", "Groups, Images, Map, …"], ["Ctrl Z", "Undo"], ["Ctrl Shift Z", "Redo"], ["/", "Search by file name"], ["?", "This list"],
-  ["On a card", ""], ["Arrows", "Next card"], ["Enter", "Rename"], ["M", "Merge"], ["S", "Split"], ["X", "Set aside"], ["O", "Show its images"],
-  ["On images and the map", ""], ["Arrows", "Next image"], ["Space", "Select"], ["Shift Arrows", "Select on the way"], ["Enter", "Enlarge"], ["M", "Move to a group"], ["N", "Not this group"], ["L", "Lasso (map)"], ["Escape", "Clear the selection"],
+  ["On a card", ""], ["Arrows", "Next card"], ["Enter", "Rename"], ["M", "Merge"], ["S", "Split"], ["A", "Accept the suggested name"], ["X", "Set aside"], ["O", "Show its images"],
+  ["On images and the map", ""], ["Arrows", "Next image"], ["Space", "Select"], ["Shift Arrows", "Select on the way"], ["Enter", "Enlarge"], ["M", "Move to a group"], ["N", "Not this group"], ["T D", "Two images: same group, different groups"], ["Ctrl A", "Select all (list)"], ["L", "Lasso (map)"], ["+ − 0", "Zoom in, out, whole map"], ["Escape", "Clear the selection"],
   ["In a check", ""], ["Y N U", "Yes, no, unsure"], ["B", "Back"],
 ];
 

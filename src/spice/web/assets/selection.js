@@ -52,7 +52,10 @@ async function pair(kind) {
   }
 }
 
-export const actions = { m: () => move([...selected]), n: () => reject([...selected]) };
+const pairOnly = (kind) => (selected.size === 2 ? pair(kind) : say("Select two images first."));
+
+/** By key. */
+export const actions = { m: () => move([...selected]), n: () => reject([...selected]), t: () => pairOnly("same"), d: () => pairOnly("different") };
 
 function show() {
   const bar = byId("selection");
@@ -63,8 +66,8 @@ function show() {
     element("strong", {}, counted(selected.size, "image")),
     button("Move to …", actions.m, { title: "Key: M" }),
     button("Not this group", actions.n, { title: "Moves them to the next best group. Key: N" }),
-    two && button("Same group", () => pair("same")),
-    two && button("Different groups", () => pair("different")),
+    two && button("Same group", actions.t, { title: "Key: T" }),
+    two && button("Different groups", actions.d, { title: "Key: D" }),
     button("Clear", clear, { class: "quiet", title: "Key: Escape" }),
   ].filter(Boolean));
 }
