@@ -172,6 +172,13 @@ def test_the_papers_settings_are_the_papers() -> None:
         assert (settings.heads.loss, settings.heads.start, settings.heads.learning_rate) == (
             "double_softmax", "random", 0.005,
         )  # fmt: skip
+        heads = settings.heads
+        assert (heads.similarity, heads.sizes, heads.overlap, heads.center_ratio) == ("cosine", "even", True, 1.0)
+        assert (heads.label_view, heads.train_view, heads.compactness) == (
+            "weak",
+            "strong",
+            0.0,
+        )  # selected by loss alone
         assert settings.reliability == ReliabilitySettings(neighbors=100, threshold=0.95, minimum_per_cluster=0)
         assert (settings.views.augment.operations, settings.views.augment.padding) == (4, "reflect")
         if settings.joint is not None:  # nothing of our own in stage 3

@@ -178,11 +178,12 @@ def about(choice: Choice, table: Table, learned: int, scored: int) -> str:
     parts = [f"{card.title}: {images}{' (a subset)' if few else ''}, {choice.pixels} px, K = {choice.clusters}"]
     features = choice.features
     if choice.encoder == "scratch":
-        network = features.network + (f" of width {features.width}" if features.width else "")
-        shared = ", one for all seeds" if choice.one_encoder else ", one for each seed"
-        parts.append(f"features by {features.method}, {network}, {features.epochs} epochs{shared}")
+        network = f"`{features.network}`" + (f" of width {features.width}" if features.width else "")
+        shared = "for all seeds" if choice.one_encoder else "for each seed"
+        method = {"moco": "MoCo", "simclr": "SimCLR", "byol": "BYOL"}[features.method]
+        parts.append(f"one network {shared}, {network}, trained by {method} for {features.epochs} epochs")
     else:
-        parts.append(f"features by {choice.encoder}, which has seen the labels of ImageNet")
+        parts.append(f"features of `{choice.encoder}`, which has seen ImageNet's labels")
     return "; ".join(parts)
 
 
