@@ -20,6 +20,7 @@ from spice.benchmark.deep.pica import PICA, partition_uncertainty, uneven_sizes
 from spice.benchmark.deep.ruc import RUC, clean_labels, joining, refined, smoothed
 from spice.benchmark.deep.scan import NeighborStep, SelfLabeling, balanced_cross_entropy
 from spice.benchmark.methods import METHODS
+from spice.benchmark.methods.deep import schedule
 from spice.benchmark.rivals.classic import kmeans
 from spice.benchmark.tables.catalog import TABLES
 from spice.benchmark.workbench import Workbench
@@ -249,6 +250,15 @@ def test_self_labeling_raises_confident_predictions_and_ignores_the_others() -> 
     assert after.amax(dim=1).mean() > before.amax(dim=1).mean() + 0.1
     before, after = learned(1.0)  # nothing is surer than certain
     assert torch.equal(before, after)
+
+
+def test_shorter_trainings_have_a_higher_rate_but_for_self_labeling() -> None:
+    short = choices(TABLES["whole"], "cpu")[0]
+    assert schedule(CC, short) == CC.published._replace(epochs=60, batch=128, learning_rate=10 * 3e-4)
+    assert schedule(NeighborStep, short).learning_rate == pytest.approx(10 * 1e-4)
+    assert schedule(SelfLabeling, short) == SelfLabeling.published._replace(epochs=10, batch=128)
+    full = choices(TABLES["whole"], "full")[0]
+    assert all(schedule(kind, full) == kind.published for kind in (CC, IIC, PICA, IDFD, NeighborStep, SelfLabeling))
 
 
 def test_a_training_that_two_methods_share_is_done_once_and_charged_to_both(tmp_path: Path) -> None:

@@ -46,13 +46,17 @@ TUNED = (NeighborStep, SelfLabeling, RUC)  # they start from the feature model o
 
 
 def schedule(kind: type[Objective], choice: Choice) -> Schedule:
-    """As published, or as the choice shortens it."""
+    """As published, or as the choice shortens it.
+
+    Self-labeling keeps its learning rate: it continues a trained head, which a higher rate makes forget.
+    """
     published, rivals = kind.published, choice.rivals
     epochs = rivals.tuning_epochs if kind in TUNED else rivals.epochs
+    faster = 1.0 if kind is SelfLabeling else rivals.faster
     return published._replace(
         epochs=epochs or published.epochs,
         batch=rivals.batch or published.batch,
-        learning_rate=rivals.faster * published.learning_rate,
+        learning_rate=faster * published.learning_rate,
     )
 
 
