@@ -19,9 +19,10 @@ from spice.benchmark.tables import run as running
 from spice.benchmark.tables.catalog import TABLES
 from spice.benchmark.tables.render import GIVEN_LABELS, comma_separated, markdown, measured, page, quotes
 from spice.benchmark.tables.result import Cell, Cells, Result, result, settings_key, slug
-from spice.benchmark.tables.run import Selection, run
+from spice.benchmark.tables.run import Selection, data_of, run
 from spice.benchmark.workbench import Workbench
 from spice.data.images import Concatenated, InMemory
+from spice.engine.processes import Processes
 from spice.engine.run import Run
 from spice.errors import UserError
 from spice.models.networks import WideResNet
@@ -112,6 +113,21 @@ def test_unknown_methods_and_data_sets_are_refused_in_words(tmp_path: Path) -> N
         run(Selection(WHOLE, "smoke", [0], ["DBSCAN"]), tmp_path)
     with pytest.raises(UserError, match="table whole at size smoke has no data set 'mnist': choose one of digits"):
         run(Selection(WHOLE, "smoke", [0], data=["mnist"]), tmp_path)
+
+
+def test_each_of_several_processes_measures_some_of_the_data_sets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [data_of(Processes(rank, 4), "full") for rank in range(4)]
+    assert sorted(name for part in parts for name in part) == data_of(Processes(), "full")
+    assert all(parts)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    selection = Selection(WHOLE, "smoke", [0], ["NMF"])
+    for rank, measured_here in (("1", 0), ("0", 1)):  # there is one data set
+        monkeypatch.setenv("RANK", rank)
+        assert len(run(selection, tmp_path)) == measured_here
+    monkeypatch.setenv("RANK", "1")
+    assert len(run(selection, tmp_path)) == 1  # it finds what the other has measured
 
 
 def cell(data: str, method: str, seed: int, acc: float) -> Cell:

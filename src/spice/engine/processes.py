@@ -103,6 +103,11 @@ def _sum_over_processes(gradient: Tensor) -> Tensor:
 ALONE = Processes()
 
 
+def unconnected() -> Processes:
+    """The place of this process among those that torchrun started, for work that needs no exchange."""
+    return Processes(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
+
+
 @contextmanager
 def join_processes(device: torch.device = CPU) -> Iterator[Processes]:
     """Connect the processes that torchrun started; `ALONE` if it did not start this one."""

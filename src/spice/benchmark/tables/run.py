@@ -11,10 +11,11 @@ from spice.benchmark.choice import Choice, choices
 from spice.benchmark.collected import Collected, collect, few_labels
 from spice.benchmark.methods import LABELED, METHODS
 from spice.benchmark.rivals import embedded
-from spice.benchmark.tables.catalog import SizeName, Table
+from spice.benchmark.tables.catalog import TABLES, SizeName, Table
 from spice.benchmark.tables.result import Cell, Cells, settings_key, versions
 from spice.benchmark.workbench import Workbench
 from spice.engine.device import choose
+from spice.engine.processes import Processes, unconnected
 from spice.engine.run import Run
 from spice.errors import UserError
 from spice.evaluate import accuracy, score
@@ -78,9 +79,12 @@ def with_rivals_left_out(choice: Choice) -> Choice:
 def run(selection: Selection, out: Path, *, device: str = "auto", progress: Progress = silent) -> list[Cell]:
     """All selected cells, those from earlier runs included, in the order of the table.
 
-    `out` gets `cells/`, and `work/` with images, features and checkpoints.
+    `out` gets `cells/`, and `work/` with images, features and checkpoints. Of several processes, started by torchrun,
+    each measures some of the data sets; the last to end finds all cells.
     """
-    table, wanted, cells = selection.table, list(selection.cells()), Cells(out / "cells")
+    mine = data_of(unconnected(), selection.size)
+    table, cells = selection.table, Cells(out / "cells")
+    wanted = [each for each in selection.cells() if each.choice.dataset in mine]
     missing = [each for each in wanted if cells.find(table.which, each.choice, each.method, each.seed) is None]
     finished = len(wanted) - len(missing)
     progress(f"{table.name}: cells", finished, len(wanted))
@@ -95,6 +99,12 @@ def run(selection: Selection, out: Path, *, device: str = "auto", progress: Prog
         cells.keep(table.which, choice, measure(bench, here, method, table))
         progress(f"{table.name}: cells", done, len(wanted))
     return saved(selection, out)
+
+
+def data_of(processes: Processes, size: SizeName) -> list[str]:
+    """The data sets that this process measures, the same in every table: each has a folder that one process writes."""
+    names = sorted({choice.dataset for table in TABLES.values() for choice in choices(table, size)})
+    return names[processes.rank :: processes.count]
 
 
 def saved(selection: Selection, out: Path) -> list[Cell]:
