@@ -161,9 +161,10 @@ def comma_separated(result: Result) -> str:
 
 
 def _caption(result: Result) -> str:
-    spread = "mean ± standard deviation of the sample" if len(result.seeds) > 1 else "a single seed"
+    many = "mean ± standard deviation of the sample; without ±, one seed"
+    spread = many if len(result.seeds) > 1 else "a single seed"
     caption = (
-        f"`{result.command}`, seeds {_listed(result.seeds)} ({spread}; without ±, one seed); {result.machine}; "
+        f"`{result.command}`, seeds {_listed(result.seeds)} ({spread}); {result.machine}; "
         f"{_newest(result)}. `s`: processor seconds of the method itself on each data set, without features and views."
     )
     if result.of.best and len(result.seeds) > 1:
