@@ -59,6 +59,10 @@ def test_a_refusal_inside_the_run_folder_names_the_folder_and_the_way_out(tmp_pa
         raise read_only
     with pytest.raises(UserError, match=r"Permission denied"), explain_write_errors(tmp_path / "run"):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "manifest.json").touch()  # a run that others made: only cluster has --out
+    with pytest.raises(UserError, match="use a copy of this folder"), explain_write_errors(tmp_path / "run"):
+        raise read_only
 
 
 def test_other_errors_pass_as_they_are(tmp_path: Path) -> None:

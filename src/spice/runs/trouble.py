@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spice.errors import UserError
+from spice.runs.manifest import MANIFEST
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # numpy's message for a short write has no error number; pyarrow and safetensors have it in their text.
@@ -24,8 +25,9 @@ def explain_write_errors(folder: Path) -> Iterator[None]:
             advice = f"free some space, then: spice resume {folder} (finished steps are kept)"
             raise UserError(f"no space left on the disk of {folder}; {advice}") from error
         if isinstance(error, OSError) and error.errno in _FORBIDDEN and _concerns(error, folder):
-            message = f"cannot write to {folder}: {error.strerror}; choose another folder with --out"
-            raise UserError(message) from error
+            started = (folder / MANIFEST).exists()
+            advice = "use a copy of this folder" if started else "choose another folder with --out"
+            raise UserError(f"cannot write to {folder}: {error.strerror}; {advice}") from error
         raise
 
 
