@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 import torch
 
+from spice.data import ingest
 from spice.data.images import InMemory
 from spice.engine.run import Run
 from spice.estimator import load
 from spice.models.encoders import TorchEncoder, load_encoder
+from spice.models.networks import network
 from spice.pipeline import cluster
 from spice.presets import standard
 from spice.runs import open_result
 from spice.runs.artifacts import FEATURES, MODEL, VIEWS
-from spice.settings import ViewSettings
+from spice.settings import IMAGENET, ViewSettings
 from spice.stages.encode import encode_plain
 from spice.stages.views import encode_views
 
@@ -63,6 +65,20 @@ def test_copies_are_encoded_once_and_get_the_same_answer(shapes: Path, tmp_path:
     assert encoded == [1]
     assert len(found.paths) == 5
     assert len(set(zip(found.predictions.cluster, found.predictions.chance, strict=True))) == 1
+
+
+def test_a_list_that_names_25_files_100_000_times_costs_25_encodings(
+    shapes: Path, tmp_path: Path, encoded: list[int]
+) -> None:
+    distinct = sorted(shapes.rglob("*.png"))[:25]
+    (tmp_path / "list.txt").write_text("\n".join(str(distinct[row % 25]) for row in range(100_000)))
+    images = ingest(tmp_path / "list.txt", size=16, folder=tmp_path / "store")
+    pixels = sum(path.stat().st_size for path in (tmp_path / "store").rglob("*.u8"))
+    assert pixels == 25 * 3 * 16 * 16
+    small = TorchEncoder("small", network("resnet10", stem="plain", width=4).eval(), IMAGENET, size=16)
+    features = encode_plain(small, images, starts=images.collection.starts)
+    assert len(features) == 100_000
+    assert sum(encoded) == len(np.unique(features.numpy(), axis=0)) == 25
 
 
 def test_without_copies_nothing_changes(tmp_path: Path) -> None:
