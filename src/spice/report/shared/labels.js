@@ -4,7 +4,7 @@ import { isDark } from "./dom.js";
 
 const CELLS = 24; // the map is divided into so many cells a side, to find where a group is densest
 // Where a label may go, in its own widths and heights: on its group, or beside it.
-const NEAR = [[0, 0], [0, 0.5], [0, -0.5], [0.5, 0], [-0.5, 0], [0.5, 0.5], [-0.5, 0.5], [0.5, -0.5], [-0.5, -0.5]];
+const NEAR = [[0, 0], [0, 0.5], [0, -0.5], [0.5, 0], [-0.5, 0], [0.5, 0.5], [-0.5, 0.5], [0.5, -0.5], [-0.5, -0.5], [0, -1], [0, 1], [1, 0], [-1, 0]];
 
 /** Where each group is, largest first; `group`, `x` and `y` hold a number per image. `ready` is called when a picture has arrived. */
 export function labelPlaces(groups, group, x, y, ready) {

@@ -88,8 +88,8 @@ function card(group, small) {
     doubtful.length ? element("div", {}, element("h4", {}, "Most doubtful"), pictures(doubtful, "doubts")) : null,
     element("footer", { class: "actions" },
       element("a", { class: "do", href: `#images?group=${group.number}` }, "Show all"),
-      button("Merge …", () => merge(group), { class: "do" }),
-      button("Split …", () => split(group), { class: "do", disabled: group.size < 2 }),
+      button(small ? "Merge" : "Merge …", () => merge(group), { class: "do" }),
+      button(small ? "Split" : "Split …", () => split(group), { class: "do", disabled: group.size < 2 }),
       button("Set aside", () => setAside(group), { class: "do", title: "Not a group: its images are in no group" }))), group);
   made.querySelector(".meter i").style.width = percent(group.reliable / Math.max(1, group.size));
   made.addEventListener("keydown", (event) => keys(event, group, title, made));
