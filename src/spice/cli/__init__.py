@@ -91,7 +91,7 @@ def spice(
 
 
 def main() -> None:
-    """Run the command; a user's mistake is one line and an exit code, not a traceback."""
+    """Run the command. A user error is one line and an exit code, not a traceback."""
     warnings.formatwarning = _in_one_line
     _use_utf_8()
     try:
@@ -113,7 +113,7 @@ def main() -> None:
 
 
 def _in_words(error: Exception) -> str | None:
-    """One line for what the system refuses, wherever that was; None for what may be a mistake of the program."""
+    """One line for an error of the operating system; None for what may be a bug."""
     from spice.runs.trouble import is_full
 
     if memory.is_out_of_memory(error):
@@ -127,7 +127,7 @@ def _in_words(error: Exception) -> str | None:
 
 
 def _use_utf_8() -> None:
-    """Other programs get UTF-8; a terminal that cannot show a letter shows its number."""
+    """Write UTF-8 to pipes; a terminal that cannot show a character shows its code."""
     if isinstance(sys.stdout, TextIOWrapper):
         if sys.stdout.isatty():
             sys.stdout.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""`spice bench`: the paper's tables, one command each; and the page of the docs that is made from what they saved."""
+"""`spice bench`: reproduce the paper's tables, one command each, and write the docs page from the saved results."""
 
 import itertools
 import re

@@ -1,4 +1,4 @@
-"""`spice check`: look at some images, and know how far to trust all of them."""
+"""`spice check`: check a sample of images by hand to measure the accuracy of all of them."""
 
 import sys
 import webbrowser
@@ -103,7 +103,7 @@ def _answers(run: Path, asked: "list[Question]") -> None:
 
 
 def _key() -> str:
-    """One key of a terminal, or one letter of what another program sends; the end is "stop"."""
+    """One key from a terminal, or one letter from a pipe; the end of input means stop."""
     if sys.stdin.isatty():
         return typer.getchar().lower()
     letter = sys.stdin.read(1)

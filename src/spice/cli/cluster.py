@@ -213,7 +213,7 @@ def _refuse_address(address: str | None, engine: Engine) -> None:
 
 
 def how_many(clusters: str | None) -> tuple[int | None, tuple[int, int] | None]:
-    """`10` -> (10, None); `5:40` -> (None, (5, 40)); nothing -> (None, None): the number is to be found."""
+    """`10` -> (10, None); `5:40` -> (None, (5, 40)); None -> (None, None): find the number."""
     if clusters is None:
         return None, None
     least, colon, most = clusters.partition(":")
@@ -227,7 +227,7 @@ def how_many(clusters: str | None) -> tuple[int | None, tuple[int, int] | None]:
 
 
 def last_stage(stages: str) -> "Stage":
-    """`features,heads`, `1-2` or `2` -> `heads`. Stages before the last are run in any case: it needs them."""
+    """`features,heads`, `1-2` or `2` -> `heads`. The stages before it always run, because it needs them."""
     numbers = {name: number for number, stage in enumerate(STAGES) for name in (stage, str(number + 1))}
     parts = [part.strip() for part in stages.replace("-", ",").split(",")]
     if unknown := [part for part in parts if part not in numbers]:
@@ -249,13 +249,13 @@ def default_out(images: str) -> Path:
 
 
 def finish(account: "Account", *, as_json: bool, details: bool = False, open_page: bool | None = False) -> None:
-    """Show the account; a finished run in which nothing can be trusted ends with its own exit code.
+    """Print the summary. A run without a single reliable image ends with its own exit code.
 
     Args:
-        open_page: whether to open the page in the browser; None: ask, where a person is watching.
+        open_page: whether to open the report in the browser; None asks, if there is a terminal.
     """
     if int(os.environ.get("RANK", "0")):
-        return  # the first process speaks for all
+        return  # only the first process prints
     show_account(account, as_json=as_json, details=details)
     if account.reliable == 0:
         raise NothingTrustworthyError(

@@ -1,4 +1,4 @@
-"""`spice datasets`: the data sets of the paper's tables, which are here, and getting one."""
+"""`spice datasets`: list and download the data sets of the paper's tables."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`spice demo`: the whole way on images that come with scikit-learn, from nothing to a page to look at."""
+"""`spice demo`: all three stages on the digits that come with scikit-learn."""
 
 from pathlib import Path
 from typing import Annotated
@@ -43,7 +43,7 @@ def command(
 
 
 def write_digits(folder: Path) -> None:
-    """Every digit as a PNG file, in a folder named after what it shows (which only `evaluate` reads)."""
+    """Write every digit as a PNG file into a folder named after its class, which only `evaluate` reads."""
     from PIL import Image
     from sklearn.datasets import load_digits
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def shown_progress() -> Iterator[Progress]:
-    """Bars where a person watches, a line every few seconds elsewhere. On stderr: stdout is for the result."""
+    """Progress bars on a terminal, a line every few seconds elsewhere. On stderr, because stdout is for the result."""
     if not sys.stderr.isatty():
         logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
         logging.getLogger("spice").setLevel(logging.INFO)
@@ -69,7 +69,7 @@ class _OnBars:
 
 
 def show_account(account: "Account", *, as_json: bool, details: bool = False) -> None:
-    """Print a run: what went in, the clusters and how far to trust them, what was written, what to do next."""
+    """Print the summary of a run: the images, the groups and how far to trust them, the files, and what to do next."""
     if as_json:
         print(account.model_dump_json(indent=2))
         return
@@ -96,7 +96,7 @@ def _worth_a_line(account: "Account") -> "list[StepWarning]":
 
 
 def offer_page(run: Path, wanted: bool | None) -> None:
-    """The last line: where the page is, and the offer to open it where a person is watching."""
+    """Print where the report is and, on a terminal, offer to open it."""
     page = run / "report.html"
     if not page.exists():
         return
@@ -114,7 +114,7 @@ def offer_page(run: Path, wanted: bool | None) -> None:
 
 
 def _show(console: "Console", lines: list[str], *, style: str | None = None) -> None:
-    """Print each line, wrapped at words; a path or command longer than a line is not broken."""
+    """Print each line, wrapped at words. Paths and commands are never broken."""
     for line in lines:
         label, rest = line[:INDENT], line[INDENT:]
         for number, part in enumerate(wrap(rest, WIDTH - INDENT, break_long_words=False, break_on_hyphens=False)):
@@ -151,7 +151,7 @@ def _computed(views: "ViewsResult") -> str:
 
 
 def _how_many(account: "Account") -> list[str]:
-    """The number of groups that was found, the other plausible ones, and whether the second opinion agrees."""
+    """The number of groups found, other plausible numbers, and whether the two methods agree."""
     from spice.runs.levels import in_words
 
     found = account.howmany
@@ -173,13 +173,13 @@ def _how_many(account: "Account") -> list[str]:
 
 
 def _short(source: str | None) -> str:
-    """The source as the user may have typed it: relative to the current folder where it is inside."""
+    """The source as the user probably typed it: relative to the current folder if it is inside."""
     path = Path(source or "IMAGES")
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def _out(account: "Account") -> str:
-    """The option that is needed where the run folder is not the usual one."""
+    """`--out RUN`, if the run folder is not the default one."""
     run = Path(account.run)
     usual = Path(f"{Path(account.source or '').name.partition('.')[0]}.spice")
     return "" if run == usual else f" --out {quote(account.run)}"

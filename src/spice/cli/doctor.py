@@ -1,4 +1,4 @@
-"""`spice doctor`: what is installed, what is missing, what the machine has."""
+"""`spice doctor`: versions, devices, installed and missing packages."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def command(
 
 
 def examine() -> dict[str, dict[str, str] | list[str]]:
-    """All that is shown, by heading."""
+    """Everything that is shown, by heading."""
     return {
         "program": {"spice": _version("spice-cluster"), "python": platform.python_version(), "at": sys.prefix},
         "machine": {"system": platform.platform(), "memory": _memory(), **_resources(), **_torch_sees()},
@@ -89,7 +89,7 @@ def _plan(images: int) -> dict[str, str]:
 
 
 def gigabytes(size: float) -> str:
-    """Bytes for people."""
+    """A readable size."""
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.0f} MB"
 
 

@@ -112,7 +112,7 @@ def name(
 
 
 def _accept_suggested(editor: "Editor", *, accept: bool) -> None:
-    """Show the suggested names, and give them to their groups if the user agrees."""
+    """Show the suggested names and apply them if the user agrees."""
     import sys
 
     from spice.runs import explain_write_errors
@@ -262,7 +262,7 @@ def _update(editor: "Editor") -> None:
 
 
 def group_number(groups: "Groups", text: str) -> int:
-    """The group of this name, or of this number."""
+    """The group with this name or number."""
     named = [number for number, name in groups.names.items() if name == text]
     if named:
         return named[0]

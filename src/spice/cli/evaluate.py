@@ -1,4 +1,4 @@
-"""`spice evaluate`: how good the groups are, where true labels exist. Only this, `bench` and `demo` read labels."""
+"""`spice evaluate`: score the groups against true labels. Only this, `bench` and `demo` read labels."""
 
 import sys
 from pathlib import Path
@@ -50,7 +50,7 @@ def command(
 
 
 def _write_page(result: "Result") -> None:
-    """With the scores on it. They are printed and saved already: a page that cannot be written is no reason to fail."""
+    """Add the scores to the report. They are already printed and saved, so a failure here is only a warning."""
     from spice.report import write_report
     from spice.runs import RunFolder
 

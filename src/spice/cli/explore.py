@@ -1,4 +1,4 @@
-"""`spice open`: look at a run in the browser, and correct it."""
+"""`spice open`: browse and correct a run in the browser."""
 
 from contextlib import redirect_stdout
 from io import StringIO
@@ -60,7 +60,7 @@ def command(
 
 
 def _tools(run: Path) -> "Tools":
-    """What needs torch, which is imported when it is first used."""
+    """The operations that need torch, which is imported on first use."""
     from functools import cache
 
     from spice.web.tools import Proposal, Tools
@@ -98,7 +98,7 @@ def _tools(run: Path) -> "Tools":
 
 
 def _export(run: Path, wanted: "WantedExport", destination: Path) -> str:
-    """What `spice export` does, and what it says."""
+    """Export like `spice export`, and return its message."""
     group = None if wanted.group is None else str(wanted.group)
     said = StringIO()
     with redirect_stdout(said):

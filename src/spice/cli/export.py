@@ -1,4 +1,4 @@
-"""`spice export`: the groups in formats that other programs read."""
+"""`spice export`: write the groups in formats that other programs read."""
 
 import os
 from enum import StrEnum
@@ -32,7 +32,7 @@ EXAMPLES = examples(
 
 
 class As(StrEnum):
-    """The shapes."""
+    """Export formats."""
 
     folders = "folders"
     imagefolder = "imagefolder"
@@ -89,7 +89,7 @@ def _export_model(run: Path, destination: Path, shape: As, *, embed: bool) -> No
 
 
 def _chosen(run: Path, *, group: str | None, reliable: bool, keep: float | None) -> "NDArray[np.int64]":
-    """The rows of the images to export: those in a group, and of these only what was asked for."""
+    """The rows of the images to export: images in a group that pass the given filters."""
     import numpy as np
 
     from spice.cli.edit import group_number

@@ -1,4 +1,4 @@
-"""Labels from a file, for `spice refine` and `spice learn`: they become edits of the run."""
+"""Labels from a file, for `spice refine` and `spice learn`: turned into edits of the run."""
 
 import sys
 from pathlib import Path

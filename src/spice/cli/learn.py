@@ -1,4 +1,4 @@
-"""`spice learn`: what the program makes of your corrections."""
+"""`spice learn`: train a head on your corrections."""
 
 import sys
 from collections import Counter

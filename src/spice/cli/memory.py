@@ -1,4 +1,4 @@
-"""Too little memory: one line before libraries hang or abort, and one line instead of a traceback."""
+"""Too little memory: one line instead of a hang, an abort or a traceback."""
 
 import errno
 import re
@@ -17,7 +17,7 @@ _TEXT = re.compile(
 
 
 def refuse_small_limits() -> None:
-    """Refuse a limit on memory under which not even the libraries can be loaded."""
+    """Refuse a memory limit that is too low to load the libraries."""
     try:
         import resource
     except ImportError:  # Windows has no such limits
@@ -32,7 +32,7 @@ def refuse_small_limits() -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error of Python, torch, ONNX Runtime or the system says that memory is used up."""
+    """Whether an error of Python, torch, ONNX Runtime or the system means out of memory."""
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return True
     return isinstance(error, Exception) and bool(_TEXT.search(str(error)))

@@ -1,4 +1,4 @@
-"""`spice cluster SOURCE --plan`: what a run will take, before it begins."""
+"""`spice cluster SOURCE --plan`: time, memory and disk space of a run, before it begins."""
 
 import json
 import shutil

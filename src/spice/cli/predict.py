@@ -1,4 +1,4 @@
-"""`spice predict`: the same groups for other images."""
+"""`spice predict`: sort new images into the groups of a run."""
 
 import sys
 from pathlib import Path
@@ -52,7 +52,7 @@ def command(
 
 
 def _groups(run: Path, found: "Assessment") -> "dict[str, Column]":
-    """Group and name of every image, as people edited them; nothing where only a model is given."""
+    """Group and name of every image after edits; empty if only a model is given."""
     from spice.runs import open_result
     from spice.runs.folder import is_run
 

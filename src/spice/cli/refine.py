@@ -1,4 +1,4 @@
-"""`spice refine`: joint training on the reliable answers of a finished run."""
+"""`spice refine`: joint training on the reliable labels of a finished run."""
 
 from pathlib import Path
 from typing import Annotated

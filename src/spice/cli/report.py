@@ -1,4 +1,4 @@
-"""`spice report`: the page of a run, written again."""
+"""`spice report`: rewrite the report of a run."""
 
 from spice.cli.help import examples
 from spice.cli.running import RunArgument

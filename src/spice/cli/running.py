@@ -1,4 +1,4 @@
-"""What commands that run a pipeline share: options, and how Ctrl-C and `kill` end them."""
+"""Shared by commands that run the pipeline: options, and how Ctrl-C and `kill` stop them."""
 
 import signal
 import sys
@@ -18,7 +18,7 @@ STOPPED = 130  # what shells expect of a command ended by Ctrl-C
 
 
 def run_beside(path: Path) -> Path:
-    """The run folder `photos.spice` where the folder of its images, `photos`, was given; else the path as it is."""
+    """Accept the image folder `photos` in place of its run folder `photos.spice`; return any other path unchanged."""
     if path.suffix == ".spice" or (path / "manifest.json").exists() or (path / "model.json").exists():
         return path
     whole = path.resolve()  # `.` has no name of its own
@@ -48,7 +48,7 @@ SettingsFile = Annotated[
 
 @contextmanager
 def interruptible(run: Path) -> Iterator[None]:
-    """Say how to go on when the user stops the work inside; keep its warnings for the account at the end."""
+    """When the user stops the work, say how to resume. Hold back warnings: the summary prints them at the end."""
     before = signal.signal(signal.SIGTERM, _stop)
     try:
         with warnings.catch_warnings():
@@ -62,7 +62,7 @@ def interruptible(run: Path) -> Iterator[None]:
 
 
 def model_folder(run: Path) -> Path:
-    """Where the model of a run's current result is, or the one that learned from its edits; or a model's own folder."""
+    """The model of a run's current result (after `spice learn`, the learned one), or a model folder itself."""
     from spice.runs import open_result
     from spice.runs.artifacts import MODEL
     from spice.runs.folder import is_run

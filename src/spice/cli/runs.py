@@ -1,4 +1,4 @@
-"""`spice runs`: the results that a run folder holds, and which one is current."""
+"""`spice runs`: list the results in a run folder and choose the current one."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,4 +1,4 @@
-"""`spice settings`: every setting, as TOML that can be changed and given back."""
+"""`spice settings`: print every setting as TOML, for --settings."""
 
 from pathlib import Path
 from typing import Annotated

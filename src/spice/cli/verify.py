@@ -1,4 +1,4 @@
-"""`spice verify`: whether the files of a run are what was written."""
+"""`spice verify`: find damaged files of a run."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`spice watch`: new images are put into the groups of a run as they arrive."""
+"""`spice watch`: sort new images into the groups of a run as they arrive."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`spice why`: why an image is where it is, and how far to trust that."""
+"""`spice why`: why an image is in its group, and how far to trust that."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,7 +56,7 @@ def _lines(found: "Why") -> list[str]:
 
 
 def _edited(found: "Why") -> list[str]:
-    """What people made of it, where they did."""
+    """The group after edits, if they changed something."""
     if found.group == found.cluster and not found.name and not found.by_person:
         return []
     group = "none" if found.group < 0 else f"{found.group} ({found.name})" if found.name else str(found.group)

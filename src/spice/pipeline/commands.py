@@ -43,7 +43,7 @@ Engine = Literal["local", "ray"]
 
 
 class SharedGroupWarning(SpiceWarning):
-    """Two of the user's names are in one group, so that no group has a name."""
+    """Two of the user's labels are in one group, so no group was named."""
 
 
 def cluster(
@@ -128,7 +128,7 @@ def cluster(
 
 
 def resume(out: Path, *, rescan: bool = False, device: str = "auto", progress: Progress = silent) -> Account:
-    """Go on with what the last command asked for; a finished run is left as it is."""
+    """Resume the last command; a finished run is left unchanged."""
     folder = RunFolder.open(out)
     unfinished = folder.manifest.pending is not None  # a finished run is as its user has left it
     return cluster(
@@ -213,7 +213,7 @@ def regroup(
 
 @contextmanager
 def _forgotten_if_canceled(out: Path) -> Iterator[None]:
-    """What is canceled is not resumed later. What is killed is."""
+    """A canceled run is not resumed later. A killed one is."""
     before = RunFolder.open(out).manifest.pending if is_run(out) else None
     try:
         yield
@@ -224,7 +224,7 @@ def _forgotten_if_canceled(out: Path) -> Iterator[None]:
 
 @contextmanager
 def _opened(out: Path, run: Run, source: SourceLike, settings: RunSettings) -> Iterator[RunFolder]:
-    """The run folder, which the first process holds and the others read."""
+    """The run folder, locked by the first process and read by the others."""
     first = run.processes.first
     is_new = first and not is_run(out)
     if first:

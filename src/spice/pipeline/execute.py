@@ -1,4 +1,4 @@
-"""Carrying out a plan: every step that is not finished yet, and then the result becomes the current one."""
+"""Carries out a plan: runs every unfinished step, then makes the result the current one."""
 
 import shutil
 import time
@@ -38,11 +38,11 @@ BY_NAME = {step.name: step for step in STEPS_IN_ORDER}
 
 
 class DamagedFileWarning(SpiceWarning):
-    """A file of the run folder is not what was written; it is made again."""
+    """A file of the run folder changed after it was written; it is recreated."""
 
 
 class NoPageWarning(SpiceWarning):
-    """What the page shows, or the page itself, could not be made."""
+    """The report, or something it shows, could not be made."""
 
 
 class Execution:
@@ -96,7 +96,7 @@ class Execution:
         return self._account(stopped_before)
 
     def ensure(self, name: str) -> Record[StepResult]:
-        """The record of a step, which is run if it is not finished, after those that it depends on."""
+        """The record of a step. Runs it first if it is not finished, and before it the steps it depends on."""
         record = self.record(name)
         unfinished = self.work.folders[name] / UNFINISHED
         if self._first_process_says(record is not None):
@@ -120,7 +120,7 @@ class Execution:
         return self._do(step)
 
     def _verify(self, name: str) -> None:
-        """Before a step is built on another one's files, check that they are what was written; once per process."""
+        """Check the files of a step for damage before another step uses them; once per process."""
         key = self.plan.keys[name]
         record, folder = self.record(name), self.work.folders[name]
         damaged = [] if record is None or key in self.verified else record.damaged(folder)
@@ -154,7 +154,7 @@ class Execution:
         return record if there and record.is_intact(folder, lasting) else None
 
     def _find_clusters(self) -> None:
-        """Where the number of clusters is not given, find it, and plan for it."""
+        """If the number of clusters is not given, find it and plan for it."""
         if self.asked.how_many is None:
             return
         self.ensure("scan")
@@ -214,7 +214,7 @@ class Execution:
         self._publish()
 
     def _start_early(self) -> None:
-        """Compute beside the heads what waits for the features alone."""
+        """While the heads train, compute what depends on the features alone."""
         work, run = self.work, self.run
         wanted = [name for name in ("kmeans", "map") if name in self.steps and not self.is_done(name)]
         if (
@@ -283,7 +283,7 @@ class Execution:
         return record
 
     def _first_process_says(self, answer: bool) -> bool:
-        """The first process's answer, so that all take the same way whatever is written in the meantime."""
+        """The first process's answer, so that all processes take the same path."""
         return bool(self.run.processes.gather(torch.tensor([int(answer)], device=self.run.device))[0])
 
     def _with_warnings(self, step: Step, folder: Path) -> tuple[StepResult, list[StepWarning]]:

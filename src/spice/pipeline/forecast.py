@@ -1,4 +1,4 @@
-"""What a run will take, before it begins: images, bytes, time and memory of each step (`spice cluster --plan`).
+"""Time, memory and disk space of each step of a run, before it begins (`spice cluster --plan`).
 
 Reading, decoding, embedding and comparing are timed on this machine, with a few of the user's images.
 
@@ -60,7 +60,7 @@ class Forecast(NamedTuple):
 
 
 def forecast(source: SourceLike, settings: RunSettings) -> Forecast:
-    """Time a few images of `source`, and multiply."""
+    """Time a few images of `source` and extrapolate."""
     if settings.encoder == SCRATCH or settings.joint is not None:
         raise UserError("--plan cannot predict training times; use it with a pretrained encoder and without --refine")
     opened = open_source(source)

@@ -1,4 +1,4 @@
-"""`spice learn`: a head that learns from the edits of a run; what it would move is shown before it counts."""
+"""`spice learn`: train a head on the edits of a run, and show what it would move before that takes effect."""
 
 import shutil
 from pathlib import Path
@@ -29,7 +29,7 @@ LEARNED = "learned"  # folder of the models, in the run folder
 
 
 class Proposal(NamedTuple):
-    """What learning would change. Nothing of it counts before `accept`."""
+    """What learning would change. Nothing takes effect before `accept`."""
 
     run: Path
     revision: int  # of the edits that it learned from
@@ -72,7 +72,7 @@ def propose(run: Path, *, device: str = "auto", progress: Progress = silent) -> 
 
 
 def accept(proposal: Proposal) -> Groups:
-    """Make it count: one edit, which `undo` takes back. Refused if the edits have changed since."""
+    """Apply it as one edit, which can be undone. Refused if the edits have changed since."""
     run, result = proposal.run, open_result(proposal.run)
     name = f"{LEARNED}/{result.name}-{proposal.revision}"
     with explain_write_errors(run):

@@ -1,4 +1,4 @@
-"""Settings before anything is computed: what the user leaves open is decided here, once, and then stored and hashed."""
+"""Resolves settings before anything is computed: decides once what the user left open, then stores and hashes it."""
 
 import torch
 
@@ -88,7 +88,7 @@ def precision_before(manifest: Manifest, settings: RunSettings) -> FixedPrecisio
 
 
 def working_size(settings: RunSettings, encoder: Encoder | None) -> int:
-    """Pixels on a side that the encoder is shown."""
+    """Side of the encoder's input in pixels."""
     return encoder.size if encoder is not None else settings.size or SCRATCH_SIZE
 
 

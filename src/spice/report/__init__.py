@@ -1,4 +1,4 @@
-"""From the files of a run to one page that can be looked at. Opens without torch."""
+"""The report and figures of a run, made from its files. Does not import torch."""
 
 from spice.report.page import renew_report, write_report
 

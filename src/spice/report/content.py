@@ -124,7 +124,7 @@ def read_content(result: Result) -> Content:
 
 
 def _truth(result: Result) -> NDArray[np.int32] | None:
-    """What `spice evaluate` was told, if it was; None where that is not of these images and classes."""
+    """The true labels given to `spice evaluate`; None if there are none, or if they do not fit these images."""
     path = result / TRUTH
     if result.scores is None or not path.exists():
         return None

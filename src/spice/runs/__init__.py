@@ -1,4 +1,4 @@
-"""The folder that a run leaves behind. Opens without torch."""
+"""The run folder. Does not import torch."""
 
 from spice.runs.account import Account, Cluster, account
 from spice.runs.edited_csv import update_csv

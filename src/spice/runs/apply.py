@@ -66,7 +66,7 @@ class _State:
         )
 
     def do_(self, operation: Operation) -> None:
-        """Apply one operation; one that changes no group is passed over."""
+        """Apply one operation; one that changes no group is skipped."""
         match operation:
             case Name():
                 self._name_(operation)
@@ -132,7 +132,7 @@ class _State:
             self._reject_(row, operation.group)
 
     def _reject_(self, row: int, group: int) -> None:
-        """The image leaves the group, for the next best one that nobody has ruled out."""
+        """Move the image to the next best group that nobody has ruled out."""
         self.rejected[row] = self.rejected.get(row, frozenset()) | {group}
         if self.group[row] != group:
             return
@@ -143,7 +143,7 @@ class _State:
         self.by_person[row] = False  # a person said where it is not, not where it is
 
     def _pair_(self, operation: Pair) -> None:
-        """The image that is less certain gives way: one that a person placed stays, then the more reliable one."""
+        """The less certain image gives way: images placed by a person stay, then the more reliable one stays."""
         firsts, seconds = self.base.rows([operation.first]), self.base.rows([operation.second])
         if len(firsts) == 0 or len(seconds) == 0:
             return

@@ -52,7 +52,7 @@ class Summary(NamedTuple):
 
     @property
     def answers(self) -> int:
-        """Those that count: yes and no."""
+        """The answers that count: yes and no."""
         return self.yes + self.no
 
     @property
@@ -170,7 +170,7 @@ def record(run: Path, row: int, answer: Answer, *, expected: int | None = None) 
 
 
 def take_back(run: Path) -> Check | None:
-    """Take back the last answer; None where the last edit of the run is something else."""
+    """Undo the last answer; None if the last edit of the run is not an answer."""
     with editing(run) as held:
         last = held.undoable
         if last is None or not isinstance(last.operation, Check):

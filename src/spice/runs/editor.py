@@ -39,7 +39,7 @@ LONGEST_NAME = 200
 
 
 class Editor:
-    """The current result of a run and its edits. Reads again whatever another program has written in the meantime."""
+    """The current result of a run and its edits. Rereads what other programs have written in the meantime."""
 
     def __init__(self, run: Path, result: Result | None = None) -> None:
         self.run = run
@@ -68,11 +68,11 @@ class Editor:
             return self._groups(add_held(self.run, held, operation, result=self.base.name))
 
     def undo(self, *, expected: int | None = None) -> Edit | None:
-        """Take back the last edit and return it; None where there is nothing to undo."""
+        """Undo the last edit and return it; None if there is nothing to undo."""
         return undo(self.run, expected=expected)
 
     def redo(self, *, expected: int | None = None) -> Edit | None:
-        """Do again what was taken back last and return it; None where there is nothing to redo."""
+        """Redo the last undone edit and return it; None if there is nothing to redo."""
         return redo(self.run, expected=expected)
 
     def _groups(self, edits: Edits) -> Groups:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from spice.errors import UserError
 from spice.runs.manifest import now
@@ -26,7 +26,7 @@ PATIENCE = 20.0  # seconds to wait for another writer
 
 
 class StaleEditsError(UserError):
-    """Somebody else edited the run in the meantime: read the edits again, then decide again."""
+    """Somebody else edited the run in the meantime: reread the edits and try again."""
 
 
 class _Operation(BaseModel):
@@ -34,7 +34,7 @@ class _Operation(BaseModel):
 
 
 class ImageId(NamedTuple):
-    """An image in whatever result of the run: found by the hash of its content, or else by its path."""
+    """Identifies an image in any result of the run: by the hash of its content, or else by its path."""
 
     hash: str
     path: str
@@ -45,7 +45,7 @@ def _images(images: list[ImageId]) -> str:
 
 
 class Name(_Operation):
-    """Call a group `name`; an empty name takes its name away."""
+    """Name a group; an empty name removes its name."""
 
     kind: Literal["name"] = "name"
     group: int
@@ -57,7 +57,7 @@ class Name(_Operation):
 
 
 class Merge(_Operation):
-    """Make one group of several: the first keeps its number, and the first name found is its name."""
+    """Merge groups: the first keeps its number, and the first name found becomes the name."""
 
     kind: Literal["merge"] = "merge"
     groups: Annotated[list[int], Field(min_length=2)]
@@ -68,7 +68,7 @@ class Merge(_Operation):
 
 
 class Split(_Operation):
-    """Take images out of a group into new groups, one for each of `parts`; what is not listed stays."""
+    """Move images of a group into new groups, one for each of `parts`; the others stay."""
 
     kind: Literal["split"] = "split"
     group: int
@@ -80,7 +80,7 @@ class Split(_Operation):
 
 
 class SetAside(_Operation):
-    """Say that a group is not a group: its images are in no group until it is brought back (`aside=False`)."""
+    """Ignore a group: its images are in no group until it is restored (`aside=False`)."""
 
     kind: Literal["set_aside"] = "set_aside"
     group: int
@@ -92,7 +92,7 @@ class SetAside(_Operation):
 
 
 class Move(_Operation):
-    """Put images into a group; None makes a new one of them."""
+    """Move images to a group; None creates a new one."""
 
     kind: Literal["move"] = "move"
     images: Annotated[list[ImageId], Field(min_length=1)]
@@ -104,7 +104,7 @@ class Move(_Operation):
 
 
 class Reject(_Operation):
-    """Say that images do not belong to a group: they go to the next best one."""
+    """Images do not belong to this group: they move to the next best one."""
 
     kind: Literal["reject"] = "reject"
     images: Annotated[list[ImageId], Field(min_length=1)]
@@ -116,7 +116,7 @@ class Reject(_Operation):
 
 
 class Pair(_Operation):
-    """Say that two images belong to the same group, or to different ones."""
+    """Two images belong to the same group, or to different ones."""
 
     kind: Literal["same", "different"]
     first: ImageId
@@ -141,7 +141,7 @@ class Check(_Operation):
 
 
 class Learned(_Operation):
-    """What a head that was trained on the other edits moved, after a person saw and accepted it: images by group."""
+    """Images, by group, that a head trained on the other edits moved, after a person accepted it."""
 
     kind: Literal["learned"] = "learned"
     model: str  # folder of the model that learned, relative to the run folder
@@ -154,7 +154,7 @@ class Learned(_Operation):
 
 
 class Undo(_Operation):
-    """Take back the edit with this id."""
+    """Undo the edit with this id."""
 
     kind: Literal["undo"] = "undo"
     edit: int
@@ -165,7 +165,7 @@ class Undo(_Operation):
 
 
 class Redo(_Operation):
-    """Do again what was taken back."""
+    """Redo an undone edit."""
 
     kind: Literal["redo"] = "redo"
     edit: int
@@ -176,7 +176,7 @@ class Redo(_Operation):
 
 
 class Other(BaseModel):
-    """A kind that this version does not know: kept as it is, and ignored by `groups`."""
+    """An operation that this version does not know: kept unchanged and ignored by `groups`."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -213,7 +213,6 @@ Operation = Annotated[
     | Annotated[Other, Tag("other")],
     Discriminator(_tag),
 ]
-OPERATION: TypeAdapter[Operation] = TypeAdapter(Operation)
 
 
 class Edit(BaseModel):
@@ -241,7 +240,7 @@ class Edits(BaseModel):
         return len(self.edits)
 
     def active(self) -> list[Edit]:
-        """The edits that count, oldest first: without those taken back, and without undo and redo themselves."""
+        """The active edits, oldest first: without undone ones, and without undo and redo themselves."""
         return self._stacks()[0]
 
     def of_result(self, name: str) -> list[Edit]:
@@ -254,13 +253,13 @@ class Edits(BaseModel):
 
     @property
     def undoable(self) -> Edit | None:
-        """What the next undo takes back."""
+        """The edit that the next undo would revert."""
         done = self._stacks()[0]
         return done[-1] if done else None
 
     @property
     def redoable(self) -> Edit | None:
-        """What the next redo does again; None after a new edit."""
+        """The edit that the next redo would restore; None after a new edit."""
         undone = self._stacks()[1]
         return undone[-1] if undone else None
 
@@ -330,7 +329,7 @@ def append(run: Path, operation: Operation, *, result: str, expected: int | None
 
 
 def undo(run: Path, *, expected: int | None = None) -> Edit | None:
-    """Take back the last edit that counts, and return it; None where there is nothing left to undo."""
+    """Undo the last active edit and return it; None if there is nothing to undo."""
     with editing(run, expected=expected) as found:
         last = found.undoable
         if last is not None:
@@ -339,7 +338,7 @@ def undo(run: Path, *, expected: int | None = None) -> Edit | None:
 
 
 def redo(run: Path, *, expected: int | None = None) -> Edit | None:
-    """Do again what the last undo took back, and return it; None where there is nothing to redo."""
+    """Redo the last undone edit and return it; None if there is nothing to redo."""
     with editing(run, expected=expected) as found:
         last = found.redoable
         if last is not None:

@@ -90,7 +90,7 @@ class RunFolder:
             shutil.rmtree(self.path / folder, ignore_errors=True)
 
     def link(self) -> None:
-        """Let the names at the top of the folder lead to the current result: links, or copies where there are none."""
+        """Point the names at the top of the folder to the current result: links, or copies where links are not possible."""
         if self.manifest.current is None:
             return
         target = Path(RESULTS) / self.manifest.current
@@ -110,7 +110,7 @@ class RunFolder:
                 _remove(self.path / artifact.name)
 
     def _keep_changed(self, name: str) -> None:
-        """Put a file aside that has taken the place of our link, unless it is a copy of what we wrote."""
+        """Rename a file that has replaced our link, unless it is a copy of ours."""
         path = self.path / name
         if path.is_symlink() or not path.is_file():
             return
@@ -175,14 +175,14 @@ def clear_failed_start(path: Path) -> Path | None:
 
 
 def sweep(path: Path) -> None:
-    """Remove what a kill left half-written. Only for the process that holds the lock."""
+    """Remove half-written files of a killed process. Only for the process that holds the lock."""
     for folder, pattern in ((path, ".*.partial"), (path / STEPS, "**/.*.partial"), (path / RESULTS, "**/.*.partial")):
         for partial in list(folder.glob(pattern)):
             _remove(partial)
 
 
 def _swap(path: Path, make: Callable[[Path], None]) -> None:
-    """Put what `make` makes in the place of `path`; in one step, unless a real folder is in the way."""
+    """Replace `path` by what `make` creates, atomically unless a real folder is in the way."""
     new, old = path.with_name(f".{path.name}.partial"), path.with_name(f".{path.name}.old.partial")
     _remove(new)
     make(new)

@@ -1,4 +1,4 @@
-"""What another plausible number of groups would change: which groups of the answer it joins, and which it splits.
+"""What another plausible number of groups would change: which groups it merges, and which it splits.
 
 Shapes: N images, C candidates.
 """
@@ -40,7 +40,7 @@ def other_counts(result: "Result", found: HowManyResult, clusters: NDArray[np.in
 
 
 def compare(count: int, answer: NDArray[np.int32], other: NDArray[np.int32]) -> OtherCount:
-    """What the partition `other` (N,) joins and splits of the answer (N,)."""
+    """Which groups of the answer (N,) the partition `other` (N,) merges and splits."""
     joins = [parts for parts in parts_of(other, answer) if len(parts) > 1]
     splits = [number for number, parts in enumerate(parts_of(answer, other)) if len(parts) > 1]
     return OtherCount(clusters=count, joins=joins, splits=splits)

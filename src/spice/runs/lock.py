@@ -1,4 +1,4 @@
-"""One process at a time in a run folder. The lock ends with the process that holds it, however that process ends."""
+"""One process at a time in a run folder. The lock is released when its process ends, however it ends."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ LOCK, HOLDER = ".lock", ".holder"
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the run folder, or say who does."""
+    """Lock the run folder, or say who holds the lock."""
     lock = FileLock(folder / LOCK, timeout=0)
     try:
         lock.acquire()

@@ -1,4 +1,4 @@
-"""A finished result of a run, read from its files. Opens without torch."""
+"""A finished result of a run, read from its files. Does not import torch."""
 
 from functools import cached_property
 from pathlib import Path
@@ -55,7 +55,7 @@ class Result:
         self.run, self.manifest, self.name, self.entry = run, manifest, name, entry
 
     def reread(self) -> "Result":
-        """The same result, with nothing read yet."""
+        """The same result, with no file read yet."""
         return Result(self.run, self.manifest, self.name, self.entry)
 
     def __truediv__(self, artifact: Artifact) -> Path:
@@ -65,7 +65,7 @@ class Result:
         return (self.folder if folder is None else self.run / folder) / artifact.name
 
     def need(self, artifact: Artifact) -> Path:
-        """Where an artifact is that must be there."""
+        """The path of an artifact that must exist."""
         path = self / artifact
         if not path.exists():
             raise UserError(f"{path} is missing; recreate it with: spice resume {self.run}")

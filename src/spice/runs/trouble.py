@@ -1,4 +1,4 @@
-"""A full disk or a place that may not be written: one clear line instead of a traceback."""
+"""A full disk or a read-only folder: one clear line instead of a traceback."""
 
 import errno
 import re

@@ -53,7 +53,7 @@ def vocabulary() -> Vocabulary:
 
 
 def read_words(result: Result) -> ImageWords | None:
-    """What the run knows; None where its encoder knows no words, or an older version made the run."""
+    """The words of a run; None if its encoder has no classifier, or an older version made it."""
     if not (result / WORDS).exists():
         return None
     with np.load(result.need(WORDS)) as kept:
@@ -61,7 +61,7 @@ def read_words(result: Result) -> ImageWords | None:
 
 
 def suggest_names(found: ImageWords | None, groups: Groups) -> dict[int, str]:
-    """A word for every group without a name that one fits clearly, and no word twice."""
+    """A word for each unnamed group that one clearly fits; no word is used twice."""
     if found is None:
         return {}
     numbers = [number for number in groups.existing if number not in groups.set_aside and number in groups.group]
