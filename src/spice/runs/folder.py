@@ -90,7 +90,7 @@ class RunFolder:
             shutil.rmtree(self.path / folder, ignore_errors=True)
 
     def link(self) -> None:
-        """Point the names at the top of the folder to the current result: links, or copies where links are not possible."""
+        """Point the names at the top of the folder to the current result: links, or copies if links are impossible."""
         if self.manifest.current is None:
             return
         target = Path(RESULTS) / self.manifest.current
