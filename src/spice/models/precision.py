@@ -16,7 +16,7 @@ FASTER = 1.3
 # Least mean cosine with the float features. It was at least 0.980 on all collections measured, and is far lower on
 # processors whose 16-bit sums overflow.
 ALIKE = 0.96
-ROUNDS, IMAGES = 3, 16
+ROUNDS, IMAGES = 3, 8
 
 
 def faster_precision(encoder: Encoder, images: Tensor) -> FixedPrecision:
