@@ -1,6 +1,7 @@
 """Promises of a run: computed once, resumed, never lost, never influenced by names."""
 
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 from spice.errors import NothingReadableError, UserError
 from spice.models.efficientnet import published_weights
 from spice.pipeline import cluster, regroup, resume
+from spice.pipeline.steps.scan import read_inputs
 from spice.presets import standard
 from spice.progress import CanceledError
 from spice.runs import Account, locked, open_result, read_labels, read_manifest
@@ -86,6 +88,16 @@ def test_drawings_are_grouped_by_what_they_show(finished: tuple[Path, Account]) 
     truth = [Path(path).parent.name for path in labels.path]
     assert adjusted_rand_score(truth, labels.cluster) > 0.9
     assert labels.reliable.mean() > 0.8
+
+
+def test_the_time_of_reading_is_that_of_the_scan(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly(*args: object, **options: object) -> object:
+        time.sleep(1.0)
+        return read_inputs(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("spice.pipeline.commands.read_inputs", slowly)
+    account = cluster(str(shapes), settings(), tmp_path / "run", last="features", page=False)
+    assert account.seconds["scan"] > 1.0
 
 
 def test_the_account_tells_what_was_done(finished: tuple[Path, Account], shapes: Path) -> None:

@@ -5,6 +5,7 @@ are not finished yet, and leave finished ones as they are.
 """
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -97,11 +98,12 @@ def cluster(
             size = working_size(settings, encoder)
 
             def carry_out(settings: RunSettings, last: Stage, *, rescan: bool) -> Account:
-                embedder = _embedder(folder, settings, encoder, engine)
+                embedder, started = _embedder(folder, settings, encoder, engine), time.monotonic()
                 if embedder is None:
                     inputs = read_inputs(given, out, size=size, run=run, extra=settings.extra, rescan=rescan)
                 else:
                     inputs = read_embedded(given, out, encoder=embedder, address=address, run=run, rescan=rescan)
+                inputs = inputs._replace(seconds=time.monotonic() - started)
                 used = embedder or (encoder if inputs.vectors is None else vector_encoder(inputs.vectors))
                 decided = settings
                 if used is not None:

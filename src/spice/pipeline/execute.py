@@ -264,6 +264,8 @@ class Execution:
 
     def _run_step(self, step: Step, folder: Path) -> Record[StepResult]:
         started, cpu = time.monotonic(), time.process_time()
+        if step.name == "scan":  # what is read comes before the plan, which depends on it
+            started -= self.inputs.seconds
         result, caught = self._with_warnings(step, folder)
         record = Record[StepResult](
             step=step.name,

@@ -48,6 +48,7 @@ class Inputs(NamedTuple):
     extra: ImageStore | None = None  # further images, for stages 1 and 3 only
     pictures: Images | None = None  # what the page shows of vectors
     embedded: ShardedFeatures | None = None  # features that a cluster computed
+    seconds: float = 0.0  # that reading took
 
 
 class Answer(NamedTuple):
