@@ -216,6 +216,7 @@ def _parser() -> argparse.ArgumentParser:
     both.add_argument("--images", required=True)
     nodes = commands.add_parser("nodes")
     nodes.add_argument("--moments", type=int, default=20)
+    nodes.add_argument("--phase", type=float, default=0.5, help="of the first moment, in parts of a step between two")
     killed = commands.add_parser("kills")
     killed.add_argument("--engine", choices=["local", "ray"], required=True)
     killed.add_argument("--kills", type=int, default=10)
@@ -235,7 +236,7 @@ def main() -> None:
         case "photos":
             photos(options.count, options.place, options.originals)
         case "nodes":
-            sys.exit(lost_nodes(options.moments, options.count))
+            sys.exit(lost_nodes(options.moments, options.count, options.phase))
         case "kills":
             sys.exit(killed_commands(options.engine, options.kills, options.count, options.seed))
         case _:

@@ -26,8 +26,8 @@ SIZE = 96  # pixels, at which digits take some seconds to embed
 SETTINGS = "[heads]\nheads = 3\nepochs = 3\n"
 
 
-def lost_nodes(moments: int, count: int) -> int:
-    """Read and embed digits on two nodes, and lose one of them after each of several waits; how many went wrong."""
+def lost_nodes(moments: int, count: int, phase: float = 0.5) -> int:
+    """Read and embed digits on two nodes, and lose one of them at evenly spaced moments; how many went wrong."""
     import ray
     from ray.cluster_utils import Cluster
 
@@ -43,7 +43,7 @@ def lost_nodes(moments: int, count: int) -> int:
         try:
             expected, whole = _embedded(place, "whole", nodes, None)
             for number in range(moments):
-                wait = whole * (number + 0.5) / moments
+                wait = whole * (number + phase) / moments
                 found, took = _embedded(place, str(number), nodes, wait)
                 same = _same(found, expected)
                 wrong, lost = wrong + (not same), lost + (took > wait)

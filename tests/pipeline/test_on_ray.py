@@ -1,6 +1,8 @@
 """Several machines, as nodes of a Ray cluster on this one: the same features and labels, whatever happens to a node."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -94,3 +96,13 @@ def test_two_machines_give_what_one_process_gives_even_if_one_dies(
     cluster(str(images), settings(), tmp_path / "one", page=False, engine="ray", address=two_nodes.address)
     assert killed
     assert_same(open_result(tmp_path / "one"), local)
+
+
+def test_a_killed_command_resumes_with_the_same_labels() -> None:
+    script = Path(__file__).resolve().parents[2] / "benchmarks" / "scale.py"
+    arguments = ["kills", "--engine", "ray", "--kills", "1", "--count", "200"]
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 of 1 gave the same labels of 200 images; 1 kills landed" in done.stdout
