@@ -6,6 +6,7 @@ Shapes: N images, n of them with a true label, H heads.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from spice.arrays import open_array
 from spice.evaluate.scores import accuracy, confusion, matched_labels, score
 from spice.evaluate.truth import Truth
 from spice.runs import Labels, Result
@@ -20,7 +21,7 @@ def evaluate_run(run: Result, truth: Truth) -> Scores:
     """Everything that `spice evaluate` reports on a result."""
     labels = run.labels
     known = labels.rows(truth.positions)
-    kmeans = np.load(run.need(KMEANS))[truth.positions]
+    kmeans = open_array(run.need(KMEANS))[truth.positions]
     table = confusion(known.cluster, truth.labels)
     right = matched_labels(known.cluster, truth.labels) == truth.labels  # (n,)
     return Scores(

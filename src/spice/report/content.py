@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from spice.arrays import open_array
 from spice.errors import UserError
 from spice.files import read_parquet
 from spice.report.alike import AlikeSection, alike_section
@@ -110,7 +111,7 @@ def read_content(result: Result) -> Content:
         notices=[notice(warning) for warning in summary.warnings],
         chosen=choose(labels, answer.clusters),
         verdicts=verdicts(labels, _evidence(result, checked)),
-        points=np.load(result.need(MAP)) if points.exists() else None,
+        points=open_array(result.need(MAP)) if points.exists() else None,
         pictures=result / PICTURES,
         sheets=read_sheets(result / PICTURES),
         problems=_problems(result.problems),
@@ -149,7 +150,7 @@ def _evidence(result: Result, checked: Summary | None) -> Evidence:
     return Evidence(
         votes=neighbor_votes(labels.cluster, neighbors[:, : answer.neighbors], answer.clusters),
         near=nearest_votes(labels.cluster, neighbors[:, : answer.neighbors], answer.clusters),
-        kmeans=np.load(result.need(KMEANS)),
+        kmeans=open_array(result.need(KMEANS)),
         overlap=answer.head_overlap,
         parts=[two_parts(rows, neighbors) for rows in members],
         checked=checked.groups if checked and not result.groups.touched else {},

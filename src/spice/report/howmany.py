@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from spice.arrays import open_array
 from spice.report.charts import Mark, Series, line_chart
 from spice.report.content import Content
 from spice.report.curves import Curve
@@ -69,7 +70,7 @@ def how_many_section(content: Content) -> HowMany | None:
     source = content.result.with_step("howmany")
     if source is None or source.howmany is None or not (source / CANDIDATES).exists():
         return None
-    found, partitions = source.howmany, np.load(source.need(CANDIDATES))  # (candidates, N)
+    found, partitions = source.howmany, open_array(source.need(CANDIDATES))  # (candidates, N)
     if partitions.shape[1] != len(content.labels.path):
         return None
     examples = [_examples(content, partition) for partition in partitions]

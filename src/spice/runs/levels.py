@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from spice.arrays import open_array
 from spice.runs.artifacts import CANDIDATES
 from spice.runs.records import HowManyResult
 
@@ -31,7 +32,7 @@ class OtherCount(BaseModel):
 
 def other_counts(result: "Result", found: HowManyResult, clusters: NDArray[np.int32], count: int) -> list[OtherCount]:
     """The plausible numbers of groups besides `count`, compared with the answer `clusters` (N,)."""
-    partitions = np.load(result.need(CANDIDATES), mmap_mode="r")  # (C, N)
+    partitions = open_array(result.need(CANDIDATES))  # (C, N)
     return [
         compare(candidate.clusters, clusters, np.asarray(partition))
         for candidate, partition in zip(found.candidates, partitions, strict=True)

@@ -6,6 +6,7 @@ from shlex import quote
 import numpy as np
 from pydantic import JsonValue
 
+from spice.arrays import open_array
 from spice.runs import Result, RunFolder, explain_write_errors, locked, read_manifest
 from spice.runs.artifacts import CANDIDATES
 from spice.runs.folder import refuse_links_outside
@@ -42,7 +43,7 @@ def _plausible(current: Result, made: set[int]) -> list[JsonValue]:
     if source is None or source.howmany is None:
         return []
     counted, labels = source.howmany, current.labels
-    partitions = np.load(source.need(CANDIDATES), mmap_mode="r")
+    partitions = open_array(source.need(CANDIDATES))
     found: list[JsonValue] = []
     for candidate, partition in zip(counted.candidates, partitions, strict=True):
         if candidate.clusters in made:

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
+from spice.arrays import open_array
 from spice.errors import UserError
 from spice.report import renew_report
 from spice.runs import Labels, Result, open_result, update_csv
@@ -72,7 +73,7 @@ class OpenResult:
     @cached_property
     def points(self) -> NDArray[np.float32] | None:  # (N, 2)
         path = self.result / MAP
-        return np.load(path) if path.exists() else None
+        return open_array(path) if path.exists() else None
 
 
 class State:

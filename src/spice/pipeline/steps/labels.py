@@ -6,7 +6,7 @@ from typing import cast
 import numpy as np
 import torch
 
-from spice.arrays import save_array
+from spice.arrays import open_array, save_array
 from spice.core import consistency_ratio, reliable
 from spice.engine.run import Run
 from spice.files import written_atomically
@@ -35,7 +35,7 @@ def labels(work: Work, run: Run) -> LabelsResult:  # noqa: ARG001
     save_array(work / PROBABILITIES, probs.numpy())
     write_labels(work.folders["labels"], found)
     count = reliability_neighbors(len(work), clusters, settings)
-    kmeans = np.load(work / KMEANS)
+    kmeans = open_array(work / KMEANS, "c")
     ratio = consistency_ratio(torch.from_numpy(kmeans).long(), source.neighbors[:, :count])
     return LabelsResult(
         clusters=clusters,
