@@ -152,24 +152,21 @@ def _computed(views: "ViewsResult") -> str:
 
 def _how_many(account: "Account") -> list[str]:
     """The number of groups found, other plausible numbers, and whether the two methods agree."""
-    from spice.runs.levels import in_words
+    from spice.runs.levels import in_words, nearest_count
 
     found = account.howmany
     if found is None or found.clusters is None or account.reliable is None:
         return []
     others = account.other_counts
-    reason = ", the number that best fits the given labels" if found.fits_labels else ""
-    example = others[0].clusters if others else found.clusters + 1
-    lines = [
-        f"groups     {in_words(found.clusters, others)}{reason}. "
-        f"To try another number: spice cluster {quote(_short(account.source))} -k {example}{_out(account)}"
-    ]
+    reason = " (fits your labels best)" if found.fits_labels else ""
+    tried, words = found.clusters + 1, "To try another number:"
+    if others:
+        tried = nearest_count(found.clusters, others).clusters
     if found.contradictory:
-        lines.append(
-            f"           Two methods disagree: the curve says {found.finest_peak}, neighbors say {found.communities}. "
-            "Compare both."
-        )
-    return lines
+        tried = found.finest_peak if found.finest_peak != found.clusters else found.communities
+        words = f"Two methods disagree ({found.finest_peak} and {found.communities} groups). To compare:"
+    command = f"spice cluster {quote(_short(account.source))} -k {tried}{_out(account)}".replace(" ", TIED)
+    return [f"groups     {in_words(found.clusters, others, reason=reason)}", f"           {words} {command}"]
 
 
 def _short(source: str | None) -> str:

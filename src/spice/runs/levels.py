@@ -57,26 +57,30 @@ def parts_of(whole: NDArray[np.int32], part: NDArray[np.int32]) -> list[list[int
     return [np.flatnonzero(column).tolist() for column in first.T]
 
 
-def in_words(count: int, others: list[OtherCount]) -> str:
-    """`6 groups; also plausible: 4 (merges 1 and 3), 11 (splits 3)`."""
-    plausible = ", ".join(f"{other.clusters} ({_change(other, count)})" for other in others)
-    return f"{count} groups" + (f"; also plausible: {plausible}" if plausible else "")
+def in_words(count: int, others: list[OtherCount], *, reason: str = "", width: int = 69) -> str:
+    """`15, but 6 or 12 would also fit (12 merges 6 with 13, 0 with 5, ...)`: what the nearest changes, in one line."""
+    if not others:
+        return f"{count}{reason}"
+    nearest = nearest_count(count, others)
+    fits = f"{count}{reason}, but {' or '.join(str(other.clusters) for other in others)} would also fit"
+    changes = (_change(nearest, count, most=most) for most in (2, 1))
+    explained = (f"{fits} ({nearest.clusters} {change})" for change in changes if change)
+    return next((line for line in explained if len(line) <= width), fits)
 
 
-def _change(other: OtherCount, count: int) -> str:
-    if other.clusters < count and other.joins:
-        if len(other.joins) == 1:
-            return f"merges {listed(other.joins[0])}"
-        more = f" and {len(other.joins) - 2} more" if len(other.joins) > 2 else ""
-        return f"merges {', '.join(_sum(group) for group in other.joins[:2])}{more}"
-    if other.clusters > count and other.splits:
-        return f"splits {listed(other.splits)}"
-    return "different groups"
+def nearest_count(count: int, others: list[OtherCount]) -> OtherCount:
+    """The one that differs least from `count`."""
+    return min(others, key=lambda other: max(other.clusters, count) / min(other.clusters, count))
 
 
-def _sum(numbers: list[int], most: int = 4) -> str:
-    """`1+3`, `1+3+5+...`: several in a row stay apart."""
-    return "+".join(map(str, numbers)) if len(numbers) <= most else f"{'+'.join(map(str, numbers[: most - 1]))}+..."
+def _change(other: OtherCount, count: int, *, most: int) -> str:
+    """`merges 6 with 13, 0 with 5, ...` or `splits 3, 4, ...`; nothing where groups are cut in another way."""
+    if other.clusters < count:
+        verb, parts = "merges", [f"{first} with {listed(rest, most=3)}" for first, *rest in sorted(other.joins, key=len)]
+    else:
+        verb, parts, most = "splits", [str(group) for group in other.splits], 2 * most
+    more = ["..."] if len(parts) > most else []
+    return f"{verb} {', '.join([*parts[:most], *more])}" if parts else ""
 
 
 def listed(numbers: list[int], most: int = 4) -> str:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 
 from spice.progress import Progress, silent
 from spice.stages.groups.communities import Communities, communities, ratio
@@ -143,8 +144,10 @@ def principal_components(features: NDArray[np.float32], random: np.random.Genera
     some = np.sort(random.permutation(len(features))[:FOR_COMPONENTS])
     known = unit_length(features[some])
     mean = known.mean(axis=0)
-    _, axes = np.linalg.eigh(np.cov(known - mean, rowvar=False).reshape(known.shape[1], known.shape[1]))
-    kept = axes[:, ::-1][:, :COMPONENTS].astype(np.float32)
+    width = known.shape[1]
+    variances = np.cov(known - mean, rowvar=False).reshape(width, width)
+    _, axes = eigh(variances, subset_by_index=[max(0, width - COMPONENTS), width - 1])  # the largest come last
+    kept = axes[:, ::-1].astype(np.float32)
     parts = [(unit_length(features[start : start + 16_384]) - mean) @ kept for start in range(0, len(features), 16_384)]
     return np.concatenate(parts)
 
