@@ -71,6 +71,8 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
 
     Attributes:
         labels_: (N,) the cluster of each image.
+        n_clusters_: how many clusters there are: as given, or as found.
+        plausible_n_clusters_: where the number was found, all plausible ones, `n_clusters_` among them.
         probabilities_: (N, K) the softmax of every cluster; overconfident, use `chance_` to judge a label.
         chance_: (N,) the chance that the label is right.
         reliability_: (N,) the share of the nearest images that lie in the same cluster.
@@ -202,6 +204,9 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
     def _keep_(self, result: Result, places: Places, *, kept: bool) -> None:
         labels = result.labels
         self.labels_ = places.fill(labels.cluster, np.int32(-1))
+        self.n_clusters_ = result.answer.clusters
+        found = result.howmany
+        self.plausible_n_clusters_ = [self.n_clusters_] if found is None else [one.clusters for one in found.candidates]
         self.probabilities_ = places.fill(open_array(result / PROBABILITIES), np.float32(np.nan))
         self.chance_ = places.fill(labels.chance, np.float32(np.nan))
         self.reliability_ = places.fill(labels.reliability, np.float32(np.nan))

@@ -169,6 +169,11 @@ def test_mistakes_are_told_in_words(shapes: Path, tmp_path: Path) -> None:
 def test_without_a_number_of_clusters_it_is_found_unless_there_are_too_few_images() -> None:
     with pytest.raises(UserError, match="8 images are too few to find the number of groups; set it with -k"):
         SPICE().fit(np.eye(8, 4, dtype=np.float32))
+    model = SPICE().fit(blobs()[0])
+    assert model.n_clusters is None
+    assert model.n_clusters_ == len(np.unique(model.labels_)) == 3
+    assert 3 in model.plausible_n_clusters_
+    assert SPICE(4).fit(blobs()[0]).plausible_n_clusters_ == [4]
 
 
 def test_without_a_number_of_clusters_a_preset_of_the_paper_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

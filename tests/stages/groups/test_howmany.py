@@ -104,6 +104,12 @@ def made_curve(*peaks: int) -> Curve:
     return Curve(counts, np.stack([score, score + 0.001]))
 
 
+def test_a_larger_collection_has_no_more_communities() -> None:
+    cloud = np.random.default_rng(0).normal(size=(3_000, 6)).astype("f4")
+    fine = communities(cloud, seed=0).fine  # 15 communities, if all images were joined
+    assert abs(fine - communities(cloud[:1_500], seed=0).fine) <= 1
+
+
 def test_the_list_has_the_finest_peak_both_graph_counts_and_no_number_twice() -> None:
     def numbers(curve: Curve, *first: int, fine: int, coarse: int) -> list[int]:
         return [peak.clusters for peak in short_list(curve, list(first), Communities(fine, coarse))]

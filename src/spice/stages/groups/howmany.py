@@ -98,7 +98,7 @@ def how_many(
     null = scores(fake[:, 0], fake[:, 1], counts).max(axis=1)  # the best of each draw
     some = np.sort(np.random.default_rng([seed, 3]).permutation(len(points))[:ENOUGH])
     fitting = None if given is None else fit_labels(points, some, curve, given)
-    joined = communities(points[some], seed=seed)
+    joined = communities(points, seed=seed)
     candidates = short_list(curve, ([] if fitting is None else [fitting]), joined)
     found = HowMany(
         clusters=fitting or (best(candidates, curve) if has_groups(curve, null) else None),
