@@ -76,7 +76,8 @@ def nearest_count(count: int, others: list[OtherCount]) -> OtherCount:
 def _change(other: OtherCount, count: int, *, most: int) -> str:
     """`merges 6 with 13, 0 with 5, ...` or `splits 3, 4, ...`; nothing where groups are cut in another way."""
     if other.clusters < count:
-        verb, parts = "merges", [f"{first} with {listed(rest, most=3)}" for first, *rest in sorted(other.joins, key=len)]
+        joins = sorted(other.joins, key=len)
+        verb, parts = "merges", [f"{first} with {listed(rest, most=3)}" for first, *rest in joins]
     else:
         verb, parts, most = "splits", [str(group) for group in other.splits], 2 * most
     more = ["..."] if len(parts) > most else []
