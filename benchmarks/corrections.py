@@ -6,6 +6,7 @@ each group in turn (lowest share of neighbors in the group), and moves it if it 
 to a new one. After every ten corrections the program learns from them (`spice learn`). Merges count as corrections.
 
     python benchmarks/corrections.py trash flowers --seeds 0 1 2          # collections of ../shared/data
+    python benchmarks/corrections.py trash flowers --features FOLDER     # stored: frozen_features.py encode
 """
 
 import argparse
@@ -19,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from spice.data.vectors import Vectors
 from spice.evaluate.scores import accuracy
 from spice.pipeline import cluster
 from spice.pipeline.learn import accept, propose
@@ -50,22 +52,28 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("corrections.work"), help="run folders")
     parser.add_argument("--corrections", type=int, default=50)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--features", type=Path, help="folder of NAME.npz (features, truth), used in place of images")
     given = parser.parse_args()
     for name in given.collections:
-        curves = [
-            _curve(given.data / f"{name}.tar", given.work / name, seed, given.corrections) for seed in given.seeds
-        ]
+        source = given.data / f"{name}.tar" if given.features is None else given.features / f"{name}.npz"
+        curves = [_curve(source, given.work / f"{name}-{seed}", seed, given.corrections) for seed in given.seeds]
         shared = zip(*curves, strict=False)  # merges may leave a curve a point short
         means = [round(float(np.mean([point.accuracy for point in points])), 3) for points in shared]
         print(f"{name}: mean accuracy of seeds {given.seeds}: {means}", flush=True)
 
 
 def _curve(source: Path, run: Path, seed: int, corrections: int) -> list[Point]:
-    """Cluster, correct, and print how accuracy went. Features are shared by all seeds."""
-    clusters = len({path.split("/")[-2] for path in _names(source)})
-    cluster(str(source), preset("standard", clusters=clusters, seed=seed), run, page=False)
+    """Cluster, correct, and print how accuracy went."""
+    if source.suffix == ".npz":
+        stored = np.load(source)
+        truth: NDArray[np.int64] | None = stored["truth"]
+        images: str | Vectors = Vectors(stored["features"].astype(np.float32), source.stem)
+        clusters = len(np.unique(stored["truth"]))
+    else:
+        truth, images, clusters = None, str(source), len({path.split("/")[-2] for path in _names(source)})
+    cluster(images, preset("standard", clusters=clusters, seed=seed), run, page=False)
     (run / "edits.json").unlink(missing_ok=True)
-    truth = truth_of(open_result(run).labels.path)
+    truth = truth_of(open_result(run).labels.path) if truth is None else truth
     print(f"{source.stem}: {clusters} classes, {len(truth):,} images, seed {seed}")
     points = []
     for point in simulate(run, truth, corrections=corrections):
