@@ -30,7 +30,7 @@ GIVEN_LABELS = {
 }
 ABSENT = "-"
 OLDER = "†"  # beside cells that were not measured on the table's last day
-WITHOUT_SPREAD = ("NMI", "ARI", "balanced ACC")  # their spread is in the json file
+WITHOUT_SPREAD = ("NMI", "ARI")  # their spread is in the json file
 OVERVIEW = ("k-means", "features + k-means", "features + SCAN", "SCAN", "SPICE-s", "SPICE")
 SOURCE = "Niu, Shan, Wang: SPICE: Semantic Pseudo-labeling for Image Clustering (IEEE TIP 2022)"
 BESIDE = "STL-10"  # the paper's data set that every one of its tables has
@@ -85,7 +85,8 @@ def overview(result: Result) -> str:
     """ACC of a few methods, one row for each data set."""
     header = ["ACC, mean over seeds", *OVERVIEW]
     rows = [[data.title, *(_cell(result, data, method, "ACC") for method in OVERVIEW)] for data in result.data]
-    return "\n\n".join([_table(header, rows), _age(result)]).strip()
+    text = _table(header, rows)
+    return f"{text}\n\n{_age(result)}" if OLDER in text else text
 
 
 def _remarks(path: Path) -> dict[str, str]:
