@@ -27,10 +27,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from PIL import Image
 from sklearn.datasets import load_digits
-from torch import Tensor
 
 from spice import presets
 from spice.augment import Plain
+from spice.data.images import InMemory
 from spice.engine.run import Run
 from spice.evaluate import accuracy
 from spice.evaluate.probe import Labeled
@@ -42,29 +42,14 @@ from spice.settings import IMAGENET, IMAGENET_GRAY, FeatureSettings
 from spice.stages.features.train import train_features
 from spice.stages.kmeans import kmeans
 
-
-class Pixels:
-    """Images in memory."""
-
-    def __init__(self, pixels: NDArray[np.uint8]) -> None:
-        self.pixels = torch.from_numpy(pixels)  # (N, C, S, S)
-        self.channels, self.size = pixels.shape[1], pixels.shape[2]
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def take(self, positions: Tensor) -> Tensor:
-        return self.pixels[positions]
-
-
 Pair = tuple[NDArray[np.float32], NDArray[np.float32] | None]
 
 
 class DataSet(NamedTuple):
     """Images to learn from; images to be asked about, where there are others; and, apart, the true labels."""
 
-    train: Pixels
-    test: Pixels | None
+    train: InMemory
+    test: InMemory | None
     train_labels: NDArray[np.int64]
     test_labels: NDArray[np.int64] | None
     settings: FeatureSettings
@@ -73,14 +58,14 @@ class DataSet(NamedTuple):
 def digits(data: Path) -> DataSet:  # noqa: ARG001
     bunch = load_digits()
     small = torch.from_numpy(bunch.images).float().unsqueeze(1) * (255.0 / 16.0)  # (1797, 1, 8, 8)
-    pixels = F.interpolate(small, scale_factor=2, mode="bilinear").round().byte().numpy()
-    settings = presets.features_on_cpu(images=len(pixels), size=16, mirror=False)
-    return DataSet(Pixels(pixels), None, bunch.target.astype(np.int64), None, settings)
+    pixels = F.interpolate(small, scale_factor=2, mode="bilinear").round().byte()
+    settings = presets.features_on_cpu(images=len(pixels), size=16, flip=False)
+    return DataSet(InMemory(pixels), None, bunch.target.astype(np.int64), None, settings)
 
 
 def fashion(data: Path) -> DataSet:
     with np.load(data / "fashion_mnist.npz") as file:
-        train, test = (Pixels(file[f"x_{part}"].reshape(-1, 1, 28, 28)) for part in ("train", "test"))
+        train, test = (InMemory(torch.from_numpy(file[f"x_{part}"]).view(-1, 1, 28, 28)) for part in ("train", "test"))
         train_labels, test_labels = (file[f"y_{part}"].astype(np.int64) for part in ("train", "test"))
     return DataSet(train, test, train_labels, test_labels, presets.features_on_cpu(images=len(train), size=28))
 
@@ -96,7 +81,7 @@ def cifar10(data: Path) -> DataSet:
                 images[part].append(np.asarray(Image.open(io.BytesIO(file.read()))).transpose(2, 0, 1))
                 names[part].append(name)
     classes = sorted(set(names["train"]))
-    train, test = (Pixels(np.stack(images[part])) for part in ("train", "test"))
+    train, test = (InMemory(torch.from_numpy(np.stack(images[part]))) for part in ("train", "test"))
     train_labels, test_labels = (np.array([classes.index(name) for name in names[part]]) for part in ("train", "test"))
     return DataSet(train, test, train_labels, test_labels, presets.features_on_cpu(images=len(train), size=32))
 
@@ -106,13 +91,13 @@ def loaded(name: str, folder: Path) -> DataSet:
 
 
 @torch.no_grad()
-def encode(network: Backbone, images: Pixels) -> NDArray[np.float32]:
+def encode(network: Backbone, images: InMemory) -> NDArray[np.float32]:
     plain = Plain(FeatureSettings().augment, images.size, IMAGENET_GRAY if images.channels == 1 else IMAGENET)
     encoded: NDArray[np.float32] = torch.cat([network(plain(part)) for part in torch.split(images.pixels, 500)]).numpy()
     return encoded
 
 
-def raw(images: Pixels) -> NDArray[np.float32]:
+def raw(images: InMemory) -> NDArray[np.float32]:
     flat: NDArray[np.float32] = images.pixels.flatten(1).float().div(255.0).numpy()
     return flat
 
@@ -173,7 +158,7 @@ def main() -> None:
     print(f"health: {model.health[-1]}")
     if arguments.save:
         save_network(arguments.save, model.network, model.card)
-    sources: dict[str, Callable[[Pixels], NDArray[np.float32]]] = {
+    sources: dict[str, Callable[[InMemory], NDArray[np.float32]]] = {
         "features": partial(encode, model.network),
         "raw pixels": raw,
     }

@@ -1,11 +1,10 @@
-"""Exact neighbors against scikit-learn and faiss at one thread, and where an index takes over.
+"""Exact neighbors against scikit-learn and faiss at one thread.
 
-Run on an idle core:  OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/neighbors.py [rivals] [index]
+Run on an idle core:  OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/neighbors.py
 Seconds are CPU seconds of the one thread, which other work on the machine
 disturbs least. Where only some queries are timed, the time is scaled up: all of these searches are linear in them.
 """
 
-import sys
 import time
 from collections.abc import Callable
 
@@ -16,12 +15,10 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from spice.neighbors import nearest, recall, unit_rows
-from spice.neighbors.exact import exact_nearest
+from spice.neighbors import nearest, recall
 
 COUNT = 100
 SIZES = [(10_000, 128), (10_000, 512), (60_000, 128), (60_000, 512)]
-CURVE = [25_000, 50_000, 100_000, 200_000]
 TIMED = 3_000  # queries, of the larger collections
 
 
@@ -29,11 +26,10 @@ def main() -> None:
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
     with threadpool_limits(1):
-        for name in sys.argv[1:] or TABLES:
-            TABLES[name]()
+        compare()
 
 
-def exact_against_rivals() -> None:
+def compare() -> None:
     print(f"\n| N | D | spice, s | scikit-learn, s | faiss flat, s | times faster than the better |\n{'|---' * 6}|")
     for images, width in SIZES:
         features = normalize(torch.randn(images, width), dim=1)
@@ -48,23 +44,6 @@ def exact_against_rivals() -> None:
         row = f"{ours * scale:.1f} | {sklearn * scale:.1f} | {flat * scale:.1f} | {min(sklearn, flat) / ours:.2f}"
         print(f"| {images:,} | {width} | {row} |", flush=True)
     print(f"\nThe better of two runs. At 60,000 images, {TIMED:,} random queries are timed and the time scaled up.")
-
-
-def where_the_index_takes_over() -> None:
-    print(f"\n| N | exact, s | index, s | recall of the index | exact / index |\n{'|---' * 5}|")
-    for images in CURVE:
-        features = clustered(images, 128)
-        queries = features[torch.randperm(images)[:TIMED]]
-        exact, _ = timed(exact_index, features, queries)
-        exact *= images / TIMED
-        started = time.process_time()
-        found = nearest(features, COUNT, method="approximate")
-        index = time.process_time() - started
-        some = torch.randperm(images)[:2_000]
-        unit = unit_rows(features)
-        share = recall(found.index[some], exact_nearest(unit, unit[some], COUNT, exclude=some).index)
-        print(f"| {images:,} | {exact:.1f} | {index:.1f} | {share:.3f} | {exact / index:.2f} |", flush=True)
-    print(f"\nExact: {TIMED:,} queries timed, scaled to N. Index: building, choosing the lists, and all queries.")
 
 
 def timed(search: Callable[[Tensor, Tensor], Tensor], features: Tensor, queries: Tensor) -> tuple[float, Tensor]:
@@ -92,21 +71,6 @@ def faiss_index(features: Tensor, queries: Tensor) -> Tensor:
     index.add(features.numpy())
     return torch.from_numpy(index.search(queries.numpy(), COUNT)[1])
 
-
-def clustered(images: int, width: int) -> Tensor:
-    """Features as an encoder gives them: groups of 500, each spread mostly over 16 directions of its own.
-
-    An index lives on such structure. Features without any (plain noise) are searched exactly, whatever their number.
-    """
-    groups = images // 500
-    centers = normalize(torch.randn(groups, width), dim=1)
-    directions = normalize(torch.randn(groups, 16, width), dim=2) / 4
-    spread = torch.bmm(torch.randn(groups, 500, 16), directions)  # (groups, 500, D)
-    noise = torch.randn(groups, 500, width) / 4 / width**0.5
-    return torch.flatten(centers[:, None] + spread + noise, end_dim=1)
-
-
-TABLES = {"rivals": exact_against_rivals, "index": where_the_index_takes_over}
 
 if __name__ == "__main__":
     torch.manual_seed(0)

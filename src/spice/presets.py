@@ -1,4 +1,4 @@
-"""Settings for a purpose: a first look, the usual run, the paper's data sets, the authors' code."""
+"""Presets: quick, standard, the demo, and the paper's data sets."""
 
 from typing import Literal, NamedTuple
 
@@ -32,7 +32,7 @@ def preset(
     """The settings of `--preset`: `quick`, `standard`, or `paper:` and a data set. Other options override it.
 
     Args:
-        clusters: None: the paper's number with a preset of the paper; with others it is found, `between` two numbers.
+        clusters: None: the paper's number for a preset of the paper; otherwise it is found, `between` two numbers.
     """
     if name.startswith(PAPER):
         if between is not None:
@@ -61,7 +61,7 @@ def search_between(least: int, most: int) -> HowManySettings:
 
 
 def with_clusters(heads: HeadSettings, clusters: int) -> HeadSettings:
-    """The same settings for another number of clusters: what the user left as usual becomes the usual for that one."""
+    """The same settings for another number of clusters: standard values become the standard ones for that number."""
     before, after = standard_heads(heads.clusters), standard_heads(clusters)
     left = [name for name in HeadSettings.model_fields if getattr(heads, name) == getattr(before, name)]
     return heads.model_copy(update={name: getattr(after, name) for name in left})
@@ -91,8 +91,8 @@ def standard(
     """The default of `spice cluster`.
 
     Args:
-        flip: whether views may be mirrored; digits, scans and text must not be.
-        refine: whether joint training follows, for this many `minutes`, or for a fixed number of steps.
+        flip: allow mirrored views; False for digits, scans and text.
+        refine: include joint training, for this many `minutes` or a fixed number of steps.
     """
     # A pretrained encoder's time is better spent on larger images than on views of them (docs/lab-notes/speed.md).
     space: Literal["images", "features"] = "images" if encoder == "scratch" else "features"
@@ -132,24 +132,23 @@ def demo(*, seed: int = 0) -> RunSettings:
         augment=AugmentSettings(flip=False),
     )
     views = ViewSettings(weak=4, strong=4, augment=AugmentSettings(flip=False))
-    heads = settings.heads.model_copy(update={"heads": 30})  # on such features, many end badly
+    heads = settings.heads.model_copy(update={"heads": 30})  # with such features, many heads fail
     return settings.model_copy(update={"features": features, "views": views, "heads": heads})
 
 
-# A tenth of FixMatch's learning rate: on a schedule of a few hundred steps that one undoes the first stage.
+# A tenth of FixMatch's learning rate, which on a schedule of a few hundred steps undoes the first stage.
 CAREFUL_RATE = 0.003
 
 
 def joint_on_cpu(*, pretrained: bool, minutes: float | None = None, flip: bool = True) -> JointSettings:
     """Stage 3 in minutes on two cores.
 
-    What differs from the paper: a quarter of FixMatch's batch or less and a few hundred steps, with a moving average
-    that spans a twentieth of them; and a tenth of FixMatch's rate, which undoes in twenty steps what the first stage
-    has learned (on CIFAR-10 no prediction is sure after them) and takes many more to make up for it.
+    Differences from the paper: at most a quarter of FixMatch's batch, a few hundred steps with a moving average over a
+    twentieth of them, and a tenth of FixMatch's learning rate. The full rate undoes in twenty steps what the first
+    stage has learned (on CIFAR-10 no prediction is confident after them), and takes many more to recover.
 
-    An encoder that has seen a million photos is changed with care, as it is customary to fine-tune such networks: the
-    last fifth of its layers, batch-norm statistics kept, by Adam with small steps; and three labeled images for every
-    other, since most images of such an encoder are reliable.
+    A pretrained encoder is fine-tuned with care: the last fifth of its layers, with fixed batch-norm statistics, by
+    Adam with a low learning rate; and three labeled images for every other one, since most images are reliable.
     """
     augment = AugmentSettings(operations=3, flip=flip)
     if not pretrained:
@@ -169,20 +168,20 @@ def joint_on_cpu(*, pretrained: bool, minutes: float | None = None, flip: bool =
     )
 
 
-# Beyond this many clusters heads learn with plain cross-entropy. The double softmax damps what a head is unsure of, at
-# the start by 1 / K: of 100 clusters, sixteen were never learned and stayed empty.
+# With more clusters, heads learn with plain cross-entropy. The double softmax damps uncertain predictions, at the start
+# by 1 / K: of 100 clusters, sixteen were never learned and stayed empty.
 DOUBLE_SOFTMAX_UP_TO = 30
-# Heads times clusters, at most: the time and memory of a step grow with it.
+# Most heads times clusters: the time and memory of a step grow with it.
 MOST_PROTOTYPES = 1_000
 
 
-# Heads learn from this many images of a larger collection, or from so many per cluster: more teach them nothing new
-# (docs/scale.md has the curve), and take time and disk space in proportion.
+# Heads learn from at most this many images, or this many per cluster: more do not help (docs/scale.md has the curve),
+# and take time and disk space in proportion.
 SAMPLE, SAMPLE_PER_CLUSTER = 40_000, 400
 
 
 def heads_sample(clusters: int) -> int:
-    """The most images that heads learn from. The head labels the others, as it labels new images."""
+    """The number of images that heads learn from, at most. The head labels the others like new images."""
     return max(SAMPLE, SAMPLE_PER_CLUSTER * clusters)
 
 
@@ -205,7 +204,7 @@ def standard_heads(clusters: int) -> HeadSettings:
     )
 
 
-# Of batch norm, for its wide ResNets and 2^20 steps.
+# Momentum of batch norm in FixMatch's wide ResNets, for 2^20 steps.
 FIXMATCH_MOMENTUM = 0.001
 
 
@@ -218,9 +217,9 @@ def paper(
     minutes: float | None = None,
     seed: int = 0,
 ) -> RunSettings:
-    """All three stages as the paper has them for one of its data sets (train and test images together).
+    """The paper's settings of all three stages for one of its data sets (train and test images together).
 
-    One thing differs: views are not drawn anew in every step of stage 2, but eight of each kind once (`views.fresh`).
+    One difference: stage 2 uses eight cached views of each kind instead of new ones in every step (`views.fresh`).
     """
     features, about = paper_features(dataset), _PAPER[dataset]
     augment = AugmentSettings(flip=flip, padding="reflect", cutout=about.hole / about.size)
@@ -228,7 +227,7 @@ def paper(
         network=about.network,
         minutes=minutes,
         weight_decay=about.weight_decay,
-        # On the schedule of a few minutes FixMatch's statistics would stay near their start.
+        # On a schedule of a few minutes, FixMatch's statistics would hardly leave their initial values.
         batch_norm_momentum=FIXMATCH_MOMENTUM if about.network and minutes is None else None,
         largest_share=None,
         augment=augment,
@@ -254,18 +253,18 @@ def paper_features(dataset: str) -> FeatureSettings:
 
 
 def authors_reliability(dataset: str) -> ReliabilitySettings:
-    """Which labels the authors' code keeps for stage 3 on one of the paper's data sets."""
+    """The authors' rule for the labels of stage 3, on one of the paper's data sets."""
     threshold = 0.99 if dataset.startswith("cifar") else 0.90
     return ReliabilitySettings(neighbors=100, threshold=threshold, rule="authors", confidence=0.99)
 
 
 class _Paper(NamedTuple):
-    """What the paper, or else the authors' configuration, says about a data set."""
+    """Settings for a data set, from the paper or else the authors' configuration."""
 
     clusters: int
     size: int
-    hole: int  # Cutout in stage 2, in pixels
-    features: FeatureSettings  # a queue that the configuration does not give depends on the collection's size (None)
+    hole: int  # side of Cutout in stage 2, in pixels
+    features: FeatureSettings  # queue None: not in the configuration
     network: str | None = None  # of stage 3, after FixMatch; None: that of stage 1
     weight_decay: float = 5e-4  # of stage 3, after FixMatch
     epochs: int = 100  # of stage 2
@@ -274,34 +273,36 @@ class _Paper(NamedTuple):
 
 
 _POOLED = FeatureSettings(network="resnet34", stem="pool")
-# 3,000 to 5,000 epochs, as the configuration has it for subsets of ImageNet.
+# The configuration has 3,000 to 5,000 epochs for subsets of ImageNet.
 _IMAGENET = FeatureSettings(network="resnet34", stem="imagenet", epochs=3000)
 _PAPER = {
     "stl10": _Paper(10, 96, 32, _POOLED.model_copy(update={"queue": 65_536}), network="wrn-37-2"),
-    # The authors' code trains ResNet-18 here; the paper has ResNet-34 on all data sets, but for the split setting.
+    # The authors' code has ResNet-18 here; the paper ResNet-34 on all data sets, except in the split setting.
     "cifar10": _Paper(
         10, 32, 16, FeatureSettings(network="resnet34", stem="plain", queue=12_800), network="wrn-28-2", epochs=30
     ),
     "cifar100-20": _Paper(20, 32, 16, _POOLED, network="wrn-28-8", weight_decay=1e-3),
-    # The paper needed the entropy term, but does not give its weight; some clusters had no reliable image, so there was
-    # no stage 3.
+    # The paper uses the entropy term, but does not give its weight. Some clusters had no reliable image, so there is no
+    # stage 3.
     "tiny-imagenet": _Paper(200, 64, 32, _POOLED, entropy=1.0, refined=False),
     "imagenet-10": _Paper(10, 224, 32, _IMAGENET),
     "imagenet-dog": _Paper(15, 224, 32, _IMAGENET),
 }
 
 
-def features_on_cpu(*, images: int, size: int, mirror: bool = True) -> FeatureSettings:
+def features_on_cpu(*, images: int, size: int, flip: bool = True) -> FeatureSettings:
     """Stage 1 from scratch in at most half an hour on two cores, for small images (up to about 40 px).
 
-    What differs from the paper, and why (docs/lab-notes has the figures):
-    SimCLR, since one pass teaches from both views and needs no key pass, with its temperature and without blur, as its
-    authors have it for CIFAR-10; a network of six convolutions that starts from whitened patches;
-    views of three quarters of the images' side, since random crops enlarge objects, so that what the network sees at
-    the full size afterwards has the size it learned, and for most of the time of half the side, which teaches the same
-    for less than half the work (Touvron et al. 2019, Tan and Le 2021); learning rate and decay as customary for
-    CIFAR-10 at this batch; as many epochs as the time allows, at most 100; and features that are
-    partially whitened afterwards.
+    Differences from the paper (docs/lab-notes has the figures):
+
+    - SimCLR, which learns from both views in one pass, with its authors' temperature and no blur, as for CIFAR-10.
+    - A network of six convolutions that starts from whitened patches.
+    - Views of three quarters of the images' side: random crops enlarge objects, so that these have the same size at
+      full size later. In most steps, views of half the side, which teach as much for less than half the work (Touvron
+      et al. 2019, Tan and Le 2021).
+    - Learning rate and weight decay as usual for CIFAR-10 at this batch size; as many epochs as time allows, up to
+      100.
+    - Features are partially whitened afterwards.
     """
     return FeatureSettings(
         method="simclr",
@@ -317,7 +318,7 @@ def features_on_cpu(*, images: int, size: int, mirror: bool = True) -> FeatureSe
         weight_decay=5e-4,
         temperature=0.5,
         momentum=None,
-        augment=AugmentSettings(flip=mirror, blur=False),
+        augment=AugmentSettings(flip=flip, blur=False),
         whitening="auto",
     )
 

@@ -27,7 +27,7 @@ def test_on_a_cpu_the_amount_of_work_does_not_grow_with_the_collection() -> None
 
 
 def test_views_are_half_and_then_three_quarters_of_the_side_and_digits_are_not_mirrored() -> None:
-    settings = presets.features_on_cpu(images=1_797, size=32, mirror=False)
+    settings = presets.features_on_cpu(images=1_797, size=32, flip=False)
     assert (settings.early_view_size, settings.view_size) == (16, 24)
     assert not settings.augment.flip
     tiny = presets.features_on_cpu(images=1_797, size=8)

@@ -216,7 +216,7 @@ def _photos(*, train: int | None, test: int | None) -> Choice:
 
 def _small_features(pixels: int, *, epochs: int, width: int, batch: int, mirror: bool = True) -> FeatureSettings:
     """`presets.features_on_cpu`, narrower, in smaller batches, for fewer epochs, and as training leaves them."""
-    usual = features_on_cpu(images=1000, size=pixels, mirror=mirror)
+    usual = features_on_cpu(images=1000, size=pixels, flip=mirror)
     rate = usual.learning_rate * batch / usual.batch  # the linear rule
     less = {"width": width, "epochs": epochs, "batch": batch, "learning_rate": rate, "whitening": 0.0}
     return usual.model_copy(update=less)

@@ -1,7 +1,7 @@
 """A frozen network on a CPU runs on ONNX Runtime, `lite0` several times faster than in torch.
 
-It is exported once, compared with torch, and cached. The tracing exporter (`dynamo=False`) is deprecated, but takes a
-second here while the new one takes ten and needs `onnxscript`; their outputs agree. If an export fails or differs, the
+It is exported once, compared with torch, and cached. The tracing exporter (`dynamo=False`) is deprecated, but takes one
+second, while the new one takes ten and needs `onnxscript`; their outputs agree. If the export fails or differs, the
 network runs in torch, with a warning.
 """
 
@@ -23,7 +23,7 @@ from onnx import numpy_helper
 from platformdirs import user_cache_dir
 from torch import Tensor, nn
 
-from spice.errors import SpiceWarning, warn_user
+from spice.errors import SpiceWarning, one_line, warn_user
 from spice.files import written_atomically
 from spice.models.backbone import Backbone, example_images, weights_hash
 from spice.models.int8 import quantize
@@ -31,10 +31,10 @@ from spice.settings import Normalization
 from spice.version import __version__
 
 TOLERANCE = 1e-4  # of the largest feature: how much the exported network may differ from torch
-FEATURES, MAP = "features", "map"  # outputs; the map is what features are the mean of, where they are
+FEATURES, MAP = "features", "map"  # outputs; features are the mean of the map, if there is one
 FORMAT = 2  # of cached files
 
-# Images that go through a network together: more are no faster and need more memory.
+# Batch size: larger ones are no faster and need more memory.
 AT_ONCE = 16
 
 log = logging.getLogger("spice")
@@ -94,7 +94,7 @@ def frozen_session(network: Backbone, *, size: int, channels: int, int8: Normali
     Args:
         int8: compute in 8-bit integers, for images with this normalization.
     """
-    versions = (FORMAT, __version__, torch.__version__, onnxruntime.__version__)  # of all that takes part in exporting
+    versions = (FORMAT, __version__, torch.__version__, onnxruntime.__version__)  # of all that affects the export
     identity = repr((versions, size, channels, repr(network), weights_hash(network), *([int8] if int8 else [])))
     name = _hash(identity.encode())
     for path in sorted(cache_folder().glob(f"{name}-*.onnx")):
@@ -104,8 +104,9 @@ def frozen_session(network: Backbone, *, size: int, channels: int, int8: Normali
         return _exported(network, name, size=size, channels=channels, int8=int8)
     # Whatever goes wrong in the exporter or the runtime, torch can still run the network.
     except Exception as error:  # noqa: BLE001
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        message = f"{type(network).__name__} runs in torch, more slowly, because it could not be exported: {reason}"
+        message = (
+            f"{type(network).__name__} runs in torch, more slowly, because it could not be exported: {one_line(error)}"
+        )
         warn_user(message, ExportWarning)
         return None
 
@@ -154,7 +155,7 @@ def trace(module: nn.Module, images: Tensor, path: Path, *, output: str) -> None
 
 
 def _exported(network: Backbone, name: str, *, size: int, channels: int, int8: Normalization | None) -> Session:
-    """Export outside the cache, so that a cache that cannot be written only costs the next run a second."""
+    """Export outside the cache: if it cannot be written, the next run exports again."""
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / f"{name}.onnx"
         export(network, made, size=size, channels=channels)
@@ -169,7 +170,7 @@ def _exported(network: Backbone, name: str, *, size: int, channels: int, int8: N
 
 
 def _cache(name: str, content: bytes) -> None:
-    """Keep a network for this user alone, under a name that ends in the hash of its content."""
+    """Cache a network, readable by this user alone, under a name that ends in the hash of its content."""
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for damaged in folder.glob(f"{name}-*.onnx"):

@@ -97,7 +97,7 @@ def _features(settings: RunSettings, inputs: Inputs) -> FeatureSettings:
     assert inputs.store is not None
     size, flip = inputs.store.size, settings.views.augment.flip
     extra = 0 if inputs.extra is None else len(inputs.extra)
-    usual = settings.features or features_on_cpu(images=len(inputs.store) + extra, size=size, mirror=flip)
+    usual = settings.features or features_on_cpu(images=len(inputs.store) + extra, size=size, flip=flip)
     found = FeatureSettings.model_validate(usual.model_dump() | settings.features_changes)
     stem = found.stem or (stem_for(size) if found.network.startswith("resnet") else None)
     return found.model_copy(update={"view_size": found.view_size or size, "stem": stem})
