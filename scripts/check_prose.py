@@ -32,6 +32,16 @@ BANNED = {
     r"\bgive another (name|folder|one)\b": "choose another",
     r"\b(was|were) not asked for\b": "name the missing option",
     r"\btake (it|one|them) back with\b": "undo with",
+    r"\b(is|are|was) taken back\b|\btake back the (last )?(edit|answer)": "undo",
+    r"\b(is|are|be|was) made again\b": "is recreated",
+    r"\bsay how many with\b": "set the number with",
+    r"\bspeaks? for\b": "supports / shows",
+    r"\b(a note was taken|they stand in|stands in the (file|table|page))\b": "see the file for notes",
+    r"\b(is|are) taken for\b": "is treated as / counts as",
+    r"\bis no (number|table|npz|clustering|reason)\b": "is not a",
+    r"\b(made|fake) (pictures|images)\b": "synthetic images",
+    r"\b(training|a run) is under way\b": "in progress",
+    r"\bwhat is looked at\b|\bto be named\b|\bsaid exactly\b|\bAsk first:": "rewrite the sentence",
 }
 
 

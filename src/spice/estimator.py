@@ -50,7 +50,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
     generator of paths, PIL images, bytes or open files, an array (N, H, W[, C]), a tensor, a torch or Hugging Face data
     set, a loader, a frame with a column of paths. For a path, results are those of `paths_`, the images that could be
     read; for all else they are in the order given, and an image that could not be read has the label -1. An array
-    (N, D), a frame of numbers or a file of vectors is taken for features.
+    (N, D), a frame of numbers or a file of vectors is used as features.
 
     Args:
         n_clusters: how many groups to make; a range such as (5, 40) to find the number in; None: it is found, or the

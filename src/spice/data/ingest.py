@@ -56,7 +56,7 @@ def ingest(
         max_pixels: larger images are a problem, not an image.
         leave_out: folders inside the source that are not part of it, such as a run's own.
         rescan: read every file again, whatever the store holds. Without it, a file whose name, size and time of change
-            are the same is taken for unchanged.
+            are the same counts as unchanged.
         examine_all: reads the entries that are missing; None: threads of this process do.
     """
     if size < 1:

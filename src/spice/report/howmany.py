@@ -35,7 +35,7 @@ class Level(NamedTuple):
     """A plausible number of groups."""
 
     candidate: CandidateCount
-    origin: str  # what speaks for it
+    origin: str  # the evidence for it
     used: bool
     groups: list[Example]  # the largest first
 
@@ -90,7 +90,7 @@ def how_many_section(content: Content) -> HowMany | None:
 
 
 def origin(found: HowManyResult, candidate: CandidateCount) -> str:
-    """What speaks for a number of groups: `peak of the curve, neighbor graph`."""
+    """The evidence for a number of groups: `peak of the curve, neighbor graph`."""
     counted = {"neighbor graph": found.communities, "neighbor graph, coarse": found.coarse_communities}
     words = ["peak of the curve"] if candidate.prominence > 0 else []
     words += [

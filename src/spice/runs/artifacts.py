@@ -15,7 +15,7 @@ class Artifact(NamedTuple):
     name: str
     step: str
     holds: str
-    # Whether it may be deleted when the run is finished. It is made again when a step needs it.
+    # Whether it may be deleted when the run is finished. It is recreated when a step needs it.
     deletable: bool = False
     # Whether other commands write it again: `spice evaluate` and `spice report`.
     rewritten: bool = False

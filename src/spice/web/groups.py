@@ -75,7 +75,7 @@ class Suggestion(NamedTuple):
 
 
 def suggested_merges(state: State) -> list[Suggestion]:
-    """The pairs of groups whose images are most often neighbors, with the image pairs that speak for a merge."""
+    """The pairs of groups whose images are most often neighbors, with image pairs that support a merge."""
     group, existing = state.groups.shown, state.groups.existing
     counted = state.opened.result.answer.neighbors
     neighbors = state.opened.neighbors[:, :counted]

@@ -42,7 +42,7 @@ class Training:
         if not self._work.running:
             self._found = None
         if not self._work.start(work):
-            raise UserError("A training is under way; cancel it first.")
+            raise UserError("Training is in progress; cancel it first.")
 
     def cancel(self) -> None:
         """Stop, or leave the groups as they are. A result that is complete stays among the run's results."""

@@ -112,7 +112,7 @@ def markdown(result: Result) -> str:
             methods = ", ".join(_escaped(method) for method, reason in data.left_out.items() if reason == why)
             parts.append(f"Not run on {data.title}: {methods}, because {why}.")
     if noted := sum(bool(cell.notes) for cell in result.cells):
-        parts.append(f"In {noted} of {len(result.cells)} cells a note was taken; they stand in the json file.")
+        parts.append(f"{noted} of {len(result.cells)} cells have notes; see the JSON file.")
     return "\n\n".join(parts) + "\n"
 
 
