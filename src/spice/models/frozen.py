@@ -23,7 +23,7 @@ from onnx import numpy_helper
 from platformdirs import user_cache_dir
 from torch import Tensor, nn
 
-from spice.errors import SpiceWarning, one_line, warn_user
+from spice.errors import SpiceWarning, warn_user
 from spice.files import written_atomically
 from spice.models.backbone import Backbone, example_images, weights_hash
 from spice.models.int8 import quantize
@@ -104,9 +104,8 @@ def frozen_session(network: Backbone, *, size: int, channels: int, int8: Normali
         return _exported(network, name, size=size, channels=channels, int8=int8)
     # Whatever goes wrong in the exporter or the runtime, torch can still run the network.
     except Exception as error:  # noqa: BLE001
-        message = (
-            f"{type(network).__name__} runs in torch, more slowly, because it could not be exported: {one_line(error)}"
-        )
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]  # the exporter adds pages of advice
+        message = f"{type(network).__name__} runs in torch, more slowly, because it could not be exported: {reason}"
         warn_user(message, ExportWarning)
         return None
 
