@@ -1,4 +1,4 @@
-"""Groups images by meaning, without labels, and says which of its answers can be trusted.
+"""Sorts images into groups by what they show, without labels, and tells you how far to trust each group.
 
 An implementation of SPICE (Niu, Shan, Wang: "Semantic Pseudo-Labeling for Image Clustering"). Importing this
 package is instant: torch is loaded by the first thing that needs it.

@@ -44,7 +44,7 @@ _SCORED = 5_000
 
 
 class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Groups images by meaning, without labels, and says which of its answers can be trusted.
+    """Sorts images into groups by what they show, without labels, and tells you how far to trust each group.
 
     Images are given as a path (a folder, a glob, a list file, an archive), or as what Python holds them in: a list or
     generator of paths, PIL images, bytes or open files, an array (N, H, W[, C]), a tensor, a torch or Hugging Face data

@@ -41,7 +41,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    help="Group images by meaning, without labels, and see how far to trust each answer.",
+    help="Sort images into groups by what they show, without labels, and see how far to trust each group.",
 )
 app.command("cluster", epilog=cluster.EXAMPLES)(cluster.command)
 app.command("resume", epilog=resume.EXAMPLES)(resume.command)
@@ -87,7 +87,7 @@ def spice(
         False, "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
     ),
 ) -> None:
-    """Group images by meaning, without labels, and see how far to trust each answer."""
+    """Sort images into groups by what they show, without labels, and see how far to trust each group."""
 
 
 def main() -> None:

@@ -144,7 +144,7 @@ def command(
     open_page: Open = None,
     as_json: Json = False,
 ) -> None:
-    """Group images by meaning. Your images are never changed. Run the same command again to resume."""
+    """Sort images into groups by what they show. Your images are never changed; run the command again to resume."""
     from spice.given_sizes import agreed_clusters, read_sizes, with_sizes
     from spice.pipeline import cluster
     from spice.presets import started_from_cut
