@@ -6,6 +6,8 @@ python benchmarks/explorer.py --images 20000
 import argparse
 import sys
 import tempfile
+import time
+from multiprocessing import get_context
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "shared"))
@@ -67,6 +69,24 @@ def first_screen(page: Page, address: str) -> float:
     return float(page.run("performance.now()")) / 1000
 
 
+def server_cost(run: Path) -> None:
+    """What the server computes until the first screen is there; in a process of its own, for its memory."""
+    import resource
+
+    from spice.web.content import column, describe, paths
+    from spice.web.session import Session
+
+    started = time.process_time()
+    state = Session(run).state()
+    describe(state)
+    paths(state)
+    for name in ("group", "person", "chance", "reliable", "outlier", "rank", "x", "y"):
+        column(state, name)
+    state.opened.pictures.strip(list(range(64)), 96)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    print(f"server, first screen    {time.process_time() - started:.1f} s of processor time, {peak:.2f} GB of memory")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=20_000)
@@ -77,6 +97,9 @@ def main() -> None:
         sys.exit("there is no chromium here; scripts/install-chromium.sh installs it")
     with tempfile.TemporaryDirectory(prefix="spice-explorer-") as folder:
         run = make_large_run(Path(folder) / "run", images=given.images, clusters=given.clusters)
+        serving = get_context("spawn").Process(target=server_cost, args=(run.run,))
+        serving.start()
+        serving.join()
         with opened(run.run) as explorer, chromium() as page:
             print(f"{given.images:,} images in {given.clusters} groups")
             print(f"first screen            {first_screen(page, explorer.address):.2f} s")
