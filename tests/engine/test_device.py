@@ -20,10 +20,10 @@ def test_each_process_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("LOCAL_RANK", "3")
     assert device.choose() == torch.device("cuda", 3)
     assert device.choose("cuda:1") == torch.device("cuda", 1)
-    with pytest.raises(UserError, match="no GPU cuda:4: torch sees 4"):
+    with pytest.raises(UserError, match="no GPU cuda:4; torch sees 4"):
         device.choose("cuda:4")
     monkeypatch.setenv("LOCAL_RANK", "4")
-    with pytest.raises(UserError, match="no GPU cuda:4: torch sees 4"):
+    with pytest.raises(UserError, match="no GPU cuda:4; torch sees 4"):
         device.choose()
 
 

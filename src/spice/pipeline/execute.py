@@ -23,7 +23,6 @@ from spice.pipeline.work import Inputs, Work
 from spice.progress import duration, log
 from spice.report.embedding import embed
 from spice.runs import Account, Result, RunFolder, account, update_csv
-from spice.runs.artifacts import FEATURES
 from spice.runs.edits import read_edits
 from spice.runs.folder import UNFINISHED
 from spice.runs.manifest import ResultEntry, now, versions
@@ -117,6 +116,8 @@ class Execution:
                 self._do(BY_NAME[artifact.step])
         for maker in makers:
             self._verify(maker)
+        if name == "heads":  # only now: until here, a damaged step before it may have been run again
+            self._start_early()
         return self._do(step)
 
     def _verify(self, name: str) -> None:
@@ -197,8 +198,6 @@ class Execution:
     def _finish(self) -> None:
         """All steps; the result becomes the current one when it is complete, the first one as soon as it has labels."""
         for step in self.steps:
-            if step == "heads":
-                self._start_early()
             try:
                 self.ensure(step)
                 if step in READ_BY_OTHERS:
@@ -217,12 +216,7 @@ class Execution:
         """While the heads train, compute what depends on the features alone."""
         work, run = self.work, self.run
         wanted = [name for name in ("kmeans", "map") if name in self.steps and not self.is_done(name)]
-        if (
-            run.processes.count > 1
-            or len(work) > MOST_IMAGES
-            or self.is_done("heads")
-            or not (work / FEATURES).exists()
-        ):
+        if run.processes.count > 1 or len(work) > MOST_IMAGES:
             return
         if "kmeans" in wanted:
             work.early.start("kmeans", partial(labels_of, work, run))
