@@ -40,7 +40,7 @@ def cards(state: State) -> list[JsonValue]:
                 "name": groups.names.get(number, ""),
                 "suggested": suggested.get(number, ""),
                 "size": len(members),
-                "reliable": int(labels.reliable[members].sum()),
+                "chance": float(state.checks.chances[members].mean()) if len(members) else 0.0,
                 "aside": number in groups.set_aside,
                 "by_person": int(groups.by_person[members].sum()),
                 "colors": list(tints[number]),

@@ -11,7 +11,7 @@ let order = "number";
 const orders = {
   number: (a, b) => a.number - b.number,
   size: (a, b) => b.size - a.size,
-  doubt: (a, b) => a.reliable / Math.max(1, a.size) - b.reliable / Math.max(1, b.size),
+  doubt: (a, b) => a.chance - b.chance,
   name: (a, b) => nameOf(a).localeCompare(nameOf(b), "en", { numeric: true }),
 };
 
@@ -26,10 +26,10 @@ export function refresh() {
 
 function head() {
   const { info } = run;
-  const reliable = info.groups.reduce((sum, group) => sum + group.reliable, 0);
+  const right = info.groups.reduce((sum, group) => sum + group.chance * group.size, 0);
   return element("div", { class: "intro" },
     element("p", { class: "eyebrow" }, info.title),
-    element("h1", {}, `${counted(info.count, "image")} in `, element("span", { id: "how-many" }), ", ", element("em", {}, `${percent(reliable / Math.max(1, info.count))} of them reliable`)),
+    element("h1", {}, `${counted(info.count, "image")} in `, element("span", { id: "how-many" }), ", ", element("em", {}, `an estimated ${percent(right / Math.max(1, info.count))} in the right one`)),
     element("div", { class: "head" },
       element("p", { class: "note lead" }, "Drag a card onto another to merge them. Click a name to change it. Everything can be undone."),
       element("span", { id: "guesses" }), element("label", {}, "Sort by ", select())));
@@ -82,8 +82,8 @@ function card(group, small) {
   const made = tint(element("article", { class: "card", tabindex: "0", draggable: true, data: { number: group.number }, "aria-label": `${nameOf(group)}, ${counted(group.size, "image")}` },
     element("header", {}, element("span", { class: "dot", "aria-hidden": "true" }), title,
       group.suggested ? button(`${group.suggested}?`, () => edit({ kind: "name", group: group.number, name: group.suggested }), { class: "guess", title: `A guess. Click to call this group “${group.suggested}”.`, "aria-label": `Call group ${group.number} ${group.suggested}, a guess` }) : null,
-      element("span", { class: "size" }, counted(group.size, "image"))),
-    element("span", { class: "meter", role: "img", "aria-label": `${number(group.reliable)} reliable`, title: `${number(group.reliable)} of ${number(group.size)} are reliable` }, element("i", {})),
+      element("span", { class: "size", title: counted(group.size, "image") }, small ? number(group.size) : counted(group.size, "image"))),
+    element("span", { class: "meter", role: "img", "aria-label": `mean chance ${percent(group.chance)}`, title: `Mean chance of its images: ${percent(group.chance)}` }, element("i", {})),
     pictures(small ? group.typical.slice(0, 4) : group.typical, "prototypes"),
     doubtful.length ? element("div", {}, element("h4", {}, "Most doubtful"), pictures(doubtful, "doubts")) : null,
     element("footer", { class: "actions" },
@@ -91,7 +91,7 @@ function card(group, small) {
       button(small ? "Merge" : "Merge …", () => merge(group), { class: "do" }),
       button(small ? "Split" : "Split …", () => split(group), { class: "do", disabled: group.size < 2 }),
       button("Set aside", () => setAside(group), { class: "do", title: "Not a group: its images are in no group" }))), group);
-  made.querySelector(".meter i").style.width = percent(group.reliable / Math.max(1, group.size));
+  made.querySelector(".meter i").style.width = percent(group.chance);
   made.addEventListener("keydown", (event) => keys(event, group, title, made));
   drag(made, group);
   return made;
