@@ -15,6 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 from spice.errors import NothingReadableError, UserError
 from spice.models.efficientnet import published_weights
 from spice.pipeline import cluster, regroup, resume
+from spice.pipeline.execute import Execution
 from spice.pipeline.steps.scan import read_inputs
 from spice.presets import standard
 from spice.progress import CanceledError
@@ -278,6 +279,17 @@ def test_views_may_be_deleted_and_are_made_again_only_when_they_are_needed(run: 
     cluster(shapes, settings(clusters=3), run)
     assert (views / "weak.npy").exists()
     assert load(run, PROBABILITIES).shape == (96, 3)
+
+
+def test_nothing_is_computed_beside_the_heads_before_their_inputs_are_complete(
+    run: Path, shapes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    views = place(run, VIEWS)
+    shutil.rmtree(views)
+    complete: list[bool] = []
+    monkeypatch.setattr(Execution, "_start_early", lambda _: complete.append((views / "weak.npy").exists()))
+    cluster(shapes, settings(clusters=3), run)
+    assert complete == [True]
 
 
 def test_scores_belong_to_one_result(run: Path, shapes: Path) -> None:

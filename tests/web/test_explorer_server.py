@@ -119,6 +119,12 @@ def test_small_pictures_come_in_strips(inside: Explorer, run: Result) -> None:
     assert "immutable" in answer.headers["cache-control"]
 
 
+def test_a_group_says_the_mean_chance_of_its_images(inside: Explorer, run: Result) -> None:
+    for group in inside.state()["groups"]:
+        members = run.labels.cluster == group["number"]
+        assert group["chance"] == pytest.approx(float(run.labels.chance[members].mean()), abs=1e-6)
+
+
 def test_an_edit_based_on_an_old_page_is_refused(inside: Explorer) -> None:
     before = inside.state()["version"]
     assert inside.edit({"kind": "name", "group": 0, "name": "first"}).status == 200
