@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import arange, from_numpy
 
+from memory import anonymous
 from scale_kills import killed_commands, lost_nodes
 from scale_photos import make_photos
 from spice.engine.run import Run
@@ -132,15 +133,20 @@ class Measured(NamedTuple):
 
     seconds: float
     processor: float
-    peak: float  # bytes
+    peak: float  # bytes in memory, mapped files included
+    own: float  # bytes that the system cannot take back, which is what `--plan` predicts
 
 
 def _measured(arguments: list[str]) -> Measured:
     started = time.monotonic()
     child = subprocess.Popen([sys.executable, "-m", "spice", *arguments], stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(child.pid, 0)
+    ended, own = 0, 0
+    while not ended:
+        own = max(own, anonymous(child.pid))
+        time.sleep(0.05)
+        ended, status, used = os.wait4(child.pid, os.WNOHANG)
     assert status == 0, f"the command ended with {status}"
-    return Measured(time.monotonic() - started, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+    return Measured(time.monotonic() - started, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, own)
 
 
 def _describe(out: Path, took: Measured) -> None:
@@ -152,7 +158,8 @@ def _describe(out: Path, took: Measured) -> None:
     print(f"| whole command | {took.seconds:.0f} | {took.processor:.0f} |\n")
     files = {path: path.stat().st_size for path in out.rglob("*") if path.is_file() and not path.is_symlink()}
     largest = max(files, key=lambda path: files[path])
-    print(f"peak of resident memory {took.peak / 1e9:.2f} GB; run folder {sum(files.values()) / 1e9:.2f} GB")
+    print(f"peak memory {took.own / 1e9:.2f} GB, with mapped files {took.peak / 1e9:.2f} GB")
+    print(f"run folder {sum(files.values()) / 1e9:.2f} GB in {len(files):,} files")
     print(f"largest file {largest.name} {files[largest] / 1e9:.2f} GB; page {_page(out) / 1e6:.1f} MB", flush=True)
 
 

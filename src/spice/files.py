@@ -1,4 +1,4 @@
-"""Writing files so that a kill at any moment leaves the old file, the new one, or none; names; reading tables."""
+"""Writing files so that a kill at any moment leaves the old file, the new one, or none; names; tables."""
 
 import os
 import shutil
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 from spice.errors import UserError
 
+ROWS_PER_FILE = 1_000_000  # of a table; a million images take about 100 MB
 MAX_NAME = 255  # bytes in a file's name, on nearly every file system
 
 
@@ -64,8 +65,37 @@ def refuse_undecodable(*names: str) -> None:
             raise UserError(f"{shown} is not a valid UTF-8 name; rename it (or set PYTHONUTF8=1 if it is)") from None
 
 
+def write_parquet(path: Path, table: "pa.Table") -> None:
+    """Write a table, whole or not at all: a file, or a folder of files that pyarrow, pandas and polars read as one."""
+    starts = range(0, table.num_rows, ROWS_PER_FILE)
+    if path.is_dir() or len(starts) > 1:
+        remove(path)  # a file cannot take the place of a folder
+    if len(starts) <= 1:
+        write_parquet_file(path, table)
+        return
+    with folder_written_atomically(path) as folder:
+        for number, start in enumerate(starts):
+            write_parquet_file(folder / f"part-{number:05d}.parquet", table.slice(start, ROWS_PER_FILE))
+
+
+def write_parquet_file(path: Path, table: "pa.Table") -> None:
+    """Write a table of any length as one file, whole or not at all."""
+    import pyarrow.parquet as pq
+
+    with written_atomically(path) as temporary, temporary.open("wb") as file:  # pyarrow's own errors name no file
+        pq.write_table(table, file)
+
+
+def remove(path: Path) -> None:
+    """Delete a file, a link or a folder; a link is not followed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> "pa.Table":
-    """A table, read without pyarrow's file systems, which are slow to import.
+    """A table that `write_parquet` wrote, read without pyarrow's file systems, which are slow to import.
 
     From bytes and on this thread: a pyarrow thread that is still running when Python exits aborts the process.
     """
@@ -73,4 +103,7 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> "pa.Table"
     import pyarrow.parquet as pq
 
     names = None if columns is None else list(columns)
-    return pq.read_table(pa.BufferReader(path.read_bytes()), columns=names, use_threads=False)
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    return pa.concat_tables(
+        pq.read_table(pa.BufferReader(file.read_bytes()), columns=names, use_threads=False) for file in files
+    )

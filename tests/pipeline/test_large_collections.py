@@ -5,17 +5,23 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
-from spice import arrays
+from spice import arrays, files
+from spice.errors import UserError
 from spice.neighbors import search
 from spice.pipeline import cluster
 from spice.pipeline.execute import DamagedFileWarning
 from spice.presets import heads_sample, standard
 from spice.runs import open_result
-from spice.runs.artifacts import FEATURES, HEAD_LABELS, NEIGHBORS, PROBABILITIES, SIMILARITIES
+from spice.runs.artifacts import FEATURES, HEAD_LABELS, LABELS, NEIGHBORS, PROBABILITIES, SIMILARITIES
+from spice.runs.artifacts import IMAGES as TABLE_OF_IMAGES
 from spice.runs.records import NeighborsResult, damaged_files
+from spice.runs.why import why
 from spice.settings import RunSettings
+from spice.web.content import column, paths
+from spice.web.session import Session
 
 GROUPS, IMAGES, LEARNED = 4, 1200, 300
 PIECE = 64 << 10
@@ -97,6 +103,35 @@ def test_a_run_in_pieces_gives_the_same_bytes_and_repairs_itself(
     assert damaged_files(out, result.entry.folders) == [damaged]
     with pytest.warns(DamagedFileWarning, match=r"features.npy.001 changed after it was written"):
         cluster(made()[0], settings(GROUPS - 1), out, page=False)
+    assert damaged.read_bytes() == good
+
+
+def test_tables_in_several_files_hold_the_same_and_repair_themselves(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    monkeypatch.setattr(search, "APPROXIMATE_FROM", IMAGES)
+    monkeypatch.setattr(files, "ROWS_PER_FILE", 500)
+    cluster(made()[0], settings(), out)
+    result, whole = open_result(out), open_result(run)
+    for artifact in (LABELS, TABLE_OF_IMAGES):
+        assert [path.name for path in sorted((result / artifact).iterdir())] == [
+            f"part-0000{part}.parquet" for part in range(3)
+        ]
+        assert pq.read_table(result / artifact).equals(pq.read_table(whole / artifact))
+    assert pq.read_table(out / "labels.parquet").num_rows == IMAGES
+    assert (out / "labels.csv").read_bytes() == (run / "labels.csv").read_bytes()
+    assert why(out, "7").path == "7"
+    opened = Session(out).state()
+    assert paths(opened) == whole.labels.path
+    np.testing.assert_array_equal(column(opened, "group"), whole.labels.cluster)
+    damaged = result / LABELS / "part-00001.parquet"
+    good = damaged.read_bytes()
+    damaged.unlink()
+    assert damaged_files(out, result.entry.folders) == [damaged]
+    with pytest.raises(UserError, match=r"labels.parquet is damaged; recreate it with: spice resume"):
+        _ = result.reread().labels
+    cluster(made()[0], settings(), out, page=False)
     assert damaged.read_bytes() == good
 
 

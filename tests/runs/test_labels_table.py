@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from spice import files
 from spice.errors import UserError
 from spice.runs import Labels, read_labels, write_labels
 from spice.runs import labels as table
@@ -97,3 +98,38 @@ def test_of_a_large_collection_the_csv_file_is_left_out(
     monkeypatch.setattr(table, "MOST_IN_CSV", len(labels.path))
     write_labels(tmp_path, labels)
     assert (tmp_path / "labels.csv").exists()
+
+
+def test_labels_of_very_many_images_are_a_folder_that_every_reader_takes_for_one_table(
+    tmp_path: Path, labels: Labels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    write_labels(tmp_path, labels)
+    whole = pq.read_table(tmp_path / "labels.parquet")
+    monkeypatch.setattr(files, "ROWS_PER_FILE", 4)
+    write_labels(tmp_path, labels)  # replaces the file
+    place = tmp_path / "labels.parquet"
+    assert [path.name for path in sorted(place.iterdir())] == ["part-00000.parquet", "part-00001.parquet"]
+    assert [pq.read_table(path).num_rows for path in sorted(place.iterdir())] == [4, 2]
+    again = read_labels(tmp_path)
+    assert again.path == labels.path
+    for written, read in zip(labels[1:], again[1:], strict=True):
+        np.testing.assert_array_equal(written, read)
+    assert pq.read_table(place).equals(whole)
+    assert pandas.read_parquet(place).to_dict("list") == whole.to_pydict()
+    assert polars.read_parquet(place).to_dict(as_series=False) == whole.to_pydict()
+    monkeypatch.setattr(files, "ROWS_PER_FILE", 6)
+    write_labels(tmp_path, labels)  # replaces the folder
+    assert place.is_file()
+    assert pq.read_table(place).equals(whole)
+
+
+def test_a_folder_of_labels_without_a_part_is_refused(
+    tmp_path: Path, labels: Labels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "ROWS_PER_FILE", 4)
+    write_labels(tmp_path, labels)
+    for part in (tmp_path / "labels.parquet").iterdir():
+        part.unlink()
+    with pytest.raises(UserError, match=r"cannot read .*labels.parquet"):
+        read_labels(tmp_path)

@@ -12,11 +12,10 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from spice.data.problems import Problem, printable, read_problems, write_problems
-from spice.files import read_parquet, written_atomically
+from spice.files import read_parquet, write_parquet
 
 # The lines of images.parquet. A position in the collection is a line here.
 SCHEMA = pa.schema(
@@ -87,8 +86,7 @@ class Collection:
     def save(self, folder: Path) -> None:
         """Write `images.parquet` and `problems.csv`."""
         write_problems(folder / "problems.csv", self.problems)
-        with written_atomically(folder / "images.parquet") as temporary:
-            pq.write_table(self.table, temporary)
+        write_parquet(folder / "images.parquet", self.table)
 
     @classmethod
     def load(cls, folder: Path) -> Self:

@@ -27,7 +27,7 @@ from spice.data.pixels import COLOR, GRAY
 from spice.data.problems import Problem, Reason, printable
 from spice.data.sources import Entry
 from spice.errors import UserError
-from spice.files import written_atomically
+from spice.files import remove, written_atomically
 
 JOURNAL, _DESCRIPTION, _FORMAT = "journal", "store.json", 2
 
@@ -142,8 +142,10 @@ def explained_errors(folder: Path) -> Iterator[None]:
 
 def _clear(folder: Path, size: int) -> None:
     """Remove a store of another working size or version, or a damaged one, and start a new one."""
-    for name in (_DESCRIPTION, GRAY, COLOR, "images.parquet", "problems.csv"):
+    for name in (_DESCRIPTION, GRAY, COLOR):
         arrays.remove_array(folder / name)
+    for name in ("images.parquet", "problems.csv"):
+        remove(folder / name)
     shutil.rmtree(folder / JOURNAL, ignore_errors=True)
     with written_atomically(folder / _DESCRIPTION) as temporary:
         temporary.write_text(json.dumps({"format": _FORMAT, "size": size}))

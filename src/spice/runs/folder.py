@@ -15,6 +15,7 @@ from typing import Self
 from pydantic import JsonValue
 
 from spice.errors import UserError
+from spice.files import remove
 from spice.runs.artifacts import LINKED, PROBLEMS
 from spice.runs.lock import HOLDER, LOCK
 from spice.runs.manifest import MANIFEST, Manifest, ResultEntry, now, read_manifest, write_manifest
@@ -107,7 +108,7 @@ class RunFolder:
             if (self.path / RESULTS / str(self.manifest.current) / artifact.name).exists():
                 _swap(self.path / artifact.name, maker(artifact.name))
             else:
-                _remove(self.path / artifact.name)
+                remove(self.path / artifact.name)
 
     def _keep_changed(self, name: str) -> None:
         """Rename a file that has replaced our link, unless it is a copy of ours."""
@@ -178,13 +179,13 @@ def sweep(path: Path) -> None:
     """Remove half-written files of a killed process. Only for the process that holds the lock."""
     for folder, pattern in ((path, ".*.partial"), (path / STEPS, "**/.*.partial"), (path / RESULTS, "**/.*.partial")):
         for partial in list(folder.glob(pattern)):
-            _remove(partial)
+            remove(partial)
 
 
 def _swap(path: Path, make: Callable[[Path], None]) -> None:
     """Replace `path` by what `make` creates, atomically unless a real folder is in the way."""
     new, old = path.with_name(f".{path.name}.partial"), path.with_name(f".{path.name}.old.partial")
-    _remove(new)
+    remove(new)
     make(new)
     if path.is_symlink() and new.is_symlink() and path.readlink() == new.readlink():
         new.unlink()
@@ -192,19 +193,11 @@ def _swap(path: Path, make: Callable[[Path], None]) -> None:
     if path.is_dir() and not path.is_symlink():  # left by a copy of the run folder that followed links
         path.rename(old)
     new.replace(path)
-    _remove(old)
+    remove(old)
 
 
 def _copy(source: Path, target: Path) -> None:
     shutil.copytree(source, target) if source.is_dir() else shutil.copy2(source, target)
-
-
-def _remove(path: Path) -> None:
-    """Delete a file, a link or a folder; a link is not followed."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _ours(entry: Path) -> bool:

@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from spice.files import read_parquet, written_atomically
+from spice.files import read_parquet, write_parquet
 from spice.runs.edits import ImageId
 from spice.runs.labels import Labels
 from spice.runs.table import Column
@@ -89,8 +88,7 @@ class Base:
         }
         table = pa.table(columns).replace_schema_metadata({"clusters": str(self.clusters)})
         file.parent.mkdir(exist_ok=True)
-        with written_atomically(file) as temporary, temporary.open("wb") as opened:
-            pq.write_table(table, opened)
+        write_parquet(file, table)
 
     @classmethod
     def load(cls, name: str, file: Path) -> "Base":

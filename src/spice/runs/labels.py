@@ -1,6 +1,7 @@
 """The labels of a run: one row per image, as parquet (the head's answer) and as csv (the same, with people's edits).
 
 Of a large collection the csv is written on request only (`spice export --as csv`): every edit would write it again.
+Of more than a million images, `labels.parquet` is a folder of files, which is read as one table.
 """
 
 from collections.abc import Mapping
@@ -12,9 +13,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spice.errors import UserError
-from spice.files import read_parquet
+from spice.files import read_parquet, write_parquet
 from spice.runs.artifacts import LABELS, LABELS_CSV
-from spice.runs.table import Column, write_table
+from spice.runs.table import Column, arrow_table, write_table
 
 MOST_IN_CSV = 200_000  # images
 
@@ -45,10 +46,10 @@ class Labels(NamedTuple):
 
 
 def write_labels(folder: Path, labels: Labels) -> None:
-    """Write both files; the parquet file last, since its presence means that both exist."""
+    """Write both files; the parquet last, since its presence means that both exist."""
     if len(labels.path) <= MOST_IN_CSV:
         write_labels_csv(folder / LABELS_CSV.name, labels, _no_edits(labels))
-    write_table(folder / LABELS.name, labels._asdict())
+    write_parquet(folder / LABELS.name, arrow_table(labels._asdict()))
 
 
 def write_labels_csv(path: Path, labels: Labels, edits: Mapping[str, Column]) -> None:

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from spice.errors import UserError
-from spice.files import written_atomically
+from spice.files import write_parquet_file, written_atomically
 
 Column = list[str] | NDArray[Any]
 ENDINGS = (".csv", ".parquet")
@@ -19,13 +18,16 @@ ENDINGS = (".csv", ".parquet")
 def write_table(path: Path, columns: Mapping[str, Column]) -> None:
     """Write the columns, whole or not at all."""
     refuse_other_ending(path)
-    with written_atomically(path) as temporary:
-        if path.suffix == ".csv":
-            with temporary.open("w", newline="", encoding="utf-8") as text:
-                write_csv(text, columns)
-        else:
-            with temporary.open("wb") as file:  # not by name: pyarrow's own errors do not name the file
-                pq.write_table(pa.table({name: pa.array(column) for name, column in columns.items()}), file)
+    if path.suffix == ".parquet":
+        write_parquet_file(path, arrow_table(columns))
+        return
+    with written_atomically(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as text:
+        write_csv(text, columns)
+
+
+def arrow_table(columns: Mapping[str, Column]) -> pa.Table:
+    """The columns as pyarrow has them."""
+    return pa.table({name: pa.array(column) for name, column in columns.items()})
 
 
 def refuse_other_ending(path: Path) -> None:

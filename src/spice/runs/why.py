@@ -4,11 +4,11 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
 from spice.arrays import open_array
 from spice.errors import UserError
+from spice.files import read_parquet
 from spice.runs.artifacts import IMAGES, PROBABILITIES
 from spice.runs.checks import Checks
 from spice.runs.labels import Labels
@@ -115,5 +115,5 @@ def _inside(image: str, source: str | None) -> str | None:
 
 
 def _copies(result: Result, row: int) -> list[str]:
-    hashes = pq.read_table(result.need(IMAGES), columns=["hash"]).column("hash").to_numpy()
+    hashes = read_parquet(result.need(IMAGES), ["hash"]).column("hash").to_numpy()
     return [result.labels.path[other] for other in np.flatnonzero(hashes == hashes[row]) if other != row]
