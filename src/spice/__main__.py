@@ -1,4 +1,4 @@
-"""The command `spice`, or `python -m spice` where it is not on the path."""
+"""The command `spice`, also available as `python -m spice`."""
 
 import sys
 

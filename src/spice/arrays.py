@@ -29,7 +29,7 @@ Mode = Literal["r", "c", "r+"]  # as numpy's: read, change in memory only, write
 
 
 class Mapped(NamedTuple):
-    """An array in files, and what brings its changes to the disk."""
+    """A mapped array, and the function that writes its changes to disk."""
 
     array: NDArray[Any]
     flush: Callable[[], None]
@@ -57,7 +57,7 @@ def open_array(path: Path, mode: Mode = "r", *, first: Path | None = None) -> ND
 
 
 def map_array(path: Path, mode: Mode = "r", *, first: Path | None = None) -> Mapped:
-    """The same, to be changed; `first` is where the first piece is until the array is complete."""
+    """The array with a function to flush changes; `first` is the first piece's name until the array is complete."""
     first = first or path
     with first.open("rb") as file:
         shape, in_columns, dtype = _header(file)
@@ -74,7 +74,7 @@ def map_array(path: Path, mode: Mode = "r", *, first: Path | None = None) -> Map
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Write an array, whole or not at all: the first piece last, and nobody reads the others without it."""
+    """Write an array atomically: the first piece is written last, and the others are not read without it."""
     header = _header_of(array.dtype, array.shape)
     length = len(header) + array.nbytes
     if length <= PIECE_BYTES:
@@ -93,7 +93,7 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 
 
 def reserve_array(path: Path, dtype: DTypeLike, shape: tuple[int, ...], *, first: Path) -> None:
-    """Make the files of an array of zeros. When it is filled, rename `first` to `path`: that makes it complete.
+    """Create the files of an array of zeros. To complete the array after filling it, rename `first` to `path`.
 
     A full disk is an OSError here: later, writing to a mapped file would kill the program without a message.
     """

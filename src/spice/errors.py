@@ -27,7 +27,7 @@ class NothingTrustworthyError(UserError):
 
 
 class SpiceWarning(UserWarning):
-    """A result to check: the base class of all warnings of the program."""
+    """The base class of all warnings of spice."""
 
 
 def one_line(error: BaseException) -> str:
@@ -36,7 +36,7 @@ def one_line(error: BaseException) -> str:
 
 
 def warn_user(message: str, category: type[SpiceWarning]) -> None:
-    """Warn at the line of the user's program that led here: a line of our own would help nobody."""
+    """Warn at the line of the user's program that led here, not at a line of ours."""
     frame = sys._getframe(1)
     while frame.f_code.co_filename.startswith(_OURS) and frame.f_back is not None:
         frame = frame.f_back

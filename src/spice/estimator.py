@@ -46,40 +46,39 @@ _SCORED = 5_000
 class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Sorts images into groups by what they show, without labels, and tells you how far to trust each group.
 
-    Images are given as a path (a folder, a glob, a list file, an archive), or as what Python holds them in: a list or
-    generator of paths, PIL images, bytes or open files, an array (N, H, W[, C]), a tensor, a torch or Hugging Face data
-    set, a loader, a frame with a column of paths. For a path, results are those of `paths_`, the images that could be
-    read; for all else they are in the order given, and an image that could not be read has the label -1. An array
-    (N, D), a frame of numbers or a file of vectors is used as features.
+    Images can be a path (folder, glob, list file, archive) or Python objects: a list or generator of paths, PIL images,
+    bytes or open files, an array (N, H, W[, C]), a tensor, a torch or Hugging Face data set, a loader, a data frame
+    with a column of paths. For a path, results are in the order of `paths_`, the images that could be read. Otherwise
+    they are in the order given, and an image that could not be read has the label -1. An array (N, D), a data frame
+    of numbers or a file of vectors is used as features.
 
     Args:
-        n_clusters: how many groups to make; a range such as (5, 40) to find the number in; None: it is found, or the
-            paper's with a preset such as "paper:cifar10". Where there are no clear groups, `fit` raises UserError.
-        sizes: how large the groups are, where that is known, as shares or counts in any order; `n_clusters` is their
-            number then.
-        encoder: "lite0", "scratch" (trained on the images), "hf:facebook/dinov2-small", ...; None: the preset's choice,
-            "lite0" for most.
-        size: pixels on a side shown to the encoder; None: its own choice.
+        n_clusters: number of groups, or a range such as (5, 40) to search. None: find the number, or use the paper's
+            with a preset such as "paper:cifar10". If there are no clear groups, `fit` raises UserError.
+        sizes: sizes of the groups if you know them, as shares or counts in any order; replaces `n_clusters`.
+        encoder: "lite0", "scratch" (trained on your images), "hf:facebook/dinov2-small", ...; None: the preset's
+            encoder, usually "lite0".
+        size: image size for the encoder, in pixels; None: the encoder's own.
         preset: "quick", "standard", or the paper's settings for a data set, such as "paper:cifar10".
-        refine: whether to train encoder and head together afterwards (the paper's third stage), which takes long.
-        minutes: how long that may train; None: a fixed number of steps.
-        flip: whether views may be mirrored; set it to False for text and digits.
-        device: where to fit and predict: "auto", "cpu", "cuda", "cuda:1", "mps".
+        refine: also train encoder and head together (the paper's third stage), which takes long.
+        minutes: time limit for `refine`; None: a fixed number of steps.
+        flip: allow mirrored views; use False for text and digits.
+        device: device for fit and predict: "auto", "cpu", "cuda", "cuda:1", "mps".
         random_state: the same state gives the same groups.
-        run_folder: where the run is kept, so that a stopped fit can be resumed; None: nowhere.
-        verbose: whether to show progress: bars in a notebook, lines on stderr elsewhere.
+        run_folder: folder for the results, so that a stopped fit can be resumed; None: they are not kept.
+        verbose: show progress: bars in a notebook, lines on stderr elsewhere.
 
     Attributes:
         labels_: (N,) the cluster of each image.
-        n_clusters_: how many clusters there are: as given, or as found.
-        plausible_n_clusters_: where the number was found, all plausible ones, `n_clusters_` among them.
-        probabilities_: (N, K) the softmax of every cluster; overconfident, use `chance_` to judge a label.
+        n_clusters_: the number of clusters, given or found.
+        plausible_n_clusters_: if the number was found, all plausible numbers, including `n_clusters_`.
+        probabilities_: (N, K) the head's softmax; overconfident, so use `chance_` to judge a label.
         chance_: (N,) the chance that the label is right.
         reliability_: (N,) the share of the nearest images that lie in the same cluster.
         reliable_: (N,) whether that share is above the threshold.
         paths_: the names of the images.
-        model_: what predicts.
-        answers_: the whole answer; see `table` and `show`.
+        model_: the trained model, used by `predict`.
+        answers_: all results; see `table` and `show`.
     """
 
     def __init__(
@@ -112,7 +111,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         self.verbose = verbose
 
     def fit(self, X: SourceLike, y: object = None) -> Self:  # noqa: N803, ARG002 - scikit-learn's signature
-        """Group the images `X`; `y` is ignored, and there for scikit-learn's API."""
+        """Group the images `X`; `y` is ignored."""
         clusters, shares = self.n_clusters, None if self.sizes is None else shares_of(self.sizes)
         if shares is not None:
             clusters = agreed_clusters(clusters, shares)
@@ -131,7 +130,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             settings = with_sizes(settings, shares)
         source = self._given(X, reset=True)
         with _folder(self.run_folder) as out, shown(self.verbose) as progress:
-            page = self.run_folder is not None  # a folder that is gone in a moment needs none
+            page = self.run_folder is not None  # a temporary folder needs no report
             cluster(source, settings, out, page=page, redo=True, download=True, device=self.device, progress=progress)
             result = open_result(out)
             collection = Collection.load((result / IMAGES).parent)
@@ -151,10 +150,10 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         return self.predict_proba(X)
 
     def score(self, X: SourceLike, y: object = None) -> float:  # noqa: N803, ARG002
-        """How well groups are set apart, for searches over parameters: mean silhouette of the features, -1 to 1.
+        """How well the groups are separated, for parameter searches: mean silhouette of the features, -1 to 1.
 
-        It needs no labels and prefers few groups less than reliability and neighbor agreement, which only fall as
-        groups are added. Images that cannot be read do not count; of many images, a sample of 5,000 is scored.
+        It needs no labels. Unlike reliability and neighbor agreement, it does not simply fall as groups are added.
+        Images that cannot be read do not count; of many images, a sample of 5,000 is scored.
         """
         features, places, _ = self._features(X)
         cluster = self.model_.predict_features(features).cluster
@@ -162,13 +161,13 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         rows = np.random.default_rng(0).permutation(rows)[:_SCORED]
         found = cluster[rows]
         if not 1 < len(np.unique(found)) < len(found):
-            return -1.0  # nothing is set apart
+            return -1.0  # nothing to separate
         return float(silhouette_score(normalize(features[rows].numpy()), found))
 
     def table(self) -> Any:
-        """The answer for every image as a pandas DataFrame: path, group, name, chance and every column of labels.csv.
+        """The results as a pandas DataFrame: path, group, name, chance and every column of labels.csv.
 
-        With a `run_folder`, names and corrections made since the fit are in it.
+        With a `run_folder`, it includes edits made since the fit.
         """
         return self._answers().table()
 
@@ -177,9 +176,9 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         return self._answers().sheet(group, images)
 
     def open(self, *, browser: bool = True) -> str:
-        """Look at the groups and correct them in a browser, as `spice open` does, until this process ends; the address.
+        """Browse and correct the groups in a browser, like `spice open`, until this process ends; returns the address.
 
-        It needs a `run_folder`. `table` and `show` know of every edit at once.
+        Needs a `run_folder`. `table` and `show` include every edit at once.
         """
         run = self._answers().run
         if run is None:
@@ -236,14 +235,14 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         return places.fill(found.probabilities, np.float32(np.nan))
 
     def assess(self, X: SourceLike, *, progress: Progress | None = None) -> "Assessment":  # noqa: N803
-        """The whole answer for other images: those that can be read, with their names, and the problems."""
+        """All results for other images: names and predictions of those that can be read, and the problems."""
         found, places, problems = self._predict(X, progress)
         rows = places.rows[places.rows >= 0]
         names = [name for name, row in zip(places.names, places.rows, strict=True) if row >= 0]
         return Assessment(names, found.rows(rows), problems)
 
     def save(self, folder: str | os.PathLike[str], *, embed: bool = False) -> None:
-        """Write what predicts to `folder`; with `embed`, the encoder's weights too."""
+        """Write the model to `folder`; with `embed`, including the encoder's weights."""
         check_is_fitted(self, "model_")
         self.model_.save(Path(folder), embed=embed)
 
@@ -298,7 +297,7 @@ class Assessment(NamedTuple):
 
 
 def load(folder: str | os.PathLike[str], *, device: str = "auto") -> SPICE:
-    """A run folder (the current result, as if just fitted), or a model alone, which predicts; on `device`."""
+    """Load a run folder (its current result, as if just fitted) or a model folder (only to predict)."""
     path = Path(folder)
     result = open_result(path) if is_run(path) else None
     model = TrainedModel.load(path if result is None else result.need(MODEL), device=device)

@@ -1,4 +1,4 @@
-"""Writing files so that a kill at any moment leaves the old file, the new one, or none; names; tables."""
+"""Atomic writes: a kill at any moment leaves the old file, the new one, or none. File names; tables."""
 
 import os
 import shutil
@@ -48,7 +48,7 @@ def folder_written_atomically(path: Path) -> Iterator[Path]:
 
 
 def shortened(name: str, mark: str = "") -> str:
-    """The name of a file, with `mark` before its ending, cut to what a file system takes."""
+    """A file name with `mark` before its extension, shortened to the limit of file systems."""
     stem, ending = Path(name).stem, mark + Path(name).suffix
     while stem and len(os.fsencode(stem + ending)) > MAX_NAME:
         stem = stem[:-1]

@@ -1,4 +1,4 @@
-"""The sizes of the groups, where the user knows them: `--sizes 0.5,0.3,0.2`, a file, `SPICE(sizes=[500, 300, 200])`."""
+"""Known sizes of the groups: `--sizes 0.5,0.3,0.2`, a file, `SPICE(sizes=[500, 300, 200])`."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from spice.errors import UserError
 from spice.settings import RunSettings
 
-# A batch must hold so many images of the smallest group, at least, for its prototype to mean something.
+# Images of the smallest group in a batch, at least: fewer give a poor prototype.
 FEWEST_OF_SMALLEST = 10
 EXAMPLE = "such as 0.5,0.3,0.2 or 500,300,200"
 
@@ -45,7 +45,7 @@ def shares_of(sizes: Sequence[float]) -> tuple[float, ...]:
 
 
 def agreed_clusters(clusters: object, shares: Sequence[float]) -> int:
-    """How many groups the sizes are of; refuses another number."""
+    """The number of groups, which must match the sizes."""
     if clusters not in (None, len(shares)):
         raise UserError(f"got {len(shares)} sizes for {clusters} groups; leave out the number of groups")
     return len(shares)

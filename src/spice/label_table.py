@@ -1,7 +1,7 @@
-"""A table of labels by path, as people keep them: a csv file with columns `path` and `label`.
+"""A csv file of labels with columns `path` and `label`.
 
-Two readers share it and nothing else: `stages.given`, for labels that the user gives to be learned from, and
-`evaluate`, for true labels that nothing may have learned from.
+It has two readers: `stages.groups.give`, for labels to learn from, and `evaluate`, for true labels, which nothing may
+learn from.
 """
 
 import csv
@@ -12,7 +12,7 @@ from spice.errors import UserError
 
 
 def read_label_table(file: Path) -> dict[str, str]:
-    """Label by path, in one spelling of it."""
+    """Labels by normalized path."""
     labels: dict[str, str] = {}
     try:
         with file.open(newline="", encoding="utf-8-sig") as opened:
@@ -33,5 +33,5 @@ def read_label_table(file: Path) -> dict[str, str]:
 
 
 def plain_path(path: str) -> str:
-    """One spelling for `./a//b.jpg`, `a\\b.jpg` and `a/b.jpg`."""
+    """The same spelling for `./a//b.jpg`, `a\\b.jpg` and `a/b.jpg`."""
     return os.path.normpath(path.replace("\\", "/")).replace("\\", "/")

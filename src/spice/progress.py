@@ -1,4 +1,4 @@
-"""How long-running work reports its progress: one call per step, shown by the caller."""
+"""Progress of long-running work: a callback, called after every step."""
 
 import logging
 import time
@@ -17,7 +17,7 @@ class Progress(Protocol):
 
 
 class CanceledError(BaseException):
-    """Raised by a report of progress to end the work. No `except Exception` takes it for a failure of a part."""
+    """Raised by a progress callback to stop the work. Not an Exception, so no handler mistakes it for a failure."""
 
 
 def silent(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
@@ -25,7 +25,7 @@ def silent(task: str, done: int, total: int, figures: Mapping[str, float] | None
 
 
 def part_of(progress: Progress, part: int, parts: int) -> Progress:
-    """The progress of a task of which this work is one of several equal parts (0, 1, ...)."""
+    """Progress of one of several equal parts (0, 1, ...) of a task."""
 
     def report(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
         progress(task, part * total + done, parts * total, figures)

@@ -1,4 +1,4 @@
-"""Settings as TOML: every setting can be printed, changed in a file, and given back to a command."""
+"""Settings as TOML, for `spice settings` and --settings."""
 
 import difflib
 import tomllib
@@ -14,7 +14,7 @@ from spice.presets import joint_on_cpu, preset
 from spice.settings import FeatureSettings, RunSettings
 
 Tree = dict[str, JsonValue]
-# What is not set, or decided by the program.
+# In TOML: not set, or decided by the program.
 NONE = "none"
 Kind = TypeVar("Kind", bound=BaseModel)
 
@@ -64,13 +64,13 @@ def requested(
 
 
 def _sizes(changes: Tree) -> int | None:
-    """How many groups a file gives the sizes of."""
+    """The number of groups whose sizes a file gives."""
     sizes = _inside(changes, "heads", "sizes")
     return len(sizes) if isinstance(sizes, list) else None
 
 
 def read_changes(path: Path, kind: type[BaseModel] = RunSettings) -> Tree:
-    """The settings of a kind in a file, as a tree; names are checked, values are not yet."""
+    """The settings in a file, as a tree; names are checked here, values later."""
     try:
         tree = _with_none(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
@@ -83,7 +83,7 @@ def read_changes(path: Path, kind: type[BaseModel] = RunSettings) -> Tree:
 
 
 def apply_changes(settings: RunSettings, changes: Mapping[str, JsonValue], *, path: Path) -> RunSettings:
-    """The settings with those of a file in their place; tables are merged, all else is replaced."""
+    """The settings overridden by those of a file; tables are merged, everything else is replaced."""
     base = settings.model_dump(mode="json")
     changes = dict(changes)
     if changes.get("joint") and base["joint"] is None:
@@ -98,7 +98,7 @@ def apply_changes(settings: RunSettings, changes: Mapping[str, JsonValue], *, pa
 
 
 def changed(settings: Kind, path: Path) -> Kind:
-    """Any settings with those of a file in their place."""
+    """Any settings overridden by those of a file."""
     return _validate(type(settings), settings.model_dump(mode="json"), read_changes(path, type(settings)), path, "")
 
 
@@ -138,7 +138,7 @@ def _merged(base: JsonValue, changes: JsonValue) -> JsonValue:
 
 
 def _check_names(tree: Mapping[str, JsonValue], kind: type[BaseModel], path: Path, prefix: str = "") -> None:
-    """Refuse an unknown name, and name the nearest known one."""
+    """Refuse an unknown name, and suggest the nearest known one."""
     for name, value in tree.items():
         if name not in kind.model_fields:
             near = difflib.get_close_matches(name, kind.model_fields, n=1, cutoff=0.0)

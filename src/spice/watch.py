@@ -1,7 +1,7 @@
-"""Watching a folder: new images are put into the groups of a run as they arrive, and appended to a table.
+"""Watches a folder: sorts new images into the groups of a run as they arrive, and appends them to a table.
 
-The folder is listed again and again, which works on every system and on network drives. A file is read when it has
-not changed between two listings, so that one that a camera or scanner is still writing waits.
+The folder is listed at intervals, which works on every system and on network drives. A file is read once it has not
+changed between two listings, so that a camera or scanner can finish writing it.
 """
 
 import csv
@@ -19,7 +19,7 @@ from spice.runs import explain_write_errors, open_result
 from spice.runs.table import Column, write_csv
 
 WATCHED = "watched.csv"
-# With `once`, how long a file must stay as it is to count as whole.
+# With `once`, a file that has not changed for this long counts as complete.
 _SETTLED_SECONDS = 1.0
 
 
@@ -46,13 +46,13 @@ class Watcher:
         self._unusable: dict[str, str] = {}  # path -> stamp of a file that could not be read
 
     def watch(self, *, every: float, sleep: Callable[[float], None] = time.sleep) -> Iterator[list[Arrived]]:
-        """What has arrived, again and again; it may be nothing."""
+        """Yield what has arrived since the last listing, possibly nothing, until stopped."""
         while True:
             yield self.look()
             sleep(every)
 
     def once(self, *, sleep: Callable[[float], None] = time.sleep) -> list[Arrived]:
-        """What is new now and not being written."""
+        """The new images that are not being written."""
         self.look()
         sleep(_SETTLED_SECONDS)
         return self.look()
@@ -91,7 +91,7 @@ class Watcher:
         return list(map(Arrived, read, map(int, groups["group"]), map(str, groups["name"]), chance, unlike))
 
     def _in_run(self) -> set[str]:
-        """The images that the run was made of, as this folder names them."""
+        """The images of the run that are in this folder, by their names here."""
         result = open_result(self.run)
         source = result.manifest.source
         if source is None:
@@ -102,7 +102,7 @@ class Watcher:
 
 
 def _append(table: Path, columns: dict[str, Column]) -> None:
-    """Add rows to the table; a line that a kill cut off is dropped first."""
+    """Add rows to the table, after removing an incomplete last line."""
     text = io.StringIO()
     write_csv(text, columns)
     header, _, rows = text.getvalue().partition("\n")

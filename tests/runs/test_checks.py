@@ -9,7 +9,7 @@ from made_run import add_steps, labels_result, make_run
 from spice.errors import UserError
 from spice.runs import Labels, Result
 from spice.runs.artifacts import NEIGHBORS
-from spice.runs.checks import Checks, questions, record, summary, take_back
+from spice.runs.checks import Checks, questions, record, summary, undo_answer
 from spice.runs.editor import Editor
 from spice.runs.edits import Merge, Name, SetAside, read_edits
 
@@ -63,15 +63,15 @@ def test_a_check_resumes_where_it_was_left(run: Result) -> None:
 def test_the_last_answer_can_be_taken_back_and_other_edits_cannot(run: Result) -> None:
     first, second, *_ = questions(run, 5)
     Editor(run.run).do(Name(group=1, name="dogs"))
-    assert take_back(run.run) is None
+    assert undo_answer(run.run) is None
     record(run.run, first.row, "yes")
     record(run.run, second.row, "no")
-    taken = take_back(run.run)
+    taken = undo_answer(run.run)
     assert taken is not None
     assert (taken.image.path, taken.answer) == (second.path, "no")
     assert Checks(run).answered == {first.row: "yes"}
-    assert take_back(run.run) is not None
-    assert take_back(run.run) is None
+    assert undo_answer(run.run) is not None
+    assert undo_answer(run.run) is None
     assert Editor(run.run).groups.names == {1: "dogs"}
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from spice.trust.duplicates import SAME, SIDE, Pairs, compare_pixels, correlation, duplicate_of, similar_pairs
+from spice.trust.duplicates import SAME, SIDE, Pairs, compare_pixels, duplicate_of, similar_pairs
 
 
 def pairs(*ends: tuple[int, int]) -> Pairs:
@@ -50,6 +50,10 @@ def small(large: np.ndarray) -> np.ndarray:
     rows = (np.arange(SIDE) + 0.5) / SIDE * large.shape[0]
     columns = (np.arange(SIDE) + 0.5) / SIDE * large.shape[1]
     return np.asarray(large[rows.astype(int)][:, columns.astype(int)])
+
+
+def correlation(first: np.ndarray, second: np.ndarray) -> float:
+    return float(compare_pixels(pairs((0, 1)), lambda rows: np.stack([first, second])[rows]).likeness[0])
 
 
 def test_copies_that_are_resized_brighter_mirrored_or_cropped_correlate() -> None:

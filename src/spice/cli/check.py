@@ -48,7 +48,7 @@ def command(
         with explain_write_errors(run):
             _ask(result, images)
             update_csv(run)
-    _tell(result, keep, as_json=as_json)
+    _show_summary(result, keep, as_json=as_json)
 
 
 def _ask(result: "Result", images: int) -> None:
@@ -81,7 +81,7 @@ def _write_page(result: "Result", asked: "list[Question]") -> Path:
 
 
 def _answers(run: Path, asked: "list[Question]") -> None:
-    from spice.runs.checks import record, take_back
+    from spice.runs.checks import record, undo_answer
 
     place = 0
     while place < len(asked):
@@ -95,7 +95,7 @@ def _answers(run: Path, asked: "list[Question]") -> None:
             print(KEYS[key])
             record(run, question.row, KEYS[key])
             place += 1
-        elif key == BACK and place > 0 and take_back(run) is not None:
+        elif key == BACK and place > 0 and undo_answer(run) is not None:
             print("back")
             place -= 1
         else:
@@ -112,7 +112,7 @@ def _key() -> str:
     return letter.lower() or QUIT
 
 
-def _tell(result: "Result", keep: float, *, as_json: bool) -> None:
+def _show_summary(result: "Result", keep: float, *, as_json: bool) -> None:
     from spice.runs.checks import summary
 
     found = summary(result, target=keep)

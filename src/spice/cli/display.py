@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from spice.progress import Logged, Progress, duration
 
 WIDTH, INDENT, BAR = 80, 11, 10  # of the summary, in characters
-TIED = "\xa0"  # stands for a space at which a line is not broken
+TIED = "\xa0"  # a space at which lines are not broken
 COLORS = {"good": "green", "mixed": "yellow", "weak": "red"}  # of the verdicts
 
 if TYPE_CHECKING:

@@ -238,7 +238,7 @@ def _editor(run: Path) -> "Editor":
     from spice.runs.editor import Editor
     from spice.runs.folder import refuse_links_outside
 
-    read_manifest(run)  # a folder that is no run is not written to
+    read_manifest(run)  # refuses a folder that is not a run
     refuse_links_outside(run)
     return Editor(run)
 

@@ -57,7 +57,7 @@ def _write_page(result: "Result") -> None:
     try:
         write_report(result)
         RunFolder.open(result.run).link()
-    except Exception as error:  # noqa: BLE001 - whatever it is, it must not look as if there were no scores
+    except Exception as error:  # noqa: BLE001 - the scores are saved in any case
         print(f"spice: warning: could not write the report ({error}); try: spice report {result.run}", file=sys.stderr)
 
 

@@ -41,7 +41,7 @@ def command(
     from spice.web.server import Server
     from spice.web.session import Session
 
-    read_manifest(run)  # a folder that is no run is not written to
+    read_manifest(run)  # refuses a folder that is not a run
     refuse_links_outside(run)
     session = Session(run)
     server = Server(make_app(session, _tools(run)), host=host, port=port)

@@ -6,8 +6,8 @@ from typing import Final
 
 from spice.errors import UserError
 
-# For `ulimit -d` what `spice doctor --plan` promises a run without images, for `ulimit -v` what a small run takes. With
-# less, OpenBLAS waits for ever as it is loaded, or the system's loader, safetensors or a thread of C++ aborts.
+# For `ulimit -d`, what `spice doctor --plan` promises for a run without images; for `ulimit -v`, what a small run
+# needs. With less, OpenBLAS hangs while it is loaded, or the system's loader, safetensors or a C++ thread aborts.
 LEAST: Final = {"RLIMIT_DATA": ("-d", 1.2e9), "RLIMIT_AS": ("-v", 1.9e9)}
 _TEXT = re.compile(
     r"can't start new thread|can't allocate memory|cannot allocate memory|bad.?alloc|failed to map segment|"

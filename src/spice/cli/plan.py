@@ -1,4 +1,4 @@
-"""`spice cluster SOURCE --plan`: time, memory and disk space of a run, before it begins."""
+"""`spice cluster SOURCE --plan`: estimated time, memory and disk space of a run."""
 
 import json
 import shutil

@@ -31,7 +31,7 @@ def command(
     from spice.runs.folder import refuse_links_outside
 
     if use is not None or remove is not None:
-        RunFolder.open(run)  # a folder that is no run gets no lock
+        RunFolder.open(run)  # refuses a folder that is not a run, before it is locked
         refuse_links_outside(run)
         with explain_write_errors(run), locked(run):
             folder = RunFolder.open(run)

@@ -1,4 +1,4 @@
-"""Input checks for mistakes that torch would not notice: they would silently give wrong results."""
+"""Input checks for mistakes that would silently give wrong results."""
 
 import torch
 from torch import Tensor

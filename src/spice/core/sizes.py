@@ -1,8 +1,8 @@
 """How many images a cluster labels where the sizes of the groups are known (beyond the paper).
 
-It is not known which cluster will become which group. So in every step the largest share goes to the cluster that is
-the largest now, the second largest to the second, and so on. By the rearrangement inequality this matching minimizes
-both the squared difference and the KL divergence between sizes and shares: the Hungarian algorithm would find it, too.
+We do not know which cluster will become which group. So in every step the largest share goes to the cluster that is
+currently the largest, the second largest to the second, and so on. By the rearrangement inequality this minimizes both
+the squared difference and the KL divergence between sizes and shares: the Hungarian algorithm would find it, too.
 
 Shapes: M images in a batch, K clusters, H heads.
 """

@@ -3,7 +3,7 @@
     store = ingest(source, size=160, folder=run / "images", leave_out=[run], progress=progress)
 
 reads any source (folder, glob, list of paths as text, csv, parquet or Python list, tar, zip, array, .npy, .npz, list of
-PIL images) in one pass: every file is hashed, fully decoded and kept at the working size. Then
+PIL images) in one pass: every file is hashed, fully decoded and stored at the working size. Then
 
     store.take(positions)          uint8 Tensor (B, C, S, S); C is 1 if every image is gray, else 3
     len(store), store.size, store.channels

@@ -98,7 +98,7 @@ def _of_dataset(dataset: Any, names: list[str]) -> Given:
         raise UserError(f"the data set has no image column; name one `image` (found: {', '.join(names)})")
     if not hasattr(dataset, "__len__"):  # one that is streamed
         return _of_items(dict(row)[chosen] for row in dataset)
-    if drawn is not None:  # its files as they are: they are decoded once, here
+    if drawn is not None:  # take the undecoded files: we decode them ourselves
         dataset = dataset.cast_column(drawn, type(features[drawn])(decode=False))
     return Items(_Rows(dataset.with_format(None), chosen), label="data set")
 
@@ -148,7 +148,7 @@ def _of_list(items: Numbered) -> Given:
 
 
 def _is_image(item: object) -> bool:
-    """Whether an item can be an image; a path is not opened for that, nor a file read."""
+    """Whether an item can be an image, without opening or reading files."""
     item = _first(item)
     if isinstance(item, str | os.PathLike) or callable(getattr(item, "read", None)):
         return True
@@ -171,7 +171,7 @@ def _vector(item: object) -> NDArray[np.generic]:
 
 
 def _of_batches(loader: Iterable[object]) -> Given:
-    """A loader's batches as one array: 8 bits per value, since all of it is kept in memory."""
+    """A loader's batches as one array, with 8 bits per value to save memory."""
     parts, largest = list[NDArray[np.generic]](), 0.0
     for batch in loader:
         array = as_array(_batch_of_images(batch))

@@ -19,7 +19,7 @@ from spice.data.problems import BadImageError, Problem, Reason, printable
 from spice.data.sources import Entry, Piece, Source, read_if_image, stamp_of
 from spice.errors import UserError
 
-# What WebDataset puts beside an image: its label and description.
+# Files that WebDataset stores beside an image: its label and description.
 _BESIDE_IMAGES = (".cls", ".json", ".txt")
 
 # What tarfile raises for damaged archives; the last three are bugs in tarfile.
@@ -41,7 +41,7 @@ class Tar(Source):
         self._one_reader = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process, which opens the archive again."""
+        """For pickle: another process reopens the archive."""
         return {name: value for name, value in vars(self).items() if name not in ("_file", "_one_reader")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -149,7 +149,7 @@ class Zip(Source):
         self.label, self.path = str(path), path
         try:
             self._archive = zipfile.ZipFile(path)
-        except Exception as error:  # zipfile lets through whatever its parsing of a damaged table ends with
+        except Exception as error:  # a damaged archive raises errors of many kinds
             raise UserError(f"{path} cannot be read as a zip archive ({error}): is it complete?") from error
         self._members = [info for info in self._archive.infolist() if not info.filename.endswith("/")]
 
@@ -186,7 +186,7 @@ def _members(path: Path, mode: str) -> Iterator[tarfile.TarInfo | Problem]:
 
 
 class _Member(tarfile.TarInfo):
-    """A member whose damaged header is an error; tarfile takes it for the end, and would lose what follows."""
+    """Raises an error for a damaged header; tarfile would treat it as the end of the archive."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
@@ -232,7 +232,7 @@ def _follow(name: str, links: dict[str, str]) -> str | None:
 
 
 def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Content | BadImageError:
-    """The bytes of the member at which a stream is now, or the error to raise when they are needed."""
+    """The bytes of the current member of a stream, or the error to raise when they are needed."""
     try:
         file = archive.extractfile(member)
         assert file is not None

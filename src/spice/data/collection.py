@@ -1,7 +1,7 @@
 """The image table: every usable image, sorted by content hash.
 
-So names, folders (which may be classes) and the order of a listing cannot leak into any result. Exact copies have rows
-of their own, side by side, and refer to the first.
+This order keeps names, folders (which may be classes) and the order of a listing out of every result. Exact copies
+have their own rows, next to each other, and refer to the first.
 """
 
 import hashlib
@@ -75,7 +75,7 @@ class Collection:
 
     @property
     def starts(self) -> NDArray[np.int64]:  # (U,)
-        """Positions of images that are no copy of an earlier one; the copies of each follow it."""
+        """Positions of distinct images; the exact copies of each follow it."""
         return np.flatnonzero(self.copy_of < 0)
 
     @property

@@ -1,4 +1,4 @@
-"""Decode bytes, a PIL image or an array to pixels at the working size, or raise the reason why not.
+"""Decodes bytes, a PIL image or an array to pixels at the working size, or raises the reason why it cannot.
 
 The largest centered square is resized to S x S with antialiased bicubic interpolation. EXIF orientation is applied,
 transparency becomes white, 16-bit values are scaled, not clipped, and of an animation the first frame is used.
@@ -58,7 +58,7 @@ def decode(content: Content, size: int, *, max_pixels: int = MAX_PIXELS) -> Deco
 
 
 def whole_picture(content: Content, side: int, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
-    """The image in `content` to look at: upright, uncropped, at most `side` pixels long; raises BadImageError."""
+    """The image in `content` for display: upright, uncropped, at most `side` pixels long; raises BadImageError."""
     return _decode(content, side, max_pixels, _shrink)
 
 
@@ -181,7 +181,7 @@ def _fades_to_zeros(kind: str, data: bytes) -> bool:
 
 
 def _ends_early(data: bytes, error: Exception) -> bool:
-    """Whether a file that could not be decoded is shorter than it should be, by its end and by the decoder's words."""
+    """Whether a file that could not be decoded is cut short, judging by its end and the decoder's message."""
     kind, words = format_of(data[:32]) or "", str(error).lower()
     if isinstance(error, EOFError | struct.error) or "truncated" in words or "not enough" in words:
         return True
@@ -227,7 +227,7 @@ def _shrink(image: Image.Image, original: tuple[int, int], side: int) -> Image.I
 
 
 def _upright(image: Image.Image, orientation: int) -> Image.Image:
-    """In 8 bits, turned as it is meant to be seen."""
+    """Converted to 8 bits and rotated by its EXIF orientation."""
     image = _to_8_bit(image)
     return image.transpose(_TURNS[orientation]) if orientation in _TURNS else image
 
@@ -244,13 +244,13 @@ _TURNS = {  # by EXIF orientation; from 5 on, width and height change places
 
 
 def _orientation(image: Image.Image) -> int:
-    with suppress(Exception):  # a camera's broken metadata must not cost a whole picture
+    with suppress(Exception):  # broken metadata must not make a picture unreadable
         return int(image.getexif().get(ExifTags.Base.Orientation, 1))
     return 1
 
 
 def _to_8_bit(image: Image.Image) -> Image.Image:
-    """Mode L or RGB, whatever it was."""
+    """Converted to mode L or RGB."""
     if image.mode.startswith("I") or image.mode == "F":
         return Image.fromarray(_scale(np.asarray(image)))
     if image.has_transparency_data:

@@ -1,4 +1,4 @@
-"""The interface of decoded images, by position, and small adapters.
+"""Decoded images by position: the interface and small adapters.
 
 Shapes: N images, B of them taken, C channels, S pixels on a side.
 """

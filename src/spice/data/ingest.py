@@ -26,8 +26,8 @@ from spice.progress import Progress, silent
 
 LIMIT_BYTES = 32 << 30
 
-# What a worker takes at once: many small images, to save overhead, or few large ones, to save memory (a compressed
-# tar is read before it is handed over).
+# A worker's group: many small images, to save overhead, or few large ones, to save memory (those of a compressed tar
+# are in memory).
 _GROUP_ENTRIES, _GROUP_BYTES = 16, 1 << 20
 
 Examined = tuple[Outcome, Decoded | None]
@@ -52,12 +52,11 @@ def ingest(
 
     Args:
         size: the working size S; the largest centered square of each image is resized to S x S.
-        limit_bytes: what the store may take on disk; images beyond it are decoded whenever they are needed.
+        limit_bytes: size limit of the store on disk; images beyond it are decoded on demand.
         max_pixels: larger images are a problem, not an image.
         leave_out: folders inside the source that are not part of it, such as a run's own.
-        rescan: read every file again, whatever the store holds. Without it, a file whose name, size and time of change
-            are the same counts as unchanged.
-        examine_all: reads the entries that are missing; None: threads of this process do.
+        rescan: reread every file. Otherwise a file with the same name, size and modification time counts as unchanged.
+        examine_all: reads the missing entries; None: threads of this process do.
     """
     if size < 1:
         raise ValueError(f"the working size must be at least 1 pixel, got {size}")
@@ -91,7 +90,7 @@ def ingest(
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Wait while another process fills the same store; what it has read need not be read again."""
+    """Wait while another process fills the same store, then reuse what it has read."""
     with explained_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / "lock").acquire()

@@ -89,7 +89,7 @@ def _channels_last(array: NDArray[np.generic]) -> NDArray[np.generic]:
 
 
 def _read_open_file(file: Any) -> bytes:
-    """All of an open file, from its start, so that the same file can be read again."""
+    """The whole content of an open file, which may have been read before."""
     if callable(getattr(file, "seek", None)) and getattr(file, "seekable", lambda: True)():
         file.seek(0)
     data = file.read()

@@ -15,7 +15,7 @@ from spice.files import shortened
 
 
 def originals(source: str | None, names: Sequence[str], *, run: Path, taken_out: Path) -> list[Path]:
-    """A file for each of the `names` of a run's images; those that are not files are written to `taken_out`."""
+    """A file for each of the `names` of a run's images; images in an archive or array are extracted to `taken_out`."""
     if source is None:
         raise UserError(
             f"the images of {run} were passed from memory; only csv and parquet can be exported without image files"

@@ -51,7 +51,7 @@ def raw_preview(data: bytes) -> bytes:
 
 
 def _upright(thumbnail: Any, turn: Image.Transpose | None, *, is_jpeg: bool) -> bytes:
-    """The preview as it is, unless it lies on its side and does not say so itself."""
+    """The preview, rotated if necessary: some previews lie on their side without saying so."""
     if is_jpeg:
         with Image.open(BytesIO(thumbnail.data)) as image:
             if turn is None or ExifTags.Base.Orientation in image.getexif():

@@ -1,4 +1,4 @@
-"""Why a file could not be used: the reasons, and `problems.csv`, which lists them for the user."""
+"""Why a file could not be used: the reasons, and `problems.csv`, which lists such files."""
 
 import csv
 import errno

@@ -42,7 +42,7 @@ def open_source(source: SourceLike, *, leave_out: Iterable[Path] = ()) -> Source
 
 
 def _open_path(name: str, leave_out: Iterable[Path]) -> Source:
-    if not name:  # an unset variable in a script, not the current folder
+    if not name:  # probably an unset variable in a script
         raise UserError("the path of the images is empty")
     if is_remote(name):
         return Remote(name)
@@ -84,7 +84,7 @@ def _open_file(path: Path) -> Source:
 
 
 def _listed(path: Path, suffix: str) -> Sequence[str]:
-    """The paths in a list; relative ones start at the list's own folder. Other columns are not looked at."""
+    """The paths in a list; relative ones start at the list's own folder. Other columns are ignored."""
     if suffix == ".parquet":
         column = _path_column(pq.read_schema(path).names, path)
         names: list[str | None] = read_parquet(path, [column]).column(0).cast(pa.string()).to_pylist()

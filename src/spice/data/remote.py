@@ -1,4 +1,4 @@
-"""Images in object storage, `s3://bucket/folder` or `gs://bucket/folder`, read by pyarrow's own file systems."""
+"""Images in object storage (`s3://bucket/folder`, `gs://bucket/folder`), read through pyarrow's file systems."""
 
 import posixpath
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def is_remote(name: str) -> bool:
 
 
 class Remote(Source):
-    """Every file under an address. Credentials come from where the provider's own tools look for them."""
+    """Every file under an address. Credentials are found as by the provider's own tools."""
 
     def __init__(self, address: str) -> None:
         self.label = address

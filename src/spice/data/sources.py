@@ -47,7 +47,7 @@ class Source:
     """A folder, a list, an archive, an array: anything that holds images."""
 
     label: str
-    count: int  # of what is given in memory: how many answers are expected
+    count: int  # images given in memory: how many answers are expected
     random_access = True  # False: entries can only be read first to last (a compressed tar)
 
     def entries(self) -> Iterator[Entry | Problem]:
@@ -81,7 +81,7 @@ class _OnDisk(Source):
 
 
 class Files(_OnDisk):
-    """Paths in the order given, named as given. The same path twice is two entries: an answer for each is expected."""
+    """Paths in the order given. A path that is listed twice gets two entries, and so two answers."""
 
     def __init__(self, paths: Sequence[str], *, label: str, base: Path | None = None) -> None:
         self.label, self.paths, self.count = label, paths, len(paths)
@@ -93,7 +93,7 @@ class Files(_OnDisk):
 
 
 class Folder(_OnDisk):
-    """Every file under a folder, through links too, each real folder once; run folders and hidden ones are skipped."""
+    """Every file under a folder. Links are followed, each real folder once; run folders and hidden ones are skipped."""
 
     def __init__(self, root: Path, *, leave_out: Iterable[Path] = ()) -> None:
         self.label = self.base = str(root)
@@ -207,7 +207,7 @@ def _walk(root: str, left_out: set[str], skipped: dict[str, list[str]]) -> Itera
 
     Links to folders are followed after all real folders, and a real folder is entered once, so that links across
     many folders cannot multiply the files; a link to a folder that holds the link is a loop. Folders that hold no
-    images of the user are added to `skipped`, by kind.
+    images of the user's are added to `skipped`, by kind.
     """
     entered: set[str] = set()
     folders, links = [root], list[str]()

@@ -33,10 +33,10 @@ class DamagedStoreError(UserError):
 
 
 class ImageStore:
-    """The images of a collection at the working size, by position. What is read for the first time is checked.
+    """The images of a collection at the working size, by position. Each is checked for damage on its first use.
 
     Args:
-        known: (N,) images whose pixels this process has just written, and need not be checked.
+        known: (N,) images that this process has just written, which need no check.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Feature vectors that are clustered as they are, with or without pictures beside them.
+"""Feature vectors that are clustered without an encoder, with or without pictures.
 
 Shapes: N images, D feature width.
 """
@@ -26,7 +26,7 @@ class Vectors:
     values: NDArray[np.generic]  # (N, D)
     label: str = "the array of features"
     names: list[str] | None = None  # None: each is called by its row
-    pictures: Source | None = None  # to look at; nothing is computed from them
+    pictures: Source | None = None  # for display only
 
     def __len__(self) -> int:
         return len(self.values)
@@ -45,7 +45,7 @@ def vectors_in(path: Path) -> Vectors | None:
         found = reader(path)
     except UserError:
         raise
-    except Exception:  # noqa: BLE001 - whatever is wrong with it, reading it as images will tell
+    except Exception:  # noqa: BLE001 - reading it as images reports what is wrong
         return None
     if found is not None:
         with_pictures = "" if found.pictures is None else "; its paths are for the pictures"

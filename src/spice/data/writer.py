@@ -35,7 +35,7 @@ JOURNAL, _DESCRIPTION, _FORMAT = "journal", "store.json", 2
 _SECONDS_BETWEEN_PARTS = 3.0
 _IMAGES_PER_PART = 8192
 
-# Few large writes: after each the main thread must wait for its turn among the threads that decode.
+# Few large writes: after each, the main thread competes with the decoding threads for Python's lock.
 _BYTES_AT_ONCE = 1 << 20
 # This much is synced while more images are decoded, so that the last sync takes less time.
 _BYTES_AHEAD = 8 << 20
@@ -213,16 +213,14 @@ class PixelFile:
         self._file = self._open(self.bytes // arrays.PIECE_BYTES + 1)
 
     def _wait(self) -> None:
-        """Wait for the disk, and raise its error, which it reports only once."""
+        """Wait for the disk, and raise its error, which is reported only once."""
         syncing, self._syncing = self._syncing, None
         if syncing is not None:
             syncing.result()
 
     def close(self) -> None:
         self._disk.shutdown()
-        with suppress(
-            OSError
-        ):  # what the journal refers to was synced before; on a full disk the rest cannot be written
+        with suppress(OSError):  # a full disk: everything that the journal refers to was synced before
             self._file.close()
 
 

@@ -1,7 +1,7 @@
 """Adam (Kingma and Ba 2015) for a few large parameters.
 
-The first optimizer of `torch.optim` imports torch's compiler: 1.4 s of processor time, as long as the heads of a small
-collection train.
+Using `torch.optim` imports torch's compiler, which takes 1.4 s of processor time: as long as training the heads of a
+small collection.
 """
 
 import math
@@ -23,22 +23,22 @@ class Adam:
         self.squares = [torch.zeros_like(parameter) for parameter in self.parameters]
 
     def zero_grad(self) -> None:
-        """Drop the gradients, before a backward pass."""
+        """Clear the gradients before a backward pass."""
         for parameter in self.parameters:
             parameter.grad = None
 
     @torch.no_grad()
     def step(self) -> None:
-        """Change all parameters by their gradients."""
+        """Update all parameters from their gradients."""
         self.steps += 1
         rate = self.learning_rate / (1 - MEAN_DECAY**self.steps)
-        missing = math.sqrt(1 - SQUARE_DECAY**self.steps)  # of the squares' average, which began at zero
+        correction = math.sqrt(1 - SQUARE_DECAY**self.steps)  # the average of squares started at zero
         for parameter, mean, square in zip(self.parameters, self.means, self.squares, strict=True):
             gradient = parameter.grad
             assert gradient is not None, "step() follows a backward pass"
             mean.lerp_(gradient, 1 - MEAN_DECAY)
             square.mul_(SQUARE_DECAY).addcmul_(gradient, gradient, value=1 - SQUARE_DECAY)
-            parameter.addcdiv_(mean, square.sqrt().div_(missing).add_(EPSILON), value=-rate)
+            parameter.addcdiv_(mean, square.sqrt().div_(correction).add_(EPSILON), value=-rate)
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint."""

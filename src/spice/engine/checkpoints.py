@@ -1,6 +1,6 @@
-"""Checkpoints, from which a killed run resumes: any nested state in one safetensors file with JSON in its header.
+"""Checkpoints, from which a killed run resumes: nested state in a safetensors file with JSON in its header.
 
-No pickle. A file appears whole or not at all. The last two are kept, so a damaged one costs one interval.
+No pickle. Files are written atomically. The last two are kept, so a damaged one costs one interval.
 """
 
 import json

@@ -55,7 +55,7 @@ def placed(module: Module, device: torch.device) -> Module:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on `device`. A CUDA GPU copies it from pinned memory, while the CPU goes on."""
+    """The tensor on `device`; copied to a CUDA GPU from pinned memory, without waiting."""
     if device.type != "cuda" or tensor.device.type != "cpu":
         return tensor.to(device)
     with torch.cuda.device(device):  # in a new thread the current GPU is 0, where pinning would also take memory
@@ -63,7 +63,7 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def precision(device: torch.device) -> torch.dtype:
-    """In which networks run: half precision on a CUDA GPU, bfloat16 if it has that; float32 on all other devices."""
+    """The precision of networks on `device`: bfloat16 or float16 on a CUDA GPU, float32 elsewhere."""
     if device.type != "cuda":
         return torch.float32
     with torch.cuda.device(device):

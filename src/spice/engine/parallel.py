@@ -1,6 +1,6 @@
-"""Threads that work beside the calling one: torch, NumPy, Pillow and ONNX Runtime release Python's lock at work.
+"""Worker threads: torch, NumPy, Pillow and ONNX Runtime release Python's lock while they compute.
 
-Results must not depend on when they are computed. With a single torch thread, all work is done on demand.
+Results must not depend on when they are computed. With a single torch thread, everything runs in the calling thread.
 """
 
 from collections import deque
@@ -15,13 +15,13 @@ import torch
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Each worker needs memory for one batch on its way through a network, so more cores than this work in groups.
+# Each worker needs memory for one batch, so with more cores than this several share a worker.
 MAX_WORKERS = 4
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute on one thread inside the block: small tensors are not worth sharing, least of all on a busy machine."""
+    """Use one thread inside the block: for small tensors more are slower, above all on a busy machine."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -75,8 +75,8 @@ def worker_count(threads: int) -> int:
 def _share_threads(pool: ThreadPoolExecutor, workers: int, each: int, threads: int) -> None:
     """Start the workers with `each` torch threads; the calling thread keeps `threads`.
 
-    In torch each thread has its own number. The first call of `get_num_threads` fixes it and would undo an earlier
-    setting. A new thread inherits the number that was set last, so the caller's is set again in the end.
+    torch keeps this number per thread. The first call of `get_num_threads` in a thread initializes it and would undo an
+    earlier setting. A new thread inherits the number that was set last, so the caller's is restored at the end.
     """
     all_started = Barrier(workers)
 

@@ -1,6 +1,6 @@
-"""Several processes that train one model: started by torchrun, connected over gloo (CPU) or nccl (GPU).
+"""Several processes that train one model, started by torchrun and connected over gloo (CPU) or nccl (GPU).
 
-A single process needs nothing of torch.distributed: every method is then the identity, so a stage is written once.
+With a single process every method is the identity, so stages need no special case.
 """
 
 import datetime
@@ -41,7 +41,7 @@ class Processes:
         return batch // self.count
 
     def gather(self, tensor: Tensor) -> Tensor:
-        """The rows of all processes in the order of the batch, of which each holds every P-th: (B, ...) -> (P B, ...).
+        """The rows of all P processes in the order of the batch, each holding every P-th: (B, ...) -> (P B, ...).
 
         So `gather(batch[rank::count])` is `batch`, as `data.batches` distributes it. The result has no gradient.
         """
@@ -55,10 +55,10 @@ class Processes:
         """
         if self.count == 1:
             return tensor
-        own = tensor.to(self.device)  # GPUs exchange what they hold themselves
+        own = tensor.to(self.device)  # nccl exchanges tensors on GPUs only
         parts = [torch.empty_like(own, memory_format=torch.contiguous_format) for _ in range(self.count)]
         dist.all_gather(parts, own.detach().contiguous())
-        parts[self.rank] = own  # the only rows that lead back to this process's network
+        parts[self.rank] = own  # the only rows with a gradient path to this process's network
         gathered = torch.stack(parts, dim=1).flatten(0, 1).to(tensor.device)
         if gathered.requires_grad:
             gathered.register_hook(_sum_over_processes)  # type: ignore[no-untyped-call]
@@ -104,7 +104,7 @@ ALONE = Processes()
 
 
 def unconnected() -> Processes:
-    """The place of this process among those that torchrun started, for work that needs no exchange."""
+    """Rank and number of the processes that torchrun started, for work that needs no communication."""
     return Processes(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
 
 

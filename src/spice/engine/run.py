@@ -1,4 +1,4 @@
-"""Run: where and how a stage runs, in one object."""
+"""Run: where and how a stage runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ CPU = ALONE.device
 
 @dataclass(frozen=True)
 class Run:
-    """One task: its seed, a folder for its files, the device, the processes that share it, and where progress goes."""
+    """The seed, folder, device, processes and progress callback of a task."""
 
     seed: int = 0
     # For checkpoints and files. None: nothing is saved, and the task cannot be resumed.
@@ -34,7 +34,7 @@ class Run:
         return replace(self, seed=seed)
 
     def part(self, number: int, of: int) -> "Run":
-        """The same run, whose progress counts as one of several equal parts of a task."""
+        """The same run, reporting its progress as one of several equal parts of a task."""
         return replace(self, progress=part_of(self.progress, number, of))
 
     def generator(self, *purpose: str | int) -> torch.Generator:
@@ -42,5 +42,5 @@ class Run:
         return generator(self.seed, *purpose)
 
     def checkpoints(self, identity: Mapping[str, object], *, every_seconds: float = 60.0) -> Checkpoints:
-        """The checkpoints of this task, which depends on the seed and on `identity`."""
+        """The checkpoints of this task, valid for this seed and `identity` only."""
         return Checkpoints(self.folder, identity={**identity, "seed": self.seed}, every_seconds=every_seconds)

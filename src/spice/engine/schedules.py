@@ -1,4 +1,4 @@
-"""Schedules as functions of the step alone, so that a resumed run has nothing to restore."""
+"""Learning-rate schedules as functions of the step alone, so that a resumed run has nothing to restore."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""THE ONLY PLACE THAT READS TRUE LABELS: how good clusters and features are, computed after everything is done."""
+"""Scores against true labels, after everything else is done. ONLY THIS PACKAGE READS TRUE LABELS."""
 
 from spice.evaluate.run import evaluate_run, kept, true_classes
 from spice.evaluate.scores import UNMATCHED, Confusion, Scores, accuracy, confusion, match, matched_labels, score

@@ -1,4 +1,4 @@
-"""How much of the true classes features hold: the accuracy of a linear probe (Table VI).
+"""Quality of features: the accuracy of a linear probe (Table VI).
 
 Shapes: N images, D feature width, C classes.
 """

@@ -1,4 +1,4 @@
-"""A run against true labels: its scores, and the accuracy by reliability and of every head.
+"""Scores of a run against true labels, with accuracy by reliability and of every head.
 
 Shapes: N images, n of them with a true label, H heads.
 """

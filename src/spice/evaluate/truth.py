@@ -1,4 +1,4 @@
-"""True labels, read after everything is done: from the folders that images lie in, or from a table of them."""
+"""True labels, from the images' folders or from a csv file."""
 
 import os.path
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Truth(NamedTuple):
 
 def from_folders(paths: Sequence[str]) -> Truth:
     """The class of an image is the name of its folder: `train/dog/7.jpg` is a dog."""
-    # Not `plain_path`: a backslash in the name of a file is no folder where the run was made, unless on Windows.
+    # Not `plain_path`: outside Windows, a backslash is part of a file name.
     folders = [PurePath(os.path.normpath(path)).parent.name for path in paths]
     loose = [path for path, folder in zip(paths, folders, strict=True) if not folder]
     if loose:
@@ -35,7 +35,7 @@ def from_folders(paths: Sequence[str]) -> Truth:
 
 
 def from_csv(file: Path, paths: Sequence[str]) -> Truth:
-    """The class of an image stands in a csv file with columns `path` and `label`; images it does not name have none."""
+    """The class of an image is read from a csv file with columns `path` and `label`; other images have none."""
     labels = read_label_table(file)
     positions = [position for position, path in enumerate(paths) if plain_path(path) in labels]
     if not positions:

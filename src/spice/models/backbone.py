@@ -71,7 +71,7 @@ def check_shape(images: Tensor, name: str, channels: int, size: int) -> None:
 
 
 def example_images(*, size: int, channels: int) -> Tensor:
-    """Two noisy images with values in [-1, 1], to compare two forms of a network: (2, C, S, S)."""
+    """Two images of noise in [-1, 1], to compare two forms of a network: (2, C, S, S)."""
     return torch.rand(2, channels, size, size, generator=torch.Generator().manual_seed(0)) * 2 - 1
 
 

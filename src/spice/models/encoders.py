@@ -172,11 +172,8 @@ class TorchEncoder:
         session = self._current_session()
         if session is not None:
             return session.run(images, FEATURES)
-        with (
-            eval_mode(self.module),
-            torch.no_grad(),
-            autocast(self.device),
-        ):  # not inference_mode: heads are trained on the result
+        # Not inference_mode: heads are trained on the result.
+        with eval_mode(self.module), torch.no_grad(), autocast(self.device):
             features: Tensor = self.module(to_device(images, self.device).to(memory_format=torch.channels_last))
         return features.float()
 
@@ -192,7 +189,7 @@ class TorchEncoder:
         return weights_hash(self.module)
 
     def __getstate__(self) -> dict[str, object]:
-        """For pickle and copy: the weights on the CPU. What was exported from them is not part of it."""
+        """For pickle and copy: the weights on the CPU, without the exported network."""
         state = {
             name: value for name, value in vars(self).items() if name not in ("_session", "_exporting", "_exported")
         }

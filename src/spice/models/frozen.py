@@ -56,7 +56,7 @@ class Session:
         self.outputs = session.get_outputs()
 
     def __reduce__(self) -> tuple[type["Session"], tuple[Path | bytes]]:
-        """For pickle and copy: opened again, from the same file."""
+        """For pickle and copy: reopens the same file."""
         return Session, (Path(self._model) if isinstance(self._model, str) else self._model,)
 
     def has(self, output: str) -> bool:
@@ -67,7 +67,7 @@ class Session:
         """One named output for float32 images."""
         ready = images.detach().to(device="cpu", dtype=torch.float32)
         at_once = AT_ONCE
-        if isinstance(self.input.shape[0], int):  # made for a fixed number of images: the last part is padded
+        if isinstance(self.input.shape[0], int):  # exported for a fixed batch size: the last part is padded
             at_once = self.input.shape[0]
             ready = torch.cat([ready, ready.new_zeros(-len(ready) % at_once, *ready.shape[1:])])
         session = self._session(torch.get_num_threads())
@@ -98,7 +98,7 @@ def frozen_session(network: Backbone, *, size: int, channels: int, int8: Normali
     identity = repr((versions, size, channels, repr(network), weights_hash(network), *([int8] if int8 else [])))
     name = _hash(identity.encode())
     for path in sorted(cache_folder().glob(f"{name}-*.onnx")):
-        with suppress(Exception):  # whatever is wrong with a cached file, the network is exported again
+        with suppress(Exception):  # a cached file that cannot be used is exported again
             return Session(_cached(path))
     try:
         return _exported(network, name, size=size, channels=channels, int8=int8)
@@ -138,7 +138,7 @@ def export(network: Backbone, path: Path, *, size: int, channels: int) -> None:
 def trace(module: nn.Module, images: Tensor, path: Path, *, output: str) -> None:
     """Write a module from `images` to one output as an ONNX file for any number of images.
 
-    Give two images, so that the trace does not take a batch of one for a constant.
+    Pass two images, so that the trace does not treat a batch size of one as a constant.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tracer's notes; callers compare the results with torch's
@@ -207,7 +207,7 @@ def _simplify(path: Path) -> None:
 
 
 def _add_map(path: Path) -> None:
-    """A second output: what the features are the mean of. Only the output that is asked for is computed."""
+    """Add the map that the features are the mean of as a second output. Only the requested output is computed."""
     model = onnx.load(path)
     mean = next(node for node in model.graph.node if FEATURES in node.output)
     if mean.op_type == "ReduceMean":

@@ -1,4 +1,4 @@
-"""Feature vectors from a file, made by any model (paper III-A: "any ... methods ... can be applied").
+"""Feature vectors from a file, computed by any model (paper III-A: "any ... methods ... can be applied").
 
 `.npy`: one row per image, in the order of the images' sorted paths. `.npz` with `features` and `paths`, or `.parquet`
 with the columns `path` and `features`: rows are matched to images by path.
@@ -58,7 +58,7 @@ class GivenFeatures:
 
 
 class NoEncoder:
-    """Stands in for an encoder where there are features and no images."""
+    """The encoder of a run that was given features instead of images."""
 
     name = "none"
     size = 1
@@ -113,7 +113,7 @@ def _read(path: Path) -> tuple[Tensor, list[str] | None]:
         vectors, paths = _read_table(path)
     except UserError:
         raise
-    except Exception as error:  # numpy lets through what zipfile, zlib and Python's tokenizer say of a damaged file
+    except Exception as error:  # a damaged file raises errors of zipfile, zlib, Python's tokenizer, ...
         raise UserError(f"cannot read features from {path}: {one_line(error)}") from error
     if paths is not None and len(paths) != len(vectors):
         raise UserError(f"{path} has {len(vectors):,} vectors but {len(paths):,} paths")
@@ -125,7 +125,7 @@ def _read(path: Path) -> tuple[Tensor, list[str] | None]:
 
 def _read_table(path: Path) -> tuple[NDArray[np.generic], list[str] | None]:
     if path.suffix == ".npy":
-        # Mapped: a header that declares more than the file holds is an error, and not an attempt to allocate it.
+        # Mapped: a header that declares more data than the file has is an error, not a huge allocation.
         return np.load(path, mmap_mode="r", allow_pickle=False), None
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as file:

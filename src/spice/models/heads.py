@@ -37,7 +37,7 @@ class Head(nn.Module):
 
 
 class Heads(nn.Module):
-    """H independent heads as one batched module: each computes and learns as if it were alone."""
+    """H independent heads as one batched module."""
 
     def __init__(self, heads: int, width: int, clusters: int, *, hidden: int | None = None) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ def _uniform(*shape: int, fan_in: int) -> Tensor:
     return torch.empty(shape).uniform_(-bound, bound)
 
 
-# On a CPU hidden layers of at most this many numbers are computed at once: the next product finds them in the cache.
+# On a CPU, at most this many numbers of hidden layers are computed at once, so that they stay in the cache.
 _CACHED = 800_000
 
 

@@ -11,7 +11,7 @@ VARIABLE = "SPICE_DOWNLOAD"
 
 
 def may_download() -> bool:
-    """Whether the user allows downloads in general."""
+    """Whether the user allows all downloads ($SPICE_DOWNLOAD)."""
     return os.environ.get(VARIABLE, "") not in ("", "0")
 
 

@@ -19,7 +19,7 @@ from spice.settings import IMAGENET, Normalization
 
 
 class NormalizationWarning(SpiceWarning):
-    """A model does not say how its images were normalized."""
+    """A model without information about the normalization of its images."""
 
 
 def load_huggingface(name: str, *, size: int | None = None, download: bool = False) -> Pretrained:

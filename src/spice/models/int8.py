@@ -53,7 +53,7 @@ class _Quantizer:
         self.model, self.graph = model, model.graph
         self.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in self.graph.initializer}
         self.norms = iter([module.norm for module in network.modules() if isinstance(module, ConvNorm)])
-        # ReLU6 after a convolution: its name in place of the convolution's. Integers that saturate do its work.
+        # By convolution: the name of the ReLU6 after it, which saturating integers make unnecessary.
         self.clipped = {node.input[0]: node.output[0] for node in self.graph.node if node.op_type == "Clip"}
         self.spread: dict[str, _Spread] = {}
         self.scale: dict[str, np.float32] = {}
@@ -114,7 +114,7 @@ class _Quantizer:
         self._integers(f"{output}.float", output, self.spread[output].range())
 
     def _integers(self, source: str, name: str, limits: tuple[float, float]) -> None:
-        """Eight bits for the tensor `source` from here on, under `name`; zero is one of the 256 values."""
+        """Quantize the tensor `source` to eight bits, as `name`; zero is one of the 256 values."""
         low, high = min(limits[0], 0.0), max(limits[1], 0.0)
         self.scale[name] = np.float32((high - low) / 255)
         scale = self._constant(f"{name}.scale", np.array(self.scale[name]))

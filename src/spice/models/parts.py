@@ -69,7 +69,7 @@ def split_network(network: Backbone, *, share: float, size: int, channels: int) 
 
 @torch.no_grad()
 def _is_whole(network: Backbone, layers: list[nn.Module], *, size: int, channels: int) -> bool:
-    """Whether the layers in sequence compute what the network computes; a library may have changed its own."""
+    """Whether the layers in sequence compute the same as the network; a new version of a library may differ."""
     images = example_images(size=size, channels=channels).to(next(network.parameters()).device)
     with eval_mode(network):
         expected: Tensor = network(images)

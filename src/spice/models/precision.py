@@ -11,7 +11,7 @@ from spice.models.int8 import has_int8
 from spice.settings import FixedPrecision
 
 # Integers are used if they are this many times as fast. Processors with instructions for them reach 2 or more, others 1
-# or less, so that the same machine always decides the same.
+# or less, so the same machine always makes the same choice.
 FASTER = 1.3
 # Least mean cosine with the float features. It was at least 0.980 on all collections measured, and is far lower on
 # processors whose 16-bit sums overflow.
@@ -37,6 +37,6 @@ def faster_precision(encoder: Encoder, images: Tensor) -> FixedPrecision:
 
 
 def _seconds(encoder: TorchEncoder, images: Tensor) -> float:
-    started = time.thread_time()  # what other programs do meanwhile does not count
+    started = time.thread_time()  # not affected by other programs
     encoder.encode(images)
     return time.thread_time() - started

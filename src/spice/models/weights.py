@@ -52,7 +52,7 @@ def cpu_weights(module: nn.Module) -> dict[str, Tensor]:
 
 
 def save_network(path: Path, trained: Backbone, card: NetworkCard) -> None:
-    """Write the weights under the card, whole or not at all."""
+    """Write the weights and the card atomically."""
     weights = cpu_weights(trained)
     with written_atomically(path) as temporary:
         # Not save_file, which makes files that only their owner can read.

@@ -147,7 +147,7 @@ def _search(
 
 
 def _used(lists: Lists, number: int, searched: int, least: int) -> list[int]:
-    """The first lists around a list: so many, or more where these hold too few images."""
+    """The first `searched` lists around a list, or more if these hold fewer than `least` images."""
     enough = int(torch.searchsorted(lists.reach[number], least)) + 1
     return lists.around[number, : max(searched, enough)].tolist()
 

@@ -1,6 +1,6 @@
 """Exact nearest neighbors by cosine similarity, a block of rows at a time: the N x N matrix never exists.
 
-Equal similarities are ordered by index, the lower first, so that the result is one function of its input.
+Equal similarities are ordered by index, so that the result is deterministic.
 
 Shapes: N images, Q queries, D feature width, S neighbors per query, R runs of L images.
 """
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# Of a block of similarities: larger ones multiply no faster, and no longer fit the cache.
+# Size of a block of similarities: larger ones are no faster, and no longer fit the cache.
 BLOCK_ROWS = 256
 BLOCK_BYTES = 128 * 2**20
 # L. First the maxima of 32, then those of 8 in what is left: one step with either takes half as long again.

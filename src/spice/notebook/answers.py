@@ -1,6 +1,6 @@
-"""What was fitted: a line per image in the user's order, the groups as people have edited them, and pictures.
+"""The results of a fit: a line per image in the user's order, the groups with all edits, and pictures.
 
-Shapes: N images, L lines: images in the user's order, those that could not be read too.
+Shapes: N images, L lines: the images in the user's order, including those that could not be read.
 """
 
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ from spice.runs import Labels, Result, read_manifest
 from spice.runs.folder import is_run
 from spice.runs.table import Column
 
-# Pictures kept where there is no run folder to take them from: so many of each group, and so many together.
+# Pictures kept if there is no run folder: at most this many of each group, and of all groups.
 _PER_GROUP, _TOGETHER, _SIDE = 48, 2000, 96
 _IN_OVERVIEW = 10
-# What people look for first; the other columns follow.
+# These columns come first.
 _FIRST_COLUMNS = ("path", "group", "name", "chance")
 
 
@@ -38,7 +38,7 @@ class GroupsNow(NamedTuple):
 
 @dataclass(eq=False)
 class Answers:
-    """The answer for every image of a fit, with rows as in the run, and pictures of the most typical ones."""
+    """The results of a fit, and pictures of the most typical images."""
 
     labels: Labels
     clusters: int
@@ -114,14 +114,14 @@ class Answers:
 
 
 def answers_of(result: Result, rows: NDArray[np.int64], names: list[str], *, kept: bool) -> Answers:
-    """The answers of a result; of one whose folder is about to be deleted, with pictures."""
+    """The answers of a result; with pictures if its folder will be deleted (not `kept`)."""
     labels, clusters = result.labels, result.answer.clusters
     pictures = {} if kept else _typical_pictures(result, labels, clusters)
     return Answers(labels, clusters, rows, names, result.run.absolute() if kept else None, result.name, pictures)
 
 
 def pictures_of(result: Result, rows: NDArray[np.int64]) -> list[Image.Image]:
-    """The images in these rows, at the size they were shown to the encoder."""
+    """The images in these rows, at the size that the encoder used."""
     if not len(rows):
         return []
     taken = shown_images(result).take(torch.from_numpy(rows)).numpy()

@@ -1,4 +1,4 @@
-"""The explorer beside a notebook: `spice open` in a process of its own, which ends with this one."""
+"""The explorer for notebooks: `spice open` in a child process, which ends with this one."""
 
 import atexit
 import subprocess
@@ -12,7 +12,7 @@ _started: dict[Path, tuple[subprocess.Popen[str], str]] = {}
 
 
 def explore(run: Path, *, browser: bool) -> str:
-    """Serve the run on this machine, unless that is done already; the address."""
+    """Serve the run on this machine, unless it is served already; returns the address."""
     process, address = _started.get(run, (None, ""))
     if process is None or process.poll() is not None:
         command = [sys.executable, "-m", "spice", "open", str(run), "--browser" if browser else "--no-browser"]

@@ -1,4 +1,4 @@
-"""Where each answer belongs: results come in order of content, the user's order is another."""
+"""Puts results, which are in order of content, into the user's order."""
 
 from typing import NamedTuple, TypeVar
 
@@ -13,7 +13,7 @@ Value = TypeVar("Value", bound=np.generic)
 
 
 class Places(NamedTuple):
-    """For every image of the user, where its answer is."""
+    """For every image of the user, the row of its result."""
 
     rows: NDArray[np.int64]  # (N,) for every image of the user its row in the collection; -1: it could not be read
     names: list[str]
@@ -26,7 +26,7 @@ class Places(NamedTuple):
 
 
 def places_of(given: Given, collection: Collection) -> Places:
-    """The places of what the user gave: for a path, the images that could be read; for all else, everything given."""
+    """The places of the user's images: for a path, those that could be read; otherwise everything given."""
     if isinstance(given, str):
         return in_order(collection)
     numbers = collection.numbers

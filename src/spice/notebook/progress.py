@@ -16,7 +16,7 @@ _SECONDS_BETWEEN_DRAWINGS = 0.2
 
 @contextmanager
 def shown(verbose: bool) -> Iterator[Progress]:
-    """Progress as `verbose` asks for: none, or bars in a notebook and lines on stderr in a script."""
+    """If `verbose`, progress as bars in a notebook or lines on stderr in a script; otherwise none."""
     if not verbose:
         yield silent
     elif in_notebook():
@@ -59,7 +59,7 @@ class Bars:
         self._drawn = 0.0
 
     def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
-        """Draw the bars, unless that was a moment ago and the task goes on."""
+        """Redraw the bars, at most every 0.2 s and when the task is done."""
         text = ", ".join(f"{name} {value:.4g}" for name, value in (figures or {}).items())
         self._tasks[task] = done, total, text
         now = time.monotonic()

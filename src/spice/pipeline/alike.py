@@ -1,4 +1,4 @@
-"""Outliers and near-duplicates of a run, by the frozen encoder's features and by pixels; whatever the clusters are."""
+"""Outliers and near-duplicates, by the frozen encoder's features and by pixels. They do not depend on the clusters."""
 
 import numpy as np
 import torch
@@ -13,16 +13,16 @@ from spice.stages.answers import Alike
 from spice.trust.duplicates import SAME, SIDE, Pairs, compare_pixels, duplicate_of, similar_pairs
 from spice.trust.outliers import find_outliers
 
-# Where there are vectors and no pixels, only equal ones are duplicates: nobody knows how similar others' vectors are.
+# Vectors without pixels are duplicates only if they are equal: how similar they usually are depends on their encoder.
 EQUAL = 0.9999
-# Images that become small and gray together: what is in the processor's cache takes a quarter of the time.
+# Images shrunk together: in the processor's cache this takes a quarter of the time.
 AT_ONCE = 16
 
 
 def find_alike(work: Work) -> tuple[Alike, Pairs]:
     """Outliers and duplicates for the labels, and all pairs that were compared.
 
-    Not by the features after joint training, which moves images of one cluster together, alike or not.
+    The features are those before joint training, which moves all images of a cluster together.
     """
     similarities = open_array(work / SIMILARITIES)
     pairs = similar_pairs(open_array(work / NEIGHBORS), similarities)

@@ -1,7 +1,7 @@
 """The commands of a run: cluster, resume, refine.
 
-They are one thing: running the same command again, another number of clusters and a refinement all run the steps that
-are not finished yet, and leave finished ones as they are.
+All of them run the steps that are not finished yet, and leave finished ones as they are. So the same command again
+resumes, and another number of clusters or a refinement reuses what is there.
 """
 
 import os
@@ -68,17 +68,17 @@ def cluster(
 
     Args:
         last: stop after this stage, if the settings ask for more; `resume` continues from there.
-        page: whether to make the page, and what only the page shows.
-        redo: cluster `source` even if its images are not those that the run folder was made for.
-        rescan: read every image again, also those whose name, size and time of change are the same.
-        download: fetch the encoder if it is not on this machine; for a name that the user gives now.
-        name_groups: make edits of the labels that the settings give.
-        use: make the result the current one. Otherwise it is kept beside it.
+        page: whether to write the report.
+        redo: use the run folder even if its images have changed.
+        rescan: reread every image, even if its name, size and date are unchanged.
+        download: download the encoder if necessary; only for a name that the user gives now.
+        name_groups: turn the labels in the settings into edits.
+        use: make the result the current one; otherwise only add it.
         device: "auto", "cpu", "cuda", "cuda:1", "mps".
-        engine: where images are read and embedded: in this process, or on a Ray cluster. Results are the same.
-        address: of the Ray cluster. None: one of this machine alone.
+        engine: where to read and embed images: in this process, or on a Ray cluster. Results are the same.
+        address: address of the Ray cluster. None: start one on this machine.
     """
-    # What the user may have misspelled comes first, before anything is written.
+    # Check everything that the user may have misspelled before anything is written.
     refuse_undecodable(_absolute(source) or "", settings.extra or "", str(out))
     given = adapted(source)
     vectors = isinstance(given, Vectors)
@@ -122,7 +122,7 @@ def cluster(
                     raise
                 warn_user(f"{str(error).partition(';')[0]}; rereading the images", DamagedFileWarning)
                 account = carry_out(settings, until, rescan=True)
-            # The names that the user gives become edits of the second stage's result; joint training learns those.
+            # The user's labels become edits of the stage-2 result; joint training learns them.
             placed = _give(out, settings, run) if naming else {}
             if until == last or settings.joint is None:
                 return account
@@ -132,7 +132,7 @@ def cluster(
 def resume(out: Path, *, rescan: bool = False, device: str = "auto", progress: Progress = silent) -> Account:
     """Resume the last command; a finished run is left unchanged."""
     folder = RunFolder.open(out)
-    unfinished = folder.manifest.pending is not None  # a finished run is as its user has left it
+    unfinished = folder.manifest.pending is not None  # edits of a finished run stay as they are
     return cluster(
         _source_of(folder), _requested(folder), out,
         rescan=rescan, name_groups=unfinished, device=device, progress=progress,
@@ -150,10 +150,10 @@ def refine(
     device: str = "auto",
     progress: Progress = silent,
 ) -> Account:
-    """Add joint training to the current result of the run in `out`; it learns what people decided about images.
+    """Add joint training to the current result of the run in `out`; it learns from images that people placed.
 
     Args:
-        labels: names of a few images, by path. They become edits of the run.
+        labels: group names of a few images, by path. They become edits of the run.
         split: split groups that hold two of these names.
         settings_file: a TOML file with settings to change.
         use: make the new result the current one.
@@ -177,7 +177,7 @@ def refine(
 
 
 def _give(out: Path, settings: RunSettings, run: Run) -> dict[str, int]:
-    """The user's labels as edits of the current result; then every image that a person placed, with its cluster."""
+    """Turn the user's labels into edits of the current result; returns the cluster of every image a person placed."""
     if run.processes.first:
         try:
             give_labels(Editor(out), settings.given)
@@ -193,7 +193,7 @@ def _give(out: Path, settings: RunSettings, run: Run) -> dict[str, int]:
 def regroup(
     out: Path, clusters: int, *, cut: bool = False, device: str = "auto", progress: Progress = silent
 ) -> Account:
-    """The current result's images in another number of clusters, with the same settings; it becomes the current one.
+    """Cluster the same images into another number of groups with the same settings, and make that the current result.
 
     Args:
         cut: start from the merge tree, cut at this number.
@@ -250,9 +250,9 @@ def _opened(out: Path, run: Run, source: SourceLike, settings: RunSettings) -> I
 
 
 def _embedder(folder: RunFolder, settings: RunSettings, encoder: Encoder | None, engine: Engine) -> Encoder | None:
-    """The encoder as a cluster runs it, where that is asked for, or was done before; None: this process does it.
+    """The encoder that runs on a Ray cluster, if that was requested now or earlier; None: this process encodes.
 
-    In floats unless integers were asked for: machines of a cluster may differ in how they compute integers.
+    In floats unless integers were requested: machines of a cluster may compute integers differently.
     """
     if encoder is None:
         return None
@@ -262,7 +262,7 @@ def _embedder(folder: RunFolder, settings: RunSettings, encoder: Encoder | None,
 
 
 def _absolute(source: SourceLike) -> str | None:
-    """Where the images are, wherever the program is started from the next time."""
+    """The absolute path of the images, valid from any working directory."""
     if isinstance(source, str) and is_remote(source):
         return source
     return os.path.abspath(source) if isinstance(source, str | os.PathLike) else None  # noqa: PTH100 - keeps globs
@@ -277,7 +277,7 @@ def _source_of(folder: RunFolder) -> str:
 
 
 def _requested(folder: RunFolder, *, current_first: bool = False) -> RunSettings:
-    """What the last command asked for and is not finished, or what the current result was made with."""
+    """The settings of an unfinished command, or those of the current result."""
     manifest = folder.manifest
     current = None if manifest.current is None else manifest.results[manifest.current].requested
     requested = current or manifest.pending if current_first else manifest.pending or current

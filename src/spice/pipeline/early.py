@@ -1,4 +1,4 @@
-"""Results that depend on the features alone, computed on a second core while the heads train, which use one."""
+"""Results that depend on the features alone, computed in the background while the heads train on one core."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 Value = TypeVar("Value")
 
-# Beyond this many images the seconds that it saves do not count, and its memory would.
+# With more images, the seconds saved do not matter, but the memory does.
 MOST_IMAGES = 50_000
 
 
@@ -22,7 +22,7 @@ class Early:
         self._started[name] = self._pool.submit(compute)
 
     def take(self, name: str, compute: Callable[[], Value]) -> Value:
-        """The value or error, which is waited for; computed now if it was not started."""
+        """Wait for the value (or its error); compute it now if it was not started."""
         started = self._started.pop(name, None)
         if started is None:
             return compute()
@@ -30,7 +30,7 @@ class Early:
         return value
 
     def cancel(self) -> None:
-        """Drop what has not begun, so that a command that was stopped does not wait for it."""
+        """Cancel work that has not begun, so that a stopped command does not wait for it."""
         for started in self._started.values():
             started.cancel()
         self._started.clear()

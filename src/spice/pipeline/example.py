@@ -20,7 +20,7 @@ from spice.stages.model import TrainedModel
 
 
 class ExampleSearch:
-    """The encoder of a run's model, loaded when the first example comes, and the features of the run's images."""
+    """Searches the images of a run with its encoder, which is loaded on first use."""
 
     def __init__(self, run: Path) -> None:
         self._run = run

@@ -1,4 +1,4 @@
-"""Carries out a plan: runs every unfinished step, then makes the result the current one."""
+"""Executes a plan: runs every unfinished step, then makes the result the current one."""
 
 import shutil
 import time
@@ -61,8 +61,8 @@ class Execution:
         self.folder, self.requested, self.inputs, self.encoder = folder, requested, inputs, encoder
         self.run, self.page, self.use = run, page, use
         self.failed: list[StepWarning] = []
-        self.verified: set[str] = set()  # keys of steps whose files were checked, or made here
-        self.cpu_seconds = 0.0  # of the steps that were run, and not found finished
+        self.verified: set[str] = set()  # keys of steps whose files this process has checked or written
+        self.cpu_seconds = 0.0  # of the steps that were run now
         self._plan_for(requested)
 
     def carry_out(self, source: str | None, last: Stage, *, redo: bool) -> Account:
@@ -116,7 +116,7 @@ class Execution:
                 self._do(BY_NAME[artifact.step])
         for maker in makers:
             self._verify(maker)
-        if name == "heads":  # only now: until here, a damaged step before it may have been run again
+        if name == "heads":  # only now: before, a damaged input may have been recreated
             self._start_early()
         return self._do(step)
 
@@ -168,7 +168,7 @@ class Execution:
         self._plan_for(self.asked)
 
     def _plan_for(self, settings: RunSettings) -> None:
-        """Plan the steps; as long as the number of clusters has yet to be found, only those up to that count."""
+        """Plan the steps; until the number of clusters is found, only those up to that step are final."""
         self._plan(settings, None)
         record = self.record("howmany") if settings.how_many is not None else None
         if record is not None:
@@ -179,7 +179,7 @@ class Execution:
         self.settings = resolve(settings, self.inputs, self.encoder, found)
         self.plan: Plan = plan(self.settings, self.inputs, self.encoder)
         known = self.folder.manifest.results.get(self.plan.name)
-        if known is not None:  # the same result may have been asked for in another way: with -k, or without
+        if known is not None:  # the same result may have been requested in another way: with -k, or without
             known = known.model_copy(update={"folders": {**known.folders, **self.plan.folders}})
         self.entry = known or ResultEntry(
             requested=settings.model_dump(mode="json"),
@@ -196,7 +196,7 @@ class Execution:
         self.work = Work(self.settings, self.inputs, self.run, self.result, self.encoder)
 
     def _finish(self) -> None:
-        """All steps; the result becomes the current one when it is complete, the first one as soon as it has labels."""
+        """Run all steps and publish the result: the first one as soon as it has labels, others when complete."""
         for step in self.steps:
             try:
                 self.ensure(step)
@@ -258,7 +258,7 @@ class Execution:
 
     def _run_step(self, step: Step, folder: Path) -> Record[StepResult]:
         started, cpu = time.monotonic(), time.process_time()
-        if step.name == "scan":  # what is read comes before the plan, which depends on it
+        if step.name == "scan":  # images are read before the plan is made, which depends on them
             started -= self.inputs.seconds
         result, caught = self._with_warnings(step, folder)
         record = Record[StepResult](
@@ -283,7 +283,7 @@ class Execution:
         return bool(self.run.processes.gather(torch.tensor([int(answer)], device=self.run.device))[0])
 
     def _with_warnings(self, step: Step, folder: Path) -> tuple[StepResult, list[StepWarning]]:
-        """Run the step; its warnings are given, and kept: they belong to the result, not to one process's output."""
+        """Run the step; its warnings are shown, and also saved, because they are part of the result."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SpiceWarning)
             result = step.do(self.work, self.run.at(folder / UNFINISHED))
@@ -308,7 +308,7 @@ class Execution:
             )
 
     def _announce_joint_training(self) -> None:
-        """Joint training takes long: say how long before the heads start. A resumed one shows the time left instead."""
+        """Log how long joint training will take, before the heads start. A resumed one shows the time left instead."""
         joint, heads = self.settings.joint, self.settings.heads
         if joint is None or self.is_done("joint") or any((self.work.folders["joint"] / UNFINISHED).glob("*")):
             return
@@ -329,7 +329,7 @@ class Execution:
 
 
 def _remove_damaged(folder: Path, step: str) -> None:
-    """A step that is run again must not take damaged files of its own for finished work."""
+    """Delete damaged files of a step, which it could mistake for finished work when it runs again."""
     with suppress(UserError):  # a damaged record says nothing about files
         record = read_record(folder, step)
         for path in [] if record is None else record.damaged(folder):

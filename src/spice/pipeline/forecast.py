@@ -30,7 +30,7 @@ from spice.settings import AugmentSettings, RunSettings
 TRIED = 32  # images that are read, decoded and embedded
 COMPARED = 16_384, 512  # images, queries
 NEIGHBORS = 100
-# Lists that an image is compared with where not all pairs are: at a million images, sqrt(N) lists of sqrt(N) images
+# Lists of about sqrt(N) images that an image is compared with in the approximate search, at a million images
 # (benchmarks/scale.py).
 LISTS = 28
 # Seconds of one core, measured by benchmarks/scale.py with 50 groups: per image that heads learn from, and per image.
@@ -42,7 +42,7 @@ class StepForecast(NamedTuple):
 
     name: str
     seconds: float
-    memory: float  # bytes that the system cannot take back, at most
+    memory: float  # bytes at most, without mapped files
 
 
 class Forecast(NamedTuple):
@@ -101,7 +101,7 @@ def _seconds_per_image(
     chosen, threads = with_precision(encoder, precision), torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        chosen.encode(images[:1])  # what is set up once does not count
+        chosen.encode(images[:1])  # warm up
         started = time.monotonic()
         chosen.encode(images)
         embedding = time.monotonic() - started

@@ -1,4 +1,4 @@
-"""`spice learn`: train a head on the edits of a run, and show what it would move before that takes effect."""
+"""`spice learn`: train a head on the edits of a run, and propose which images to move."""
 
 import shutil
 from pathlib import Path
@@ -34,7 +34,7 @@ class Proposal(NamedTuple):
     run: Path
     revision: int  # of the edits that it learned from
     before: Groups
-    group: NDArray[np.int32]  # (N,) number of each image's group after it
+    group: NDArray[np.int32]  # (N,) the proposed group of each image
     taught: Lessons
     learned: LearnedHead
 
@@ -45,7 +45,7 @@ class Proposal(NamedTuple):
 
 
 def propose(run: Path, *, device: str = "auto", progress: Progress = silent) -> Proposal:
-    """Learn from the edits of the current result; seconds, on the features that the run has kept."""
+    """Learn from the edits of the current result. Takes seconds, because it uses the features of the run."""
     result = open_result(run)
     editor = Editor(run, result)
     edits, before = editor.edits, editor.groups
@@ -72,7 +72,7 @@ def propose(run: Path, *, device: str = "auto", progress: Progress = silent) -> 
 
 
 def accept(proposal: Proposal) -> Groups:
-    """Apply it as one edit, which can be undone. Refused if the edits have changed since."""
+    """Apply the proposal as one edit, which can be undone. StaleEditsError if the edits have changed since."""
     run, result = proposal.run, open_result(proposal.run)
     name = f"{LEARNED}/{result.name}-{proposal.revision}"
     with explain_write_errors(run):

@@ -1,7 +1,7 @@
 """The steps of a run in order, and what the result of each depends on.
 
-A step is a function from files of the run folder to files of the run folder. Its key is a hash of all that its result
-depends on, and part of the name of its folder: a change of settings makes other folders, and what is there stays.
+A step is a function from files of the run folder to files of the run folder. Its key is a hash of everything that its
+result depends on, and part of its folder's name: other settings use other folders, and existing ones stay.
 """
 
 from collections.abc import Callable
@@ -39,16 +39,16 @@ from spice.version import __version__
 
 @dataclass(frozen=True)
 class Step:
-    """One arrow of the pipeline."""
+    """One step of the pipeline."""
 
     name: str
     do: Callable[[Work, Run], StepResult]
     after: tuple[str, ...]  # what its result depends on, besides settings: other steps, and the inputs below
     depends: Callable[[RunSettings, Inputs], JsonValue] = lambda _settings, _inputs: None
     wanted: Callable[[RunSettings], bool] = lambda _settings: True
-    needs: tuple[Artifact, ...] = ()  # what it reads that may have been deleted
-    in_result: bool = False  # whether it belongs to one result alone, and lies in its folder
-    on_all: bool = False  # whether all processes take part, or the first alone
+    needs: tuple[Artifact, ...] = ()  # inputs that may have been deleted
+    in_result: bool = False  # whether it belongs to one result only, and uses its folder
+    on_all: bool = False  # whether it runs in all processes, or only in the first
     optional: bool = False  # whether the run continues if this step fails
 
     @property
@@ -76,7 +76,7 @@ def plan(settings: RunSettings, inputs: Inputs, encoder: Encoder | None) -> Plan
     keys = {
         "images": key_of(identity, size),
         "extra": "" if inputs.extra is None else key_of(inputs.extra.collection.identity),
-        # The names of images go into the labels alone: files that were moved are not encoded again.
+        # Only the labels depend on the images' names: files that were renamed are not encoded again.
         "names": key_of(identity, size, *inputs.collection.paths),
         "encoder": key_of("vectors") if inputs.vectors is not None else "",
     }
@@ -180,7 +180,7 @@ STEPS_IN_ORDER = (
     Step("map", map_images, after=("views", "joint"), optional=True),
     Step("words", words, after=("views",), wanted=lambda settings: settings.encoder in SCALES, optional=True),
     Step("pictures", pictures, after=("labels",), in_result=True, optional=True),
-    # A page of another version is written anew: that takes a moment.
+    # A report of another version is rewritten, which takes a moment.
     Step(
         "report",
         report,

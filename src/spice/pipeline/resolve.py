@@ -18,18 +18,18 @@ from spice.stages.groups.howmany import FEWEST_IMAGES
 from spice.stages.heads.inputs import batch_size, epochs_for
 from spice.stages.reliability import reliability_neighbors
 
-# Pixels on a side of images that a feature model is trained on, unless told otherwise: what a CPU can do in minutes.
+# Default image size for training a feature model, in pixels: a CPU needs minutes.
 SCRATCH_SIZE = 32
-# Fewer images are encoded in the time that a trial of the encoder's precisions takes.
+# With fewer images, a trial of the encoder's precisions takes longer than it saves.
 WORTH_A_TRIAL = 300
 
 
 def resolve(settings: RunSettings, inputs: Inputs, encoder: Encoder | None, found: int | None = None) -> RunSettings:
-    """The settings with all that depends on the images and the encoder; refuses K > N / 2 before the long work.
+    """The settings with everything that depends on the images and the encoder; refuses K > N / 2 early.
 
     Args:
-        encoder: None where stage 1 has yet to train it.
-        found: the number of clusters, where it had to be found and is known by now.
+        encoder: None if stage 1 has yet to train it.
+        found: the number of clusters that was found, if it was not given.
     """
     images = len(inputs.collection)
     if settings.how_many is not None and images < FEWEST_IMAGES:
@@ -57,7 +57,7 @@ def resolve(settings: RunSettings, inputs: Inputs, encoder: Encoder | None, foun
 def chosen_precision(
     manifest: Manifest, settings: RunSettings, encoder: Encoder, inputs: Inputs, run: Run
 ) -> FixedPrecision:
-    """How the encoder computes: as asked for, as before in this run, or as a trial on this machine suggests."""
+    """The encoder's precision: as requested, as before in this run, or the faster one in a trial on this machine."""
     if settings.precision != "auto":
         return settings.precision
     if inputs.embedded is not None:
@@ -75,7 +75,7 @@ def chosen_precision(
 
 
 def precision_before(manifest: Manifest, settings: RunSettings) -> FixedPrecision | None:
-    """What an earlier command, finished or not, chose for the same encoder."""
+    """The precision that an earlier command chose for the same encoder."""
     current = None if manifest.current is None else manifest.results[manifest.current].requested
     for requested in (manifest.pending, current):
         same = requested is not None and (requested.get("encoder"), requested.get("size")) == (
@@ -93,7 +93,7 @@ def working_size(settings: RunSettings, encoder: Encoder | None) -> int:
 
 
 def _features(settings: RunSettings, inputs: Inputs) -> FeatureSettings:
-    """Stage 1 as asked for, or as a CPU can do it in half an hour; with the changes that the user makes to that."""
+    """Stage 1 as requested, or a recipe that takes a CPU half an hour, with the user's changes."""
     assert inputs.store is not None
     size, flip = inputs.store.size, settings.views.augment.flip
     extra = 0 if inputs.extra is None else len(inputs.extra)

@@ -1,4 +1,4 @@
-"""Features that other machines computed, in shards: files that are written once, and found by the images' content.
+"""Features computed by other machines, in shards: files that are written once and looked up by content hash.
 
 Shapes: n images in a shard, B images taken, D feature width.
 """
@@ -25,7 +25,7 @@ class Shards:
         folder.mkdir(parents=True, exist_ok=True)
 
     def add(self, hashes: list[str], features: NDArray[np.float32]) -> None:
-        """Write one more shard, features (n, D) of images with these hashes; once this returns it survives a kill."""
+        """Write one more shard: features (n, D) of images with these hashes. Once this returns, it survives a kill."""
         number = 1 + max((int(path.name.split(".")[0]) for path in self.folder.glob(f"*{_HASHES}")), default=-1)
         # The hashes last: a shard without them does not count.
         for name, array in ((f"{number:06d}.npy", features), (f"{number:06d}{_HASHES}", np.array(hashes, dtype="S"))):

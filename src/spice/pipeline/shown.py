@@ -12,7 +12,7 @@ from spice.runs.folder import STORE
 
 
 def shown_images(result: Result) -> Images:
-    """The decoded images, by row; tiles with numbers for what was not kept."""
+    """The decoded images, by row; numbered tiles for images that were not kept."""
     collection = Collection.load((result / IMAGES).parent)
     if result.views.encoder == NoEncoder.name:
         folder = result.run / STORE / STORED_PICTURES

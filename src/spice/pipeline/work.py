@@ -1,4 +1,4 @@
-"""What a step is given: settings, images, and the files of the steps before it, each loaded once.
+"""The input of a step: settings, images, and the files of earlier steps, each loaded once.
 
 Shapes: N images, D feature width, K clusters, S neighbors.
 """
@@ -40,15 +40,15 @@ from spice.settings import RunSettings
 
 
 class Inputs(NamedTuple):
-    """What is clustered."""
+    """The images or vectors to cluster."""
 
     collection: Collection
     store: ImageStore | None  # None: there are vectors and no images
     vectors: Tensor | None = None  # (N, D)
-    extra: ImageStore | None = None  # further images, for stages 1 and 3 only
-    pictures: Images | None = None  # what the page shows of vectors
-    embedded: ShardedFeatures | None = None  # features that a cluster computed
-    seconds: float = 0.0  # that reading took
+    extra: ImageStore | None = None  # more images, for stages 1 and 3 only
+    pictures: Images | None = None  # shown on the page in place of vectors
+    embedded: ShardedFeatures | None = None  # features computed on a Ray cluster
+    seconds: float = 0.0  # spent on reading
 
 
 class Answer(NamedTuple):
@@ -97,7 +97,7 @@ class Work:
 
     @property
     def learned_images(self) -> Images:
-        """What stages 1 and 3 learn from: the images that are clustered, then the extra ones."""
+        """The images that stages 1 and 3 learn from: those to cluster, then the extra ones."""
         return self.images if self.inputs.extra is None else Concatenated(self.images, self.inputs.extra)
 
     @cached_property
@@ -113,7 +113,7 @@ class Work:
 
     @cached_property
     def vectors(self) -> Tensor | None:
-        """Features that were given in place of an encoder, (N, D)."""
+        """Features that the user gave instead of an encoder, (N, D)."""
         if self.inputs.vectors is not None:
             return self.inputs.vectors
         if isinstance(self.encoder, GivenFeatures):
@@ -122,7 +122,7 @@ class Work:
 
     @cached_property
     def features(self) -> Tensor:
-        """The frozen encoder's, (N, D). Mapped, not read: a million images have 5 GB of them."""
+        """Features of the frozen encoder, (N, D). Memory-mapped: a million images have 5 GB of them."""
         return _mapped(self / FEATURES)
 
     @cached_property
@@ -164,11 +164,10 @@ def vector_encoder(vectors: Tensor) -> NoEncoder:
 
 
 def save_weights(path: Path, module: nn.Module) -> None:
-    """Write a module's state as safetensors, whole or not at all."""
+    """Write a module's state as safetensors, atomically."""
     with written_atomically(path) as temporary:
-        temporary.write_bytes(
-            save(cpu_weights(module))
-        )  # not save_file, which makes files that only their owner can read
+        # Not save_file, which makes files that only their owner can read.
+        temporary.write_bytes(save(cpu_weights(module)))
 
 
 def _mapped(path: Path) -> Tensor:

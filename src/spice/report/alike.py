@@ -1,4 +1,4 @@
-"""What the page shows of outliers and near-duplicates."""
+"""The section of the page on outliers and near-duplicates."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ MOST_COPIES = 5  # of one image
 
 
 class AlikeSection(NamedTuple):
-    """Rows of images, and how many there are in all."""
+    """Rows of the images that are shown, and how many there are in total."""
 
     outliers: list[int]
     outlier_count: int
@@ -21,7 +21,7 @@ class AlikeSection(NamedTuple):
 
 
 def alike_section(result: Result) -> AlikeSection:
-    """The strangest images, and the images with most copies; empty for a run of an older version."""
+    """The farthest outliers, and the images with the most copies; empty for a run of an older version."""
     outliers = outliers_of(result).farthest().tolist() if (result / SIMILARITIES).exists() else []
     sets = duplicates_of(result) if (result / PAIRS).exists() else []
     return AlikeSection(

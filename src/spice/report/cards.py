@@ -23,7 +23,7 @@ class Picture(NamedTuple):
 
     row: int
     name: str
-    source: str | None  # a data URL; None where the run has no picture of it
+    source: str | None  # a data URL; None if the run has no picture of it
     attention: str | None
     caption: str
 

@@ -1,4 +1,4 @@
-"""Charts as SVG inside the page: no script draws them, and their colors come from the page's style."""
+"""Charts as inline SVG, without scripts; colors come from the style sheet of the page."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from spice.runs.records import HeadsResult
 
 BINS = 20
 WIDTH, HEIGHT = 560.0, 276.0
-# Room for the text beside the axes, also in the larger letters of a phone.
+# Margins for the text beside the axes, which is larger on a phone.
 LEFT, RIGHT, TOP, BOTTOM = 66.0, 34.0, 32.0, 52.0
 _MAX_POINTS = 200
 
@@ -28,7 +28,7 @@ class Bar(NamedTuple):
 
 
 def histogram(reliability: NDArray[np.float32], reliable: NDArray[np.bool_]) -> list[Bar]:
-    """How many images have which reliability; bars of reliable images stand on those of the others."""
+    """Images by reliability; bars of reliable images are stacked on those of the others."""
     place = np.minimum((reliability * BINS).astype(np.int64), BINS - 1)  # reliability 1 belongs to the last bin
     counts = np.stack([np.bincount(place[kind], minlength=BINS) for kind in (~reliable, reliable)])  # (2, BINS)
     heights = 32 * counts / max(1, counts.sum(axis=0).max())
@@ -106,7 +106,7 @@ def line_chart(
     Args:
         percent: both axes show percentages, and the x axis goes from 0 to 100; otherwise x counts epochs or steps.
         x_ticks: round numbers, if not given.
-        maximum: what no y value can exceed.
+        maximum: upper end of the y axis, if the values have one.
     """
     thin = [_thinned(one) for one in series]
     x_axis = _Axis([0.0, 1.0] if percent else [value for one in thin for value in one.x], LEFT, WIDTH - RIGHT)
@@ -134,9 +134,9 @@ def curve(values: Sequence[float], *, x_title: str, y_title: str) -> LineChart:
 def head_chart(
     heads: HeadsResult, values: Sequence[Sequence[float]], *, y_title: str, maximum: float = math.inf
 ) -> LineChart:
-    """One line per head from values (snapshots, H); the selected head stands out, and the epoch it was selected at."""
+    """One line per head from values (snapshots, H), with the selected head and its epoch highlighted."""
     best, table = heads.selected, np.array(values, dtype=np.float64)
-    order = sorted(range(heads.heads), key=lambda number: number == best.head)  # the selected one over the others
+    order = sorted(range(heads.heads), key=lambda number: number == best.head)  # the selected head is drawn last
     series = [
         Series(
             f"head {number}", heads.epochs, table[:, number].tolist(), "selected" if number == best.head else "plain"
@@ -150,7 +150,7 @@ def head_chart(
 
 
 def some_epochs(epochs: Sequence[int]) -> Sequence[int]:
-    """Few enough to be written side by side."""
+    """At most ten of the epochs, so that their labels fit side by side."""
     return epochs[:: -(-len(epochs) // 10)]
 
 
@@ -169,7 +169,7 @@ class _Axis:
         return round(self.start + share * (self.end - self.start), 1)
 
     def ticks(self, most: int, *, percent: bool, smallest_step: float = 0.0) -> list[Tick]:
-        """Round numbers, at most so many."""
+        """At most `most` round numbers."""
         step = max(_round_step((self.high - self.low) / most), smallest_step)
         digits = max(0, -math.floor(math.log10(step) + 1e-9))
         form = f".{max(0, digits - 2)}%" if percent else f".{digits}f"
@@ -184,7 +184,7 @@ def _round_step(least: float) -> float:
 
 
 def _thinned(series: Series) -> Series:
-    """Of very many points, the mean of each stretch, at its end."""
+    """At most 200 points: the mean of each stretch of the line, placed at its end."""
     if len(series.x) <= _MAX_POINTS:
         return series
     x, y = (np.array_split(np.array(values), _MAX_POINTS) for values in (series.x, series.y))

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from spice.runs import Labels
 
-# Pictures on the cards of all clusters together, so that many clusters do not make a heavy page.
+# Pictures on all cards together, so that the page stays small with many clusters.
 CARD_PICTURES = 1200
 MOST_PER_KIND = 8
 ATTENTION_PICTURES = 120
 MOST_ATTENTION = 3
 
-# Typical images are between these shares of a cluster, from the center outward: past the prototypes, before the edge.
+# Typical images lie between these shares of a cluster, from its center outward.
 _TYPICAL_FROM, _TYPICAL_TO = 0.2, 0.8
 
 
@@ -30,7 +30,7 @@ class Chosen(NamedTuple):
 
 
 def choose(labels: Labels, clusters: int) -> list[Chosen]:
-    """What to show of every cluster; of very many clusters, only the image nearest to the center."""
+    """The images to show of every cluster; with very many clusters, only the one nearest to the center."""
     per_kind = min(MOST_PER_KIND, CARD_PICTURES // (4 * clusters))
     chosen = [_choose(labels, number, max(1, per_kind)) for number in range(clusters)]
     nothing = np.empty(0, dtype=np.int64)

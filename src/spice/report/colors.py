@@ -31,7 +31,7 @@ _FEW = (
 
 
 def colors(clusters: int) -> list[Color]:
-    """One for each cluster. Nobody can tell more than a dozen apart, so the page can also show one cluster alone."""
+    """One for each cluster. More than a dozen are hard to tell apart, so the page can also show one cluster alone."""
     return list(_FEW[:clusters]) if clusters <= len(_FEW) else [_around(number, clusters) for number in range(clusters)]
 
 

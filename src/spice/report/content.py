@@ -1,4 +1,4 @@
-"""All that the page shows of a run, read from the run folder alone.
+"""Everything that the page shows, read from the run folder alone.
 
 Shapes: N images, K clusters, S neighbors.
 """
@@ -29,7 +29,7 @@ from spice.runs.words import read_words, suggest_names
 from spice.trust.evidence import neighbor_votes, two_parts
 from spice.trust.grade import nearest_votes
 
-# Rows shown of tables that may be as long as the collection; the files of the run hold them whole.
+# Rows shown of tables that may be as long as the collection; the run folder has the whole tables.
 LONGEST_TABLE = 200
 
 
@@ -48,7 +48,7 @@ class Notice(NamedTuple):
 
 
 class Called(NamedTuple):
-    """What a cluster is called: the name that a person gave to its group, or else a guess."""
+    """The name of a cluster: the one that a person gave to its group, or else a guess."""
 
     number: int
     name: str  # empty where there is none
@@ -65,12 +65,12 @@ class Called(NamedTuple):
 
     @property
     def short(self) -> str:
-        """Beside the number, where there is little room."""
+        """Next to the number, where space is short."""
         return self.name or (f"{self.guess}?" if self.guess else "")
 
 
 class Content(NamedTuple):
-    """Everything, before it becomes a page."""
+    """Everything that the page shows."""
 
     result: Result
     account: Account
@@ -138,7 +138,7 @@ def _truth(result: Result) -> NDArray[np.int32] | None:
 
 
 def _called(result: Result) -> list[Called]:
-    """Clusters that were merged have the same name; the guess is for the cluster, and goes once it has a name."""
+    """Merged clusters share a name; a cluster without a name gets a guess."""
     groups, guesses = result.groups, suggest_names(read_words(result), unedited(result.base))
     names = [groups.names.get(int(group), "") for group in groups.of_cluster]
     return [Called(number, name, "" if name else guesses.get(number, "")) for number, name in enumerate(names)]

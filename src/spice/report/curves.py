@@ -1,4 +1,4 @@
-"""Charts of how the trained stages went, and of how they compare with true labels where `spice evaluate` was run."""
+"""Charts of training, and of accuracy against true labels if `spice evaluate` was run."""
 
 from typing import NamedTuple
 

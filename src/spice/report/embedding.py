@@ -1,6 +1,6 @@
 """Images as points on a plane: images with similar features are close together.
 
-t-SNE places landmarks, and every other image goes beside the landmark that it resembles most: seconds at any size.
+t-SNE places landmarks, and every other image is put beside its most similar landmark: this takes seconds at any size.
 
 Shapes: N images, D feature width, C components, L landmarks.
 """
@@ -17,13 +17,13 @@ FEWEST = 30
 _PERPLEXITY, _ITERATIONS = 30.0, 500
 _COMPONENTS = 50
 _CHUNK = 8192
-# Unit features that spread less than this are equal but for rounding.
+# Unit features that spread less than this differ only by rounding.
 _NOTHING = 1e-6
 
 
 def embed(features: Floats) -> Floats:
     """Features (N, D) -> points (N, 2) in 0..1, the same for the same features."""
-    with threadpool_limits(1):  # for so few points, threads would mostly wait for each other
+    with threadpool_limits(1):  # with so few points, threads would only wait for each other
         return _embed(features)
 
 
@@ -42,7 +42,7 @@ def _embed(features: Floats) -> Floats:
 
 def _tsne(components: Floats) -> Floats:
     """(L, C) -> (L, 2)."""
-    from sklearn.manifold import TSNE  # late: it would take its time at every start
+    from sklearn.manifold import TSNE  # late: slow to import
 
     # Not its own start from PCA, which divides by the spread of the second component and crashes where that is zero.
     start = _two_wide(components)
@@ -62,8 +62,8 @@ def _principal(features: Floats, landmarks: NDArray[np.int64]) -> Floats:
 
 
 def _beside(components: Floats, known: Floats, placed: Floats) -> Floats:
-    """Each image beside the landmark that it resembles most: (N, 2)."""
-    from scipy.spatial import KDTree  # late: it would take its time at every start
+    """Each image beside its most similar landmark: (N, 2)."""
+    from scipy.spatial import KDTree  # late: slow to import
 
     nearest = np.empty(len(components), dtype=np.int64)
     squares = (known**2).sum(axis=1)  # (L,)

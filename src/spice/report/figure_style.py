@@ -1,4 +1,4 @@
-"""How the paper's figures look: their colors, lines and letters."""
+"""Style of the paper's figures: colors, lines and fonts."""
 
 # Distinct with any color vision, and in gray.
 SELECTED, TRUE, OTHERS, INK = "#1132a0", "#ba4e25", "#b9b4ad", "#2a2825"

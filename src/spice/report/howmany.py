@@ -1,4 +1,4 @@
-"""The section on how many groups there are: the curve, the plausible numbers with examples, and what splits into what.
+"""The section on how many groups there are: the curve, the plausible numbers, and which groups split into which.
 
 Shapes: N images.
 """
@@ -20,7 +20,7 @@ from spice.runs.artifacts import CANDIDATES
 from spice.runs.levels import parts_of
 from spice.runs.records import CandidateCount, HowManyResult
 
-# Groups shown of a number of groups, and splits shown between two numbers.
+# Groups shown for each number of groups, and splits shown between two numbers.
 MOST_GROUPS, MOST_SPLITS = 60, 12
 
 
@@ -66,7 +66,7 @@ class HowMany(NamedTuple):
 
 
 def how_many_section(content: Content) -> HowMany | None:
-    """The section, where the number of groups was found in this run, for this result or another on its features."""
+    """The section; None if the number of groups was given for every result on these features."""
     source = content.result.with_step("howmany")
     if source is None or source.howmany is None or not (source / CANDIDATES).exists():
         return None
@@ -134,7 +134,7 @@ def _change(
 
 
 def _examples(content: Content, partition: NDArray[np.int32]) -> list[Example]:
-    """Every group by its image that is nearest to a center of the answer."""
+    """Every group, shown by its most central image."""
     rank = content.labels.prototype_rank
     found = []
     for number in range(int(partition.max()) + 1):

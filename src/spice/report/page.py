@@ -25,9 +25,9 @@ from spice.report.tree import tree_section
 from spice.runs import Result, RunFolder, open_result
 from spice.runs.artifacts import REPORT
 
-# Images that can be searched and sorted in the page; of more, an even sample is listed, and the page says so.
+# Images that can be searched and sorted in the page; a larger collection lists an even sample, and says so.
 MOST_LISTED = 50_000
-# Modules of report and explorer, each after those that it imports.
+# Modules that the report shares with the explorer, each after those that it imports.
 _SHARED = ("dom.js", "thumbs.js", "points.js", "labels.js", "plot.js")
 
 
@@ -72,7 +72,7 @@ def render(content: Content) -> str:
         listed=len(rows),
         style=Markup(_asset("page.css", "shared")),  # our own file  # nosec B704
         script=Markup(script),  # our own file, and data from _json  # nosec B704
-        # Only this very script may run: markup that got in through a file name could not.
+        # Only this script may run: markup smuggled in through a file name cannot.
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         data=_json(_data(content, rows)),
         sheets=_sheets(content),
@@ -90,7 +90,7 @@ def _listed(content: Content) -> NDArray[np.int64]:
 
 
 def _data(content: Content, rows: NDArray[np.int64]) -> dict[str, JsonValue]:
-    """What the script needs to know of every listed image, column by column; shares in thousandths."""
+    """The data of every listed image, column by column; shares in thousandths."""
     labels, sheets, images = content.labels.rows(rows), content.sheets, len(content.labels.path)
     data: dict[str, JsonValue] = {
         "rows": None if len(rows) == images else rows.tolist(),
@@ -134,7 +134,7 @@ def _flat(settings: JsonValue, name: str = "") -> list[tuple[str, str]]:
 
 
 def _json(data: JsonValue) -> Markup:
-    """JSON that can stand inside a script element, whatever file names hold."""
+    """JSON that is safe inside a script element, whatever the file names are."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # nosec B704
 

@@ -1,4 +1,4 @@
-"""Figures that are made of the run's pictures: prototypes, and neighbors that show something else (paper IV, Fig. 1a).
+"""Figures made of pictures: prototypes, and neighbors that show something else (paper IV, Fig. 1a).
 
 Shapes: N images, D feature width, K clusters, S neighbors.
 """
@@ -25,7 +25,7 @@ _CHUNK = 16_384
 
 
 def prototypes(content: Content) -> Figure | None:
-    """The three images of all that are nearest to each center, each with its attention map where there is one."""
+    """The three images nearest to each center, each with its attention map if there is one."""
     rows = nearest_to_centers(content)
     if content.sheets is None and not any(_pictures(content, row) for row in rows.ravel().tolist()):
         return None
@@ -65,7 +65,7 @@ def nearest_to_centers(content: Content) -> Rows:
 
 
 def neighbors(content: Content) -> Figure | None:
-    """Images with their nearest ones, most of which show something else: of another true class, or else group."""
+    """Images whose nearest images mostly show something else: another true class, or another group."""
     if content.sheets is None:
         return None
     kind, names = _meanings(content)
@@ -91,9 +91,9 @@ def neighbors(content: Content) -> Figure | None:
 
 
 def other_meaning(near: NDArray[np.integer], kind: NDArray[np.integer]) -> Rows:
-    """Of at most six kinds, one image each, the one with the fewest of its nearest seven of its own kind.
+    """One image of each of at most six kinds: the one with the fewest of its own kind among its nearest seven.
 
-    Images whose nearest ones are mostly of their own kind are left out; so are those of no kind (-1).
+    Images whose neighbors are mostly of their own kind are left out, and so are images of no kind (-1).
     """
     nearest = near[:, :NEIGHBORS]
     same = (kind[nearest] == kind[:, None]).mean(axis=1)  # (N,)
@@ -105,7 +105,7 @@ def other_meaning(near: NDArray[np.integer], kind: NDArray[np.integer]) -> Rows:
 
 
 def _meanings(content: Content) -> tuple[NDArray[np.int64], list[str]]:
-    """(N,) what each image shows, and the names of that: true classes where the run was evaluated, or groups."""
+    """(N,) the true class of each image, or its group if the run was not evaluated; and the names of these."""
     if content.truth is not None and content.result.scores is not None:
         return content.truth.astype(np.int64), content.result.scores.classes
     return content.labels.cluster.astype(np.int64), [f"group {number}" for number in range(len(content.chosen))]
@@ -119,7 +119,7 @@ def _canvas(sheet: NDArray[np.uint8]) -> tuple[Figure, Axes]:
 
 
 def _pictures(content: Content, row: int) -> list[Path]:
-    """The picture of an image and that of its attention, as far as they exist."""
+    """The picture of an image and its attention map, if they exist."""
     return [path for kind in ("image", "attention") if (path := content.pictures / f"{kind}-{row}.jpg").exists()]
 
 

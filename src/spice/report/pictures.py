@@ -1,4 +1,4 @@
-"""Thumbnails of a run: one picture per image on a card, and sheets of small ones for all images.
+"""Thumbnails of a run: one picture per image on a card, and sheets of small pictures of all images.
 
 The folder `pictures` holds `image-ROW.jpg`, `attention-ROW.jpg`, `sheet-NUMBER.jpg` and `pictures.json`.
 """
@@ -22,9 +22,9 @@ Pixels = NDArray[np.uint8]  # (C, S, S)
 Take = Callable[[NDArray[np.int64]], Iterable[Pixels]]  # rows (B,) -> B images
 Sharp = Callable[[NDArray[np.int64], int], Iterable[Pixels]]  # rows (B,), side in pixels -> B images
 
-# Twice what the page shows them at: up to 60 px, and those nearest to the center and under attention up to 132 px.
+# Twice their size on the page, which is up to 60 px, or 132 px for the images nearest to the center.
 CARD_SIDE, LARGE_SIDE = 128, 272
-# The small pictures of all images together hold at most this many pixels: about 7 MB of JPEG.
+# Pixels of all small pictures together, at most: about 7 MB of JPEG.
 SHEET_PIXELS = 32_000_000
 LARGEST_TILE, SMALLEST_TILE = 96, 40
 MOST_TILES = SHEET_PIXELS // SMALLEST_TILE**2  # 20,000
@@ -68,10 +68,10 @@ def write_pictures(
     sharp: Sharp | None = None,
     progress: Progress = silent,
 ) -> None:
-    """Write `folder`, whole or not at all; of the images on cards, some are shown large, and under attention.
+    """Write `folder` atomically: pictures of the images on cards, some of them large, some with attention maps.
 
     Args:
-        sharp: images from the originals, where those have more pixels than `take` gives.
+        sharp: decodes the originals, which may have more pixels than `take` returns.
     """
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -95,7 +95,7 @@ def read_sheets(folder: Path) -> Sheets | None:
 
 
 def overlay(picture: Image.Image, attention: NDArray[np.float32]) -> Image.Image:
-    """The picture in gray under a heat map: warm places resemble the center of its cluster."""
+    """The picture in gray under a heat map; warm places are similar to the center of its cluster."""
     small = Image.fromarray((attention * 255).round().astype(np.uint8))
     heat = np.asarray(small.resize(picture.size, Image.Resampling.BICUBIC), dtype=np.float32) / 255 * (len(_HEAT) - 1)
     below = np.clip(heat.astype(np.int64), 0, len(_HEAT) - 2)  # (h, w)
@@ -106,7 +106,7 @@ def overlay(picture: Image.Image, attention: NDArray[np.float32]) -> Image.Image
 
 
 def tile_side(images: int, side: int) -> int:
-    """Pixels on a side of a small picture: as many as the budget allows, and no more than the image has."""
+    """Side of a small picture in pixels: as large as the budget allows, but not larger than the image."""
     fitting = int((SHEET_PIXELS / max(1, images)) ** 0.5)
     return min(side, int(np.clip(fitting, SMALLEST_TILE, LARGEST_TILE)))
 

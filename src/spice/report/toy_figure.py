@@ -38,7 +38,7 @@ class Toy(NamedTuple):
     confident: NDArray[np.int64]  # (K, T) images that a prototype is the mean of
     prototypes: Floats  # (K, 2)
     overlap: NDArray[np.int64]  # (K, T) images that get the label, nearest first
-    once: list[list[int]]  # the same where no image may have two labels
+    once: list[list[int]]  # the same without overlap: no image has two labels
 
 
 def toy() -> Toy:

@@ -12,7 +12,7 @@ from spice.report.content import Content
 from spice.report.howmany import tile_of
 from spice.runs.artifacts import TREE
 
-# Groups at the ends of the tree: as many as the answer has, within these bounds. Pictures of each.
+# Leaves of the tree as shown: as many as the answer has groups, within these bounds. Pictures of each leaf.
 FEWEST_ENDS, MOST_ENDS, PICTURES = 6, 24, 4
 
 
@@ -20,14 +20,14 @@ class Node(NamedTuple):
     """A group of the tree, and the two that it was merged from."""
 
     images: int
-    cluster: int  # of the answer, the one that most of its images are in
-    share: float  # of its images that are
-    pictures: list[str]  # data URLs; only at the ends
-    parts: list["Node"]  # empty at the ends
+    cluster: int  # the cluster of the answer that most of its images are in
+    share: float  # the share of its images that are
+    pictures: list[str]  # data URLs; only of leaves
+    parts: list["Node"]  # empty for leaves
 
 
 def tree_section(content: Content) -> Node | None:
-    """The root of the tree; None where the run has none."""
+    """The root of the tree; None if the run has no tree."""
     source = content.result.with_step("tree")
     if source is None or not (source / TREE).exists():
         return None
@@ -40,7 +40,7 @@ def tree_section(content: Content) -> Node | None:
 
 
 def _node(content: Content, leaf: NDArray[np.int32], merges: NDArray[np.int32], number: int, ends: int) -> Node:
-    """Node `number`: a leaf below K, else what merge `number` - K made. The last `ends` - 1 merges are shown."""
+    """Node `number`: a leaf if below K, else the result of merge `number` - K. The last `ends` - 1 merges are shown."""
     merge = number - len(merges) - 1
     inside = merge >= 0 and merge > len(merges) - ends
     parts = [_node(content, leaf, merges, int(part), ends) for part in merges[merge]] if inside else []
@@ -67,7 +67,7 @@ def _leaves(merges: NDArray[np.int32], number: int) -> list[int]:
 
 
 def _pictures(content: Content, rows: NDArray[np.int64]) -> list[str]:
-    """Images of a group that are nearest to a center of the answer, of those that the page has."""
+    """The most central images of a group that the page has pictures of."""
     if content.sheets is None:
         return []
     shown = rows[np.isin(rows, content.sheets.rows)]

@@ -14,10 +14,9 @@ from spice.trust.check import Estimate
 from spice.trust.evidence import Parts, alike, groups_among_neighbors
 from spice.trust.grade import GOOD_UP_TO, NEAREST, Grade, grade_of
 
-# Overlap with other heads' clusters: below the first, more images are in one of the two than in both, and it is not the
-# same cluster any more; from the second on it is.
+# Overlap (Jaccard index) with another head's cluster: below the first it is another cluster, above the second the same.
 ANOTHER_CLUSTER, SAME_CLUSTER = 0.5, 0.9
-# From this share of its neighbors on, the other cluster is named in the reason.
+# The reason names another cluster that has at least this share of the neighbors.
 CONFUSED_SHARE = 0.05
 MERGE_SHARE = 0.15  # of the neighbors of each of two clusters in the other
 SPLIT_LINKS = 0.1  # between the two parts of a cluster, at most

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from spice.runs.result import Result
 
 
-# Warnings about an answer, by class: the last step gives those of the final one.
+# Warnings about an intermediate answer: the last step repeats those that still hold.
 _OF_THE_ANSWER = frozenset({"NoReliableImagesWarning"})
 _OF_THE_HEADS = frozenset({"EmptyClusterWarning", "GiantClusterWarning", "SharedPrototypeWarning"})
 
@@ -75,7 +75,7 @@ class Account(BaseModel):
 
 
 def account(result: "Result", *, stopped_before: str | None = None) -> Account:
-    """The account of a result; one without labels yet has no clusters."""
+    """The account of a result; without labels there are no clusters yet."""
     records = result.records
     answer = result.answer if "labels" in records else None
     labels = None if answer is None else result.labels
@@ -101,10 +101,10 @@ def account(result: "Result", *, stopped_before: str | None = None) -> Account:
 
 
 def _current_warnings(records: Mapping[str, Record[StepResult]], *, refined: bool) -> list[StepWarning]:
-    """The warnings of all steps that hold for the final answer.
+    """The warnings that hold for the final answer.
 
-    Steps on the way judge answers of their own. The last step replaces what they say of reliable images,
-    and what the heads say of clusters does not hold any more after joint training.
+    Earlier steps judge their own answers: the last step judges reliability again, and joint training replaces the
+    clusters of the heads.
     """
     replaced = {step: _OF_THE_ANSWER for step in records if step != "labels" and "labels" in records}
     if refined:

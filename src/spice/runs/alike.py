@@ -14,7 +14,7 @@ from spice.trust.outliers import Outliers, find_outliers
 
 
 class Duplicates(NamedTuple):
-    """An image, the ones that nearly repeat it, and how far their pixels agree with it."""
+    """An image, its near-copies, and the correlation of their pixels with its own."""
 
     row: int
     copies: list[int]
@@ -27,7 +27,7 @@ def outliers_of(result: Result) -> Outliers:
 
 
 def duplicates_of(result: Result, *, threshold: float = SAME) -> list[Duplicates]:
-    """Images with near-duplicates: the largest of each set, then the others; most copies first."""
+    """Sets of near-duplicates, the largest set first; `row` is the largest image of a set."""
     with np.load(result.need(PAIRS)) as kept:
         pairs = Pairs(kept["first"], kept["second"], kept["likeness"]).above(threshold)
     original = duplicate_of(len(result.labels.path), pairs, _largest_first(result))

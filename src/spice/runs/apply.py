@@ -17,12 +17,11 @@ Find = Callable[[str], Base | None]
 def apply(base: Base, edits: Edits, *, earlier: Find = lambda _name: None) -> Groups:
     """The groups of a result after all edits.
 
-    Edits that were made on this result are applied to it one after the other. If others were made before the first of
-    them on another result of the run (fewer images, another K), then names and corrections are carried over first, by
-    shared images: see `spice.runs.carry`.
+    Edits of this result are applied in order. Earlier edits of another result of the run (fewer images, another K) are
+    carried over first, by shared images: see `spice.runs.carry`.
 
     Args:
-        earlier: gives another result by its name; None if nothing is left of it, so that it carries nothing over.
+        earlier: finds another result by its name; None if it no longer exists, so that nothing is carried over.
     """
     first = next((at for at, edit in enumerate(edits.edits) if edit.result == base.name), edits.revision)
     before = edits.until(first)
@@ -36,7 +35,7 @@ def apply(base: Base, edits: Edits, *, earlier: Find = lambda _name: None) -> Gr
 
 
 def changes_groups(operation: Operation) -> bool:
-    """Whether the operation says something about groups; answers to a check do not."""
+    """Whether the operation changes groups; answers to a check do not."""
     return isinstance(operation, Name | Merge | Split | SetAside | Move | Reject | Pair | Learned)
 
 
@@ -143,7 +142,7 @@ class _State:
         self.by_person[row] = False  # a person said where it is not, not where it is
 
     def _pair_(self, operation: Pair) -> None:
-        """The less certain image gives way: images placed by a person stay, then the more reliable one stays."""
+        """Move the less certain image: one that a person placed stays, otherwise the more reliable one."""
         firsts, seconds = self.base.rows([operation.first]), self.base.rows([operation.second])
         if len(firsts) == 0 or len(seconds) == 0:
             return

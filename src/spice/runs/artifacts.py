@@ -15,7 +15,7 @@ class Artifact(NamedTuple):
     name: str
     step: str
     holds: str
-    # Whether it may be deleted when the run is finished. It is recreated when a step needs it.
+    # Whether it may be deleted after the run. It is recreated when a step needs it.
     deletable: bool = False
     # Whether other commands write it again: `spice evaluate` and `spice report`.
     rewritten: bool = False
@@ -71,5 +71,5 @@ TRUTH = Artifact(
 
 ARTIFACTS: tuple[Artifact, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Artifact))
 
-# What of the current result can be found at the top of the run folder, too.
+# Files of the current result that are also linked at the top of the run folder.
 LINKED = (LABELS_CSV, LABELS, REPORT, MODEL)

@@ -2,11 +2,11 @@
 
 Groups of two results are matched by the images that they share. Images that a person placed keep their group.
 
-- **Other images, same K**: whoever named a group wants its images to stay where they are. All images of groups that a
-  person named, merged, split or moved images to keep their group; new images follow the head.
+- **Other images, same K**: images of a group that a person edited (named, merged, split, moved images to) stay in it;
+  new images follow the head.
 - **Same images, same K** (such as `spice refine`): clusters follow the group that most of their images were in.
-- **Another K** was asked for to see other groups: a name goes to the cluster that shares the most images (one to one,
-  Hungarian method), if more than half of that cluster had the name.
+- **Another K**: the user wants to see other groups. A name goes to the cluster that shares the most images (one to
+  one, Hungarian method), if more than half of that cluster had the name.
 
 Shapes: N images of the new result, G groups of the old one, K clusters of the new one.
 """
@@ -30,7 +30,7 @@ class _Shared(NamedTuple):
 
 
 def carry(old: Base, edited: Groups, new: Base) -> Groups:
-    """The groups of `new` with what people decided about those of `old`."""
+    """The groups of `new`, with the names and corrections that people made in `old`."""
     shared, start = _share(old, edited, new), unedited(new)
     if old.clusters != new.clusters:
         return _keep_names(edited, start, shared)
@@ -38,7 +38,7 @@ def carry(old: Base, edited: Groups, new: Base) -> Groups:
 
 
 def _share(old: Base, edited: Groups, new: Base) -> _Shared:
-    from scipy.optimize import linear_sum_assignment  # late: it would take its time at every start
+    from scipy.optimize import linear_sum_assignment  # late: slow to import
 
     before = _same_images(old, new)
     known = before >= 0
@@ -113,7 +113,7 @@ def _rejected(edited: Groups, shared: _Shared, number: dict[int, int]) -> dict[i
 
 def _keep_names(edited: Groups, start: Groups, shared: _Shared) -> Groups:
     group, free, number = start.group.copy(), len(start.existing), {}
-    # A group without a name is nothing that an image could stay in when there are other groups.
+    # Only named groups survive: an unnamed one means nothing among other groups.
     placed = shared.by_person & np.isin(shared.was, list(edited.names))
     for named in edited.names:
         stay = placed & (shared.was == named)

@@ -1,7 +1,7 @@
 """A check by hand: images drawn at random, a person's answers, and what they say about all images.
 
-The terminal and the explorer use the same functions: `questions` to ask, `record` and `take_back` for answers (kept as
-edits of the run), `summary` for what is known so far.
+The terminal and the explorer share these functions: `questions` draws the images, `record` and `undo_answer` keep the
+answers as edits of the run, `summary` says what they show so far.
 
 Shapes: N images, A answered images.
 """
@@ -57,7 +57,7 @@ class Summary(NamedTuple):
 
     @property
     def promise(self) -> str:
-        """What is kept and how far that can be trusted, or why nothing is."""
+        """Which images are kept and how accurate they are, or why none are kept."""
         keep = self.keep
         if keep.threshold is not None:
             sure = f"({keep.confidence:.0%} confidence)"
@@ -96,7 +96,7 @@ class Checks:
 
     @cached_property
     def answered(self) -> dict[int, Answer]:
-        """The last answer by row; an image that is now in another group is as good as not asked."""
+        """The last answer by row; an image that has moved to another group since counts as unanswered."""
         found: dict[int, Answer] = {}
         for edit in read_edits(self.result.run).of_result(self.result.name):
             if isinstance(edit.operation, Check):
@@ -117,7 +117,7 @@ class Checks:
 
     @cached_property
     def chances(self) -> NDArray[np.float32]:
-        """(N,) recalibrated by the answers; as they were where there are too few."""
+        """(N,) recalibrated by the answers; unchanged where there are too few."""
         inside = self._inside
         found = self.chance.copy()
         if len(self.rows) >= check.FEWEST_ANSWERS:
@@ -143,7 +143,7 @@ class Checks:
 
 
 def questions(result: Result, count: int = IMAGES) -> list[Question]:
-    """The images to ask about, without those that have an answer. A longer list begins with the shorter one."""
+    """The images to ask about, without those that have an answer. A longer list starts with the shorter one."""
     checks = Checks(result)
     inside, labels = checks._inside, checks.labels
     seed = int.from_bytes(checks.result.name.encode()[-4:], "little")
@@ -161,7 +161,7 @@ def questions(result: Result, count: int = IMAGES) -> list[Question]:
 
 
 def record(run: Path, row: int, answer: Answer, *, expected: int | None = None) -> None:
-    """Keep the answer for the image in `row` and the group that it is in now."""
+    """Save the answer for the image in `row` and its current group."""
     if answer not in get_args(Answer):
         raise UserError(f"an answer is yes, no or unsure, not {answer!r}")
     editor = Editor(run)
@@ -169,7 +169,7 @@ def record(run: Path, row: int, answer: Answer, *, expected: int | None = None) 
     editor.do(Check(image=editor.base.image(row), group=group, answer=answer), expected=expected)
 
 
-def take_back(run: Path) -> Check | None:
+def undo_answer(run: Path) -> Check | None:
     """Undo the last answer; None if the last edit of the run is not an answer."""
     with editing(run) as held:
         last = held.undoable
@@ -196,7 +196,7 @@ def summary(
     confidence: float = check.KEEP_CONFIDENCE,
     checks: Checks | None = None,
 ) -> Summary:
-    """What the answers say so far about all images, about the reliable ones, about each group, and what to keep."""
+    """What the answers show so far: accuracy of all images, of the reliable ones and of each group; what to keep."""
     checks = checks or Checks(result)
     inside, places, right = checks._inside, checks._places, checks.right
     group, before = checks.group[inside], checks.chance[inside]

@@ -1,4 +1,4 @@
-"""The groups of exported images, with labels that other programs take. A class keeps its number if another is empty.
+"""The groups of exported images, with labels that other programs accept. Empty groups keep their numbers.
 
 Shapes: n images.
 """
@@ -38,7 +38,7 @@ class Classes(NamedTuple):
 
 
 def classes_of(groups: Groups, rows: NDArray[np.int64]) -> Classes:
-    """The groups of the images in these rows, none of which is in no group."""
+    """The groups of the images in these rows; each must be in a group."""
     shown = groups.shown[rows]
     assert not (shown == NONE).any()
     labels = {

@@ -1,4 +1,4 @@
-"""`labels.csv` after an edit: written again, and stamped again, so that it is not taken for a damaged file."""
+"""Rewrites `labels.csv` after an edit, and its checksum, so that the file does not count as damaged."""
 
 import shutil
 from pathlib import Path
@@ -13,7 +13,7 @@ from spice.runs.result import Result, open_result
 def update_csv(run: Path, result: Result | None = None) -> None:
     """Write `labels.csv` of the current result with all edits; the same edits give the same bytes.
 
-    A large collection has none.
+    A large collection has no such file.
     """
     result = (result or open_result(run)).reread()
     if len(result.labels.path) > MOST_IN_CSV:

@@ -1,4 +1,4 @@
-"""Editing a run: operations are checked against the groups as they are, written, and seen at once.
+"""Editing a run: every operation is checked against the current groups and written; readers see it at once.
 
 >>> editor = Editor(Path("photos.spice"))
 >>> editor.do(Name(group=3, name="mountains"))
@@ -39,7 +39,7 @@ LONGEST_NAME = 200
 
 
 class Editor:
-    """The current result of a run and its edits. Rereads what other programs have written in the meantime."""
+    """The current result of a run and its edits. Sees edits that other programs make meanwhile."""
 
     def __init__(self, run: Path, result: Result | None = None) -> None:
         self.run = run
@@ -49,19 +49,19 @@ class Editor:
 
     @property
     def edits(self) -> Edits:
-        """The list as it is on the disk now."""
+        """The edits on the disk now."""
         return read_edits(self.run)
 
     @property
     def groups(self) -> Groups:
-        """The groups as they are now, with the edits of every other program too."""
+        """The current groups, including edits of other programs."""
         return self._groups(self.edits)
 
     def do(self, operation: Operation, *, expected: int | None = None) -> Groups:
-        """Add an operation, or say in one line why it cannot be done; the groups after it.
+        """Add an operation and return the groups after it; UserError if it cannot be done.
 
         Args:
-            expected: `edits.revision` as the caller has seen it: StaleEditsError if others have edited since.
+            expected: the `edits.revision` that the caller has seen: StaleEditsError if others have edited since.
         """
         with editing(self.run, expected=expected) as held:
             refuse_impossible(operation, self._groups(held), self.base)
@@ -82,7 +82,7 @@ class Editor:
 
 
 def refuse_impossible(operation: Operation, groups: Groups, base: Base) -> None:
-    """Raise UserError if the operation names a group or an image that is not there, or says nothing."""
+    """Raise UserError if the operation names an unknown group or image, or would change nothing."""
     if isinstance(operation, Undo | Redo):
         raise ValueError("to undo or redo, call undo() or redo()")
     _refuse_unknown(groups, *_numbers(operation))

@@ -53,7 +53,7 @@ class Name(_Operation):
 
     @property
     def words(self) -> str:
-        return f"name group {self.group} {self.name!r}" if self.name else f"take the name of group {self.group} away"
+        return f"name group {self.group} {self.name!r}" if self.name else f"remove the name of group {self.group}"
 
 
 class Merge(_Operation):
@@ -88,7 +88,7 @@ class SetAside(_Operation):
 
     @property
     def words(self) -> str:
-        return f"set group {self.group} aside" if self.aside else f"bring group {self.group} back"
+        return f"set group {self.group} aside" if self.aside else f"restore group {self.group}"
 
 
 class Move(_Operation):
@@ -150,7 +150,7 @@ class Learned(_Operation):
 
     @property
     def words(self) -> str:
-        return f"let what was learned move {_images([image for one in self.moved.values() for image in one])}"
+        return f"move {_images([image for one in self.moved.values() for image in one])} as learned"
 
 
 class Undo(_Operation):

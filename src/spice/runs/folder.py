@@ -1,4 +1,4 @@
-"""A run folder that is being written: steps are added beside what is there, and nothing finished is ever replaced.
+"""A run folder while it is written: steps are added, and nothing finished is ever replaced.
 
 A result becomes the current one in a single step, when it is complete: the manifest names it, and the link `current`
 leads to it. So at every moment the labels, the model and the page at the top of the folder belong together.
@@ -22,7 +22,7 @@ from spice.runs.manifest import MANIFEST, Manifest, ResultEntry, now, read_manif
 
 STEPS, RESULTS, CURRENT = "steps", "results", "current"
 STORE = "store"  # decoded images, in a folder named after their size
-# In a step's folder: checkpoints, which are not needed any more when the step is finished.
+# In a step's folder: checkpoints, which are deleted when the step is finished.
 UNFINISHED = "unfinished"
 
 
@@ -59,7 +59,7 @@ class RunFolder:
         return bool(self.manifest.results) or any(not name.startswith("scan-") for name in steps)
 
     def publish(self, name: str, entry: ResultEntry, *, use: bool = True) -> None:
-        """Make the complete result `name` the current one; or else keep it beside the current one, if there is one."""
+        """Add the complete result `name`, and with `use` (or if there is no other) make it the current one."""
         if not use and self.manifest.current is not None:
             self.update(results={**self.manifest.results, name: entry})
             return
@@ -85,7 +85,7 @@ class RunFolder:
         left = {other: entry for other, entry in self.manifest.results.items() if other != name}
         used = {folder for entry in left.values() for folder in entry.folders.values()}
         unused = set(self.manifest.results[name].folders.values()) - used
-        # The manifest first: a kill in between leaves folders that nobody asks for.
+        # The manifest first: a kill in between leaves only unused folders.
         self.update(results=left)
         for folder in unused:
             shutil.rmtree(self.path / folder, ignore_errors=True)
@@ -156,7 +156,7 @@ def refuse_links_outside(path: Path) -> None:
 
 
 def make(path: Path) -> None:
-    """Make the folder itself, if it is not there yet."""
+    """Create the folder, if it does not exist."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -164,7 +164,7 @@ def make(path: Path) -> None:
 
 
 def clear_failed_start(path: Path) -> Path | None:
-    """Remove a run folder without a single image; what is left is the list of files that could not be used, if any."""
+    """Remove a run folder without a single image, except for the list of unusable files, if there is one."""
     lists = [found.read_bytes() for found in path.glob(f"{STORE}/*/{PROBLEMS.name}")]
     shutil.rmtree(path)
     content = next((text for text in lists if text.count(b"\n") > 1), None)  # more than a header
@@ -190,7 +190,7 @@ def _swap(path: Path, make: Callable[[Path], None]) -> None:
     if path.is_symlink() and new.is_symlink() and path.readlink() == new.readlink():
         new.unlink()
         return
-    if path.is_dir() and not path.is_symlink():  # left by a copy of the run folder that followed links
+    if path.is_dir() and not path.is_symlink():  # the run folder was copied by a program that follows links
         path.rename(old)
     new.replace(path)
     remove(old)
@@ -201,5 +201,5 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _ours(entry: Path) -> bool:
-    """Whether a kill in a run's first moment, or a start without any image, can have left this."""
+    """Whether this may be left over from a run that was killed at once, or that found no image."""
     return entry.name in (LOCK, HOLDER, PROBLEMS.name) or (entry.name.startswith(".") and entry.suffix == ".partial")

@@ -1,7 +1,7 @@
-"""The groups that people see: what edits make of the clusters of a result. See `spice.runs.apply` for how.
+"""The groups that people see: the clusters of a result after all edits (`spice.runs.apply` applies them).
 
 A group has a number. Clusters that nobody touched keep theirs, a merged group keeps the number of its first part, and
-new groups (of a split, of moved images) get numbers from K on, so no number ever means two things in one result.
+new groups (from a split or from moved images) get numbers from K on, so no number is ever used twice in one result.
 
 Shapes: N images, K clusters.
 """
@@ -57,17 +57,17 @@ class Base:
         return len(self.hashes)
 
     def rows(self, images: Iterable[ImageId]) -> NDArray[np.int64]:
-        """Where these images are: all exact copies of each, or the image of that path if its content has changed."""
+        """The rows of these images: all exact copies of each, or the image at that path if its content has changed."""
         by_hash, by_path = self._places
         found = (by_hash.get(image.hash) or by_path.get(image.path, []) for image in images)
         return np.unique(np.array([row for rows in found for row in rows], dtype=np.int64))
 
     def image(self, row: int) -> ImageId:
-        """What an edit calls the image in this row."""
+        """Identifies the image in this row in an edit."""
         return ImageId(self.hashes[row], self.paths[row])
 
     def images(self, rows: Iterable[int]) -> list[ImageId]:
-        """What an edit calls the images in these rows."""
+        """Identifies the images in these rows in an edit."""
         return [self.image(int(row)) for row in rows]
 
     @cached_property
@@ -78,7 +78,7 @@ class Base:
         return by_hash, {path: [row] for row, path in enumerate(self.paths)}
 
     def save(self, file: Path) -> None:
-        """Keep what edits refer to when the result itself is deleted."""
+        """Save what edits refer to, before the result itself is deleted."""
         columns = {
             "hash": pa.array(self.hashes, pa.string()),
             "path": pa.array(self.paths, pa.string()),
@@ -114,10 +114,10 @@ class Groups(NamedTuple):
     group: NDArray[np.int32]  # (N,) number of each image's group; -1: in no group
     by_person: NDArray[np.bool_]  # (N,) whether a person put this image into its group
     names: dict[int, str]  # of the groups that have a name
-    existing: list[int]  # all numbers in use, ascending: empty groups and groups set aside too
-    set_aside: frozenset[int]  # groups that are none, as a person said
+    existing: list[int]  # all numbers in use, ascending, including empty groups and groups set aside
+    set_aside: frozenset[int]  # groups that a person set aside
     of_cluster: NDArray[np.int32]  # (K,) the group that a new image of each cluster belongs to
-    rejected: dict[int, frozenset[int]]  # by row: groups that the image does not belong to, as a person said
+    rejected: dict[int, frozenset[int]]  # by row: groups that a person took the image out of
     touched: frozenset[int]  # groups that a person named, merged, split or moved images to
     model: str | None = None  # folder of the model that learned from the edits; None: the result's own
     of_output: NDArray[np.int32] | None = None  # the group of each of its outputs
@@ -140,7 +140,7 @@ class Groups(NamedTuple):
         return {"group": group, "name": [self.names.get(one, "") for one in group.tolist()]}
 
     def columns(self) -> dict[str, Column]:
-        """The columns that `labels.csv` has besides those of `Labels`."""
+        """The columns of `labels.csv` that `Labels` does not have."""
         shown = self.shown
         named = [self.names.get(group, "") for group in shown.tolist()]
         return {"group": shown, "name": named, "by_person": self.by_person}

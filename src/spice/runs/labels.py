@@ -1,7 +1,7 @@
 """The labels of a run: one row per image, as parquet (the head's answer) and as csv (the same, with people's edits).
 
-Of a large collection the csv is written on request only (`spice export --as csv`): every edit would write it again.
-Of more than a million images, `labels.parquet` is a folder of files, which is read as one table.
+The csv of a large collection is written on request only (`spice export --as csv`), because every edit rewrites it.
+`labels.parquet` of more than a million images is a folder of files, which is read as one table.
 """
 
 from collections.abc import Mapping

@@ -52,7 +52,7 @@ def parts_of(whole: NDArray[np.int32], part: NDArray[np.int32]) -> list[list[int
     table = np.zeros((int(part.max()) + 1, int(whole.max()) + 1), dtype=np.int64)
     np.add.at(table, (part, whole), 1)
     inside = (table >= PART * table.sum(axis=1, keepdims=True)) & (table > 0)
-    inside &= table == table.max(axis=1, keepdims=True)  # two halves: the first counts
+    inside &= table == table.max(axis=1, keepdims=True)  # of two halves, the first
     first = inside & (inside.cumsum(axis=1) == 1)
     return [np.flatnonzero(column).tolist() for column in first.T]
 
@@ -74,7 +74,7 @@ def nearest_count(count: int, others: list[OtherCount]) -> OtherCount:
 
 
 def _change(other: OtherCount, count: int, *, most: int) -> str:
-    """`merges 6 with 13, 0 with 5, ...` or `splits 3, 4, ...`; nothing where groups are cut in another way."""
+    """`merges 6 with 13, 0 with 5, ...` or `splits 3, 4, ...`; empty where the groups overlap in another way."""
     if other.clusters < count:
         joins = sorted(other.joins, key=len)
         verb, parts = "merges", [f"{first} with {listed(rest, most=3)}" for first, *rest in joins]

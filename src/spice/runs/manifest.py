@@ -1,4 +1,4 @@
-"""The run's own record: source, versions, what was asked for, the results that there are, and which one is current."""
+"""The manifest of a run: its source, versions, requested settings, results, and which result is current."""
 
 import json
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from spice.version import __version__
 
 FORMAT = 2
 MANIFEST = "manifest.json"
-# Of a folder: no path, so that a manifest made by others names nothing outside its run folder.
+# A folder's name, never a path: a manifest from a stranger cannot point outside its run folder.
 NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _NAMED_VERSIONS = ("torch", "numpy", "pillow", "onnxruntime", "scikit-learn")
 
@@ -31,12 +31,12 @@ Step = Annotated[str, AfterValidator(_known_step)]
 
 
 class ResultEntry(BaseModel):
-    """One complete result of a run. Several live side by side: other numbers of clusters, refined or not."""
+    """One complete result of a run. A run can have several: other numbers of clusters, refined or not."""
 
     model_config = ConfigDict(frozen=True)
 
     requested: dict[str, JsonValue]  # settings as the user asked for them
-    settings: dict[str, JsonValue]  # the same, with all that the program decided
+    settings: dict[str, JsonValue]  # the same, with everything that the program decided
     folders: dict[Step, Annotated[str, Field(pattern=rf"^(steps|results)/{NAME}$")]]  # relative to the run folder
     created: str
     versions: dict[str, str]
@@ -50,11 +50,11 @@ class Manifest(BaseModel):
     format: int = FORMAT
     spice: str = __version__
     created: str
-    # What was given to be clustered, as an absolute path where it is one; None for images in memory.
+    # The images: an absolute path or an address; None for images in memory.
     source: str | None
     # Hash over the content of all images; None until they have been scanned.
     input: str | None = None
-    # What the last command asked for, until all of it is done: `spice resume` continues with it.
+    # Settings of the last command until it is finished: `spice resume` continues with them.
     pending: dict[str, JsonValue] | None = None
     results: dict[Annotated[str, Field(pattern=f"^{NAME}$")], ResultEntry] = {}
     current: str | None = None

@@ -1,12 +1,12 @@
-"""What a run of N images needs: a bound on memory that is tested, and the room that its files take on the disk.
+"""What a run of N images needs: a tested bound on memory, and disk space.
 
 Shapes: N images, D feature width, K clusters, V views of an image, S pixels on a side.
 """
 
 from typing import NamedTuple
 
-# Measured by benchmarks/memory.py, and rounded up: the program with its libraries and a few batches of images;
-# copies of the features that are held at once; and per image the rows of tables, neighbors and names.
+# Measured by benchmarks/memory.py and rounded up: the program with its libraries and a few batches of images; copies of
+# the features held at once; and the rows of tables, neighbors and names per image.
 BASE_BYTES = 1.2e9
 COPIES_OF_FEATURES = 4
 BYTES_PER_IMAGE = 4000
@@ -17,7 +17,7 @@ NEIGHBORS = 150  # at most, each with its index and similarity
 class Needs(NamedTuple):
     """Bytes."""
 
-    memory: float  # the most that any command takes and the system cannot take back
+    memory: float  # the most that any command needs, without mapped files
     pixels: float  # on the disk: decoded images
     views: float  # on the disk: features of views; may be deleted when the run is finished
     results: float  # on the disk: features, neighbors, tables

@@ -110,13 +110,13 @@ class HeadsResult(StepResult):
 
     epochs: list[int]
     loss: list[list[float]]  # (snapshots, H)
-    score: list[list[float]]  # (snapshots, H) what the selected head has least of
+    score: list[list[float]]  # (snapshots, H) the head with the lowest score is selected
     distinct: list[list[float]]  # (snapshots, H) share of distinct images among the pseudo-labels
     selected: SelectedHead
     good: list[int]  # the better half of the other heads
     head_agreement: float | None  # mean adjusted Rand index between heads; None for one head
     even_sizes: bool  # whether clusters were held to even sizes
-    learned_from: int | None = None  # images that heads learned from; older runs, all, do not say
+    learned_from: int | None = None  # images that heads learned from; None in runs of older versions: all
 
     @property
     def heads(self) -> int:
@@ -157,7 +157,7 @@ class LabelsResult(StepResult):
     threshold: float
     kmeans_reliable: int  # images whose k-means label would be reliable by the same rule
     kmeans_agreement: float  # adjusted Rand index between k-means and the answer
-    head_overlap: list[float] | None  # (K,) how far other good heads find each cluster too; None for one head
+    head_overlap: list[float] | None  # (K,) overlap of each cluster with those of other good heads; None for one head
 
 
 RESULTS: dict[str, type[StepResult]] = {
@@ -214,13 +214,13 @@ class Record(BaseModel, Generic[Found]):
     result: Found
 
     def damaged(self, folder: Path) -> list[str]:
-        """The files that the step made and that are not what was written; one that may be deleted may be missing."""
+        """The files of the step that have changed since it wrote them; deletable files may be missing."""
         lasting = {artifact.name for artifact in ARTIFACTS if artifact.step == self.step and not artifact.deletable}
         there = {path: folder / path for path in self.files if _made_as(path) in lasting or (folder / path).exists()}
         return [path for path, file in there.items() if not file.is_file() or _stamp(file) != self.files[path]]
 
     def is_damaged(self, folder: Path, name: str) -> bool:
-        """Whether the file, or a file of the folder, that the step made under this name is not what it wrote."""
+        """Whether the file, or a file in the folder, that the step made under this name has changed or is missing."""
         ours = {path: stamp for path, stamp in self.files.items() if _made_as(path) == name}
         return any(_size(folder / path) is None or _stamp(folder / path) != stamp for path, stamp in ours.items())
 
@@ -231,7 +231,7 @@ class Record(BaseModel, Generic[Found]):
 
 
 def damaged_files(run: Path, folders: Mapping[str, str]) -> list[Path]:
-    """The files of a result that are missing, or not what was written. A page that was written again is not checked."""
+    """The files of a result that are missing or have changed. The report is not checked, because edits rewrite it."""
     found = []
     for step, folder in folders.items():
         record = read_record(run / folder, step)
@@ -242,14 +242,14 @@ def damaged_files(run: Path, folders: Mapping[str, str]) -> list[Path]:
 
 
 def stamp_files(folder: Path, names: Iterable[str]) -> dict[str, FileStamp]:
-    """The stamps of the files called one of `names`, of their further pieces, and of all files in folders called so."""
+    """The stamps of the files and folders called `names`: of every piece of an array, and of every file in a folder."""
     made = [folder / name for name in names]
     found = [path for one in made for path in (one, *further_pieces(one), *one.rglob("*")) if path.is_file()]
     return {path.relative_to(folder).as_posix(): _stamp(path) for path in sorted(found)}
 
 
 def _made_as(path: str) -> str:
-    """The file, array or folder that a file of a step is, or is part of."""
+    """The file, array or folder that a file of a step belongs to."""
     return whole(path.split("/", maxsplit=1)[0])
 
 
@@ -266,7 +266,7 @@ def _size(path: Path) -> int | None:
 def write_record(folder: Path, record: Record[StepResult]) -> None:
     """Mark the step as finished."""
     with written_atomically(folder / f"{record.step}.json") as temporary:
-        # By the result's own class: the record only knows that it is a result.
+        # As its own class: the record's type is only StepResult.
         temporary.write_text(record.model_dump_json(indent=1, serialize_as_any=True) + "\n", encoding="utf-8")
 
 

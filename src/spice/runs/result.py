@@ -60,7 +60,7 @@ class Result:
 
     def __truediv__(self, artifact: Artifact) -> Path:
         """Where an artifact is, or would be."""
-        # What no step of the run makes, such as scores, lies with the labels.
+        # Files that no step of the run makes, such as scores, are beside the labels.
         folder = self.entry.folders.get(artifact.step)
         return (self.folder if folder is None else self.run / folder) / artifact.name
 
@@ -145,7 +145,7 @@ class Result:
 
     @cached_property
     def groups(self) -> Groups:
-        """The answer that people see: the labels, with all edits of the run applied."""
+        """The groups that people see: the labels after all edits of the run."""
         return self.groups_after(read_edits(self.run))
 
     def with_step(self, step: Step) -> "Result | None":
@@ -158,7 +158,7 @@ class Result:
         return next((one for one in (self, *same) if step in one.entry.folders), None)
 
     def groups_after(self, edits: Edits) -> Groups:
-        """The same after some of the edits, or after others."""
+        """The groups after these edits."""
         return apply(self.base, edits, earlier=self._other)
 
     def _other(self, name: str) -> Base | None:
@@ -208,7 +208,7 @@ class Result:
 
 
 def keep_edited_groups(run: Path, manifest: Manifest, name: str) -> None:
-    """Before a result is removed: keep the groups that edits were made on, so that names live on in other results."""
+    """Before a result is removed, save its groups if they were edited: their names carry over to other results."""
     if name in manifest.results and any(edit.result == name for edit in read_edits(run).edits):
         Result(run, manifest, name, manifest.results[name]).base.save(run / KEPT / f"{name}.parquet")
 

@@ -43,7 +43,7 @@ def explain_output_errors(path: Path) -> Iterator[None]:
         if not isinstance(error, OSError) or isinstance(error, BrokenPipeError):
             raise
         reason = error.strerror or " ".join(str(error).split())
-        if isinstance(error, FileExistsError):  # of a folder that had to be made
+        if isinstance(error, FileExistsError):  # where a folder was to be created
             reason = f"{error.filename} is a file"
         if _concerns(error, path):
             raise UserError(f"cannot write {path}: {reason}; choose another name") from error

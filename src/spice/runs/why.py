@@ -8,8 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from spice.arrays import open_array
 from spice.errors import UserError
-from spice.files import read_parquet
-from spice.runs.artifacts import IMAGES, PROBABILITIES
+from spice.runs.artifacts import PROBABILITIES
 from spice.runs.checks import Checks
 from spice.runs.labels import Labels
 from spice.runs.result import Result, open_result
@@ -115,5 +114,5 @@ def _inside(image: str, source: str | None) -> str | None:
 
 
 def _copies(result: Result, row: int) -> list[str]:
-    hashes = read_parquet(result.need(IMAGES), ["hash"]).column("hash").to_numpy()
-    return [result.labels.path[other] for other in np.flatnonzero(hashes == hashes[row]) if other != row]
+    hashes = result.hashes
+    return [path for other, path in enumerate(result.labels.path) if hashes[other] == hashes[row] and other != row]

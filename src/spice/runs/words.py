@@ -1,4 +1,4 @@
-"""Words that a group could be called by: a guess from the classes that the built-in encoders were trained on.
+"""Suggested names of groups, from the classes that the built-in encoders were trained on.
 
 Shapes: N images, T classes kept of each, C = 1000 classes, W words (the classes and more general words), G groups.
 """
@@ -15,9 +15,9 @@ from spice.runs.groups import Groups
 from spice.runs.result import Result
 
 CLASSES = 1000
-KEPT = 8  # T: what is left of an image's probability after its eight best classes says nothing
+KEPT = 8  # T: classes beyond the eighth hardly change a suggestion
 
-# A word is suggested from this mean probability on, and from this much information about the group (below). Both were
+# A word is suggested if its mean probability and its information about the group (below) are at least these. Both were
 # set by reading the suggestions for six collections: a wrong word is worse than none.
 LEAST_SHARE, LEAST_INFORMATION = 0.3, 1.0
 # Of words that hold nearly the same images, the more specific one is suggested.
@@ -94,7 +94,7 @@ def _means(found: ImageWords, groups: Groups, numbers: list[int]) -> NDArray[np.
 
 
 def _most_specific(known: Vocabulary, mean: NDArray[np.float64], information: NDArray[np.float64]) -> int:
-    """The best word, or one for fewer classes that holds nearly as much and lies within it."""
+    """The best word, or a narrower word within it that covers nearly as many images."""
     best = int(information.argmax())
     within = known.holds[known.holds[:, best] > 0].sum(axis=0) == known.holds.sum(axis=0)  # (W,)
     close = np.flatnonzero(within & (mean >= NEARLY * mean[best]) & (information >= LEAST_INFORMATION))

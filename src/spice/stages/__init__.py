@@ -1,1 +1,1 @@
-"""THE PAPER'S THREE STAGES, one file each."""
+"""The paper's three stages: features, heads, joint training; and the groups that they leave open."""

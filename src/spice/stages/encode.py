@@ -20,8 +20,8 @@ from spice.settings import AugmentSettings
 
 # The same batches for every caller: the size of a batch may change the last bit of a matrix product.
 BATCH = 64
-# Of these, so many at a time are read, normalized and encoded on a CPU: their memory is small enough to be used again,
-# while every new 40 MB would come page by page from the system.
+# On a CPU, images of a batch are read, normalized and encoded a few at a time: small buffers are reused, while
+# the system would have to provide 40 MB page by page for each batch.
 AT_ONCE = 16
 
 
@@ -56,7 +56,7 @@ def encode_plain(
 
 
 def encode_batch(encoder: Encoder, plain: Recipe, images: Images, positions: Tensor) -> Tensor:
-    """Features (B, D) of the images at `positions` (B,), which are not random: the same for all callers."""
+    """Features (B, D) of the plain images at `positions` (B,): the same for all callers."""
     device = torch.device(getattr(encoder, "device", "cpu"))  # an encoder without one takes images on the CPU
     few = torch.split(positions, AT_ONCE) if device.type == "cpu" else (positions,)
     drawn = torch.Generator()

@@ -13,14 +13,14 @@ from spice.trust.vectors import unit_length
 RESTARTS = 10
 # Centers are fitted on at most this many random images, as many as heads learn from; all images are then assigned.
 SAMPLE = 40_000
-# Principal components that k-means sees: the others hardly move a center, and would take most of the time.
+# Principal components that k-means uses: the others hardly move a center, but would take most of the time.
 COMPONENTS = 128
 CHUNK = 16_384
 
 
 def kmeans(features: NDArray[np.float32], clusters: int, *, seed: int) -> NDArray[np.int32]:
     """The best of ten runs of k-means on principal components of l2-normalized features: (N, D) -> (N,)."""
-    from sklearn.cluster import KMeans  # late: it would take its time at every start
+    from sklearn.cluster import KMeans  # late: slow to import
 
     drawn = np.random.default_rng(seed).permutation(len(features))[:SAMPLE]
     # One thread: with more, the order of sums, and so an occasional label, would change from run to run.

@@ -95,7 +95,7 @@ class TrainedModel:
     def predict(
         self, images: Images, *, starts: NDArray[np.int64] | None = None, progress: Progress = silent
     ) -> Predictions:
-        """The clusters of new images; for `starts` see `encode_plain`."""
+        """The clusters of new images (`encode_plain` explains `starts`)."""
         return self.predict_features(encode_plain(self.encoder, images, starts=starts, progress=progress))
 
     def predict_features(self, features: Tensor) -> Predictions:

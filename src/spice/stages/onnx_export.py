@@ -22,7 +22,7 @@ TOLERANCE = 1e-4  # of a probability: how much the file may differ from torch
 
 
 class PixelsToProbabilities(nn.Module):
-    """All that a model does to an image that has been cropped to a square of S pixels."""
+    """The whole model, from a square image of S pixels to probabilities."""
 
     def __init__(self, encoder: nn.Module, head: Head, normalization: Normalization) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ def export_onnx(model: TrainedModel, path: Path) -> float:
 
 
 def _examples(channels: int, size: int) -> Tensor:
-    """Noise, plain gray and a gradient: three images that no network confuses."""
+    """Three different images: noise, plain gray and a gradient."""
     noise = torch.randint(0, 256, (1, channels, size, size), generator=torch.Generator().manual_seed(0))
     gray = torch.full((1, channels, size, size), 128)
     gradient = torch.linspace(0, 255, size).expand(1, channels, size, size)

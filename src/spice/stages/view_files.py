@@ -1,4 +1,4 @@
-"""The files of views while they are filled batch by batch; a stopped run resumes (see `views`).
+"""Writes the files of views batch by batch; a stopped run resumes (see `views`).
 
 Shapes: N images, n of them drawn, U that are no copies, V views, D feature width.
 """

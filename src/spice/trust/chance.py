@@ -12,7 +12,7 @@ _CHUNK = 65536
 def chance(reliability: NDArray[np.float32], neighbors: int, clusters: int) -> NDArray[np.float32]:
     """(S r_i + 1/K) / (S + 1): r_i, as if one more neighbor had been drawn from a group at random: (N,) -> (N,).
 
-    This is the mean of a Beta distribution that starts with one observation at 1/K. It matters where neighbors are few:
+    This is the posterior mean of a Beta prior worth one observation at 1/K. It matters where neighbors are few:
     with ten groups, 5 of 5 neighbors is 0.85 and 100 of 100 is 0.99. It never reaches 0 or 1, and keeps the order of r.
     """
     if neighbors < 1 or clusters < 1:

@@ -1,4 +1,4 @@
-"""What a check by hand says: images drawn at random and judged right or wrong by a person.
+"""Statistics of a check by hand: a person judges randomly drawn images right or wrong.
 
 Shapes: N images, A answered images, K groups.
 """
@@ -18,8 +18,7 @@ Bools = NDArray[np.bool_]
 CONFIDENCE = 0.95  # of intervals
 KEEP, KEEP_CONFIDENCE = 0.95, 0.90
 FEWEST_ANSWERS = 5  # in a group, for its purity
-# Neighbors overstate differences: before the check, half of a difference between chances counts, with the weight of
-# 25 answers.
+# Chances from neighbors differ too much: the prior slope is one half, with the weight of 25 answers.
 PRIOR_SLOPE, PRIOR_ANSWERS = 0.5, 25
 LOWEST, HIGHEST = 0.001, 0.999  # chances after a check: no number of answers makes an image certain
 
@@ -27,7 +26,7 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 class Estimate(NamedTuple):
-    """A share, and the interval that holds it with 95 % confidence."""
+    """A share with its 95 % confidence interval."""
 
     value: float
     low: float
@@ -49,11 +48,11 @@ class Keep(NamedTuple):
     images: int
     answers: int  # of the kept images
     wrong: int  # of these
-    needed: int  # right answers in a row that would be enough for the first kept images
+    needed: int  # answers needed to keep any image, if all of them are right
 
 
 def draw(cluster: NDArray[np.int32], chance: Chances, count: int, *, seed: int) -> Rows:
-    """Rows to ask about, each image equally likely; every beginning of the list is spread over groups and chances.
+    """Rows to ask about, each image equally likely; every prefix of the list is spread over groups and chances.
 
     Images are sorted by group and chance, and visited in steps of the golden ratio from a random start. More images
     from the same seed continue the same list.
@@ -65,7 +64,7 @@ def draw(cluster: NDArray[np.int32], chance: Chances, count: int, *, seed: int) 
     rows = order[np.minimum((steps * images).astype(np.int64), images - 1)]
     _, first = np.unique(rows, return_index=True)
     found = rows[np.sort(first)]
-    # The last few of a small collection are not reached by steps.
+    # Steps may miss the last few images of a small collection.
     rest = np.setdiff1d(order, found) if len(found) < min(count, images) else found[:0]
     return np.concatenate([found, rest])[:count]
 
@@ -74,8 +73,8 @@ def accuracy(chance: Chances, rows: Rows, right: Bools, *, among: Bools | None =
     """The share of images that are right: mean chance + mean(right - chance) of the answered (prediction-powered).
 
     The interval is 1.96 sd / sqrt(n) on both sides, widened to that with two more right and two more wrong answers
-    (Agresti and Coull's "plus four"), so that it has a width where all answers are the same. `among` (N,): of these
-    images only. None: fewer than two of them are answered.
+    (Agresti and Coull's "plus four"), so that it is not empty where all answers are the same. `among` (N,): count these
+    images only. None: fewer than two of them have an answer.
     """
     if among is not None:
         inside = among[rows]
@@ -88,7 +87,7 @@ def accuracy(chance: Chances, rows: Rows, right: Bools, *, among: Bools | None =
     value = float(np.clip(mean + difference.mean(), 0, 1))
     more = np.concatenate([difference, [1 - mean, 1 - mean, -mean, -mean]])
     unseen = max(0.0, 1 - len(rows) / images)
-    # Both the plain interval and that of "plus four": where errors are rare, each is too short on one side.
+    # The union of the plain and the "plus four" interval: where errors are rare, each is too short on one side.
     ends = [
         center + side * _z() * math.sqrt(unseen * values.var(ddof=1) / len(values))
         for values, center in ((difference, value), (more, mean + more.mean() if unseen else value))
@@ -128,7 +127,7 @@ def recalibrated(chance: Chances, rows: Rows, right: Bools) -> NDArray[np.float3
 def keep(
     chance: Chances, rows: Rows, right: Bools, *, target: float = KEEP, confidence: float = KEEP_CONFIDENCE
 ) -> Keep:
-    """The lowest chance from which on a share of `target` is right, with this confidence (exact binomial test).
+    """The lowest threshold above which a share of `target` is right, with this confidence (exact binomial test).
 
     Thresholds are tried from the top, each where it has just enough answers to pass with one more wrong answer than the
     one before, and the first that fails ends the search. This fixed order needs no correction for several tests.
@@ -149,7 +148,7 @@ def keep(
 
 
 def _thresholds(descending: NDArray[np.float64], target: float, confidence: float) -> Iterator[float]:
-    """Chances to try, from the top, each with enough answers for one more wrong one; at last, all images."""
+    """Thresholds to try, from the top, each with enough answers for one more wrong one; the last keeps all images."""
     for errors in range(len(descending)):
         count = needed(errors, target, confidence)
         if count >= len(descending):

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-SIMILAR = 0.7  # pairs with less similar features are not looked at
-NEAREST = 3  # neighbors of an image that are looked at; a copy of a copy is found by way of the copy
-SAME = 0.9  # correlation of the pixels from which on two images are near-duplicates
+SIMILAR = 0.7  # pairs with less similar features are not compared
+NEAREST = 3  # neighbors of an image that are compared with it; copies of copies are found through their neighbors
+SAME = 0.9  # pairs with at least this correlation of their pixels are near-duplicates
 
-SIDE = 64  # of the gray pictures that are compared
-_GRID = 16  # points on a side at which they are
+SIDE = 64  # pixels, of the gray pictures that are compared
+_GRID = 16  # points on a side at which they are sampled
 _SHARES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7)  # of the width and height that a crop may have left
 _STEP = 0.05
 _PAIRS = 512  # compared at once: memory
@@ -62,13 +62,11 @@ def compare_pixels(pairs: Pairs, gray: Callable[[NDArray[np.int64]], Grays]) -> 
     return pairs._replace(likeness=likeness)
 
 
-def correlation(first: Grays, second: Grays) -> float:
-    """The best correlation of one picture with a window of the other, straight or mirrored: 1 for copies."""
-    return _likeness(_windows_of(first), _windows_of(second))
-
-
 def _likeness(first: Grays, second: Grays) -> float:
-    """Of windows (W + 1, G * G) of two pictures, as `_windows_of` makes them."""
+    """The best correlation of one picture with a window of the other, straight or mirrored: 1 for copies.
+
+    Both are given as `_windows_of` returns them, (W + 1, G * G).
+    """
     return float(max((first[:-1] @ second[[0, -1]].T).max(), (second[:-1] @ first[[0, -1]].T).max()))
 
 
@@ -78,7 +76,7 @@ def _windows_of(picture: Grays) -> Grays:
 
 
 def _centered(pictures: Grays) -> Grays:
-    """Rows of mean 0 and length 1; a picture of one color is like none."""
+    """Rows of mean 0 and length 1; a picture of a single color becomes zeros, which correlate with nothing."""
     centered: Grays = pictures - pictures.mean(axis=1, keepdims=True)
     length = np.sqrt(np.einsum("wg,wg->w", centered, centered))[:, None]
     centered /= np.maximum(length, 1e-3)
@@ -109,10 +107,10 @@ def _windows() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def duplicate_of(images: int, pairs: Pairs, order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For every image the one that it repeats, -1 for none: (N,).
+    """For every image the original that it duplicates, -1 if it is an original: (N,).
 
-    In `order`, each image that repeats none keeps its place and takes the images that pair with it. So every duplicate
-    is like the one it names, and a chain of small changes is not one big duplicate.
+    In `order`, each image that is not yet a duplicate becomes an original, and the images paired with it become its
+    duplicates. So every duplicate resembles its original, and a chain of small changes does not become one set.
     """
     ends = np.concatenate([pairs.first, pairs.second]), np.concatenate([pairs.second, pairs.first])
     by_first = np.argsort(ends[0], kind="stable")

@@ -1,4 +1,4 @@
-"""What neighbors say about whole groups: how many groups they come from, which two look like one, which one like two.
+"""Evidence from neighbors about groups: how well separated they are, which two look like one, which one like two.
 
 Shapes: N images, K groups, S neighbors.
 """
@@ -12,14 +12,14 @@ from scipy.sparse.linalg import eigsh
 
 LINKS = 15  # neighbors that make the graph inside a group
 SMALLEST_PART = 0.2  # of a group that falls into two
-LARGEST_GROUP = 20_000  # images of a group whose parts are looked for
+LARGEST_GROUP = 20_000  # images; larger groups are not tested for two parts
 FEWEST_IMAGES = 20
 
 _CHUNK = 65536
 
 
 class Parts(NamedTuple):
-    """The two parts that a group falls into most easily."""
+    """The weakest cut through a group."""
 
     sizes: tuple[int, int]
     links: float  # share of the smaller part's links that lead to the other part
@@ -39,8 +39,8 @@ def neighbor_votes(cluster: NDArray[np.int32], neighbors: NDArray[np.int64], clu
 def groups_among_neighbors(votes: NDArray[np.float64]) -> NDArray[np.float64]:
     """How many groups the neighbors of each group come from, exp(entropy of its votes): (K, K) -> (K,).
 
-    1: all are in the group itself. 2: as if half of them were in one other group. A class that lies in two groups has
-    pure groups and about 2; leftovers of many classes have many.
+    1: all are in the group itself. 2: as if half of them were in one other group. A class that is split into two groups
+    gives about 2, although both are pure; a group of leftovers from many classes gives more.
     """
     logs = np.log(votes, where=votes > 0, out=np.zeros_like(votes))
     return np.asarray(np.exp(-(votes * logs).sum(axis=1)), dtype=np.float64)
@@ -64,7 +64,7 @@ def two_parts(members: NDArray[np.int64], neighbors: NDArray[np.int64]) -> Parts
     graph = _graph(members, neighbors)
     degree = np.asarray(graph.sum(axis=1)).ravel()
     scale = sparse.diags_array(1 / np.sqrt(np.maximum(degree, 1)))
-    # Its own start, so that the same group always gives the same cut.
+    # A fixed start vector, so that the same group always gives the same cut.
     start = np.random.default_rng(0).random(len(members))
     _, vectors = eigsh(scale @ graph @ scale + sparse.eye_array(len(members)), k=2, which="LA", v0=start, tol=1e-6)
     order = np.argsort(vectors[:, 0] / np.sqrt(np.maximum(degree, 1)), kind="stable")  # ascending eigenvalues
@@ -85,7 +85,7 @@ def _graph(members: NDArray[np.int64], neighbors: NDArray[np.int64]) -> sparse.c
 
 
 def _weakest(graph: sparse.csr_array, degree: NDArray[np.float64]) -> Parts:
-    """The best place to cut images that are in order."""
+    """The weakest place to cut images that are already in order."""
     images, total = len(degree), float(degree.sum())
     # Links from each image to those before it: the cut before place n changes by these.
     before = np.asarray(sparse.tril(graph, k=-1).sum(axis=1)).ravel()

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from spice.trust.evidence import groups_among_neighbors, neighbor_votes
 
-# Only the nearest neighbors of an image count: they show best whether there is a border between two groups.
+# Neighbors that count: the nearest ones show best whether there is a border between two groups.
 NEAREST = 5
-# How many groups those neighbors come from (benchmarks/verdicts.py measures the purity of each grade).
+# Thresholds on how many groups those neighbors come from (benchmarks/verdicts.py measures the purity of each grade).
 GOOD_UP_TO, WEAK_ABOVE = 1.5, 3.0
 
 

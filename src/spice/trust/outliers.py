@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 NEAREST = 5  # enough that one copy does not hide an outlier
-FENCE = 1.5  # Tukey's: beyond the upper quartile by more than so many interquartile ranges
+FENCE = 1.5  # Tukey's rule: interquartile ranges beyond the upper quartile
 
 
 class Outliers(NamedTuple):
-    """How far every image is from its nearest images, and from where on that is unusual."""
+    """How far every image is from its nearest images, and the distance beyond which it is an outlier."""
 
     distance: NDArray[np.float64]  # (N,) one minus the mean similarity to the nearest images
     fence: float
@@ -30,7 +30,7 @@ class Outliers(NamedTuple):
 
 
 def find_outliers(similarities: NDArray[np.float32]) -> Outliers:
-    """Outliers by Tukey's rule, from similarities (N, S), nearest first. The rule fits itself to any collection."""
+    """Outliers by Tukey's rule, from similarities (N, S), nearest first. The rule adapts to the collection."""
     distance = 1 - similarities[:, :NEAREST].mean(axis=1, dtype=np.float64)
     low, high = np.quantile(distance, [0.25, 0.75])
     return Outliers(distance, float(high + FENCE * (high - low)))

@@ -1,4 +1,4 @@
-"""k-means on the same features, to compare every result with."""
+"""k-means on the same features: the baseline of every result."""
 
 from functools import partial
 

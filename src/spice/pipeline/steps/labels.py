@@ -23,7 +23,7 @@ from spice.stages.reliability import reliability_neighbors
 
 def labels(work: Work, run: Run) -> LabelsResult:  # noqa: ARG001
     """Write one row per image."""
-    from sklearn.metrics import adjusted_rand_score  # late: it would take its time at every start
+    from sklearn.metrics import adjusted_rand_score  # late: slow to import
 
     source, settings = work.answer, work.settings.reliability
     clusters = work.settings.heads.clusters
@@ -48,7 +48,7 @@ def labels(work: Work, run: Run) -> LabelsResult:  # noqa: ARG001
 
 
 def _head_overlap(work: Work, found: Labels) -> list[float] | None:
-    """How far the other good heads find each cluster of the answer too: K numbers; None where there is one head."""
+    """Overlap of each cluster of the answer with those of the other good heads: K numbers; None for one head."""
     record = read_record(work.folders["heads"], "heads")
     assert record is not None, "heads are trained before labels are written"
     good = cast(HeadsResult, record.result).good

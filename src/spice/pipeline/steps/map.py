@@ -1,4 +1,4 @@
-"""Every image as a point on a plane, for the page: shared by all numbers of clusters on the same features."""
+"""The map of all images, for the page: shared by all numbers of clusters on the same features."""
 
 from spice.arrays import save_array
 from spice.engine.run import Run

@@ -1,4 +1,4 @@
-"""What puts tomorrow's images into the same groups."""
+"""The model, which sorts new images into the same groups."""
 
 import torch
 
@@ -13,7 +13,7 @@ from spice.stages.reliability import reliability_neighbors
 
 
 def model(work: Work, run: Run) -> StepResult:
-    """Save encoder, head, and features of training images that new ones are compared with."""
+    """Save encoder and head, and features of training images to compare new ones with."""
     settings, source = work.settings, work.answer
     clusters = settings.heads.clusters
     count = reliability_neighbors(len(work), clusters, settings.reliability)

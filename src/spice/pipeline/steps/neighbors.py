@@ -11,7 +11,7 @@ from spice.stages.reliability import PAPER_NEIGHBORS
 
 
 def neighbors(work: Work, run: Run) -> NeighborsResult:
-    """Search them, as many as any number of clusters may need."""
+    """Find as many as any number of clusters may need."""
     warn_of_blank(work.features)
     count = neighbors_kept(len(work), work.settings)
     found, recall = measured_nearest(work.features, count, progress=run.progress)

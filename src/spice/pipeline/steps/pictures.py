@@ -1,4 +1,4 @@
-"""What the report shows of images: thumbnails, attention overlays."""
+"""Pictures for the report: thumbnails and attention overlays."""
 
 from collections.abc import Iterable
 
@@ -18,14 +18,14 @@ from spice.stages.attention import attention_of
 
 
 def pictures(work: Work, run: Run) -> StepResult:
-    """Draw them."""
+    """Draw the pictures."""
     found, source = read_labels(work.folders["labels"]), work.answer
     chosen = choose(found, work.settings.heads.clusters)
     rows = np.concatenate(with_attention(chosen))
     probs = torch.from_numpy(open_array(work / PROBABILITIES, "c"))
     images = work.shown_images
     seen: Iterable[tuple[int, Tensor]] = ()
-    if work.inputs.pictures is None:  # no encoder has looked at the pictures of vectors
+    if work.inputs.pictures is None:  # pictures of vectors were not encoded
         seen = attention_of(rows, images=images, encoder=source.encoder, features=source.features, probs=probs)
     write_pictures(
         work / PICTURES,

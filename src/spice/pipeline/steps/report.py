@@ -1,4 +1,4 @@
-"""The page to look at."""
+"""The report."""
 
 from spice.engine.run import Run
 from spice.pipeline.work import Work

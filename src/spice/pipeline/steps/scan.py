@@ -1,4 +1,4 @@
-"""Step 1: look at the source. What has not changed is not read again; what has changed must not go unseen."""
+"""Step 1: read the images. Unchanged files are not read again."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def read_inputs(
 def read_embedded(
     source: Given, out: Path, *, encoder: Encoder, address: str | None, run: Run, rescan: bool = False
 ) -> Inputs:
-    """The images of `source`, decoded and embedded on a Ray cluster. Pixels are not kept, but read when needed."""
+    """The images of `source`, decoded and embedded on a Ray cluster. Pixels are not stored but decoded on demand."""
     folder = embedded_folder(out, encoder)
     shards = Shards(folder / "features")
     engine = RayEngine(address, encoder, shards)
@@ -72,7 +72,7 @@ def embedded_folder(out: Path, encoder: Encoder) -> Path:
 
 
 def _vector_inputs(given: Vectors, decoded: Callable[[Source], ImageStore]) -> Inputs:
-    """Pictures that cannot be read are problems; their vectors are clustered all the same."""
+    """Vectors are clustered even if their pictures cannot be read; those are listed as problems."""
     pictures: Images = Tiles(len(given))
     problems: tuple[Problem, ...] = ()
     if given.pictures is not None:

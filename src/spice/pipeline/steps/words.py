@@ -1,4 +1,4 @@
-"""What the built-in encoders' own classifier sees in every image, for suggested names of groups."""
+"""The classes that the built-in encoders' own classifier predicts for every image, for suggested names."""
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ _AT_ONCE = 4096
 
 
 def words(work: Work, run: Run) -> StepResult:  # noqa: ARG001
-    """Keep the best classes of every image; where vectors were given, there is no classifier."""
+    """Save the best classes of every image; vectors have no classifier."""
     if work.vectors is not None:
         return StepResult()
     assert work.settings.encoder in SCALES

@@ -186,7 +186,7 @@ def view_pairs(
 
 
 class State(NamedTuple):
-    """All that the next step depends on, and the health of finished epochs."""
+    """The state that a checkpoint saves, and the health of finished epochs."""
 
     pretext: Pretext
     optimizer: torch.optim.Optimizer

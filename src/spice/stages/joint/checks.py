@@ -1,4 +1,4 @@
-"""Did joint training help? Statistics that need no labels, compared before and after (beyond the paper).
+"""Checks whether joint training helped, by statistics that need no labels (beyond the paper).
 
 If a check fails, the result of stage 2 is kept.
 

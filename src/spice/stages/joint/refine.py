@@ -31,7 +31,7 @@ from spice.stages.joint.train import ClusteringNetwork, Learner, Step, View, tra
 
 
 class Stage2(NamedTuple):
-    """The result of stage 2, and the images to go on with."""
+    """The result of stage 2, which stage 3 starts from."""
 
     images: Images  # the N images first; after them there may be more, which are learned from without being clustered
     encoder: Encoder
@@ -120,7 +120,7 @@ def estimated_seconds(
 
 
 class _Start(NamedTuple):
-    """What is trained."""
+    """The networks to train."""
 
     backbone: Backbone  # whole
     head: Head
