@@ -107,7 +107,7 @@ def test_umap_and_leiden_take_duplicates_and_few_images() -> None:
 
 def test_rivals_without_their_packages_are_left_out_and_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    with pytest.raises(UserError, match=r"needs the package umap: pip install 'spice-cluster\[bench\]'"):
+    with pytest.raises(UserError, match=r"needs the package umap: pip install umap-learn"):
         fit("UMAP + k-means", blobs()[0], 4, seed=0)
     wanted = list(Selection(TABLES["frozen"], "cpu", [0]).cells())
     assert not {f"features + {name}" for name in embedded.NEED_PACKAGES} & {cell.method for cell in wanted}

@@ -21,7 +21,7 @@ WORKS = timm_works()
 @pytest.mark.skipif(WORKS, reason="timm is installed here")
 def test_without_timm_it_is_said_what_to_install() -> None:
     with pytest.raises(
-        UserError, match=r"timm: encoders need timm and a matching torchvision.*spice-cluster\[timm\]"
+        UserError, match=r"timm: encoders need timm and a matching torchvision: pip install timm"
     ) as caught:
         load_encoder("timm:resnet18")
     assert "\n" not in str(caught.value)

@@ -51,7 +51,7 @@ def test_without_ray_the_engine_says_how_to_install_it(
     monkeypatch.setitem(sys.modules, "ray", None)
     engine = RayEngine(None, load_encoder("lite0", size=32), Shards(tmp_path))
     source = open_source(str(shapes))
-    with pytest.raises(UserError, match=r"pip install 'spice-cluster\[cluster\]'"):
+    with pytest.raises(UserError, match=r"pip install ray"):
         list(engine.examine_all(source, source.listing()[0]))
     assert not list(engine.examine_all(source, []))  # nothing to do needs no cluster
 

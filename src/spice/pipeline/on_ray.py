@@ -123,7 +123,7 @@ def _connected(address: str | None) -> Iterator[Any]:
     try:
         import ray
     except ImportError:
-        raise UserError("--engine ray needs Ray on every machine: pip install 'spice-cluster[cluster]'") from None
+        raise UserError("--engine ray needs Ray on every machine: pip install ray") from None
     ours = not ray.is_initialized()
     if ours:
         where = address or os.environ.get("RAY_ADDRESS") or "local"

@@ -283,7 +283,7 @@ def read_edits(run: Path) -> Edits:
     try:
         content = json.loads(path.read_bytes())
         if isinstance(content, dict) and content.get("format", FORMAT) > FORMAT:
-            raise UserError(f"{path} was made by a newer spice; update with: pip install -U spice-cluster")
+            raise UserError(f"{path} was made by a newer spice; update spice to read it")
         found = Edits.model_validate(content)
         found.active()
     except (FileNotFoundError, NotADirectoryError):

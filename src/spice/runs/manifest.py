@@ -113,7 +113,7 @@ def _check_format(folder: Path, found: object) -> None:
     if isinstance(found, int) and found > FORMAT:
         raise UserError(
             f"{folder} was made by a newer spice (run folder format {found}; spice {__version__} reads format "
-            f"{FORMAT}); update with: pip install -U spice-cluster"
+            f"{FORMAT}); update spice to read it"
         )
     raise UserError(
         f"{folder} was made by an older spice (run folder format {found}; this version reads format {FORMAT}). Its "

@@ -71,7 +71,7 @@ class Selection(NamedTuple):
 
 def with_rivals_left_out(choice: Choice) -> Choice:
     """The choice without the rivals whose packages are not installed."""
-    why = "needs other packages: pip install 'spice-cluster[bench]'"
+    why = "needs other packages: pip install umap-learn leidenalg igraph"
     missing = {} if embedded.installed() else {f"features + {rival}": why for rival in embedded.NEED_PACKAGES}
     return choice.model_copy(update={"left_out": choice.left_out | missing})
 
