@@ -85,7 +85,10 @@ def _same(found: Inputs, expected: Inputs) -> bool:
 
 
 def killed_commands(engine: str, kills: int, count: int, seed: int = 0) -> int:
-    """Kill `spice cluster` (kill -9) at random moments, resume; how many runs ended with other labels."""
+    """Kill `spice cluster` (kill -9), resume; how many runs ended with other labels.
+
+    The moments are spread over the whole command: one at random in each of as many equal parts.
+    """
     draw, wrong, landed = random.Random(seed), 0, 0
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
@@ -96,21 +99,31 @@ def killed_commands(engine: str, kills: int, count: int, seed: int = 0) -> int:
         whole, expected = time.monotonic() - started, open_result(place / "whole")
         for number in range(kills):
             out = place / str(number)
-            wait = draw.uniform(0.0, whole)
+            wait = whole * (number + draw.random()) / kills
             child = _command(place, out.name, engine)
             time.sleep(wait)
-            done = list(out.glob("steps/*/*.json"))
             child.send_signal(signal.SIGKILL)
             hit = child.wait() == -signal.SIGKILL
+            moment = f"{wait:.1f} s of {whole:.1f}, {_phase(out)}"
             finish = ["resume", str(out)] if (out / "manifest.json").exists() else None
             again = _spice(finish) if finish else _command(place, out.name, engine)
             same = again.wait() == 0 and _same_labels(open_result(out), expected)
             wrong, landed = wrong + (not same), landed + hit
-            moment = f"{wait:.1f} s of {whole:.1f}, with {len(done)} steps finished"
             print(f"{engine}: killed after {moment}: {'same' if same else 'DIFFERENT'}", flush=True)
             shutil.rmtree(out)
     print(f"{engine}: {kills - wrong} of {kills} gave the same labels of {count:,} images; {landed} kills landed")
     return wrong
+
+
+def _phase(out: Path) -> str:
+    """How far a killed run had come: the last finished step, and what the cluster had embedded before."""
+    records = sorted(
+        (*out.glob("steps/*/*.json"), *out.glob("results/*/*.json")), key=lambda path: path.stat().st_mtime
+    )
+    if records:
+        return f"after {records[-1].stem} ({len(records)} steps finished)"
+    shards = len(list(out.rglob("*.hashes.npy")))
+    return f"while reading, {shards} shards written" if (out / "manifest.json").exists() else "before the run folder"
 
 
 def _command(place: Path, name: str, engine: str) -> "subprocess.Popen[bytes]":

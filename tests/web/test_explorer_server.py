@@ -17,6 +17,7 @@ from spice.runs import Result, RunFolder, edited_csv, open_result, read_manifest
 from spice.runs.artifacts import CANDIDATES
 from spice.runs.edits import read_edits
 from spice.runs.records import CandidateCount, HowManyResult
+from spice.web import groups
 
 NOTHING = (
     b"Open the address that spice open printed.",
@@ -40,6 +41,17 @@ def test_the_address_works_once_and_becomes_a_cookie(explorer: Explorer) -> None
     assert explorer.request("/" + explorer.address.rpartition("/")[2]).status == 403
     explorer.cookie = cookie
     assert explorer.request("/" + explorer.address.rpartition("/")[2]).status == 303  # the same browser may come again
+
+
+def test_merges_are_suggested_from_some_of_very_many_images(
+    inside: Explorer, run: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [merge] = inside.request("/api/state").json["merges"]
+    assert (merge["first"], merge["second"]) == (0, 1)
+    monkeypatch.setattr(groups, "_VOTERS", len(run.labels.path) // 2)
+    [sampled] = inside.request("/api/state").json["merges"]
+    assert (sampled["first"], sampled["second"], sampled["pairs"]) == (0, 1, merge["pairs"])
+    assert 0 < abs(sampled["share"] - merge["share"]) < 0.15
 
 
 def test_without_the_token_there_is_nothing(explorer: Explorer) -> None:

@@ -26,6 +26,44 @@ JUMPS = """(async () => {
 })()"""
 
 
+# A map of 400,000 points: the pixels drawn at rest, while it is being zoomed, and when it rests again.
+MOTION = """(async () => {
+  const { Plot } = await import('/assets/plot.js');
+  const { element } = await import('/assets/dom.js');
+  const frames = async (count) => { while (count--) await new Promise(requestAnimationFrame); };
+  const count = 400000, place = element('div', {});
+  document.body.replaceChildren(place);
+  const [x, y, group, chance] = [0, 1, 2, 3].map(() => new Uint16Array(count));
+  for (let image = 0; image < count; image++) {
+    x[image] = (Math.imul(image, 2654435761) >>> 0) % 10001;
+    y[image] = (image * 7919) % 10001;
+  }
+  const groups = () => [{ number: 0, name: 'all', size: count, colors: ['#336699', '#336699'] }];
+  const columns = () => ({ x, y, group, chance }), nothing = () => [];
+  const plot = new Plot(place, { columns, groups, sure: () => true, describe: nothing, open: nothing, wheel: true });
+  const drawn = () => {
+    const { data } = plot.points.getImageData(0, 0, plot.layer.width, plot.layer.height);
+    return new Uint32Array(data.buffer).reduce((sum, pixel) => sum + (pixel === plot.colors[0]), 0);
+  };
+  await frames(4);
+  const all = drawn();
+  plot.zoom(1.01);
+  await frames(2);
+  const moving = drawn();
+  await new Promise((done) => setTimeout(done, 400));
+  await frames(2);
+  const still = drawn(), near = plot.nearest(...plot.at(77), 5);
+  plot.zoom(40);
+  await frames(2);
+  plot.zoom(1.01); // close up, few points are left: all of them are drawn
+  await frames(2);
+  const close = drawn();
+  await new Promise((done) => setTimeout(done, 400));
+  await frames(2);
+  return { all, moving, still, near, close, closeStill: drawn() };
+})()"""
+
+
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explorer]:
     folder: Path = tmp_path_factory.mktemp("large") / "run"
@@ -56,3 +94,12 @@ def test_the_first_screen_is_quick_and_scrolling_leaves_no_tile_blank(browser: P
     assert browser.run("document.querySelectorAll('.item').length") < 400  # of 20,000
     assert browser.run("document.querySelector('.grid-inner').clientHeight") > 100_000
     assert browser.errors == []
+
+
+def test_a_map_in_motion_draws_some_of_very_many_points_and_all_when_it_rests(browser: Page, large: Explorer) -> None:
+    browser.visit(f"http://{large.host}/")
+    found = browser.run(MOTION)
+    assert 0.2 * found["all"] < found["moving"] < 0.8 * found["all"]
+    assert found["still"] > 0.95 * found["all"]
+    assert found["near"] == 77
+    assert found["close"] == found["closeStill"] > 0

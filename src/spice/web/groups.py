@@ -19,6 +19,7 @@ MOST_SUGGESTIONS, PAIRS_SHOWN = 4, 4
 # A merge is suggested from this share of neighbors in the other group on: the same share from which the report names
 # the other group in its verdict.
 SUGGESTED_SHARE = 0.05
+_VOTERS = 100_000  # images by whose neighbors groups are compared, at most
 _CHUNK = 65536
 
 
@@ -78,11 +79,12 @@ def suggested_merges(state: State) -> list[Suggestion]:
     """The pairs of groups whose images are most often neighbors, with image pairs that support a merge."""
     group, existing = state.groups.shown, state.groups.existing
     counted = state.opened.result.answer.neighbors
-    neighbors = state.opened.neighbors[:, :counted]
+    every = max(1, len(group) // _VOTERS)
+    voters, neighbors = group[::every], state.opened.neighbors[::every, :counted]
     size = max(existing, default=0) + 1
     votes = np.zeros(size * size, dtype=np.int64)
-    for start in range(0, len(group), _CHUNK):
-        mine, theirs = group[start : start + _CHUNK, None].astype(np.int64), group[neighbors[start : start + _CHUNK]]
+    for start in range(0, len(voters), _CHUNK):
+        mine, theirs = voters[start : start + _CHUNK, None].astype(np.int64), group[neighbors[start : start + _CHUNK]]
         inside = (mine != NONE) & (theirs != NONE)
         votes += np.bincount((mine * size + theirs)[inside], minlength=size * size)
     table = votes.reshape(size, size)

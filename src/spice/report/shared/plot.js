@@ -5,6 +5,8 @@ import { drawLabels, labelPlaces } from "./labels.js";
 import { drawPoints, inside, pixel } from "./points.js";
 
 const MARGIN = 28; // around the points, for the names of groups at the edge
+const MOST_MOVING = 150_000; // points that are drawn while the map moves; all are drawn when it rests
+const REST = 200; // milliseconds
 const PALE = 100, PLAIN = 230; // of 255
 const NO_GROUP = "#8c8780";
 const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -72,25 +74,26 @@ export class Plot {
     const { x, y, group, chance } = this.source.columns(), { selected, sure } = this.source, groups = this.source.groups();
     const dark = isDark() ? 1 : 0, byChance = options.color === "chance";
     const tints = new Map(groups.map((one) => [one.number, one.colors[dark]]));
-    const pixels = new Map(); // by color and whether it is pale
-    const painted = (color, pale) => {
-      const key = `${color} ${pale}`;
-      if (!pixels.has(key)) pixels.set(key, pixel(color, pale ? PALE : PLAIN));
-      return pixels.get(key);
+    const pixels = [new Map(), new Map()]; // plain and pale, by group or chance
+    const painted = (image, pale) => {
+      const key = byChance ? chance[image] : group[image], known = pixels[pale];
+      if (!known.has(key)) known.set(key, pixel(byChance ? trustColor(key) : tints.get(key) || NO_GROUP, pale ? PALE : PLAIN));
+      return known.get(key);
     };
-    const layers = [[], [], []]; // pale, plain, selected
+    const chosenPixel = pixel(dark ? "#ffffff" : "#1d1c1a", PLAIN), layer = new Uint8Array(x.length); // pale, plain, selected
     this.colors = new Uint32Array(x.length);
     for (let image = 0; image < x.length; image++) {
       const pale = (options.fade && !byChance && !sure(image)) || (this.alone !== null && group[image] !== this.alone);
-      const chosen = selected?.has(image);
-      const color = chosen ? (dark ? "#ffffff" : "#1d1c1a") : byChance ? trustColor(chance[image]) : tints.get(group[image]) || NO_GROUP;
-      this.colors[image] = painted(color, pale && !chosen);
-      layers[chosen ? 2 : pale ? 0 : 1].push(image);
+      layer[image] = selected?.has(image) ? 2 : pale ? 0 : 1;
+      this.colors[image] = layer[image] === 2 ? chosenPixel : painted(image, pale ? 1 : 0);
     }
-    this.order = Int32Array.from(layers.flat());
+    this.order = inLayers(layer);
+    // Images are sorted by a hash of their contents, so every n-th one is a fair sample.
+    const every = Math.ceil(x.length / MOST_MOVING);
+    this.sample = every > 1 ? this.order.filter((image, place) => place % every === 0 || layer[image] === 2) : this.order;
     this.labels = labelPlaces(groups.filter((one) => this.alone === null || one.number === this.alone), group, x, y, () => this.redraw());
     this.drawLegend(groups);
-    this.redraw();
+    this.redrawPoints();
   }
 
   drawLegend(groups) {
@@ -109,7 +112,7 @@ export class Plot {
   /** Fit all points into the canvas: its middle, and pixels per unit at scale 1. */
   fit() {
     const { x, y } = this.source.columns();
-    const [[left, right], [top, bottom]] = [x, y].map((values) => values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [10000, 0]));
+    const [[left, right], [top, bottom]] = [extent(x), extent(y)];
     this.middle = [(left + right) / 2, (top + bottom) / 2];
     this.unit = Math.min((this.width - 2 * MARGIN) / Math.max(1, right - left), (this.height - 2 * MARGIN) / Math.max(1, bottom - top));
   }
@@ -127,9 +130,15 @@ export class Plot {
     this.fit();
     this.layer.width = this.canvas.width = Math.round(this.width * this.ratio);
     this.layer.height = this.canvas.height = Math.round(this.height * this.ratio);
+    this.redrawPoints();
+  }
+
+  redrawPoints() {
+    this.stale = true;
     this.redraw();
   }
 
+  /** Draw what lies above the points again: names, pictures, outlines. */
   redraw() {
     cancelAnimationFrame(this.planned);
     this.planned = requestAnimationFrame(() => this.draw());
@@ -138,7 +147,8 @@ export class Plot {
   draw() {
     const { context, layer, ratio } = this;
     if (!layer.width || !layer.height || !ratio) return;
-    this.drawPoints();
+    if (this.stale) this.drawPoints();
+    this.stale = false;
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.clearRect(0, 0, layer.width, layer.height);
     context.drawImage(layer, 0, 0);
@@ -151,11 +161,9 @@ export class Plot {
   drawPoints() {
     const { x, y } = this.source.columns(), { layer, colors, ratio } = this;
     const scale = this.unit * view.scale * ratio, left = this.toX(0) * ratio, top = this.toY(0) * ratio;
-    drawPoints(this.points, layer.width, layer.height, this.radius * ratio, this.order, (image, at) => {
-      at[0] = left + x[image] * scale;
-      at[1] = top + y[image] * scale;
-      return colors[image];
-    });
+    const order = this.moving && this.visible > MOST_MOVING ? this.sample : this.order;
+    const shown = drawPoints(this.points, layer.width, layer.height, this.radius * ratio, order, { x, y, colors, left, top, scale });
+    this.visible = (shown * this.order.length) / Math.max(1, order.length);
   }
 
   outline(path, closed = false) {
@@ -178,9 +186,10 @@ export class Plot {
 
   nearest(fromX, fromY, within, allowed = () => true) {
     const { x, y } = this.source.columns();
+    const scale = this.unit * view.scale, left = this.toX(0) - fromX, top = this.toY(0) - fromY;
     let best = -1, least = within * within;
     for (let image = 0; image < x.length; image++) {
-      const dx = this.toX(x[image]) - fromX, dy = this.toY(y[image]) - fromY, distance = dx * dx + dy * dy;
+      const dx = left + x[image] * scale, dy = top + y[image] * scale, distance = dx * dx + dy * dy;
       if (distance < least && this.reachable(image) && allowed(dx, dy)) {
         best = image;
         least = distance;
@@ -209,13 +218,24 @@ export class Plot {
     view.top += ((y - this.height / 2) / this.unit) * (1 / view.scale - 1 / scale);
     view.scale = scale;
     if (scale === 1) view.left = view.top = 0;
-    this.redraw();
+    this.move();
   }
 
   pan(dx, dy) {
     view.left -= dx / (this.unit * view.scale);
     view.top -= dy / (this.unit * view.scale);
-    this.redraw();
+    this.move();
+  }
+
+  /** Redraw in motion: at once with some of very many points, with all of them when the map rests. */
+  move() {
+    this.moving = true;
+    clearTimeout(this.resting);
+    this.resting = setTimeout(() => {
+      this.moving = false;
+      if (this.sample.length < this.order.length) this.redrawPoints();
+    }, REST);
+    this.redrawPoints();
   }
 
   listen() {
@@ -294,6 +314,24 @@ export class Plot {
     const next = this.nearest(x, y, Infinity, active < 0 ? undefined : ahead);
     if (next >= 0) this.activate(next);
   }
+}
+
+/** Images by layer, the lowest first. */
+function inLayers(layer) {
+  const next = [0, 0, 0], order = new Int32Array(layer.length);
+  for (const one of layer) for (let above = one + 1; above < 3; above++) next[above]++;
+  for (let image = 0; image < layer.length; image++) order[next[layer[image]]++] = image;
+  return order;
+}
+
+/** The least and the largest of many numbers, each from 0 to 10000. */
+function extent(values) {
+  let low = 10000, high = 0;
+  for (const value of values) {
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return [low, high];
 }
 
 // From orange through gray to blue: distinct with any color vision. page.css has the same colors for the scale.

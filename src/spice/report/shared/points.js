@@ -1,4 +1,4 @@
-// Points drawn into an array of pixels: 100,000 of them take a few milliseconds, without any graphics hardware.
+// Points drawn into an array of pixels: a million of them take a fraction of a second, without any graphics hardware.
 
 /** `#rrggbb` as a pixel. */
 export function pixel(color, alpha = 255) {
@@ -6,43 +6,54 @@ export function pixel(color, alpha = 255) {
   return ((alpha << 24) | ((value & 255) << 16) | (value & 0xff00) | (value >> 16)) >>> 0;
 }
 
-/** Which pixels around a point a disc covers, and how far: offsets with a share of 0 to 1. */
+/** Which pixels around a point a disc covers, and how far: offsets with a share of 0 to 256. */
 function disc(radius) {
   const covered = [];
   const reach = Math.ceil(radius);
   for (let y = -reach; y <= reach; y++)
     for (let x = -reach; x <= reach; x++) {
       const share = Math.min(1, radius + 0.5 - Math.hypot(x, y));
-      if (share > 0.05) covered.push([x, y, share]);
+      if (share > 0.05) covered.push([x, y, Math.round(256 * share)]);
     }
   return { reach, covered };
 }
 
-/** Draw `order`'s points, last on top; `placed(image, at)` sets at[0], at[1] to pixels and returns the point's color. */
-export function drawPoints(context, width, height, radius, order, placed) {
+/**
+ * Draw `order`'s points, last on top; returns how many of them are on the canvas.
+ *
+ * `x`, `y` and `colors` hold a number per image; a point is `scale` times its x and y from (left, top), in pixels.
+ */
+export function drawPoints(context, width, height, radius, order, { x, y, colors, left, top, scale }) {
   const image = context.createImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer);
   const { reach, covered } = disc(radius);
-  const full = Int32Array.from(covered.filter(([, , share]) => share === 1).map(([x, y]) => y * width + x));
-  const edge = covered.filter(([, , share]) => share < 1);
-  const edgeOffset = Int32Array.from(edge.map(([x, y]) => y * width + x)), edgeShare = Float32Array.from(edge.map(([, , share]) => share));
-  const at = new Int32Array(2);
+  const full = Int32Array.from(covered.filter(([, , share]) => share === 256).map(([x, y]) => y * width + x));
+  const edge = covered.filter(([, , share]) => share < 256);
+  const edgeOffset = Int32Array.from(edge.map(([x, y]) => y * width + x)), edgeShare = Int32Array.from(edge.map(([, , share]) => share));
+  const right = width - reach, bottom = height - reach;
+  let shown = 0;
   for (let place = 0; place < order.length; place++) {
-    const color = placed(order[place], at);
-    if (at[0] < reach || at[1] < reach || at[0] >= width - reach || at[1] >= height - reach) continue;
-    const middle = at[1] * width + at[0];
+    const point = order[place], atX = (left + x[point] * scale) | 0, atY = (top + y[point] * scale) | 0;
+    if (atX < reach || atY < reach || atX >= right || atY >= bottom) continue;
+    const middle = atY * width + atX, color = colors[point];
+    shown++;
     for (let step = 0; step < full.length; step++) pixels[middle + full[step]] = color;
-    for (let step = 0; step < edgeOffset.length; step++) pixels[middle + edgeOffset[step]] = mixed(pixels[middle + edgeOffset[step]], color, edgeShare[step]);
+    for (let step = 0; step < edgeOffset.length; step++) {
+      const at = middle + edgeOffset[step], below = pixels[at];
+      if (below !== color) pixels[at] = mixed(below, color, edgeShare[step]);
+    }
   }
   context.putImageData(image, 0, 0);
+  return shown;
 }
 
+/** Two channels at a time: a channel times 256 fits into the 16 bits that it has for itself. */
 function mixed(below, above, share) {
-  const alpha = above >>> 24, under = below >>> 24;
-  if (under === 0) return ((Math.round(alpha * share) << 24) | (above & 0xffffff)) >>> 0;
-  const rest = 1 - share;
-  const channel = (shift) => Math.round(((above >>> shift) & 255) * share + ((below >>> shift) & 255) * rest) << shift;
-  return ((Math.round(alpha * share + under * rest) << 24) | channel(16) | channel(8) | channel(0)) >>> 0;
+  if (below >>> 24 === 0) return ((((above >>> 24) * share) >> 8) << 24) | (above & 0xffffff);
+  const rest = 256 - share, even = 0xff00ff;
+  const low = (Math.imul(above & even, share) + Math.imul(below & even, rest)) >>> 8;
+  const high = Math.imul((above >>> 8) & even, share) + Math.imul((below >>> 8) & even, rest);
+  return (low & even) | (high & ~even);
 }
 
 /** Whether a point is inside a polygon [[x, y], ...]. */

@@ -3,7 +3,7 @@
 import { button, byId, counted, element, say, tint } from "./dom.js";
 import { Grid } from "./grid.js";
 import { showPicture } from "./picture.js";
-import { ask, groupOf, nameOf, run, send } from "./run.js";
+import { ask, groupOf, loweredPaths, nameOf, run, send } from "./run.js";
 import { actions, clear, select, selected, toggle } from "./selection.js";
 import { caption } from "./thumbs.js";
 import { tile } from "./tiles.js";
@@ -13,7 +13,7 @@ const sorts = {
   doubt: ["lowest chance first", (a, b) => run.chance[a] - run.chance[b] || a - b],
   sure: ["highest chance first", (a, b) => run.chance[b] - run.chance[a] || a - b],
   outlier: ["outliers first", (a, b) => run.outlier[b] - run.outlier[a] || run.chance[a] - run.chance[b] || a - b],
-  path: ["file name", (a, b) => (run.lowered[a] < run.lowered[b] ? -1 : run.lowered[a] > run.lowered[b] ? 1 : a - b)],
+  path: ["file name", (a, b, names = loweredPaths()) => (names[a] < names[b] ? -1 : names[a] > names[b] ? 1 : a - b)],
 };
 const wanted = { text: "", group: "", show: "", sort: "rank" };
 let grid = null, items = [], anchor = 0;
@@ -68,7 +68,7 @@ function find() {
   const group = wanted.group === "" ? null : Number(wanted.group);
   items = [];
   for (const image of near ? near.rows : run.path.keys())
-    if ((group === null || run.group[image] === group) && shows(image) && (!text || run.lowered[image].includes(text))) items.push(image);
+    if ((group === null || run.group[image] === group) && shows(image) && (!text || loweredPaths()[image].includes(text))) items.push(image);
   if (!near) items.sort(sorts[wanted.sort][1]);
   anchor = 0;
   grid.show(items);

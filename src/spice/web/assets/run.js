@@ -6,7 +6,11 @@ const KINDS = { group: Int32Array, person: Uint8Array, chance: Uint16Array, reli
 const EDITED = ["group", "person", "chance"]; // what an edit can change
 
 /** `info` is what /api/state says; `group`, `chance`, ... hold one number per image. */
-export const run = { info: null, path: [], lowered: [], byNumber: new Map() };
+export const run = { info: null, path: [], byNumber: new Map() };
+
+let lowered = null; // made when it is first needed: of a million names it takes a while
+/** The paths in lower case. */
+export const loweredPaths = () => (lowered ??= run.path.map((path) => path.toLowerCase()));
 
 export async function open() {
   await take(await ask("/api/state"), true);
@@ -80,7 +84,7 @@ async function take(info, whole) {
   const columns = names.map(async (name) => [name, new KINDS[name](await (await send(`/api/column/${name}`)).arrayBuffer())]);
   if (whole) {
     run.path = await ask("/api/paths");
-    run.lowered = run.path.map((path) => path.toLowerCase());
+    lowered = null;
   }
   Object.assign(run, Object.fromEntries(await Promise.all(columns)));
   run.info = info;
