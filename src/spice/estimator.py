@@ -1,8 +1,8 @@
 """`SPICE(n_clusters=10).fit(...)`: a thin layer on the pipeline that follows scikit-learn's conventions."""
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Self
@@ -129,12 +129,16 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         if shares is not None:
             settings = with_sizes(settings, shares)
         source = self._given(X, reset=True)
-        with _folder(self.run_folder) as out, shown(self.verbose) as progress:
-            page = self.run_folder is not None  # a temporary folder needs no report
-            cluster(source, settings, out, page=page, redo=True, download=True, device=self.device, progress=progress)
+        chosen, kept = self.run_folder, self.run_folder is not None  # a temporary folder needs no report
+        with (
+            TemporaryDirectory(prefix="spice-") if chosen is None else nullcontext(chosen) as folder,
+            shown(self.verbose) as progress,
+        ):
+            out = Path(folder)
+            cluster(source, settings, out, page=kept, redo=True, download=True, device=self.device, progress=progress)
             result = open_result(out)
             collection = Collection.load((result / IMAGES).parent)
-            self._keep_(result, places_of(source, collection), kept=self.run_folder is not None)
+            self._keep_(result, places_of(source, collection), kept=kept)
         return self
 
     def fit_predict(self, X: SourceLike, y: object = None) -> NDArray[np.int32]:  # noqa: N803
@@ -314,12 +318,3 @@ def load(folder: str | os.PathLike[str], *, device: str = "auto") -> SPICE:
 
 def _seed(state: int | np.random.RandomState | None) -> int:
     return int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31 - 1))
-
-
-@contextmanager
-def _folder(chosen: str | os.PathLike[str] | None) -> Iterator[Path]:
-    if chosen is not None:
-        yield Path(chosen)
-        return
-    with TemporaryDirectory(prefix="spice-") as folder:
-        yield Path(folder)

@@ -1,12 +1,11 @@
 """The card of each cluster: its pictures with captions, its verdict, its histogram."""
 
-import base64
-from pathlib import Path
 from typing import NamedTuple
 
 from spice.report.charts import Bar, histogram
 from spice.report.colors import Color, colors
 from spice.report.content import Called, Content
+from spice.report.pictures import data_url
 from spice.report.verdict import Verdict
 from spice.runs import Cluster
 
@@ -72,9 +71,6 @@ def _picture(content: Content, row: int) -> Picture:
         f"chance {labels.chance[row]:.2f}, confidence {labels.confidence[row]:.2f}, "
         f"next group {labels.nearest_other_cluster[row]}"
     )
-    image, attention = (_data_url(folder / f"{kind}-{row}.jpg") for kind in ("image", "attention"))
+    files = (folder / f"{kind}-{row}.jpg" for kind in ("image", "attention"))
+    image, attention = (data_url(file.read_bytes()) if file.exists() else None for file in files)
     return Picture(row, labels.path[row], image, attention, caption)
-
-
-def _data_url(path: Path) -> str | None:
-    return f"data:image/jpeg;base64,{base64.b64encode(path.read_bytes()).decode()}" if path.exists() else None

@@ -1,6 +1,5 @@
 """The pictures of a check by hand, for the terminal: every image to judge beside the center images of its group."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -9,6 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from PIL import Image, ImageOps
 
 from spice.files import written_atomically
+from spice.report.pictures import data_url
 from spice.runs.checks import Question
 
 LARGE, SMALL = 320, 128  # pixels on the longer side
@@ -35,4 +35,4 @@ def _picture(path: Path, side: int) -> str:
     upright.thumbnail((side, side))
     buffer = BytesIO()
     upright.save(buffer, "JPEG", quality=82)
-    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    return data_url(buffer.getvalue())

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from spice.trust.vectors import unit_length
+
 Floats = NDArray[np.float32]
 
 LANDMARKS = 1000
@@ -54,11 +56,11 @@ def _tsne(components: Floats) -> Floats:
 
 def _principal(features: Floats, landmarks: NDArray[np.int64]) -> Floats:
     """The main directions of the landmarks' unit features, for all images: (N, C)."""
-    some = _unit(features[landmarks])
+    some = unit_length(features[landmarks])
     center = some.mean(axis=0)
     directions = np.linalg.svd(some - center, full_matrices=False)[2][:_COMPONENTS]  # (C, D)
     starts = range(0, len(features), _CHUNK)
-    return np.concatenate([(_unit(features[start : start + _CHUNK]) - center) @ directions.T for start in starts])
+    return np.concatenate([(unit_length(features[start : start + _CHUNK]) - center) @ directions.T for start in starts])
 
 
 def _beside(components: Floats, known: Floats, placed: Floats) -> Floats:
@@ -75,10 +77,6 @@ def _beside(components: Floats, known: Floats, placed: Floats) -> Floats:
     apart = float(np.median(distances[:, 1]))
     jitter = np.random.default_rng(0).normal(0, apart / 2, size=(len(components), 2))
     return np.asarray(placed[nearest] + jitter, dtype=np.float32)
-
-
-def _unit(features: Floats) -> Floats:
-    return np.asarray(features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12), dtype=np.float32)
 
 
 def _two_wide(components: Floats) -> Floats:

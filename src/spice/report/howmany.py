@@ -3,7 +3,6 @@
 Shapes: N images.
 """
 
-import base64
 import io
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from spice.arrays import open_array
 from spice.report.charts import Mark, Series, line_chart
 from spice.report.content import Content
 from spice.report.curves import Curve
+from spice.report.pictures import data_url
 from spice.runs.artifacts import CANDIDATES
 from spice.runs.levels import parts_of
 from spice.runs.records import CandidateCount, HowManyResult
@@ -157,7 +157,7 @@ def tile_of(content: Content, row: int) -> str:
     cut = sheet.crop((*corner, corner[0] + sheets.tile, corner[1] + sheets.tile))
     file = io.BytesIO()
     cut.save(file, "JPEG", quality=80)
-    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
+    return data_url(file.getvalue())
 
 
 @lru_cache(maxsize=8)

@@ -16,6 +16,7 @@ from spice.arrays import open_array
 from spice.report.content import Content
 from spice.report.figure_style import SELECTED, TRUE
 from spice.runs.artifacts import FEATURES, PROBABILITIES, REFINED_FEATURES
+from spice.trust.vectors import unit_length
 
 Rows = NDArray[np.int64]
 PROTOTYPES = 3  # of a cluster, as in the paper
@@ -58,8 +59,8 @@ def nearest_to_centers(content: Content) -> Rows:
     images, clusters = probs.shape
     count = max(1, images // clusters)
     confident = (np.argsort(-probs[:, cluster], kind="stable")[:count] for cluster in range(clusters))
-    centers = _unit(np.stack([features[np.sort(rows)].mean(axis=0) for rows in confident]))  # (K, D)
-    parts = [_unit(features[start : start + _CHUNK]) @ centers.T for start in range(0, images, _CHUNK)]
+    centers = unit_length(np.stack([features[np.sort(rows)].mean(axis=0) for rows in confident]))  # (K, D)
+    parts = [unit_length(features[start : start + _CHUNK]) @ centers.T for start in range(0, images, _CHUNK)]
     near = np.argsort(-np.concatenate(parts), axis=0, kind="stable")  # (N, K)
     return near[: min(PROTOTYPES, images)].T
 
@@ -144,8 +145,3 @@ def _fitted(picture: Image.Image) -> NDArray[np.uint8]:
     # Small originals keep their square pixels.
     how = Image.Resampling.NEAREST if picture.width < 64 else Image.Resampling.LANCZOS
     return np.asarray(picture.convert("RGB").resize((_PICTURE, _PICTURE), how))
-
-
-def _unit(rows: NDArray[np.floating]) -> NDArray[np.float32]:
-    length = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.maximum(length, 1e-30), dtype=np.float32)

@@ -3,6 +3,7 @@
 The folder `pictures` holds `image-ROW.jpg`, `attention-ROW.jpg`, `sheet-NUMBER.jpg` and `pictures.json`.
 """
 
+import base64
 import itertools
 import os
 import shutil
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from spice.progress import Progress, silent
 
@@ -37,10 +38,8 @@ _AT_ONCE, _SHEETS_AT_ONCE = 64, 4
 _HEAT = np.array([[20, 11, 53], [101, 21, 110], [188, 55, 84], [243, 120, 25], [252, 220, 120]], dtype=np.float32)
 
 
-class Sheets(BaseModel):
+class Sheets(BaseModel, frozen=True):
     """Where the small pictures are on their sheets: row by row, `columns` by `columns` on each."""
-
-    model_config = ConfigDict(frozen=True)
 
     side: int  # pixels of the images that they were made from
     tile: int
@@ -86,6 +85,11 @@ def write_pictures(
     _write_sheets(partial, take, images, side, progress)
     shutil.rmtree(folder, ignore_errors=True)
     partial.replace(folder)
+
+
+def data_url(jpeg: bytes) -> str:
+    """A JPEG file to put inside a page."""
+    return f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
 
 
 def read_sheets(folder: Path) -> Sheets | None:

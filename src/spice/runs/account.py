@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from spice.runs.labels import Labels
 from spice.runs.levels import OtherCount, other_counts
@@ -33,10 +33,8 @@ _OF_THE_ANSWER = frozenset({"NoReliableImagesWarning"})
 _OF_THE_HEADS = frozenset({"EmptyClusterWarning", "GiantClusterWarning", "SharedPrototypeWarning"})
 
 
-class Cluster(BaseModel):
+class Cluster(BaseModel, frozen=True):
     """One cluster: how large it is, and how far to trust it."""
-
-    model_config = ConfigDict(frozen=True)
 
     cluster: int
     images: int
@@ -49,10 +47,8 @@ class Cluster(BaseModel):
     name: str  # given by a person, or a suggestion with a question mark; empty if there is neither
 
 
-class Account(BaseModel):
+class Account(BaseModel, frozen=True):
     """The whole run, as far as it is finished."""
-
-    model_config = ConfigDict(frozen=True)
 
     run: str
     result: str  # its name among the run's results

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from spice.arrays import open_array
 from spice.runs.artifacts import CANDIDATES
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 PART = 0.5
 
 
-class OtherCount(BaseModel):
+class OtherCount(BaseModel, frozen=True):
     """Another plausible number of groups, beside the one that was used."""
-
-    model_config = ConfigDict(frozen=True)
 
     clusters: int
     joins: list[list[int]]  # groups of the answer that become one

@@ -7,7 +7,7 @@ from pathlib import Path
 from platform import platform, python_version
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, JsonValue, ValidationError, model_validator
 
 from spice.errors import UserError
 from spice.files import written_atomically
@@ -30,10 +30,8 @@ def _known_step(name: str) -> str:
 Step = Annotated[str, AfterValidator(_known_step)]
 
 
-class ResultEntry(BaseModel):
+class ResultEntry(BaseModel, frozen=True):
     """One complete result of a run. A run can have several: other numbers of clusters, refined or not."""
-
-    model_config = ConfigDict(frozen=True)
 
     requested: dict[str, JsonValue]  # settings as the user asked for them
     settings: dict[str, JsonValue]  # the same, with everything that the program decided
@@ -42,10 +40,8 @@ class ResultEntry(BaseModel):
     versions: dict[str, str]
 
 
-class Manifest(BaseModel):
+class Manifest(BaseModel, frozen=True):
     """What `manifest.json` holds."""
-
-    model_config = ConfigDict(frozen=True)
 
     format: int = FORMAT
     spice: str = __version__

@@ -181,28 +181,22 @@ RESULTS: dict[str, type[StepResult]] = {
 Found = TypeVar("Found", bound=StepResult)
 
 
-class StepWarning(BaseModel):
+class StepWarning(BaseModel, frozen=True):
     """A warning that a step gave: its class by name, and its text."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     text: str
 
 
-class FileStamp(BaseModel):
+class FileStamp(BaseModel, frozen=True):
     """Size and content of a file when its step was finished."""
-
-    model_config = ConfigDict(frozen=True)
 
     size: int
     hash: str
 
 
-class Record(BaseModel, Generic[Found]):
+class Record(BaseModel, Generic[Found], frozen=True):
     """A finished step: `STEP.json` in its folder, written last, so that a step without one is unfinished."""
-
-    model_config = ConfigDict(frozen=True)
 
     step: str
     key: str  # hash of all that the result depends on
@@ -232,13 +226,8 @@ class Record(BaseModel, Generic[Found]):
 
 def damaged_files(run: Path, folders: Mapping[str, str]) -> list[Path]:
     """The files of a result that are missing or have changed. The report is not checked, because edits rewrite it."""
-    found = []
-    for step, folder in folders.items():
-        record = read_record(run / folder, step)
-        found += (
-            [] if record is None or step == "report" else [run / folder / path for path in record.damaged(run / folder)]
-        )
-    return found
+    checked = [(run / folder, read_record(run / folder, step)) for step, folder in folders.items() if step != "report"]
+    return [folder / path for folder, record in checked if record is not None for path in record.damaged(folder)]
 
 
 def stamp_files(folder: Path, names: Iterable[str]) -> dict[str, FileStamp]:

@@ -5,16 +5,12 @@ Shapes: H heads, C classes, K clusters.
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from spice.errors import UserError
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class Score(_Frozen):
+class Score(BaseModel, frozen=True):
     """How well a grouping agrees with true labels; all None where there was nothing to compare."""
 
     images: int
@@ -24,28 +20,28 @@ class Score(_Frozen):
     ari: float | None = None
 
 
-class Confusion(_Frozen):
+class Confusion(BaseModel, frozen=True):
     """Images of every class (rows) in every cluster (columns)."""
 
     clusters: list[int]  # (K,)
     counts: list[list[int]]  # (C, K)
 
 
-class Kept(_Frozen):
+class Kept(BaseModel, frozen=True):
     """Accuracy of the most trusted images, by the share of images kept; the last point is all images."""
 
     share: list[float]
     acc: list[float]
 
 
-class HeadScores(_Frozen):
+class HeadScores(BaseModel, frozen=True):
     """Accuracy of every head whenever heads were scored, on the images whose clusters the run keeps."""
 
     images: int
     acc: list[list[float]]  # (snapshots, H)
 
 
-class Scores(_Frozen):
+class Scores(BaseModel, frozen=True):
     """How well a run agrees with true labels. Only its page and figures read this."""
 
     images: int

@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from spice.arrays import open_array
 from spice.errors import UserError
@@ -17,20 +17,16 @@ SHOWN_NEIGHBORS = 10
 SHOWN_CLUSTERS = 3
 
 
-class Near(BaseModel):
+class Near(BaseModel, frozen=True):
     """One of the nearest images."""
-
-    model_config = ConfigDict(frozen=True)
 
     path: str
     cluster: int
     similarity: float
 
 
-class Why(BaseModel):
+class Why(BaseModel, frozen=True):
     """Everything that a run knows about one image."""
-
-    model_config = ConfigDict(frozen=True)
 
     path: str
     cluster: int
