@@ -46,6 +46,8 @@ class Logged:
         """Log one line if the last one is old enough, or the task is done."""
         now = time.monotonic()
         before, of = self._seen.get(task, (0, total))
+        if done == before == total:  # it was logged already
+            return
         if done < before or total != of:  # the same kind of work again
             del self._started[task]
         self._seen[task] = (done, total)

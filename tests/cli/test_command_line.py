@@ -1,9 +1,9 @@
 """Promises of every command: quick help with examples, one-line errors, exit codes."""
 
 import json
+import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -27,10 +27,11 @@ def test_every_command_has_help_with_examples(command: str) -> None:
 
 
 def test_help_takes_less_than_a_second() -> None:
-    def seconds() -> float:
-        started = time.monotonic()
+    def seconds() -> float:  # of the processor: the clock depends on what else runs here
+        before = os.times()
         spice("--help")
-        return time.monotonic() - started
+        after = os.times()
+        return after.children_user + after.children_system - before.children_user - before.children_system
 
     assert min(seconds() for _ in range(3)) < 1.0
 

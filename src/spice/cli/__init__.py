@@ -3,6 +3,7 @@
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from io import TextIOWrapper
 
 import typer
@@ -43,36 +44,54 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Sort images into groups by what they show, without labels, and see how far to trust each group.",
 )
-app.command("cluster", epilog=cluster.EXAMPLES)(cluster.command)
-app.command("resume", epilog=resume.EXAMPLES)(resume.command)
-app.command("refine", epilog=refine.EXAMPLES)(refine.command)
-app.command("predict", epilog=predict.EXAMPLES)(predict.command)
-app.command("watch", epilog=watch.EXAMPLES)(watch.command)
-app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.command)
-app.command("open", epilog=explore.EXAMPLES)(explore.command)
-app.command("export", epilog=export.EXAMPLES)(export.command)
-app.command("report", epilog=report.EXAMPLES)(report.command)
-app.command("figures", epilog=figures.EXAMPLES)(figures.command)
-app.command("why", epilog=why.EXAMPLES)(why.command)
-app.command("check", epilog=check.EXAMPLES)(check.command)
-app.command("outliers", epilog=alike.OUTLIERS_EXAMPLES)(alike.outliers)
-app.command("duplicates", epilog=alike.DUPLICATES_EXAMPLES)(alike.duplicates)
-app.command("groups", epilog=edit.GROUPS_EXAMPLES)(edit.show_groups)
-app.command("name", epilog=edit.NAME_EXAMPLES)(edit.name)
-app.command("merge", epilog=edit.MERGE_EXAMPLES)(edit.merge)
-app.command("split", epilog=edit.SPLIT_EXAMPLES)(edit.split)
-app.command("move", epilog=edit.MOVE_EXAMPLES)(edit.move)
-app.command("set-aside", epilog=edit.ASIDE_EXAMPLES)(edit.set_aside)
-app.command("learn", epilog=learn.EXAMPLES)(learn.command)
-app.command("undo", epilog=edit.UNDO_EXAMPLES)(edit.undo)
-app.command("redo", epilog=edit.REDO_EXAMPLES)(edit.redo)
-app.command("runs", epilog=runs.EXAMPLES)(runs.command)
-app.command("verify", epilog=verify.EXAMPLES)(verify.command)
-app.command("settings", epilog=settings.EXAMPLES)(settings.command)
-app.add_typer(datasets.app, name="datasets")
-app.add_typer(bench.app, name="bench")
-app.command("demo", epilog=demo.EXAMPLES)(demo.command)
-app.command("doctor", epilog=doctor.EXAMPLES)(doctor.command)
+# By panel of `spice --help`: the name of each command, its function, and its examples.
+PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
+    "Group images": [
+        ("cluster", cluster.command, cluster.EXAMPLES),
+        ("open", explore.command, explore.EXAMPLES),
+        ("check", check.command, check.EXAMPLES),
+        ("export", export.command, export.EXAMPLES),
+        ("resume", resume.command, resume.EXAMPLES),
+        ("demo", demo.command, demo.EXAMPLES),
+    ],
+    "Look at the groups": [
+        ("groups", edit.show_groups, edit.GROUPS_EXAMPLES),
+        ("why", why.command, why.EXAMPLES),
+        ("outliers", alike.outliers, alike.OUTLIERS_EXAMPLES),
+        ("duplicates", alike.duplicates, alike.DUPLICATES_EXAMPLES),
+        ("report", report.command, report.EXAMPLES),
+        ("runs", runs.command, runs.EXAMPLES),
+    ],
+    "Correct the groups": [
+        ("name", edit.name, edit.NAME_EXAMPLES),
+        ("merge", edit.merge, edit.MERGE_EXAMPLES),
+        ("split", edit.split, edit.SPLIT_EXAMPLES),
+        ("move", edit.move, edit.MOVE_EXAMPLES),
+        ("set-aside", edit.set_aside, edit.ASIDE_EXAMPLES),
+        ("undo", edit.undo, edit.UNDO_EXAMPLES),
+        ("redo", edit.redo, edit.REDO_EXAMPLES),
+        ("learn", learn.command, learn.EXAMPLES),
+        ("refine", refine.command, refine.EXAMPLES),
+    ],
+    "Sort new images": [
+        ("predict", predict.command, predict.EXAMPLES),
+        ("watch", watch.command, watch.EXAMPLES),
+    ],
+    "Installation and settings": [
+        ("doctor", doctor.command, doctor.EXAMPLES),
+        ("settings", settings.command, settings.EXAMPLES),
+        ("verify", verify.command, verify.EXAMPLES),
+    ],
+    "Research": [
+        ("evaluate", evaluate.command, evaluate.EXAMPLES),
+        ("figures", figures.command, figures.EXAMPLES),
+    ],
+}
+for _panel, _commands in PANELS.items():
+    for _name, _command, _examples in _commands:
+        app.command(_name, epilog=_examples, rich_help_panel=_panel)(_command)
+app.add_typer(datasets.app, name="datasets", rich_help_panel="Research")
+app.add_typer(bench.app, name="bench", rich_help_panel="Research")
 
 
 def _print_version(wanted: bool) -> None:

@@ -100,7 +100,7 @@ def offer_page(run: Path, wanted: bool | None) -> None:
     page = run / "report.html"
     if not page.exists():
         return
-    address = page.resolve().as_uri()
+    address = page.absolute().as_uri()
     print(f"report     {address}")
     if wanted is None and sys.stdin.isatty() and sys.stdout.isatty():
         try:
