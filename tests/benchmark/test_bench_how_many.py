@@ -70,3 +70,10 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_text("no")
     with pytest.raises(UserError, match=r"is not an \.npz file with the arrays"):
         load(str(tmp_path / "a.npz"))
+
+
+def test_one_criterion_alone(source: Path, tmp_path: Path) -> None:
+    cells = read_cells(run([str(source)], tmp_path / "out", seeds=[0], images=160, criteria=["spice"]))
+    assert {cell.criterion for cell in cells} == {"spice"}
+    with pytest.raises(UserError, match=r"unknown criterion 'best'; choose from spice, silhouette"):
+        run([str(source)], tmp_path / "out", seeds=[0], images=160, criteria=["best"])

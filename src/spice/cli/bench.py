@@ -101,6 +101,7 @@ def howmany(
     *,
     seeds: Annotated[str, typer.Option(help="Seeds, such as 0-4 or 0,3.")] = "0-4",
     images: Annotated[int, typer.Option(min=100, help="Images sampled from each collection.")] = 3000,
+    criteria: Annotated[list[str] | None, typer.Option(help="Only this criterion, such as spice; repeatable.")] = None,
     out: Out = Path("bench"),
     show: Annotated[bool, typer.Option("--show", help="Show saved results without running anything.")] = False,
 ) -> None:
@@ -110,7 +111,7 @@ def howmany(
     path = out / "howmany.jsonl"
     if not show:
         with shown_progress() as progress:
-            run(sources, out, seeds=_numbers(seeds), images=images, progress=progress)
+            run(sources, out, seeds=_numbers(seeds), images=images, criteria=criteria or (), progress=progress)
     saved = read_cells(path)
     if not saved:
         raise UserError(f"no saved results in {path}; run the command without --show first")

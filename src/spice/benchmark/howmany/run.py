@@ -52,14 +52,26 @@ class Collection(NamedTuple):
     truth: NDArray[np.int64]  # (N,)
 
 
-def run(sources: Sequence[str], out: Path, *, seeds: Sequence[int], images: int, progress: Progress = silent) -> Path:
-    """Every criterion on every source and its 10:1 draw; finished cells are kept in `out` and not computed again."""
+def run(
+    sources: Sequence[str],
+    out: Path,
+    *,
+    seeds: Sequence[int],
+    images: int,
+    criteria: Sequence[str] = (),
+    progress: Progress = silent,
+) -> Path:
+    """Some criteria (default: all) on every source and its 10:1 draw; finished cells are kept in `out` and reused."""
+    known = (OURS, *available())
+    for name in criteria:
+        if name not in known:
+            raise UserError(f"unknown criterion {name!r}; choose from {', '.join(known)}")
     jobs = [(source, uneven, seed) for seed in seeds for source in sources for uneven in (False, True)]
     path = out / "howmany.jsonl"
     done = {(cell.data, cell.criterion, cell.seed) for cell in read_cells(path)}
     for number, (source, uneven, seed) in enumerate(jobs):
         name = f"{name_of(source)}{', 10:1' if uneven else ''}"
-        missing = [criterion for criterion in (OURS, *available()) if (name, criterion, seed) not in done]
+        missing = [criterion for criterion in (criteria or known) if (name, criterion, seed) not in done]
         if missing and not (uneven and is_uneven(load(source))):
             found = draw(source, uneven=uneven, images=images, seed=seed)
             lines = [cell.model_dump_json() for cell in cells(found._replace(name=name), missing, seed=seed)]
