@@ -200,7 +200,7 @@ def standard_heads(clusters: int) -> HeadSettings:
         sizes="found",
         loss="double_softmax" if clusters <= DOUBLE_SOFTMAX_UP_TO else "cross_entropy",
         select_every=5,
-        compactness=100.0,  # so that the loss, which is lower with one giant cluster, decides between equals only
+        select_by="compactness",  # the loss is lower with one giant cluster
     )
 
 

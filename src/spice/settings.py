@@ -164,8 +164,8 @@ class HeadSettings(Settings):
     train_view: Literal["plain", "weak", "strong"] = "strong"
     # Epochs between two evaluations of the heads over all images.
     select_every: PositiveInt = 1
-    # Weight of compactness in the selection of the best head. The paper selects by the loss alone.
-    compactness: float = Field(default=0.0, ge=0.0)
+    # How the best head is selected: by its loss over all images (the paper), or by how compact its clusters are.
+    select_by: Literal["loss", "compactness"] = "loss"
 
     @property
     def shares(self) -> tuple[float, ...] | None:

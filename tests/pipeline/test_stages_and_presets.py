@@ -174,11 +174,7 @@ def test_the_papers_settings_are_the_papers() -> None:
         )  # fmt: skip
         heads = settings.heads
         assert (heads.similarity, heads.sizes, heads.overlap, heads.center_ratio) == ("cosine", "even", True, 1.0)
-        assert (heads.label_view, heads.train_view, heads.compactness) == (
-            "weak",
-            "strong",
-            0.0,
-        )  # selected by loss alone
+        assert (heads.label_view, heads.train_view, heads.select_by) == ("weak", "strong", "loss")
         assert settings.reliability == ReliabilitySettings(neighbors=100, threshold=0.95, minimum_per_cluster=0)
         assert (settings.views.augment.operations, settings.views.augment.padding) == (4, "reflect")
         if settings.joint is not None:  # nothing of our own in stage 3

@@ -65,7 +65,7 @@ def test_good_heads_are_the_better_half_without_the_selected_one() -> None:
     assert good_heads(two, settings_of(), excluding=1) == [0]
     assert good_heads(HeadSnapshot(1, torch.zeros(1), *[torch.zeros(1)] * 3), settings_of(), excluding=0) == []
     compact = HeadSnapshot(1, torch.zeros(3), torch.tensor([0.1, 0.3, 0.2]), torch.zeros(3), torch.zeros(3))
-    assert good_heads(compact, settings_of(compactness=2.0), excluding=0) == [1]
+    assert good_heads(compact, settings_of(select_by="compactness"), excluding=0) == [1]
 
 
 def test_the_stability_of_a_cluster_is_the_mean_of_the_best_overlaps() -> None:

@@ -11,7 +11,9 @@ from spice.stages.heads.train import train_heads
 def test_uneven_groups_are_found_without_given_sizes_where_even_sizes_cut_the_largest() -> None:
     sizes = [240, 20, 20, 20]
     uneven = groups(sizes, noise=0.5)  # wide enough for even sizes to cut through the large group
-    settings = quick(4, heads=8, batch=None, epochs=40, components=6, start="kmeans", start_runs=3, compactness=2.0)
+    settings = quick(
+        4, heads=8, batch=None, epochs=40, components=6, start="kmeans", start_runs=3, select_by="compactness"
+    )
 
     def agreement(rule: str) -> float:
         trained = train_heads(uneven, settings.model_copy(update={"sizes": rule}), Run())

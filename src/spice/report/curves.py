@@ -86,7 +86,7 @@ def point_at(kept: Kept, share: float) -> tuple[float, float]:
 
 def _heads(heads: HeadsResult) -> Curve:
     best = heads.selected
-    why = "its loss is the lowest" if heads.score == heads.loss else "its loss is low and its groups are compact"
+    why = "its loss is the lowest" if heads.score == heads.loss else "its groups are the most compact"
     caption = f"over the whole collection. Head {best.head} was selected at epoch {best.epoch}: {why}"
     return Curve("Loss of every head", caption, head_chart(heads, heads.loss, y_title="loss"), _SELECTED)
 

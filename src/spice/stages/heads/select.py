@@ -1,4 +1,4 @@
-"""Scoring heads and selecting the best, by their own loss over all images (paper III-B). No labels are used.
+"""Scoring heads and selecting the best, by loss over all images (paper III-B) or by compactness. No labels are used.
 
 Shapes: N images, D feature width, K clusters, H heads, n images in the sample by which heads are compared.
 """
@@ -33,8 +33,8 @@ class HeadSnapshot(NamedTuple):
     labels: Tensor  # (H, n) predicted clusters of the sample's plain images, uint8 where that is wide enough
 
     def score(self, settings: HeadSettings) -> Tensor:
-        """The best head has the lowest: the loss (the paper), minus the weighted compactness if that is set: (H,)."""
-        return self.loss - settings.compactness * self.compactness
+        """The best head has the lowest: (H,)."""
+        return self.loss if settings.select_by == "loss" else -self.compactness
 
 
 class BestHead(NamedTuple):
@@ -43,7 +43,7 @@ class BestHead(NamedTuple):
     epoch: int
     number: int
     loss: float  # over all images
-    score: float  # equals the loss unless compactness counts too
+    score: float  # the loss, or minus the compactness
     parameters: dict[str, Tensor]  # of a `Heads` of one
 
 
