@@ -2,8 +2,8 @@
 
 The curve (`curve`) is computed on several samples of images. Plausible numbers are its peaks that stand out from the
 noise between samples (`peaks`), and the numbers of communities of the neighbor graph at two resolutions
-(`communities`). The finest is taken, since merging two groups is easier than finding a missing one; or a peak near it,
-since the curve is more precise. If shuffled features score as well, there are no clear groups.
+(`communities`). The coarsest of them that tells nearly as much as every finer one is taken (`best`). If shuffled
+features score as well, there are no clear groups.
 
 Shapes: N images, n of them drawn, D feature width, C numbers of groups, R draws, L labeled images.
 """
@@ -42,8 +42,10 @@ NULL_DRAWS, CLEARLY = 5, 3.0
 FOR_COMPONENTS = 10_000
 FEWEST_IMAGES = 25
 MOST = 150
-# Ratio of two numbers of groups below which they are the same answer, and nearly the same.
-SAME, NEARLY = 1.1, 1.25
+# Ratio of two numbers of groups below which they are the same answer.
+SAME = 1.1
+# Share of the information of a finer division that a coarser one has to keep to be preferred.
+KEPT = 0.875
 
 
 class HowMany(NamedTuple):
@@ -101,7 +103,7 @@ def how_many(
     joined = communities(points, seed=seed)
     candidates = short_list(curve, ([] if fitting is None else [fitting]), joined)
     found = HowMany(
-        clusters=fitting or (best(candidates, curve) if has_groups(curve, null) else None),
+        clusters=fitting or (best(candidates) if has_groups(curve, null) else None),
         candidates=candidates,
         partitions=np.array(
             [labels.astype(np.int32) for labels in _on_all(points, some, [peak.clusters for peak in candidates])]
@@ -184,10 +186,17 @@ def short_list(curve: Curve, first: list[int], joined: Communities) -> list[Peak
     return [known.get(number, _no_peak(curve, number)) for number in sorted(chosen)]
 
 
-def best(candidates: list[Peak], curve: Curve) -> int:
-    """The finest candidate, or the finest clear peak if that is nearly the same."""
-    finest, peak = candidates[-1].clusters, plausible(curve)[-1].clusters
-    return peak if ratio(finest, peak) < NEARLY else finest
+def best(candidates: list[Peak]) -> int:
+    """The coarsest candidate that keeps most of the information of every finer one.
+
+    The score is (I - I0) / ln K. Its highest peak is often too coarse (animals and vehicles), and the finest candidate
+    too fine. Finer groups are worth having if they tell clearly more about an image's neighbors: I - I0.
+    """
+    information = [peak.score * float(np.log(peak.clusters)) for peak in candidates]
+    for place, peak in enumerate(candidates):
+        if information[place] >= KEPT * max(information[place:]):
+            return peak.clusters
+    return candidates[-1].clusters
 
 
 def _no_peak(curve: Curve, clusters: int) -> Peak:
