@@ -226,7 +226,7 @@ def _parser() -> argparse.ArgumentParser:
     nodes.add_argument("--phase", type=float, default=0.5, help="of the first moment, in parts of a step between two")
     killed = commands.add_parser("kills")
     killed.add_argument("--engine", choices=["local", "ray"], required=True)
-    killed.add_argument("--kills", type=int, default=10)
+    killed.add_argument("--kills", type=int, default=12)
     killed.add_argument("--seed", type=int, default=0, help="of the moments")
     for parts in (nodes, killed):
         parts.add_argument("--count", type=int, default=1500, help="images")

@@ -85,45 +85,57 @@ def _same(found: Inputs, expected: Inputs) -> bool:
 
 
 def killed_commands(engine: str, kills: int, count: int, seed: int = 0) -> int:
-    """Kill `spice cluster` (kill -9), resume; how many runs ended with other labels.
-
-    The moments are spread over the whole command: one at random in each of as many equal parts.
-    """
+    """Kill `spice cluster` (kill -9) in each of its phases in turn, resume; how many runs ended with other labels."""
     draw, wrong, landed = random.Random(seed), 0, 0
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
         write_digits(place / "digits", count)
         (place / "small.toml").write_text(SETTINGS)
-        started = time.monotonic()
-        _command(place, "whole", engine).wait()
-        whole, expected = time.monotonic() - started, open_result(place / "whole")
+        whole = _command(place, "whole", engine)
+        reading = _wait_for(whole, place / "whole", steps=1)
+        assert whole.wait() == 0, "the command failed without a kill"
+        expected, steps = open_result(place / "whole"), len(_records(place / "whole"))
         for number in range(kills):
-            out = place / str(number)
-            wait = whole * (number + draw.random()) / kills
+            out, phase = place / str(number), number % (steps + 1)
             child = _command(place, out.name, engine)
-            time.sleep(wait)
+            if phase == 0:
+                time.sleep(reading * draw.random())
+            else:  # as soon as so many steps are finished, or a moment later
+                _wait_for(child, out, steps=phase)
+                time.sleep(draw.choice((0.0, 0.3, 1.0)))
             child.send_signal(signal.SIGKILL)
             hit = child.wait() == -signal.SIGKILL
-            moment = f"{wait:.1f} s of {whole:.1f}, {_phase(out)}"
+            moment = _reached(out) if hit else "too late"
             finish = ["resume", str(out)] if (out / "manifest.json").exists() else None
             again = _spice(finish) if finish else _command(place, out.name, engine)
             same = again.wait() == 0 and _same_labels(open_result(out), expected)
             wrong, landed = wrong + (not same), landed + hit
-            print(f"{engine}: killed after {moment}: {'same' if same else 'DIFFERENT'}", flush=True)
+            print(f"{engine}: killed {moment}: {'same' if same else 'DIFFERENT'}", flush=True)
             shutil.rmtree(out)
     print(f"{engine}: {kills - wrong} of {kills} gave the same labels of {count:,} images; {landed} kills landed")
     return wrong
 
 
-def _phase(out: Path) -> str:
-    """How far a killed run had come: the last finished step, and what the cluster had embedded before."""
-    records = sorted(
-        (*out.glob("steps/*/*.json"), *out.glob("results/*/*.json")), key=lambda path: path.stat().st_mtime
-    )
-    if records:
-        return f"after {records[-1].stem} ({len(records)} steps finished)"
-    shards = len(list(out.rglob("*.hashes.npy")))
-    return f"while reading, {shards} shards written" if (out / "manifest.json").exists() else "before the run folder"
+def _wait_for(child: "subprocess.Popen[bytes]", out: Path, *, steps: int) -> float:
+    """Wait until so many steps are finished, or the command has ended; the seconds that took."""
+    started = time.monotonic()
+    while child.poll() is None and len(_records(out)) < steps:
+        time.sleep(0.02)
+    return time.monotonic() - started
+
+
+def _records(out: Path) -> list[Path]:
+    """The records of finished steps, the latest last."""
+    found = (*out.glob("steps/*/*.json"), *out.glob("results/*/*.json"))
+    return sorted(found, key=lambda path: path.stat().st_mtime)
+
+
+def _reached(out: Path) -> str:
+    """How far a killed run had come."""
+    if not (out / "manifest.json").exists():
+        return "before it had made its folder"
+    records = _records(out)
+    return f"after {records[-1].stem}, with {len(records)} steps finished" if records else "while reading"
 
 
 def _command(place: Path, name: str, engine: str) -> "subprocess.Popen[bytes]":

@@ -41,7 +41,9 @@ def test_the_plan_of_a_source_says_what_each_step_takes_and_writes_nothing(
     assert plan["steps"][0]["name"] == "read and embed"
     assert all(step["seconds"] > 0 and step["memory"] > 0 for step in plan["steps"])
     assert not out.exists()
-    assert "in all" in spice("cluster", str(shapes), "-k", "4", "--size", "32", "--plan").out
+    told = spice("cluster", str(shapes), "-k", "4", "--size", "32", "--plan").out
+    assert "in all" in told
+    assert "memory is what the run needs for itself" in told
     refused = spice("cluster", str(shapes), "--encoder", "scratch", "-k", "4", "--plan")
     assert refused.code == 2
     assert "pretrained" in refused.err

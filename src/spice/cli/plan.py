@@ -31,5 +31,6 @@ def _lines(found: "Forecast") -> list[str]:
         *(f"{step.name:<22}{duration(step.seconds):>14}   {gigabytes(step.memory)} of memory" for step in found.steps),
         f"{'in all':<22}{duration(found.seconds):>14}   {gigabytes(found.needs.memory)} of memory at most",
         f"disk       {gigabytes(disk)} ({gigabytes(shutil.disk_usage('.').free)} free here)",
+        "memory is what the run needs for itself; mapped files, which top counts too, give way to other programs",
         f"estimated from {found.tried} of the images on this machine as busy as it is now; nothing was written",
     ]

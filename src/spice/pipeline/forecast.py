@@ -33,8 +33,9 @@ NEIGHBORS = 100
 # Lists of about sqrt(N) images that an image is compared with in the approximate search, at a million images
 # (benchmarks/scale.py).
 LISTS = 28
-# Seconds of one core, measured by benchmarks/scale.py with 50 groups: per image that heads learn from, and per image.
-HEADS_PER_IMAGE, REST_PER_IMAGE = 1.2e-3, 5e-5
+# Seconds of one core, measured by benchmarks/scale.py with 50 groups: per image that heads learn from, and per image,
+# most of it to compare the pixels of similar images.
+HEADS_PER_IMAGE, REST_PER_IMAGE = 1.2e-3, 8e-4
 
 
 class StepForecast(NamedTuple):
