@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +96,17 @@ def test_two_machines_give_what_one_process_gives_even_if_one_dies(
     cluster(str(images), settings(), tmp_path / "one", page=False, engine="ray", address=two_nodes.address)
     assert killed
     assert_same(open_result(tmp_path / "one"), local)
+
+
+def test_two_processes_of_torchrun_train_on_what_a_cluster_embedded(
+    images: Path, local: Result, two_processes: Callable[..., str], tmp_path: Path
+) -> None:
+    cluster(str(images), settings(), tmp_path / "run", last="features", engine="ray", device="cpu")
+    two_processes("from spice.cli import main; main()", "resume", str(tmp_path / "run"), "--device", "cpu")
+    result = open_result(tmp_path / "run")
+    assert result.labels.path == local.labels.path
+    assert features_by_path(result) == features_by_path(local)
+    np.testing.assert_array_equal(result.labels.cluster, local.labels.cluster)
 
 
 def test_a_killed_command_resumes_with_the_same_labels() -> None:

@@ -54,14 +54,21 @@ def read_inputs(
 def read_embedded(
     source: Given, out: Path, *, encoder: Encoder, address: str | None, run: Run, rescan: bool = False
 ) -> Inputs:
-    """The images of `source`, decoded and embedded on a Ray cluster. Pixels are not stored but decoded on demand."""
+    """The images of `source`, decoded and embedded on a Ray cluster. Pixels are not stored but decoded on demand.
+
+    Under several processes only the first one uses the cluster, and the others then find everything embedded.
+    """
     folder = embedded_folder(out, encoder)
     shards = Shards(folder / "features")
-    engine = RayEngine(address, encoder, shards)
+    engine, first = RayEngine(address, encoder, shards), run.processes.first
+    if not first:
+        run.processes.barrier()
     store = ingest(
-        source, size=encoder.size, folder=folder, limit_bytes=0, leave_out=[out], rescan=rescan,
-        examine_all=engine.examine_all, progress=run.progress,
+        source, size=encoder.size, folder=folder, limit_bytes=0, leave_out=[out], rescan=rescan and first,
+        examine_all=engine.examine_all if first else None, progress=run.progress,
     )  # fmt: skip
+    if first:
+        run.processes.barrier()
     return Inputs(store.collection, store, embedded=shards.of(store.collection))
 
 
