@@ -64,6 +64,33 @@ MOTION = """(async () => {
 })()"""
 
 
+# A list of a million tiles on a narrow screen; which of the wanted ones are seen, and how tall the list is.
+MILLION = """(async () => {
+  const { Grid } = await import('/assets/grid.js');
+  const { element } = await import('/assets/dom.js');
+  const frames = async (count) => { while (count--) await new Promise(requestAnimationFrame); };
+  const grid = new Grid((item) => element('div', { class: 'item', tabindex: '0' }, String(item)), 'numbers');
+  Object.assign(grid.outer.style, { width: '390px', height: '600px', maxHeight: 'none' });
+  document.body.replaceChildren(grid.outer);
+  grid.show([...Array(1000000).keys()]);
+  await frames(2);
+  const seen = (item) => {
+    const box = grid.cells.get(item)?.getBoundingClientRect(), around = grid.outer.getBoundingClientRect();
+    return box !== undefined && box.top >= around.top - 1 && box.top < around.bottom;
+  };
+  const found = [seen(0)];
+  grid.outer.scrollTop = 1e12;
+  await frames(3);
+  found.push(seen(999999));
+  for (const item of [500000, 500003, 499000, 0]) {
+    grid.focus(item);
+    await frames(3);
+    found.push(seen(item) && document.activeElement.textContent === String(item));
+  }
+  return { found, height: grid.inner.clientHeight };
+})()"""
+
+
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explorer]:
     folder: Path = tmp_path_factory.mktemp("large") / "run"
@@ -103,3 +130,10 @@ def test_a_map_in_motion_draws_some_of_very_many_points_and_all_when_it_rests(br
     assert found["still"] > 0.95 * found["all"]
     assert found["near"] == 77
     assert found["close"] == found["closeStill"] > 0
+
+
+def test_every_one_of_a_million_images_can_be_reached(browser: Page, large: Explorer) -> None:
+    browser.visit(f"http://{large.host}/", width=390)
+    told = browser.run(MILLION)
+    assert told["found"] == [True] * 6
+    assert told["height"] < 17_000_000  # Firefox cuts taller elements, and Chromium those of twice that height

@@ -4,6 +4,7 @@ import { element } from "./dom.js";
 
 const GAP = 10, CAPTION = 46, LEAST = 112;
 const AHEAD = 1; // screens that are kept ready above and below
+const TALLEST = 12_000_000; // pixels; browsers cut elements at 18 to 33 million, which a million images reach
 
 export class Grid {
   /** `make(item, width)` makes the element of one item. */
@@ -30,7 +31,9 @@ export class Grid {
     this.columns = Math.max(3, Math.floor((width + GAP) / (LEAST + GAP)));
     this.tile = (width - GAP * (this.columns - 1)) / this.columns;
     this.line = this.tile + CAPTION;
-    this.inner.style.height = `${Math.ceil(this.items.length / this.columns) * this.line}px`;
+    const height = Math.ceil(this.items.length / this.columns) * this.line, shown = Math.min(height, TALLEST), { clientHeight } = this.outer;
+    this.inner.style.height = `${shown}px`;
+    this.ratio = height > shown ? (height - clientHeight) / (shown - clientHeight) : 1; // pixels of the list per pixel of the scroll bar
     this.redraw();
   }
 
@@ -43,17 +46,20 @@ export class Grid {
 
   draw() {
     if (!this.line) return;
-    const { scrollTop, clientHeight } = this.outer;
-    const from = Math.max(0, Math.floor((scrollTop - AHEAD * clientHeight) / this.line)) * this.columns;
-    const to = Math.min(this.items.length, Math.ceil((scrollTop + (1 + AHEAD) * clientHeight) / this.line) * this.columns);
+    const { scrollTop, clientHeight } = this.outer, top = scrollTop * this.ratio;
+    const put = (place, cell) => {
+      cell.style.transform = `translate(${(place % this.columns) * (this.tile + GAP)}px, ${Math.floor(place / this.columns) * this.line - top + scrollTop}px)`;
+    };
+    const from = Math.max(0, Math.floor((top - AHEAD * clientHeight) / this.line)) * this.columns;
+    const to = Math.min(this.items.length, Math.ceil((top + (1 + AHEAD) * clientHeight) / this.line) * this.columns);
     for (const [place, cell] of this.cells) {
       if (place < from || place >= to) {
         cell.remove();
         this.cells.delete(place);
-      }
+      } else if (this.ratio > 1) put(place, cell);
     }
     // What is on the screen is made last: its pictures are fetched first.
-    const middle = (place) => Math.abs(Math.floor(place / this.columns) * this.line - scrollTop - clientHeight / 2);
+    const middle = (place) => Math.abs(Math.floor(place / this.columns) * this.line - top - clientHeight / 2);
     const missing = [];
     for (let place = from; place < to; place++) if (!this.cells.has(place)) missing.push(place);
     missing.sort((a, b) => middle(b) - middle(a) || a - b);
@@ -61,7 +67,7 @@ export class Grid {
       const cell = this.make(this.items[place], this.tile);
       cell.dataset.place = place;
       cell.style.width = `${this.tile}px`;
-      cell.style.transform = `translate(${(place % this.columns) * (this.tile + GAP)}px, ${Math.floor(place / this.columns) * this.line}px)`;
+      put(place, cell);
       this.cells.set(place, cell);
       this.inner.append(cell);
     }
@@ -69,9 +75,9 @@ export class Grid {
 
   /** Bring an item onto the screen and give it the focus. */
   focus(place) {
-    const top = Math.floor(place / this.columns) * this.line;
-    if (top < this.outer.scrollTop) this.outer.scrollTop = top;
-    if (top + this.line > this.outer.scrollTop + this.outer.clientHeight) this.outer.scrollTop = top + this.line - this.outer.clientHeight;
+    const top = Math.floor(place / this.columns) * this.line, { clientHeight } = this.outer, at = this.outer.scrollTop * this.ratio;
+    if (top < at) this.outer.scrollTop = Math.floor(top / this.ratio);
+    if (top + this.line > at + clientHeight) this.outer.scrollTop = Math.ceil((top + this.line - clientHeight) / this.ratio);
     this.draw();
     this.cells.get(place)?.focus({ preventScroll: true });
   }
