@@ -66,7 +66,7 @@ def refuse_undecodable(*names: str) -> None:
 
 
 def write_parquet(path: Path, table: "pa.Table") -> None:
-    """Write a table, whole or not at all: a file, or a folder of files that pyarrow, pandas and polars read as one."""
+    """Write a table atomically: a file, or a folder of files that pyarrow, pandas and polars read as one."""
     starts = range(0, table.num_rows, ROWS_PER_FILE)
     if path.is_dir() or len(starts) > 1:
         remove(path)  # a file cannot take the place of a folder
@@ -79,7 +79,7 @@ def write_parquet(path: Path, table: "pa.Table") -> None:
 
 
 def write_parquet_file(path: Path, table: "pa.Table") -> None:
-    """Write a table of any length as one file, whole or not at all."""
+    """Write a table of any length as one file, atomically."""
     import pyarrow.parquet as pq
 
     with written_atomically(path) as temporary, temporary.open("wb") as file:  # pyarrow's own errors name no file

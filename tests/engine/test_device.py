@@ -10,21 +10,21 @@ from spice.errors import UserError
 
 def test_auto_is_the_cpu_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert device.choose() == torch.device("cpu")
-    assert device.choose("cpu") == torch.device("cpu")
+    assert device.choose_device() == torch.device("cpu")
+    assert device.choose_device("cpu") == torch.device("cpu")
 
 
 def test_each_process_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.setenv("LOCAL_RANK", "3")
-    assert device.choose() == torch.device("cuda", 3)
-    assert device.choose("cuda:1") == torch.device("cuda", 1)
+    assert device.choose_device() == torch.device("cuda", 3)
+    assert device.choose_device("cuda:1") == torch.device("cuda", 1)
     with pytest.raises(UserError, match="no GPU cuda:4; torch sees 4"):
-        device.choose("cuda:4")
+        device.choose_device("cuda:4")
     monkeypatch.setenv("LOCAL_RANK", "4")
     with pytest.raises(UserError, match="no GPU cuda:4; torch sees 4"):
-        device.choose()
+        device.choose_device()
 
 
 def test_the_choice_of_auto_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,9 +45,9 @@ def test_the_choice_of_auto_is_explained(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_missing_or_misspelled_device_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match="sees no CUDA GPU"):
-        device.choose("cuda")
+        device.choose_device("cuda")
     with pytest.raises(UserError, match="unknown device 'gpu'"):
-        device.choose("gpu")
+        device.choose_device("gpu")
 
 
 def test_convolutions_are_laid_out_channels_last() -> None:

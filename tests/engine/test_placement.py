@@ -194,9 +194,9 @@ def test_views_are_made_and_encoded_there(other_device: Run, tmp_path: Path, mon
         return encode(images)
 
     monkeypatch.setattr(encoder, "encode", noted)
-    there = encode_views(IMAGES, encoder, settings, other_device.at(tmp_path / "there"))
+    there = encode_views(IMAGES, encoder, settings, other_device.with_folder(tmp_path / "there"))
     assert given == {DEVICE}
-    here = encode_views(IMAGES, encoder_on(devices.choose("cpu")), settings, Run(folder=tmp_path / "here"))
+    here = encode_views(IMAGES, encoder_on(devices.choose_device("cpu")), settings, Run(folder=tmp_path / "here"))
     for one, other in ((there.plain, here.plain), (there.weak, here.weak), (there.strong, here.strong)):
         np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-3)
 
@@ -323,7 +323,7 @@ def test_a_stopped_run_resumes_there(
     whole = stage(other_device)
     with pytest.raises(KeyboardInterrupt):
         stage(SavesOften(folder=tmp_path, device=DEVICE, progress=stop_after_a_step))
-    resumed = stage(other_device.at(tmp_path))
+    resumed = stage(other_device.with_folder(tmp_path))
     assert all(torch.equal(one.cpu(), other.cpu()) for one, other in zip(whole.values(), resumed.values(), strict=True))
 
 
@@ -348,7 +348,7 @@ def test_a_model_predicts_there(other_device: Run, tmp_path: Path, monkeypatch: 
     bank = build_bank(features, probabilities(head, features).argmax(dim=1), clusters=3, neighbors=5, seed=0)
     model = TrainedModel(encoder, head, bank, threshold=0.5)
     model.save(tmp_path / "model")
-    monkeypatch.setattr("spice.stages.model.choose", torch.device)
+    monkeypatch.setattr("spice.stages.model.choose_device", torch.device)
     there = TrainedModel.load(tmp_path / "model", device=other_device.device.type)
     assert isinstance(there.encoder, TorchEncoder)
     assert there.encoder.device == DEVICE
@@ -376,7 +376,7 @@ def test_processes_exchange_what_is_on_their_device(other_device: Run, monkeypat
 
 
 def test_a_whole_run(other_device: Run, shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spice.pipeline.commands.choose", lambda _: other_device.device)
+    monkeypatch.setattr("spice.pipeline.commands.choose_device", lambda _: other_device.device)
     usual = standard(clusters=4, encoder="scratch", size=16)
     small = {
         "features": FeatureSettings(method="simclr", network="resnet10", stem="plain", width=8, epochs=2, batch=32),
@@ -393,7 +393,7 @@ def test_a_whole_run(other_device: Run, shapes: Path, tmp_path: Path, monkeypatc
 def test_a_table_of_the_benchmark(
     name: str, other_device: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spice.benchmark.tables.run.choose", lambda _: other_device.device)
+    monkeypatch.setattr("spice.benchmark.tables.run.choose_device", lambda _: other_device.device)
     for rival in (scan, temi):
         monkeypatch.setattr(rival, "EPOCHS", 2)
         monkeypatch.setattr(rival, "LEAST_STEPS", 4)
@@ -420,14 +420,14 @@ def test_stages_in_half_precision(half: torch.dtype, tmp_path: Path) -> None:
 
     for method in ("moco", "simclr", "byol"):
         with register_module_forward_hook(note):
-            trained = stage_1(method, run.at(tmp_path / method))
+            trained = stage_1(method, run.with_folder(tmp_path / method))
         assert seen == {half}
         assert all(weights.dtype != half and weights.isfinite().all() for weights in trained.values())
     for algorithm in ("fixmatch", "freematch"):
-        found = stage_3(run.at(tmp_path / algorithm), algorithm=algorithm)
+        found = stage_3(run.with_folder(tmp_path / algorithm), algorithm=algorithm)
         assert found.probs.dtype == torch.float32
         assert found.features.isfinite().all()
-        again = stage_3(run.at(tmp_path / algorithm), algorithm=algorithm)  # from the checkpoint of the last step
+        again = stage_3(run.with_folder(tmp_path / algorithm), algorithm=algorithm)  # from the last checkpoint
         assert torch.equal(found.probs, again.probs)
 
 

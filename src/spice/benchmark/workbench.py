@@ -64,7 +64,7 @@ class Workbench:
         """The run for a method's own training: the name of its folder holds all that the result depends on."""
         assert self.run.folder is not None
         key = key_of(name, self.learn.collection.identity, self.learn.size, [str(part) for part in depends])
-        return self.run.at(self.run.folder / "methods" / f"{name}-{self.run.seed}-{key}")
+        return self.run.with_folder(self.run.folder / "methods" / f"{name}-{self.run.seed}-{key}")
 
     @cached_property
     def encoder(self) -> Encoder:

@@ -111,7 +111,7 @@ def spice(
 
 def main() -> None:
     """Run the command. A user error is one line and an exit code, not a traceback."""
-    warnings.formatwarning = _in_one_line
+    warnings.formatwarning = _format_warning
     _use_utf_8()
     try:
         refuse_undecodable(*sys.argv[1:])
@@ -124,16 +124,16 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(1)
     except Exception as error:
-        explained = _in_words(error)
+        explained = _explanation(error)
         if explained is None or os.environ.get("SPICE_DEBUG"):
             raise
         print(f"spice: {explained}", file=sys.stderr)
         sys.exit(UserError.exit_code)
 
 
-def _in_words(error: Exception) -> str | None:
+def _explanation(error: Exception) -> str | None:
     """One line for an error of the operating system; None for what may be a bug."""
-    from spice.runs.trouble import is_full
+    from spice.runs.write_errors import is_full
 
     if memory.is_out_of_memory(error):
         return memory.ADVICE
@@ -154,7 +154,7 @@ def _use_utf_8() -> None:
             sys.stdout.reconfigure(encoding="utf-8")
 
 
-def _in_one_line(  # where in the code it was raised helps no user
+def _format_warning(  # where in the code it was raised helps no user
     message: Warning | str,
     category: type[Warning],  # noqa: ARG001
     filename: str,  # noqa: ARG001

@@ -76,21 +76,21 @@ def show_account(account: "Account", *, as_json: bool, details: bool = False) ->
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)
-    _show(console, _what_went_in(account))
+    _print_lines(console, _input_lines(account))
     if details:
-        _show(console, _how_it_was_made(account))
+        _print_lines(console, _training_lines(account))
     console.print()
     if account.reliable is not None:
         _show_clusters(console, account.clusters)
         console.print()
-        _show(console, _what_came_out(account, account.reliable, details=details))
-    _show(console, [_times(account, details=details)])
-    _show(console, [f"warning    {warning.text}" for warning in _worth_a_line(account)], style="yellow")
+        _print_lines(console, _trust_lines(account, account.reliable, details=details))
+    _print_lines(console, [_times(account, details=details)])
+    _print_lines(console, [f"warning    {warning.text}" for warning in _shown_warnings(account)], style="yellow")
     console.print()
-    _show(console, _what_next(account))
+    _print_lines(console, _next_lines(account))
 
 
-def _worth_a_line(account: "Account") -> "list[StepWarning]":
+def _shown_warnings(account: "Account") -> "list[StepWarning]":
     """The warnings that the table of groups does not already show."""
     return [warning for warning in account.warnings if warning.name != "NoReliableImagesWarning"]
 
@@ -113,7 +113,7 @@ def offer_page(run: Path, wanted: bool | None) -> None:
         webbrowser.open(address)
 
 
-def _show(console: "Console", lines: list[str], *, style: str | None = None) -> None:
+def _print_lines(console: "Console", lines: list[str], *, style: str | None = None) -> None:
     """Print each line, wrapped at words. Paths and commands are never broken."""
     for line in lines:
         label, rest = line[:INDENT], line[INDENT:]
@@ -122,7 +122,7 @@ def _show(console: "Console", lines: list[str], *, style: str | None = None) -> 
             console.print(text, style=style, markup=False)
 
 
-def _what_went_in(account: "Account") -> list[str]:
+def _input_lines(account: "Account") -> list[str]:
     from spice.data.problems import skipped_in_words
 
     scan, views = account.scan, account.views
@@ -134,7 +134,7 @@ def _what_went_in(account: "Account") -> list[str]:
     return lines + _how_many(account)
 
 
-def _how_it_was_made(account: "Account") -> list[str]:
+def _training_lines(account: "Account") -> list[str]:
     if account.heads is None:
         return []
     heads, best = account.heads, account.heads.selected
@@ -215,7 +215,7 @@ def _row(cluster: "Cluster") -> list[str]:
     ]
 
 
-def _what_came_out(account: "Account", reliable: int, *, details: bool) -> list[str]:
+def _trust_lines(account: "Account", reliable: int, *, details: bool) -> list[str]:
     lines = [_chance(account), *_weak(account)]
     if account.joint is not None:
         lines.append(f"refined    {_refined(account.joint)}")
@@ -267,7 +267,7 @@ def _times(account: "Account", *, details: bool) -> str:
     return f"time       {duration(sum(account.seconds.values()))}{f' ({times})' if times and details else ''}"
 
 
-def _what_next(account: "Account") -> list[str]:
+def _next_lines(account: "Account") -> list[str]:
     run, command = Path(account.run), partial(_command, account)
     stopped = [f"stopped    before {account.stopped_before}, as requested; resume with: {command('resume')}"]
     if account.reliable is None:

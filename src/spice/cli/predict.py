@@ -48,7 +48,7 @@ def command(
         else:
             out.parent.mkdir(parents=True, exist_ok=True)
             write_table(out, columns)
-    _tell(found, out)
+    _print_summary(found, out)
 
 
 def _groups(run: Path, found: "Assessment") -> "dict[str, Column]":
@@ -59,7 +59,7 @@ def _groups(run: Path, found: "Assessment") -> "dict[str, Column]":
     return open_result(run).groups.predicted(found.predictions.cluster) if is_run(run) else {}
 
 
-def _tell(found: "Assessment", out: Path | None) -> None:
+def _print_summary(found: "Assessment", out: Path | None) -> None:
     """On stderr, so that the table can be piped."""
     images, predictions = len(found.paths), found.predictions
     lines = [

@@ -39,18 +39,18 @@ def command(
     watcher = Watcher(folder, run, load(model_folder(run), device=device))
     try:
         if once:
-            _tell(watcher.once())
+            _print_arrived(watcher.once())
         else:
             print(f"watching   {folder}; press Ctrl-C to stop", file=sys.stderr, flush=True)
             for arrived in watcher.watch(every=every):
-                _tell(arrived)
+                _print_arrived(arrived)
     except KeyboardInterrupt:
         print(file=sys.stderr)
     written = f", in {watcher.table}" if watcher.count else ""
     print(f"images     {watcher.count:,} new{written}", file=sys.stderr)
 
 
-def _tell(arrived: "list[Arrived]") -> None:
+def _print_arrived(arrived: "list[Arrived]") -> None:
     for path, group, name, chance, unlike in arrived:
         where = f"{name or f'group {group}'} (chance {chance:.0%})"
         print(f"{path}: {where}{', unlike anything seen before' if unlike else ''}", flush=True)

@@ -16,7 +16,7 @@ from spice.errors import UserError
 Module = TypeVar("Module", bound=nn.Module)
 
 
-def choose(name: str = "auto") -> torch.device:
+def choose_device(name: str = "auto") -> torch.device:
     """The device called `name`; "auto" is a CUDA GPU (under torchrun, this process's own), or the CPU without one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -39,7 +39,7 @@ def choose(name: str = "auto") -> torch.device:
 
 def explain_auto() -> str:
     """Which device "auto" is here, and why."""
-    device = choose()
+    device = choose_device()
     if device.type == "cuda":
         return f"{device}: torch sees {torch.cuda.get_device_name(device)}"
     if torch.backends.mps.is_available():

@@ -25,7 +25,7 @@ class Run:
     processes: Processes = ALONE
     progress: Progress = silent
 
-    def at(self, folder: Path | None) -> "Run":
+    def with_folder(self, folder: Path | None) -> "Run":
         """The same run with another folder."""
         return replace(self, folder=folder)
 

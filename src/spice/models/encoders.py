@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from spice.engine.device import autocast, choose, placed, to_device
+from spice.engine.device import autocast, choose_device, placed, to_device
 from spice.errors import UserError
 from spice.models.backbone import Backbone, Pretrained, check_shape, eval_mode, weights_hash
 from spice.models.efficientnet import SCALES, load_lite
@@ -201,7 +201,7 @@ class TorchEncoder:
         vars(self).update(state)
         self._session, self._exported, self._exporting = None, -1, Lock()
         try:
-            self.device = choose(str(self.device))
+            self.device = choose_device(str(self.device))
         except UserError:  # that GPU is on another machine
             self.device = torch.device("cpu")
         if self.device.type != "cpu":

@@ -19,7 +19,7 @@ from spice.data.recognize import open_source
 from spice.data.remote import is_remote
 from spice.data.store import DamagedStoreError
 from spice.data.vectors import Vectors
-from spice.engine.device import choose
+from spice.engine.device import choose_device
 from spice.engine.processes import join_processes
 from spice.engine.run import Run
 from spice.errors import NothingReadableError, SpiceWarning, UserError, warn_user
@@ -86,7 +86,7 @@ def cluster(
         open_source(given)
     _refuse_contradictions(settings, vectors=vectors)
     _refuse_on_ray(settings, engine, vectors=vectors)
-    place = choose(device)
+    place = choose_device(device)
     encoder = None
     if not vectors and settings.encoder != SCRATCH:
         encoder = load_encoder(settings.encoder, size=settings.size, device=place, download=download)

@@ -286,7 +286,7 @@ class Execution:
         """Run the step; its warnings are shown, and also saved, because they are part of the result."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SpiceWarning)
-            result = step.do(self.work, self.run.at(folder / UNFINISHED))
+            result = step.do(self.work, self.run.with_folder(folder / UNFINISHED))
         for warning in caught:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
         ours = (warning for warning in caught if issubclass(warning.category, SpiceWarning))

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from spice.engine.device import choose
+from spice.engine.device import choose_device
 from spice.engine.run import Run
 from spice.errors import UserError
 from spice.progress import Progress, silent
@@ -62,7 +62,7 @@ def propose(run: Path, *, device: str = "auto", progress: Progress = silent) -> 
             f"{run} has settings that this version does not know ({where}); run spice cluster again first"
         ) from None
     near = Near(np.asarray(result.neighbors), np.asarray(result.similarities))
-    here = Run(seed=settings.seed, device=choose(device), progress=progress)
+    here = Run(seed=settings.seed, device=choose_device(device), progress=progress)
     learned = learn_groups(features, near, taught, settings.heads, here)
     asked = learned.group >= 0
     group = before.group.copy()

@@ -8,7 +8,7 @@ from spice.runs.labels import Labels, read_labels, write_labels
 from spice.runs.lock import locked
 from spice.runs.manifest import Manifest, ResultEntry, read_manifest
 from spice.runs.result import Result, keep_edited_groups, open_result
-from spice.runs.trouble import explain_output_errors, explain_write_errors
+from spice.runs.write_errors import explain_output_errors, explain_write_errors
 
 __all__ = [
     "Account",

@@ -16,7 +16,7 @@ ENDINGS = (".csv", ".parquet")
 
 
 def write_table(path: Path, columns: Mapping[str, Column]) -> None:
-    """Write the columns, whole or not at all."""
+    """Write the columns atomically."""
     refuse_other_ending(path)
     if path.suffix == ".parquet":
         write_parquet_file(path, arrow_table(columns))

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from spice.core import reliable
 from spice.data.images import Images
-from spice.engine.device import choose
+from spice.engine.device import choose_device
 from spice.errors import UserError, one_line
 from spice.files import folder_written_atomically
 from spice.models.encoders import (
@@ -155,7 +155,7 @@ class TrainedModel:
             kept = load_file(folder / BANK)
             bank = Bank(kept["features"], kept["cluster"], about.neighbors, about.unlike_below)
             _refuse_misfits(about, head, bank)
-            encoder = _load_encoder(about, folder, choose(device))
+            encoder = _load_encoder(about, folder, choose_device(device))
         except (OSError, SafetensorError, RuntimeError, KeyError, ValueError) as error:
             raise UserError(
                 f"the model in {folder} is damaged ({one_line(error)}); delete it, then run: spice resume RUN"

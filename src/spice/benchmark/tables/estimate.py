@@ -30,7 +30,7 @@ from spice.benchmark.semi import ALGORITHMS, with_linear_head
 from spice.benchmark.semi import network_card as labeled_card
 from spice.benchmark.tables.catalog import SizeName, Table
 from spice.data.images import InMemory
-from spice.engine.device import choose, placed
+from spice.engine.device import choose_device, placed
 from spice.engine.run import CPU, Run
 from spice.errors import SpiceWarning
 from spice.models.encoders import SCRATCH, load_encoder
@@ -69,7 +69,7 @@ class Part(NamedTuple):
 
 def estimate(table: Table, size: SizeName, *, batch: int = 8, device: str = "auto") -> str:
     """In words: what each part of the table takes on this machine, for one seed and for all."""
-    place = choose(device)
+    place = choose_device(device)
     lines = [f"{table.title}, size {size}: measured on {place.type}, {torch.get_num_threads()} thread(s)"]
     total, shared, seeds = 0.0, 0.0, len(SEEDS[size])  # `shared`: what all seeds have in common
     for choice in choices(table, size):

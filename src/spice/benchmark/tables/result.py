@@ -59,7 +59,7 @@ class Cells:
         return cell if cell.key == settings_key(which, choice, method) else None
 
     def keep(self, which: WhichImages, choice: Choice, cell: Cell) -> None:
-        """Write the cell, whole or not at all."""
+        """Write the cell atomically."""
         path = self._path(which, choice, cell.method, cell.seed)
         _write(path, cell)
 
@@ -113,7 +113,7 @@ class Result(Settings):
         return TABLES[self.table]
 
     def save(self, path: Path) -> None:
-        """Write the json file, whole or not at all."""
+        """Write the json file atomically."""
         _write(path, self)
 
     @classmethod

@@ -14,7 +14,7 @@ from spice.benchmark.rivals import embedded
 from spice.benchmark.tables.catalog import TABLES, SizeName, Table
 from spice.benchmark.tables.result import Cell, Cells, settings_key, versions
 from spice.benchmark.workbench import Workbench
-from spice.engine.device import choose
+from spice.engine.device import choose_device
 from spice.engine.processes import Processes, unconnected
 from spice.engine.run import Run
 from spice.errors import UserError
@@ -95,7 +95,7 @@ def run(selection: Selection, out: Path, *, device: str = "auto", progress: Prog
         if choice.dataset not in images:
             images = {choice.dataset: collect(choice, table.which, place, progress=progress)}
         here = images[choice.dataset]
-        bench = Workbench(here, choice, Run(seed, place / "stages", choose(device), progress=progress))
+        bench = Workbench(here, choice, Run(seed, place / "stages", choose_device(device), progress=progress))
         cells.keep(table.which, choice, measure(bench, here, method, table))
         progress(f"{table.name}: cells", done, len(wanted))
     return saved(selection, out)

@@ -13,7 +13,7 @@ from spice.stages.views import encode_views, perturb_features
 def views(work: Work, run: Run) -> ViewsResult:
     """Encode the views of all images; where there are vectors and no images, add noise to the vectors instead."""
     settings = work.settings.views
-    here = run.at(work.folders["views"]).with_seed(work.settings.encoder_seed)
+    here = run.with_folder(work.folders["views"]).with_seed(work.settings.encoder_seed)
     if work.vectors is not None:
         if settings.fresh:
             raise UserError("views.fresh = true needs images, but this run has only features; set it to false")

@@ -38,7 +38,7 @@ def communities(points: Points, *, seed: int) -> Communities:
 
 def _of_a_draw(points: Points, seed: int) -> tuple[int, int]:
     """How many communities there are at either resolution."""
-    import networkx as nx  # late: it would take its time at every start
+    import networkx as nx  # late: slow to import
 
     drawn = min(ENOUGH, round(SHARE * len(points)))
     some = np.sort(np.random.default_rng([seed, 5]).permutation(len(points))[:drawn])

@@ -62,7 +62,7 @@ def partitions(points: Points, counts: Sequence[int]) -> list[Labels]:
 
     Ward's method does not depend on a start, so that the curve is smooth; k-means corrects early merges.
     """
-    from scipy.cluster.hierarchy import fcluster, linkage  # late: it would take its time at every start
+    from scipy.cluster.hierarchy import fcluster, linkage  # late: slow to import
 
     tree = linkage(points, method="ward")
     return [refine_partition(points, fcluster(tree, count, "maxclust") - 1) for count in counts]

@@ -115,7 +115,7 @@ def _match(table: LabelTable, groups: Groups) -> dict[int, int | None]:
     None for a name all of whose images are in groups of other names.
     """
     called = {name: group for group, name in groups.names.items()}
-    from scipy.optimize import linear_sum_assignment  # late: it would take its time at every start
+    from scipy.optimize import linear_sum_assignment  # late: slow to import
 
     free = [group for group in groups.existing if group not in groups.set_aside]
     counts = np.array(

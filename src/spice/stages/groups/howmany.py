@@ -163,7 +163,7 @@ def fit_labels(points: Points, some: NDArray[np.int64], curve: Curve, given: Giv
 
 def _matched(labels: Labels, names: NDArray[np.int64]) -> int:
     """The number of images that the best one-to-one matching of groups and names gets right."""
-    from scipy.optimize import linear_sum_assignment  # late: it would take its time at every start
+    from scipy.optimize import linear_sum_assignment  # late: slow to import
 
     table = np.zeros((int(labels.max()) + 1, int(names.max()) + 1), dtype=np.int64)
     np.add.at(table, (labels, names), 1)

@@ -81,7 +81,7 @@ def merge_tree(points: Points, neighbors: NDArray[np.int64], *, seed: int) -> Me
 
 def small_groups(points: Points, *, seed: int) -> Labels:
     """At most 300 groups by k-means, about ten images each in a small collection: (N,)."""
-    from sklearn.cluster import KMeans  # late: it would take its time at every start
+    from sklearn.cluster import KMeans  # late: slow to import
 
     count = int(np.clip(len(points) // IMAGES_PER_LEAF, 2, MOST_LEAVES))
     some = points[np.sort(np.random.default_rng([seed, 4]).permutation(len(points))[:FOR_LEAVES])]
