@@ -41,6 +41,12 @@ BANNED = {
     r"\bis no (number|table|npz|clustering|reason)\b": "is not a",
     r"\b(made|fake) (pictures|images)\b": "synthetic images",
     r"\b(training|a run) is under way\b": "in progress",
+    r"\bwhole or not at all\b": "atomically",
+    r"\btakes? (its|their) time at\b": "is slow to import",
+    r"\bas good as not\b": "counts as un...",
+    r"\b(that|which) is no (run|group|copy)\b": "that is not a",
+    r"\bfrom (which|where) on\b": "at least / above",
+    r"\bat most so many\b|\bat least so many\b": "name the number",
     r"\bwhat is looked at\b|\bto be named\b|\bsaid exactly\b|\bAsk first:": "rewrite the sentence",
 }
 

@@ -35,7 +35,7 @@ class AutoencoderSettings(Settings):
     epochs: PositiveInt = 100
     batch: PositiveInt = 256
     learning_rate: PositiveFloat = 1e-3
-    # DEC: at most so many epochs of its second phase.
+    # DEC: most epochs of its second phase.
     refining_epochs: PositiveInt = 100
 
 

@@ -20,7 +20,7 @@ from spice.engine.run import Run
 from spice.settings import HeadSettings
 from spice.stages.views import Views
 
-# Images that k-means sees: so many per cluster, and at least so many.
+# Images that k-means sees: this many per cluster, but no fewer than the second number.
 IMAGES_PER_CLUSTER, LEAST_IMAGES = 50, 5_000
 # Rounds of every run, then of the best run of each head.
 ROUNDS, MORE_ROUNDS = 5, 10
