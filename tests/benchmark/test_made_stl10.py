@@ -40,7 +40,10 @@ def stl10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Choice:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("table", "method"), [("whole", "SPICE"), ("split", "SPICE"), ("feature-quality", "After")])
+@pytest.mark.parametrize(
+    ("table", "method"),
+    [("whole", "SPICE"), ("split", "SPICE"), ("semi-supervised", "FixMatch"), ("feature-quality", "After")],
+)
 def test_stage_3_learns_from_all_images_and_is_judged_by_those_with_labels(
     table: str, method: str, stl10: Choice, tmp_path: Path
 ) -> None:

@@ -55,7 +55,7 @@ from spice.stages.joint.algorithms import Batch
 from spice.stages.joint.draws import Labeled
 from spice.stages.joint.refine import Refined, Stage2, estimated_seconds, refine
 from spice.stages.model import TrainedModel
-from spice.stages.views import Views, encode_views
+from spice.stages.views import Views, encode_views, with_fresh_views
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:for .* copying from a non-meta parameter"),  # it is copied: only said to be meta
@@ -199,6 +199,9 @@ def test_views_are_made_and_encoded_there(other_device: Run, tmp_path: Path, mon
     here = encode_views(IMAGES, encoder_on(devices.choose_device("cpu")), settings, Run(folder=tmp_path / "here"))
     for one, other in ((there.plain, here.plain), (there.weak, here.weak), (there.strong, here.strong)):
         np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-3)
+    given.clear()
+    new = with_fresh_views(there, IMAGES, encoder, settings).draw("strong", torch.arange(5), torch.Generator())
+    assert (given, new.device.type) == ({DEVICE}, "cpu")
 
 
 def test_plain_images_are_prepared_there(other_device: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """The whole command in two processes gives the result of one."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,9 +11,13 @@ import numpy as np
 import pytest
 
 from spice import arrays
+from spice.pipeline import cluster
+from spice.presets import standard
 from spice.runs import open_result, read_labels
 from spice.runs.artifacts import FEATURES
+from spice.runs.edits import read_edits
 
+TWO = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 SETTINGS = """
 [features]
 method = "simclr"
@@ -65,8 +70,7 @@ def test_two_processes_give_the_labels_of_one(shapes: Path, tmp_path: Path, enco
     ]
     arguments += ["--settings", str(tmp_path / "small.toml"), "--device", "cpu"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    two = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    two.append(str(tmp_path / "in_pieces.py"))
+    two = [sys.executable, *TWO, str(tmp_path / "in_pieces.py")]
     for name, command in {"one": [sys.executable, "-m", "spice"], "two": two}.items():
         done = subprocess.run(
             [*command, *arguments, "--out", str(tmp_path / name)],
@@ -82,6 +86,31 @@ def test_two_processes_give_the_labels_of_one(shapes: Path, tmp_path: Path, enco
     assert result.refined
     assert bool(arrays.further_pieces(result / FEATURES)) == (encoder == "lite0"), "96 images of 1,280 numbers"
     assert (tmp_path / "two" / "report.html").exists()
+
+
+@pytest.mark.slow
+def test_labels_given_to_several_processes_are_edits_of_one(shapes: Path, tmp_path: Path) -> None:
+    settings = standard(clusters=4, size=32)
+    few = settings.heads.model_copy(update={"heads": 4, "epochs": 4})
+    cluster(shapes, settings.model_copy(update={"heads": few}), tmp_path / "one", page=False)
+    shutil.copytree(tmp_path / "one", tmp_path / "two", symlinks=True)
+    names = [f"{kind}/{number}.png,{kind}" for kind in ("disc", "bars", "tent", "ring") for number in range(3)]
+    (tmp_path / "some.csv").write_text("\n".join(["path,label", *names]))
+    (tmp_path / "short.toml").write_text("[joint]\nsteps = 2\nlabeled = 8\nunlabeled = 8\nchecks = false\n")
+    options = ["--labels", "some.csv", "--split", "--settings", "short.toml", "--device", "cpu"]
+    for name, command in {"one": ["-m", "spice"], "two": [*TWO, "-m", "spice"]}.items():
+        done = subprocess.run(
+            [sys.executable, *command, "refine", name, *options],
+            cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"},
+            capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("edits from some.csv") == 1, done.stderr
+        assert open_result(tmp_path / name).refined
+    one, two = (read_edits(tmp_path / name).edits for name in ("one", "two"))
+    assert one
+    assert [edit.operation for edit in one] == [edit.operation for edit in two]
+    np.testing.assert_array_equal(read_labels(tmp_path / "one").cluster, read_labels(tmp_path / "two").cluster)
 
 
 FAILING = """

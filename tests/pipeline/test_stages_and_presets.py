@@ -177,6 +177,7 @@ def test_the_papers_settings_are_the_papers() -> None:
         assert (heads.label_view, heads.train_view, heads.select_by) == ("weak", "strong", "loss")
         assert settings.reliability == ReliabilitySettings(neighbors=100, threshold=0.95, minimum_per_cluster=0)
         assert (settings.views.augment.operations, settings.views.augment.padding) == (4, "reflect")
+        assert (settings.views.fresh, settings.views.space) == (True, "images")  # new views in every step of stage 2
         if settings.joint is not None:  # nothing of our own in stage 3
             assert (settings.joint.checks, settings.joint.largest_share) == (False, None)
             assert settings.joint.augment == settings.views.augment
@@ -186,6 +187,8 @@ def test_the_papers_settings_are_the_papers() -> None:
         "tiny-imagenet": ("resnet34", "pool"), "imagenet-10": ("resnet34", "imagenet"),
         "imagenet-dog": ("resnet34", "imagenet"),
     }  # fmt: skip
+    epochs = [first.epochs for name in SETS if (first := paper(name).features)]
+    assert epochs == [1000, 1000, 1000, 1000, 5000, 3000]  # of stage 1, from the authors' configuration
     networks = {name: found.joint.network for name in SETS if (found := paper(name)).joint}
     assert networks == {
         "stl10": "wrn-37-2", "cifar10": "wrn-28-2", "cifar100-20": "wrn-28-8",

@@ -110,10 +110,13 @@ def unconnected() -> Processes:
 
 @contextmanager
 def join_processes(device: torch.device = CPU) -> Iterator[Processes]:
-    """Connect the processes that torchrun started; `ALONE` if it did not start this one."""
+    """Connect the processes that torchrun started, unless the caller did; `ALONE` if it did not start this one."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
         yield ALONE
+        return
+    if dist.is_initialized():
+        yield Processes(dist.get_rank(), dist.get_world_size(), device)
         return
     on_gpu = device.type == "cuda"
     if on_gpu:

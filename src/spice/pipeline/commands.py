@@ -168,12 +168,13 @@ def refine(
     assert settings.joint is not None
     if minutes is not None:
         settings = settings.model_copy(update={"joint": settings.joint.model_copy(update={"minutes": minutes})})
-    editor = Editor(out)
-    if labels is not None:
-        give_labels(editor, labels, split=split)
-        update_csv(out)
-    settings = settings.model_copy(update={"placed": placed_clusters(editor)})
-    return cluster(_source_of(folder), settings, out, name_groups=False, use=use, device=device, progress=progress)
+    with join_processes(choose(device)) as processes:
+        if labels is not None and processes.first:
+            give_labels(Editor(out), labels, split=split)
+            update_csv(out)
+        processes.barrier()  # all read the same edits
+        settings = settings.model_copy(update={"placed": placed_clusters(Editor(out))})
+        return cluster(_source_of(folder), settings, out, name_groups=False, use=use, device=device, progress=progress)
 
 
 def _give(out: Path, settings: RunSettings, run: Run) -> dict[str, int]:

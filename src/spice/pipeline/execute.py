@@ -317,7 +317,8 @@ class Execution:
             self.ensure("features")
         images, device = len(self.inputs.collection), self.run.device
         seconds = estimated_seconds(self.work.encoder, joint, clusters=heads.clusters, images=images, device=device)
-        log.info(f"joint training will start after the heads and take about {duration(seconds)}")
+        if self.run.processes.first:
+            log.info(f"joint training will start after the heads and take about {duration(seconds)}")
 
     def _warn_of_missing_page(self, error: Exception) -> None:
         text = (

@@ -57,7 +57,7 @@ def encode_plain(
 
 def encode_batch(encoder: Encoder, plain: Recipe, images: Images, positions: Tensor) -> Tensor:
     """Features (B, D) of the plain images at `positions` (B,): the same for all callers."""
-    device = torch.device(getattr(encoder, "device", "cpu"))  # an encoder without one takes images on the CPU
+    device = device_of(encoder)
     few = torch.split(positions, AT_ONCE) if device.type == "cpu" else (positions,)
     drawn = torch.Generator()
     features = torch.cat([encoder.encode(plain(to_device(images.take(part), device), drawn)) for part in few])
@@ -66,6 +66,11 @@ def encode_batch(encoder: Encoder, plain: Recipe, images: Images, positions: Ten
             f"encoder {encoder.name} returns NaN or infinite features (damaged weights?); use another --encoder"
         )
     return features
+
+
+def device_of(encoder: Encoder) -> torch.device:
+    """Where the encoder runs: one that does not say takes images on the CPU."""
+    return torch.device(getattr(encoder, "device", "cpu"))
 
 
 @torch.no_grad()

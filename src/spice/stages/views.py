@@ -25,7 +25,7 @@ from spice.engine.parallel import parallel_map
 from spice.engine.run import Run
 from spice.models.encoders import Encoder
 from spice.settings import ViewSettings
-from spice.stages.encode import encode_batch
+from spice.stages.encode import device_of, encode_batch
 from spice.stages.view_files import BATCH, FOLDER, ROWS, Kind, MakeRows, ViewFiles, folder_of, view_paths
 
 
@@ -107,6 +107,7 @@ def with_fresh_views(views: Views, images: Images, encoder: Encoder, settings: V
     A step's view of an image does not depend on the other images of the step, nor on the number of processes.
     """
     recipes, pixels = _recipes(encoder, settings), InColor(images, encoder.channels)
+    device = device_of(encoder)
 
     def fresh(kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
         # Sub-batches of several heads share images.
@@ -116,7 +117,9 @@ def with_fresh_views(views: Views, images: Images, encoder: Encoder, settings: V
         def encode(rows: Tensor) -> Tensor:
             again = torch.Generator()
             again.set_state(start)
-            return encoder.encode(recipes[kind](pixels.take(rows), again, rows=rows, of=len(views))).cpu()
+            return encoder.encode(
+                recipes[kind](to_device(pixels.take(rows), device), again, rows=rows, of=len(views))
+            ).cpu()
 
         return torch.cat(list(parallel_map(encode, distinct.split(BATCH))))[places]
 

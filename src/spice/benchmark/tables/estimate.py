@@ -33,7 +33,7 @@ from spice.data.images import InMemory
 from spice.engine.device import choose_device, placed
 from spice.engine.run import CPU, Run
 from spice.errors import SpiceWarning
-from spice.models.encoders import SCRATCH, load_encoder
+from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder
 from spice.models.weights import NetworkCard
 from spice.progress import Progress, duration
 from spice.settings import AugmentSettings, HeadSettings, JointSettings
@@ -43,7 +43,7 @@ from spice.stages.heads.train import train_heads
 from spice.stages.joint.algorithms import find_algorithm
 from spice.stages.joint.draws import Labeled
 from spice.stages.joint.train import Learner, train_jointly
-from spice.stages.views import Views
+from spice.stages.views import Views, with_fresh_views
 
 STEPS = 2  # the first, which is slow, and one to time
 # Each autoencoder, and the methods that train one.
@@ -102,7 +102,7 @@ def parts(choice: Choice, table: Table, *, batch: int, device: torch.device = CP
         yield trial.dec()
     yield from trial.features()
     for settings, runs in stage_2_runs(choice, methods).items():
-        yield trial.heads(settings, runs)
+        yield from trial.heads(settings, runs)
     if trained := len({"SPICE", "After"} & set(methods)) + ("SPICE on all labels" in methods):
         once = trial.joint()
         yield once._replace(amount=trained * once.amount)
@@ -134,12 +134,15 @@ class _Trial:
         self.images, self.extra = count
         self.made = self._made(batch)
         self.card = network_card(self.made, choice.features)
-        if choice.encoder != SCRATCH:
-            given = load_encoder(choice.encoder, size=choice.pixels, device=device, download=True)
-            self.card = NetworkCard(network=choice.encoder, size=given.size, normalization=given.normalization)
-        self.backbone = placed(self.card.build().eval(), self.device)
-        # As the run encodes: on a CPU, a given encoder several times as fast as in torch.
-        self.encode = self.backbone if choice.encoder == SCRATCH else given.encode
+        self.encoder: Encoder  # of stage 2
+        if choice.encoder == SCRATCH:
+            network, about = self.card.build(), self.card.normalization
+            self.encoder = TorchEncoder(SCRATCH, network, about, size=self.card.size, device=device)
+        else:
+            self.encoder = load_encoder(choice.encoder, size=choice.pixels, device=device, download=True)
+            self.card = NetworkCard(
+                network=choice.encoder, size=self.encoder.size, normalization=self.encoder.normalization
+            )
 
     def autoencoder(self, kind: type[Autoencoder], methods: int) -> Part:
         settings = self.choice.autoencoder
@@ -163,21 +166,19 @@ class _Trial:
             count = settings.epochs * ((self.images + self.extra) // settings.batch) * settings.batch
             yield Part("stage 1, images", count, each / self.batch)
         views = 1 + self.choice.views.weak + self.choice.views.strong
-        ready = torch.randn(self.batch, self.card.channels, self.card.size, self.card.size, device=self.device)
-        with torch.no_grad():
-            self.encode(ready)
-            started = time.monotonic()
-            self.encode(ready)
-        yield Part("views, images", self.images * views, (time.monotonic() - started) / self.batch)
+        yield Part("views, images", self.images * views, self._pace_of_views())
 
-    def heads(self, settings: HeadSettings, runs: int) -> Part:
+    def heads(self, settings: HeadSettings, runs: int) -> Iterator[Part]:
         batch = min(settings.batch or self.images, self.images)
-        features = np.random.default_rng(0).normal(size=(batch, self.backbone.features)).astype(np.float32)
+        features = np.random.default_rng(0).normal(size=(batch, self.encoder.features)).astype(np.float32)
         views = Views(features, features[None], features[None])
         few = settings.model_copy(update={"epochs": STEPS, "least_steps": 1, "select_every": 10 * STEPS})
         each = _pace(lambda told: train_heads(views, few, Run(device=self.device, progress=told)))
         steps = max(settings.epochs * (self.images // batch), settings.least_steps)
-        return Part("stage 2, steps" + f" ({runs} runs)" * (runs > 1), runs * steps, each)
+        many = f" ({runs} runs)" * (runs > 1)
+        yield Part(f"stage 2, steps{many}", runs * steps, each)
+        if self.choice.views.fresh:  # one view that is labeled, and one that is learned
+            yield Part(f"stage 2, new views{many}", 2 * runs * steps * batch, self._pace_of_views())
 
     def joint(self) -> Part:
         settings, card = self.choice.joint, self.card
@@ -203,7 +204,7 @@ class _Trial:
         heads = 1 if name == "Joint-SH" else chosen.heads
         changes = {"heads": heads, "epochs": STEPS, "least_steps": 1, "components": None, "batch": len(made)}
         few = self.choice.paper_heads.model_copy(update=changes)
-        network, features = self.card.build(), torch.randn(len(made), self.backbone.features)
+        network, features = self.card.build(), torch.randn(len(made), self.encoder.features)
         learner = Learner.on_images(
             network, clusters, self.choice.views.augment, size=self.card.size, normalization=self.card.normalization
         )
@@ -229,6 +230,15 @@ class _Trial:
         channels = 1 if self.choice.dataset in ("mnist", "fashion-mnist", "digits") else 3
         shape = (images, channels, self.choice.pixels, self.choice.pixels)
         return InMemory(torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(0)).byte())
+
+    def _pace_of_views(self) -> float:
+        """Seconds to make one view and to encode it."""
+        none = np.empty((self.batch, 0), dtype=np.float32)
+        views = with_fresh_views(Views(none, none[None], none[None]), self.made, self.encoder, self.choice.views)
+        for _ in range(STEPS):
+            started = time.monotonic()
+            views.draw("strong", torch.arange(self.batch), torch.Generator())
+        return (time.monotonic() - started) / self.batch
 
     def _pace_of_joint(self, few: JointSettings, card: NetworkCard, algorithm: str = "fixmatch") -> float:
         labeled = Labeled(torch.arange(self.batch), torch.arange(self.batch) % self.choice.clusters)
