@@ -12,6 +12,7 @@ import torch
 
 from spice.benchmark.choice import choices
 from spice.benchmark.collected import Collected, collect, few_labels
+from spice.benchmark.datasets import card_of
 from spice.benchmark.methods import LABELED, METHODS, uses
 from spice.benchmark.methods.spice import VARIANTS
 from spice.benchmark.semi import ALGORITHMS, network_card
@@ -458,4 +459,6 @@ def test_the_temperatures_are_those_that_the_paper_tried() -> None:
 
 def test_the_entropy_table_compares_two_hundred_clusters_with_and_without_the_term() -> None:
     assert choices(TABLES["entropy"], "full")[0].clusters == 200
+    (on_cpu,) = choices(TABLES["entropy"], "cpu")
+    assert on_cpu.clusters == on_cpu.paper_heads.clusters == len(card_of(on_cpu.dataset).classes) == 100
     assert [VARIANTS[method]["entropy"] for method in TABLES["entropy"].methods] == [0.0, 1.0]

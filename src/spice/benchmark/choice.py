@@ -160,10 +160,15 @@ def _digits() -> Choice:
 
 
 def _on_cpu(table: Table) -> list[Choice]:
-    """Subsets that fit: Fashion-MNIST and CIFAR-10 from scratch, Imagenette's photos with `lite0`."""
+    """Subsets that fit: Fashion-MNIST and CIFAR-10 from scratch, Imagenette's photos with `lite0`.
+
+    The entropy term is about many clusters: its table has the 100 kinds of Caltech-101.
+    """
     small = [_from_scratch("fashion-mnist", 28), _from_scratch("cifar10", 32)]
     if table.name in ("semi-supervised", "feature-quality"):
         return small  # both are about training the feature model
+    if table.name == "entropy":
+        return [_many_kinds()]
     if table.name == "frozen":
         return [_photos(train=None, test=None), *small]
     return [*small, _photos(train=1500, test=500)]
@@ -212,6 +217,12 @@ def _photos(*, train: int | None, test: int | None) -> Choice:
             | dict.fromkeys(trained, "training all of `lite0` at 160 px takes hours of one core"),
         }
     )
+
+
+def _many_kinds() -> Choice:
+    kinds, photos = card_of("caltech-100").clusters, _photos(train=None, test=None)
+    heads = {"heads": standard_heads(kinds), "paper_heads": photos.paper_heads.model_copy(update={"clusters": kinds})}
+    return photos.model_copy(update={"dataset": "caltech-100", "clusters": kinds, **heads})
 
 
 def _small_features(pixels: int, *, epochs: int, width: int, batch: int, mirror: bool = True) -> FeatureSettings:

@@ -14,7 +14,7 @@ from spice.settings import HeadSettings
 from spice.stages.encode import encode_plain, probabilities
 from spice.stages.joint.train import ClusteringNetwork, Learner
 
-# The temperatures that the paper tried (IV-E).
+# The temperatures that the paper tried (IV-F).
 TEMPERATURES = (0.01, 0.05, 0.07, 0.1, 0.2, 0.5, 0.8, 2.0)
 # Table VII, and VIII: what differs from SPICE-s.
 VARIANTS: dict[str, dict[str, object]] = {
