@@ -42,7 +42,7 @@ def test_the_list_says_what_there_is_and_what_is_here(
 ) -> None:
     assert spice(monkeypatch, "datasets") == 0
     before = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in before[1:13]] == list(CATALOG)
+    assert [line.split()[0] for line in before[1 : 1 + len(CATALOG)]] == list(CATALOG)
     assert "2,640 MB   -" in before[1]
     assert spice(monkeypatch, "datasets", "get", "fruits-15", "--from", fruits) == 0
     assert capsys.readouterr().out.splitlines() == [
