@@ -168,7 +168,7 @@ def refine(
     assert settings.joint is not None
     if minutes is not None:
         settings = settings.model_copy(update={"joint": settings.joint.model_copy(update={"minutes": minutes})})
-    with join_processes(choose(device)) as processes:
+    with join_processes(choose_device(device)) as processes:
         if labels is not None and processes.first:
             give_labels(Editor(out), labels, split=split)
             update_csv(out)
