@@ -253,20 +253,22 @@ def two_processes(ground: Ground) -> Iterator[Attempt]:
 
 
 def little_memory(ground: Ground) -> Iterator[Attempt]:
-    """Commands with 3 GB of address space, and with 512 MB of memory of their own."""
-    names = ("cluster", "refine", "predict csv", "export onnx", "export csv", "report", "figures", "evaluate", "split")
+    """Every command with 2 and 3 GB of address space, with 512 MB of memory of its own, and with about the least."""
     for limits in (
         {"RLIMIT_AS": 3 << 30},
+        {"RLIMIT_AS": 2 << 30},
         {"RLIMIT_DATA": 512 << 20},
-        {"RLIMIT_DATA": 1000 << 20},
-        {"RLIMIT_DATA": 1200 << 20},
-        {"RLIMIT_DATA": 1400 << 20},
+        *({"RLIMIT_DATA": size << 20} for size in (1100, 1145, 1160, 1180, 1200, 1250, 1300, 1400)),
     ):
-        for name in names:
+        for name in {**readers(ground.run, ground), **writers(ground.run, ground, ground.run)}:
 
             def attack(folder: Path, limits: dict[str, int] = limits, name: str = name) -> str:
                 run = copied(ground, folder)
-                ended = program(*writers(run, ground, folder)[name], limits=limits)
+                if name in FIRST:
+                    command, *rest = FIRST[name]
+                    inside(command, run, *rest)
+                commands = writers(run, ground, folder) | readers(run, ground)
+                ended = program(*commands[name], limits=limits)
                 if judged(ended, same=True) in ("TRACEBACK", "HANG"):
                     print(name, limits, ended.err[-600:], file=sys.stderr)
                 return judged(ended, same=True)

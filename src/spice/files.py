@@ -95,15 +95,27 @@ def remove(path: Path) -> None:
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> "pa.Table":
-    """A table that `write_parquet` wrote, read without pyarrow's file systems, which are slow to import.
+    """A table that `write_parquet` wrote, or another parquet file; of it these columns.
 
-    From bytes and on this thread: a pyarrow thread that is still running when Python exits aborts the process.
+    On this thread alone: neither `pq.read_table` nor `pre_buffer`. Both start threads even if told not to; one that
+    still runs when Python exits aborts the process, and one that has no memory to start is waited for forever.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     names = None if columns is None else list(columns)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    return pa.concat_tables(
-        pq.read_table(pa.BufferReader(file.read_bytes()), columns=names, use_threads=False) for file in files
-    )
+    try:
+        return pa.concat_tables(_read_parquet_file(file, names) for file in files)
+    except KeyError as error:  # a column that is missing, or there twice
+        raise pa.ArrowInvalid(str(error.args[0])) from None
+    except pa.ArrowMemoryError as error:  # callers take an ArrowException for a damaged file
+        raise MemoryError(str(error)) from None
+
+
+def _read_parquet_file(path: Path, columns: list[str] | None) -> "pa.Table":
+    import pyarrow.parquet as pq
+
+    with path.open("rb") as opened:
+        file = pq.ParquetFile(opened, pre_buffer=False, page_checksum_verification=True)
+        table = file.read(columns=columns, use_threads=False)
+    return table if columns is None else table.select(columns)

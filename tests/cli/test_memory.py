@@ -1,5 +1,7 @@
 """Too little memory is one line, before libraries hang or abort."""
 
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -25,6 +27,20 @@ def test_a_limit_that_no_library_fits_in_is_refused_in_one_line(shapes: Path, li
     assert done.returncode == 2
     assert done.stderr.startswith(f"spice: memory is limited to {size / 1e9:.2f} GB, but spice needs ")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits as on Linux")
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_an_edit_ends_well_with_the_least_memory_that_is_allowed(
+    session_run: Path, tmp_path: Path, threads: str
+) -> None:
+    run = shutil.copytree(session_run, tmp_path / "run", symlinks=True)
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED.format("RLIMIT_DATA", int(memory.LEAST["RLIMIT_DATA"][1])), "split", run, "0"],
+        env=os.environ | {"OMP_NUM_THREADS": threads},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr  # pyarrow reserved 1 GB, then waited for a thread that had no room
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The labels as parquet and csv."""
 
 import csv
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from spice import files
 from spice.errors import UserError
+from spice.files import read_parquet
 from spice.runs import Labels, read_labels, write_labels
 from spice.runs import labels as table
 
@@ -86,6 +88,55 @@ def test_a_process_that_read_a_table_ends_well(tmp_path: Path) -> None:
     code = "import sys; from pathlib import Path; from spice.files import read_parquet; read_parquet(Path(sys.argv[1]))"
     ended = [subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.parquet")], check=False) for _ in range(6)]
     assert [process.returncode for process in ended] == [0] * 6  # pyarrow's threads aborted most, at their end
+
+
+NO_ROOM_FOR_A_THREAD = """
+import re, resource, sys
+from pathlib import Path
+import pyarrow.dataset, pyarrow.parquet
+from spice.files import read_parquet
+
+used = int(re.search(r"VmData:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) << 10
+resource.setrlimit(resource.RLIMIT_DATA, (used + (6 << 20), used + (6 << 20)))  # a thread's stack takes 8 MB
+print(read_parquet(Path(sys.argv[1]), ["path"]).num_rows)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits as on Linux")
+def test_a_table_is_read_where_no_thread_can_be_started(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"path": [f"{number}.png" for number in range(500)]}), tmp_path / "a.parquet")
+    ended = subprocess.run(
+        [sys.executable, "-c", NO_ROOM_FOR_A_THREAD, str(tmp_path / "a.parquet")],
+        env=os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout) == (0, "500\n"), ended.stderr  # read_table waited for a thread, forever
+
+
+@pytest.mark.parametrize(("names", "columns"), [(["path"], ["missing"]), (["path", "path"], ["path"])])
+def test_a_column_that_is_not_there_once_is_an_error_of_the_file(
+    tmp_path: Path, names: list[str], columns: list[str]
+) -> None:
+    pq.write_table(pa.table([pa.array(["a"])] * len(names), names=names), tmp_path / "a.parquet")
+    with pytest.raises(pa.ArrowInvalid, match=columns[0]):
+        read_parquet(tmp_path / "a.parquet", columns)
+
+
+def test_columns_have_the_order_asked_for(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1], "b": [2], "c": [3]}), tmp_path / "a.parquet")
+    assert read_parquet(tmp_path / "a.parquet", ["c", "a"]).column_names == ["c", "a"]
+
+
+def test_too_little_memory_is_not_taken_for_a_damaged_table(
+    tmp_path: Path, labels: Labels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise pa.ArrowMemoryError("malloc of size 64 failed")
+
+    write_labels(tmp_path, labels)
+    monkeypatch.setattr(pq.ParquetFile, "read", fail)
+    with pytest.raises(MemoryError):
+        read_labels(tmp_path)
 
 
 def test_of_a_large_collection_the_csv_file_is_left_out(

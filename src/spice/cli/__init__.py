@@ -115,7 +115,7 @@ def main() -> None:
     _use_utf_8()
     try:
         refuse_undecodable(*sys.argv[1:])
-        memory.refuse_small_limits()
+        memory.prepare()
         app()
     except UserError as error:
         print(f"spice: {error}", file=sys.stderr)

@@ -1,6 +1,7 @@
 """Too little memory: one line instead of a hang, an abort or a traceback."""
 
 import errno
+import os
 import re
 from typing import Final
 
@@ -16,8 +17,13 @@ _TEXT = re.compile(
 )
 
 
-def refuse_small_limits() -> None:
-    """Refuse a memory limit that is too low to load the libraries."""
+def prepare() -> None:
+    """Refuse a memory limit that is too low to load the libraries; keep pyarrow from reserving 1 GB of it."""
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    _refuse_small_limits()
+
+
+def _refuse_small_limits() -> None:
     try:
         import resource
     except ImportError:  # Windows has no such limits

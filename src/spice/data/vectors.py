@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from spice.data.columns import PATH_COLUMNS, VECTOR_COLUMNS, find_column
 from spice.data.sources import Files, Source
 from spice.errors import UserError
+from spice.files import read_parquet
 from spice.progress import log
 
 
@@ -101,7 +102,7 @@ def _in_parquet(path: Path) -> Vectors | None:
     if chosen is None:
         return None
     listed = find_column(set(schema.names) - {chosen}, PATH_COLUMNS)
-    table = pq.read_table(path, columns=[chosen, *([] if listed is None else [listed])])
+    table = read_parquet(path, [chosen, *([] if listed is None else [listed])])
     paths = None if listed is None else ["" if name is None else str(name) for name in table[listed].to_pylist()]
     return pictured(
         stacked(table[chosen].to_pylist(), f"the column {chosen} of {path}"), paths, label=str(path), base=path.parent

@@ -27,7 +27,7 @@ from spice.data.pixels import COLOR, GRAY
 from spice.data.problems import Problem, Reason, printable
 from spice.data.sources import Entry
 from spice.errors import UserError
-from spice.files import remove, written_atomically
+from spice.files import read_parquet, remove, written_atomically
 
 JOURNAL, _DESCRIPTION, _FORMAT = "journal", "store.json", 2
 
@@ -237,7 +237,7 @@ class Journal:
         folder.mkdir(exist_ok=True)
         for path in sorted(folder.glob("*.parquet")):
             try:
-                part = pq.read_table(path, page_checksum_verification=True)
+                part = read_parquet(path)
             except OSError as error:
                 if error.errno is not None:
                     raise
