@@ -30,6 +30,10 @@ class SpiceWarning(UserWarning):
     """The base class of all warnings of spice."""
 
 
+class NoticeWarning(SpiceWarning):
+    """About what a command met on its way, not about its result: shown at once, since no summary repeats it."""
+
+
 def one_line(error: BaseException) -> str:
     """The message of an error on one line, shortened; its class if it has no message."""
     return " ".join(str(error).split())[:200] or type(error).__name__

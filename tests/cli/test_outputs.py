@@ -1,12 +1,14 @@
 """Files that cannot be written or read: one line that names the file, and nothing half-written."""
 
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spice.errors import NoticeWarning
 from spice.runs import open_result
 from spice.runs.artifacts import (
     KMEANS,
@@ -93,7 +95,13 @@ def test_a_run_that_is_resumed_repairs_what_other_commands_read(
     path = path / "head.safetensors" if artifact is MODEL else path
     before = path.read_bytes()
     damage(path)
-    assert spice("resume", run).code == 0
+    with pytest.warns(NoticeWarning, match=f"{path} changed after it was written; recreating it"):
+        assert spice("resume", run).code == 0
+    assert path.read_bytes() == before
+    path.unlink()  # as a user may do on purpose
+    with warnings.catch_warnings(record=True) as given:
+        assert spice("resume", run).code == 0
+    assert [warning for warning in given if issubclass(warning.category, NoticeWarning)] == []
     assert path.read_bytes() == before
 
 

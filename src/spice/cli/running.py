@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from spice.errors import SpiceWarning, UserError
+from spice.errors import NoticeWarning, SpiceWarning, UserError
 
 STOPPED = 130  # what shells expect of a command ended by Ctrl-C
 
@@ -48,11 +48,12 @@ SettingsFile = Annotated[
 
 @contextmanager
 def interruptible(run: Path) -> Iterator[None]:
-    """When the user stops the work, say how to resume. Hold back warnings: the summary prints them at the end."""
+    """When the user stops the work, say how to resume. Hold back warnings that the summary prints at the end."""
     before = signal.signal(signal.SIGTERM, _stop)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SpiceWarning)
+            warnings.simplefilter("always", NoticeWarning)
             yield
     except KeyboardInterrupt:
         print(f"\nspice: stopped; finished work is kept. Resume with: spice resume {quote(str(run))}", file=sys.stderr)

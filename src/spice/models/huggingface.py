@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spice.errors import SpiceWarning, UserError, one_line, warn_user
+from spice.errors import NoticeWarning, UserError, one_line, warn_user
 from spice.models.backbone import Backbone, Pool, Pretrained, patches_as_map
 from spice.models.hub import hub_access, not_downloaded
 from spice.settings import IMAGENET, Normalization
 
 
-class NormalizationWarning(SpiceWarning):
+class NormalizationWarning(NoticeWarning):
     """A model without information about the normalization of its images."""
 
 

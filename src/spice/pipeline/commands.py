@@ -22,7 +22,7 @@ from spice.data.vectors import Vectors
 from spice.engine.device import choose_device
 from spice.engine.processes import join_processes
 from spice.engine.run import Run
-from spice.errors import NothingReadableError, SpiceWarning, UserError, warn_user
+from spice.errors import NothingReadableError, NoticeWarning, UserError, warn_user
 from spice.files import refuse_undecodable
 from spice.models.encoders import SCRATCH, Encoder, load_encoder, with_precision
 from spice.pipeline.execute import DamagedFileWarning, Execution
@@ -43,7 +43,7 @@ from spice.stages.joint.refine import refuse_untrainable
 Engine = Literal["local", "ray"]
 
 
-class SharedGroupWarning(SpiceWarning):
+class SharedGroupWarning(NoticeWarning):
     """Two of the user's labels are in one group, so no group was named."""
 
 

@@ -12,7 +12,7 @@ import torch
 
 from spice.arrays import remove_array, whole
 from spice.engine.run import Run
-from spice.errors import NothingTrustworthyError, SpiceWarning, UserError, warn_user
+from spice.errors import NothingTrustworthyError, NoticeWarning, SpiceWarning, UserError, warn_user
 from spice.models.encoders import SCRATCH, Encoder
 from spice.pipeline.alike import find_alike
 from spice.pipeline.early import MOST_IMAGES
@@ -36,7 +36,7 @@ READ_BY_OTHERS = ("neighbors", "kmeans", "labels", "model", "map", "words")
 BY_NAME = {step.name: step for step in STEPS_IN_ORDER}
 
 
-class DamagedFileWarning(SpiceWarning):
+class DamagedFileWarning(NoticeWarning):
     """A file of the run folder changed after it was written; it is recreated."""
 
 
@@ -126,15 +126,9 @@ class Execution:
         record, folder = self.record(name), self.work.folders[name]
         damaged = [] if record is None or key in self.verified else record.damaged(folder)
         self.verified.add(key)
-        if not self._first_process_says(bool(damaged)):
-            return
-        warn_user(
-            f"{', '.join(str(folder / path) for path in damaged[:3]) or folder} changed after it was written; "
-            "recreating it",
-            DamagedFileWarning,
-        )
-        self._do(BY_NAME[name])
-        self._forget_what_was_loaded()
+        if self._first_process_says(bool(damaged)):
+            self._do(BY_NAME[name])
+            self._forget_what_was_loaded()
 
     def is_done(self, name: str) -> bool:
         """Whether a step is finished with these settings, and all it made is still there."""
@@ -236,7 +230,7 @@ class Execution:
         folder, processes = self.work.folders[step.name], self.run.processes
         folder.mkdir(parents=True, exist_ok=True)
         if processes.first:
-            _remove_damaged(folder, step.name)
+            _remove_damaged(folder, step)
         processes.barrier()
         if step.on_all:
             record = self._run_step(step, folder)
@@ -329,9 +323,15 @@ class Execution:
         warn_user(text, NoPageWarning)
 
 
-def _remove_damaged(folder: Path, step: str) -> None:
+def _remove_damaged(folder: Path, step: Step) -> None:
     """Delete damaged files of a step, which it could mistake for finished work when it runs again."""
+    record = None
     with suppress(UserError):  # a damaged record says nothing about files
-        record = read_record(folder, step)
-        for path in [] if record is None else record.damaged(folder):
-            remove_array(folder / whole(path))
+        record = read_record(folder, step.name)
+    damaged = [] if record is None else record.damaged(folder)
+    rewritten = {made.name for made in step.makes if made.rewritten}
+    changed = [str(folder / path) for path in damaged if (folder / path).exists() and path not in rewritten]
+    if changed:  # what is missing was deleted by someone who knows
+        warn_user(f"{', '.join(changed[:3])} changed after it was written; recreating it", DamagedFileWarning)
+    for path in damaged:
+        remove_array(folder / whole(path))
