@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,8 @@ from spice.models.weights import NetworkCard, save_network
 from spice.settings import IMAGENET
 from spice.stages.bank import build_bank
 from spice.stages.encode import encode_plain
-from spice.stages.model import TrainedModel
+from spice.stages.model import NewerModelWarning, TrainedModel
+from spice.version import __version__
 
 
 def pictures(count: int, *, size: int = 64, channels: int = 3) -> InMemory:
@@ -44,7 +46,8 @@ PREDICT = """
 import sys, torch
 from pathlib import Path
 import numpy as np
-from spice.stages.model import TrainedModel
+from spice.stages.model import NewerModelWarning, TrainedModel
+from spice.version import __version__
 features = torch.from_numpy(np.load(sys.argv[2]))
 found = TrainedModel.load(Path(sys.argv[1])).predict_features(features)
 np.savez(sys.argv[3], **found._asdict())
@@ -164,6 +167,7 @@ def change_about(folder: Path, **changes: object) -> None:
         ({"threshold": 1.5}, "at 'threshold'"),
         ({"threshold": float("nan")}, "at 'threshold'"),
         ({"unlike_below": float("inf")}, "at 'unlike_below'"),
+        ({"unlike_below": float("nan")}, "at 'unlike_below'"),
         ({"neighbors": 0}, "at 'neighbors'"),
         ({"neighbors": 71}, r"bank of \(70, 1280\) features does not fit 71 neighbors"),
         ({"size": 1 << 40}, "at 'size'"),
@@ -179,6 +183,19 @@ def test_a_model_whose_parts_do_not_fit_is_refused(
     with pytest.raises(UserError, match=words) as caught:
         TrainedModel.load(tmp_path / "model")
     assert "\n" not in str(caught.value)
+
+
+def test_a_model_of_a_later_version_is_used_with_a_warning(model: TrainedModel, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    for earlier in (__version__, "0.1.0", "0.1.99", "no version"):
+        change_about(tmp_path / "model", spice=earlier)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", NewerModelWarning)
+            TrainedModel.load(tmp_path / "model")
+    for later in ("0.10.0", "9.9", "99.0.0.dev1"):
+        change_about(tmp_path / "model", spice=later)
+        with pytest.warns(NewerModelWarning, match=f"was made by spice {later}, newer than this spice {__version__};"):
+            TrainedModel.load(tmp_path / "model")
 
 
 @pytest.mark.parametrize("embed", [False, True])

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from spice.data.decode import MAX_BYTES, Content, digest, format_of
 from spice.data.other_files import is_raw, not_an_image, raw_preview
 from spice.data.problems import BadImageError, Problem, Reason, bad_file
-from spice.errors import UserError
+from spice.errors import UserError, one_line
 from spice.progress import log
 
 HEAD = 32  # first bytes, which show whether a file is an image at all
@@ -149,7 +149,7 @@ def array_file(path: Path) -> Arrays:
             with loaded:
                 arrays = {name: array for name in loaded.files if (array := loaded[name]).ndim in (3, 4)}
     except Exception as error:  # numpy lets through what zipfile, zlib and Python's tokenizer say of a damaged file
-        raise UserError(f"{path} cannot be read as an array of images: {error}") from error
+        raise UserError(f"cannot read an array of images from {path} ({one_line(error)}); save the file again") from error
     if not arrays:
         raise UserError(f"{path} contains no image array; expected shape (N, H, W) or (N, H, W, C)")
     return Arrays(arrays, label=str(path), stamp=stamp_of(path.stat()))

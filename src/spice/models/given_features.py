@@ -114,7 +114,7 @@ def _read(path: Path) -> tuple[Tensor, list[str] | None]:
     except UserError:
         raise
     except Exception as error:  # a damaged file raises errors of zipfile, zlib, Python's tokenizer, ...
-        raise UserError(f"cannot read features from {path}: {one_line(error)}") from error
+        raise UserError(f"cannot read features from {path} ({one_line(error)}); save the file again") from error
     if paths is not None and len(paths) != len(vectors):
         raise UserError(f"{path} has {len(vectors):,} vectors but {len(paths):,} paths")
     for name, times in Counter(paths).most_common(1):

@@ -3,6 +3,7 @@
 Shapes: Q new images, D feature width, K clusters.
 """
 
+import re
 from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
@@ -19,7 +20,7 @@ from torch import Tensor
 from spice.core import reliable
 from spice.data.images import Images
 from spice.engine.device import choose_device
-from spice.errors import UserError, one_line
+from spice.errors import NoticeWarning, UserError, one_line, warn_user
 from spice.files import folder_written_atomically
 from spice.models.encoders import (
     SCRATCH,
@@ -42,6 +43,10 @@ from spice.version import __version__
 
 FORMAT = 1
 ABOUT, HEAD, BANK, ENCODER = "model.json", "head.safetensors", "bank.safetensors", "encoder.safetensors"
+
+
+class NewerModelWarning(NoticeWarning):
+    """A model of a later version, in the same format."""
 
 
 class About(Settings):
@@ -241,4 +246,11 @@ def _read_about(folder: Path) -> About:
             f"the model in {folder} has format {about.format}, and spice {__version__} reads format {FORMAT}; "
             f"it was made by spice {about.spice}: install that version"
         )
+    if _numbers(about.spice) > _numbers(__version__):
+        message = f"the model in {folder} was made by spice {about.spice}, newer than this spice {__version__}"
+        warn_user(f"{message}; if it behaves differently here, install that version", NewerModelWarning)
     return about
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d{1,9}", version.split("+")[0])[:3])
