@@ -149,7 +149,7 @@ def array_file(path: Path) -> Arrays:
             with loaded:
                 arrays = {name: array for name in loaded.files if (array := loaded[name]).ndim in (3, 4)}
     except Exception as error:  # numpy lets through what zipfile, zlib and Python's tokenizer say of a damaged file
-        raise UserError(f"cannot read an array of images from {path} ({one_line(error)}); save the file again") from error
+        raise UserError(f"{path} cannot be read as an array of images ({one_line(error)}); save it again") from error
     if not arrays:
         raise UserError(f"{path} contains no image array; expected shape (N, H, W) or (N, H, W, C)")
     return Arrays(arrays, label=str(path), stamp=stamp_of(path.stat()))

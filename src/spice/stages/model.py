@@ -253,4 +253,4 @@ def _read_about(folder: Path) -> About:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d{1,9}", version.split("+")[0])[:3])
+    return tuple(int(part) for part in re.findall(r"\d{1,9}", version.split("+", maxsplit=1)[0])[:3])
