@@ -52,6 +52,27 @@ def test_predictions_that_cannot_be_written_name_the_file(
     assert wrong.err == f"spice: {tmp_path}/a.txt must end in .csv or .parquet\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "command", "words"),
+    [
+        ("manifest.json", "groups", "cannot read RUN/manifest.json: Is a directory"),
+        ("manifest.json", "resume", "cannot read RUN/manifest.json: Is a directory"),
+        ("manifest.json", "predict", "cannot read RUN/manifest.json: Is a directory"),
+        ("model/model.json", "predict", "/model is damaged; recreate it with: spice resume RUN"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_line(
+    spice: Spice, run: Path, shapes: Path, name: str, command: str, words: str
+) -> None:
+    (run / name).unlink()
+    (run / name).mkdir()  # root may read any file, but no folder as a file
+    ended = spice(command, run, *([shapes] if command == "predict" else []))
+    assert ended.code == 2
+    assert ended.err.startswith("spice: ")
+    assert ended.err.endswith(words.replace("RUN", str(run)) + "\n")
+    assert ended.err.count("\n") == 1
+
+
 def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 0x40

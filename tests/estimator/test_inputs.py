@@ -190,6 +190,14 @@ def test_a_file_of_vectors_is_clustered_and_predicted_by_the_command(
     assert "contains vectors of shape (120, 10), not images" in refused.err
 
 
+def test_a_column_with_one_value_is_no_trouble(tmp_path: Path, spice: Callable[..., Any]) -> None:
+    vectors, truth = blobs()
+    np.save(tmp_path / "vectors.npy", np.column_stack([vectors, np.full(len(vectors), 5.0)]))
+    assert spice("cluster", tmp_path / "vectors.npy", "-k", 3, "--out", tmp_path / "run").code == 0
+    found = read_labels(open_result(tmp_path / "run").folder).cluster
+    assert adjusted_rand_score(truth, found) > 0.9
+
+
 def test_vectors_with_paths_show_their_pictures(
     tmp_path: Path, spice: Callable[..., Any], shapes: Path, paths: list[Path]
 ) -> None:
