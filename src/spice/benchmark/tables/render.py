@@ -107,10 +107,12 @@ def markdown(result: Result) -> str:
     table = result.of
     paper = f" (the paper's Table {table.paper})" if table.paper else ""
     parts = [f"## {table.title}{paper}", _caption(result), measured(result)]
+    left_out: dict[tuple[str, str], list[str]] = {}  # methods and reason: data sets
     for data in result.data:
         for why in dict.fromkeys(data.left_out.values()):
             methods = ", ".join(_escaped(method) for method, reason in data.left_out.items() if reason == why)
-            parts.append(f"Not run on {data.title}: {methods}, because {why}.")
+            left_out.setdefault((methods, why), []).append(data.title)
+    parts += [f"Not run on {', '.join(sets)}: {methods}, because {why}." for (methods, why), sets in left_out.items()]
     if noted := sum(bool(cell.notes) for cell in result.cells):
         parts.append(f"{noted} of {len(result.cells)} cells have notes; see the JSON file.")
     return "\n\n".join(parts) + "\n"
