@@ -175,8 +175,8 @@ DOUBLE_SOFTMAX_UP_TO = 30
 MOST_PROTOTYPES = 1_000
 
 
-# Heads learn from at most this many images, or this many per cluster: more do not help (docs/scale.md has the curve),
-# and take time and disk space in proportion.
+# Heads learn from at most this many images, or this many per cluster: more do not help (docs/lab-notes/scale.md has
+# the curve), and take time and disk space in proportion.
 SAMPLE, SAMPLE_PER_CLUSTER = 40_000, 400
 
 

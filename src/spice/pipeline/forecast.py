@@ -30,9 +30,9 @@ from spice.settings import AugmentSettings, RunSettings
 TRIED = 32  # images that are read, decoded and embedded
 COMPARED = 16_384, 512  # images, queries
 NEIGHBORS = 100
-# Lists of about sqrt(N) images that an image is compared with in the approximate search, at a million images
-# (benchmarks/scale.py).
-LISTS = 28
+# The approximate search takes as long as comparing every image with so many lists of sqrt(N) images. Measured on
+# 200,000 photos with lite0 (benchmarks/scale.py); well-separated groups take a third of it.
+LISTS = 80
 # Seconds of one core, measured by benchmarks/scale.py with 50 groups: per image that heads learn from, and per image,
 # most of it to compare the pixels of similar images.
 HEADS_PER_IMAGE, REST_PER_IMAGE = 1.2e-3, 8e-4
