@@ -233,8 +233,7 @@ def test_a_head_learns_corrections_there(other_device: Run) -> None:
         rejected=np.array([[1, 2]]),
         same=np.array([[2, 3]]),
         different=np.array([[4, 24]]),
-        settled=np.array([6, 46]),
-        settled_group=np.array([0, 2]),
+        part=np.repeat(np.arange(3), 20),
     )
     there, here = (learn_groups(features, near, taught, HeadSettings(clusters=3), run) for run in (other_device, Run()))
     assert next(there.head.parameters()).device.type == "cpu"

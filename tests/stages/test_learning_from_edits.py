@@ -10,15 +10,14 @@ import torch
 from spice.engine.run import Run
 from spice.errors import UserError
 from spice.runs.apply import apply
-from spice.runs.edits import Edit, Edits, Learned, Move, Name, Operation, Pair, Reject, SetAside
+from spice.runs.edits import Edit, Edits, Learned, Move, Name, Operation, Pair, Reject, SetAside, Split
 from spice.runs.groups import Base
 from spice.settings import HeadSettings
+from spice.stages.groups.chances import PRIOR, ROUNDS, group_chances, with_former_groups
 from spice.stages.groups.decide import decide
 from spice.stages.groups.learn import learn_groups, pair_loss
 from spice.stages.groups.lessons import Lessons, before_learning, lessons
 from spice.stages.groups.spread import ALPHA, Near, neighbor_graph, spread_labels
-
-NONE_SETTLED = np.zeros(120, np.bool_)
 
 
 def near(features: np.ndarray, count: int = 5) -> Near:
@@ -70,6 +69,52 @@ def test_an_image_that_no_label_reaches_has_none() -> None:
     assert spread_labels(apart, labels)[:, 0].tolist() == [1, 1, 0, 0]
 
 
+def test_the_vote_of_former_groups_is_dawid_and_skenes_em() -> None:
+    random = np.random.default_rng(2)
+    evidence = np.log(random.dirichlet(np.ones(3), size=20)).astype(np.float32)
+    part = random.integers(0, 4, size=20) * 5  # any four numbers
+    part[7] = -1
+    chances = np.exp(evidence.astype(np.float64))
+    for _ in range(ROUNDS):
+        vote = np.zeros((16, 3))
+        for one in (0, 5, 10, 15):
+            for group in range(3):
+                vote[one, group] = PRIOR / 4 + sum(chances[row, group] for row in range(20) if part[row] == one)
+        vote /= vote.sum(axis=0)
+        for row in range(20):
+            if part[row] >= 0:
+                weighed = np.exp(evidence[row]) * vote[part[row]] ** 0.5
+                chances[row] = weighed / weighed.sum()
+    np.testing.assert_allclose(with_former_groups(evidence, part, trust=0.5), chances, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("agreeing", "expected"), [(0.99, 0), (0.5, 1)])
+def test_former_groups_count_as_far_as_the_evidence_agrees_with_them(agreeing: float, expected: int) -> None:
+    part = np.repeat([0, 1], 200)
+    evidence = np.zeros((400, 2), np.float32)
+    said = np.where(np.arange(400) % 100 < 100 * agreeing, part, 1 - part)
+    evidence[np.arange(400), said] = 2.0
+    evidence[0] = [0.0, 1.0]  # an image of the first part that looks a little more like the second group
+    assert with_former_groups(evidence, part, trust=1.0)[0].argmax() == expected
+
+
+def test_chances_respect_what_a_person_said(three_blobs: np.ndarray) -> None:
+    base = base_of(np.repeat([0, 1, 2], 40), 3)
+    edits = edits_of(Move(images=[base.image(3)], group=1), Reject(images=[base.image(50)], group=1))
+    taught = lessons(base, apply(base, edits), edits, three_blobs)
+    chances = group_chances(three_blobs, near(three_blobs, 15), taught)
+    assert chances[3].tolist() == [0, 1, 0]
+    assert chances[50, 1] == 0
+    np.testing.assert_allclose(chances.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_the_parts_of_a_split_group_are_told_apart(three_blobs: np.ndarray) -> None:
+    base = base_of(np.repeat([0, 1], 60), 2)
+    edits = edits_of(Split(group=0, parts=[base.images(range(30, 60))]))
+    taught = lessons(base, apply(base, edits), edits, three_blobs)
+    assert taught.part[0] == taught.part[29] != taught.part[30] == taught.part[59]
+
+
 def test_pairs_cost_minus_the_log_of_their_agreement() -> None:
     first, second = torch.tensor([[0.7, 0.3], [0.5, 0.5]]), torch.tensor([[0.2, 0.8], [0.5, 0.5]])
     together = -(math.log(0.7 * 0.2 + 0.3 * 0.8) + math.log(0.5)) / 2
@@ -80,7 +125,7 @@ def test_pairs_cost_minus_the_log_of_their_agreement() -> None:
 
 def test_what_a_person_decided_holds_against_the_head() -> None:
     probs = np.array([[0.9, 0.05, 0.05]] * 6, np.float32)
-    probs[5] = [0.6, 0.3, 0.1]
+    probs[4] = [0.6, 0.3, 0.1]
     taught = Lessons(
         numbers=[0, 1, 2],
         taking_part=np.arange(5),
@@ -91,14 +136,13 @@ def test_what_a_person_decided_holds_against_the_head() -> None:
         rejected=np.array([[1, 0]]),
         same=np.array([[2, 0]]),
         different=np.array([[3, 4]]),
-        settled=np.array([0, 4]),
-        settled_group=np.array([0, 1]),
+        part=np.zeros(6, np.int64),
     )
     group = decide(probs, taught).tolist()
     assert group[0] == 2  # placed
     assert group[1] == 1  # not in group 0
     assert group[2] == 2  # with the placed one
-    assert (group[3], group[4]) == (0, 1)  # the fifth is settled, and another than the fourth
+    assert (group[3], group[4]) == (0, 1)  # the less certain one gives way
     assert group[5] == -1  # set aside
 
 
@@ -113,23 +157,22 @@ def test_lessons_are_what_the_edits_say(three_blobs: np.ndarray) -> None:
         Pair(kind="different", first=image(1), second=image(100)),
         SetAside(group=2),
     )
-    taught = lessons(base, apply(base, edits), edits, three_blobs, NONE_SETTLED)
+    taught = lessons(base, apply(base, edits), edits, three_blobs)
     assert taught.numbers == [0, 1]
     assert (taught.fixed.tolist(), taught.fixed_group.tolist()) == ([3], [1])
     assert len(taught.typical) == 16  # 8 of either group
     assert 3 not in taught.typical
     assert set(taught.taking_part.tolist()) == set(range(80))
     assert taught.rejected.tolist() == [[50, 1]]
-    settled = lessons(base, apply(base, edits), edits, three_blobs, ~NONE_SETTLED)
-    assert settled.settled.tolist() == list(range(80))
-    assert settled.settled_group[[0, 3, 79]].tolist() == [0, 1, 1]
+    assert taught.part[3] == -1  # placed by a person
+    assert taught.part[0] == taught.part[39] != taught.part[40]
     assert (taught.same.tolist(), taught.different.tolist()) == ([[1, 2]], [[1, 100]])
 
 
 def test_without_edits_there_is_nothing_to_learn(three_blobs: np.ndarray) -> None:
     base = base_of(np.repeat([0, 1, 2], 40), 3)
     with pytest.raises(UserError, match="nothing to learn from yet"):
-        lessons(base, apply(base, Edits()), Edits(), three_blobs, NONE_SETTLED)
+        lessons(base, apply(base, Edits()), Edits(), three_blobs)
 
 
 def test_a_few_corrections_teach_what_the_clusters_had_wrong(three_blobs: np.ndarray) -> None:
@@ -138,7 +181,7 @@ def test_a_few_corrections_teach_what_the_clusters_had_wrong(three_blobs: np.nda
     mixed[40:70] = 0  # most of the second blob is in the first cluster
     base = base_of(mixed, 3)
     edits = edits_of(*(Move(images=[base.image(row)], group=1) for row in (41, 50, 60)))
-    taught = lessons(base, apply(base, edits), edits, three_blobs, NONE_SETTLED)
+    taught = lessons(base, apply(base, edits), edits, three_blobs)
     settings = HeadSettings(clusters=3, components=8)
     found = learn_groups(three_blobs, near(three_blobs, 15), taught, settings, Run())
     assert (found.group == truth).mean() > 0.95 > (mixed == truth).mean()

@@ -23,7 +23,6 @@ from spice.stages.groups.learn import LearnedHead, learn_groups
 from spice.stages.groups.lessons import Lessons, before_learning, lessons
 from spice.stages.groups.spread import Near
 from spice.stages.model import ENCODER, TrainedModel
-from spice.trust.chance import agreement
 
 LEARNED = "learned"  # folder of the models, in the run folder
 
@@ -51,9 +50,7 @@ def propose(run: Path, *, device: str = "auto", progress: Progress = silent) -> 
     edits, before = editor.edits, editor.groups
     own = before_learning(edits)
     features = np.array(result.answer_features, dtype=np.float32)  # a copy: torch wants to own it
-    plain = result.groups_after(own)
-    agreeing = agreement(plain.group, np.asarray(result.neighbors[:, : result.answer.neighbors]))
-    taught = lessons(result.base, plain, own, features, agreeing > result.answer.threshold)
+    taught = lessons(result.base, result.groups_after(own), own, features)
     try:
         settings = RunSettings.model_validate(result.entry.settings)
     except ValidationError as error:

@@ -32,7 +32,7 @@ export class Plot {
     this.hint = element("div", { class: "hint", id: "map-hint", role: "status", hidden: true });
     this.legend = element("ul", { class: "legend", id: "map-legend", "aria-label": "Groups on the map" });
     place.replaceChildren(this.head(), element("div", { class: "plot" }, this.canvas, this.hint), this.legend,
-      element("p", { class: "note" }, `Similar images are close together (t-SNE). Directions, and distances between far groups, have no meaning. Drag to move, ${source.wheel ? "scroll" : "use + and −"} to zoom, click a group below to see it alone.`));
+      element("p", { class: "note" }, `Similar images are close together (t-SNE). Directions, and distances between far groups, have no meaning. Drag to move, ${source.wheel ? "scroll" : "use + and −"} to zoom, click a name above to see that group alone.`));
     this.context = this.canvas.getContext("2d");
     this.layer = document.createElement("canvas"); // the points alone
     this.points = this.layer.getContext("2d");
@@ -105,7 +105,10 @@ export class Plot {
     if (focused) this.legend.querySelector(`[data-cluster="${focused}"]`)?.focus();
   }
 
-  get radius() { return Math.max(1.1, Math.min(4.5, 130 / Math.sqrt(this.colors.length))) * Math.min(2.5, Math.sqrt(view.scale)); }
+  get radius() {
+    const narrow = Math.min(1, Math.sqrt(this.width / 900)); // on a phone, points of full size would cover each other
+    return Math.max(1.1, narrow * Math.min(4.5, 130 / Math.sqrt(this.colors.length))) * Math.min(2.5, Math.sqrt(view.scale));
+  }
   toX(x) { return this.width / 2 + (x - this.middle[0] - view.left) * this.unit * view.scale; }
   toY(y) { return this.height / 2 + (y - this.middle[1] - view.top) * this.unit * view.scale; }
 

@@ -18,7 +18,6 @@ def decide(probs: NDArray[np.float32], taught: Lessons) -> NDArray[np.int64]:
     different groups, the less certain one gives way.
     """
     score = np.log(np.maximum(probs.astype(np.float64), 1e-12))  # (N, G)
-    score[taught.settled, taught.settled_group] = 1.0  # above every probability, below what a person said
     score[taught.rejected[:, 0], taught.rejected[:, 1]] = -np.inf
     score[taught.fixed] = -np.inf
     score[taught.fixed, taught.fixed_group] = 0.0

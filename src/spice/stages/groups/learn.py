@@ -1,8 +1,9 @@
 """Learning from corrections: train a new head on the edited groups, in seconds.
 
-E-step: the labels of fixed and typical images spread over the neighbor graph to all others. M-step: the head learns
-the fixed labels by cross-entropy, pairs by -ln<p_i, p_j> and -ln(1 - <p_i, p_j>), and the spread labels by the loss of
-stage 2 (double softmax), from features with noise as views. What a person decided overrides the head's prediction.
+E-step: the likely group of every image, from fixed and typical images and the former groups (`chances`). M-step: the
+head learns the fixed labels by cross-entropy, pairs by -ln<p_i, p_j> and -ln(1 - <p_i, p_j>), and the labels of the
+E-step by the loss of stage 2 (double softmax), from features with noise as views. The E-step decides the groups of the
+images at hand, subject to what a person decided; the head is for new images.
 
 Shapes: N images, M in a batch, D feature width, G groups, P pairs.
 """
@@ -24,16 +25,14 @@ from spice.engine.run import Run
 from spice.models.heads import Head
 from spice.randomness import seeded
 from spice.settings import HeadSettings
-from spice.stages.encode import probabilities
+from spice.stages.groups.chances import TYPICAL_WEIGHT, Chances, group_chances
 from spice.stages.groups.decide import decide
 from spice.stages.groups.lessons import Lessons
-from spice.stages.groups.spread import Near, spread_labels
+from spice.stages.groups.spread import Near
 from spice.stages.heads.inputs import principal_components
 
-# A typical image was seen, but not placed: it counts a fifth of one that was placed.
-TYPICAL_WEIGHT = 0.2
-# The spread labels count for this much, beside 1 for the fixed and typical ones.
-SPREAD_WEIGHT = 0.3
+# The labels of the E-step count for this much, beside 1 for the fixed and typical ones.
+LIKELY_WEIGHT = 0.3
 COMPONENTS = 128
 STEPS, BATCH = 100, 4096
 NOISE = 0.3  # in units of the components' mean deviation
@@ -55,23 +54,21 @@ def learn_groups(
     """Train a head on the lessons, from features (N, D) and the nearest images of every image."""
     components = principal_components(features, settings.components or COMPONENTS, seed=run.seed)
     inputs = to_device(torch.from_numpy(components.table(features)), run.device)  # (N, R)
-    labels = torch.from_numpy(_spread(taught, near))  # (n,) of the images that take part; -1: none
+    chances = group_chances(components.table(features, one_length=True), near, taught)  # (N, G)
     with seeded(run.seed, "learn", "weights"):
         head = Head(inputs.shape[1], len(taught.numbers), hidden=settings.hidden or 2 * inputs.shape[1]).to(run.device)
     with one_thread():
-        _train_(head, inputs, labels, taught, settings.learning_rate, run)
-    whole = components.on_features(head.eval().cpu())
-    probs = probabilities(whole, torch.from_numpy(features))
-    return LearnedHead(whole, decide(probs.numpy(), taught))
+        _train_(head, inputs, chances, taught, settings.learning_rate, run)
+    return LearnedHead(components.on_features(head.eval().cpu()), decide(chances, taught))
 
 
 def _train_(  # noqa: PLR0917
-    head: Head, inputs: Tensor, labels: Tensor, taught: Lessons, learning_rate: float, run: Run
+    head: Head, inputs: Tensor, chances: Chances, taught: Lessons, learning_rate: float, run: Run
 ) -> None:
-    """M-step, `STEPS` times: inputs (N, R), spread labels (n,) of the images that take part."""
+    """M-step, `STEPS` times: inputs (N, R), chances (N, G)."""
     optimizer = Adam(head.parameters(), learning_rate=learning_rate)
-    rows = torch.from_numpy(taught.taking_part)[labels >= 0]
-    labels = labels[labels >= 0].to(run.device)
+    rows = torch.from_numpy(taught.taking_part)
+    labels = torch.from_numpy(chances[taught.taking_part].argmax(axis=1)).to(run.device)  # (n,)
     for step in range(STEPS):
         randomness = run.generator("learn", "views", step)
 
@@ -80,27 +77,12 @@ def _train_(  # noqa: PLR0917
             return some + NOISE * torch.randn(some.shape, generator=randomness).to(run.device)
 
         batch = torch.randperm(len(rows), generator=randomness)[:BATCH]
-        spread = double_softmax_cross_entropy(head(noisy(rows[batch])), labels[batch.to(run.device)])
-        loss = SPREAD_WEIGHT * spread + _decided_loss(head, noisy, taught, run.device)
+        likely = double_softmax_cross_entropy(head(noisy(rows[batch])), labels[batch.to(run.device)])
+        loss = LIKELY_WEIGHT * likely + _decided_loss(head, noisy, taught, run.device)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         run.progress("learning", step + 1, STEPS, {"loss": float(loss.detach())})
-
-
-def _spread(taught: Lessons, near: Near) -> NDArray[np.int64]:
-    """The group of every image that takes part, as the neighbor graph says; -1 where no label reaches."""
-    labels = np.zeros((len(near.neighbors), len(taught.numbers)), dtype=np.float32)
-    labels[taught.typical, taught.typical_group] = TYPICAL_WEIGHT
-    labels[taught.fixed] = 0
-    labels[taught.fixed, taught.fixed_group] = 1
-    belongs = spread_labels(near, labels)
-    belongs[taught.settled] = 0
-    belongs[taught.settled, taught.settled_group] = 1
-    belongs[taught.rejected[:, 0], taught.rejected[:, 1]] = 0
-    belongs[taught.fixed] = labels[taught.fixed]
-    found = np.where(belongs.sum(axis=1) > 0, belongs.argmax(axis=1), -1)
-    return found[taught.taking_part].astype(np.int64)
 
 
 def _decided_loss(head: Head, noisy: Noisy, taught: Lessons, device: torch.device) -> Tensor:

@@ -33,18 +33,11 @@ class Lessons(NamedTuple):
     rejected: Rows  # (R, 2) image, group: does not belong there
     same: Rows  # (P, 2) images that belong together
     different: Rows  # (P', 2) images that do not
-    settled: Rows  # images that stay: nearly all their neighbors are in the same group
-    settled_group: Rows
+    part: Rows  # (N,) part of a former group: images of one cluster in one group have the same; -1: placed by a person
 
 
-def lessons(
-    base: Base, groups: Groups, edits: Edits, features: NDArray[np.float32], reliable: NDArray[np.bool_]
-) -> Lessons:
-    """What the edits of a result teach; `groups` are those without anything that was learned before.
-
-    Args:
-        reliable: (N,) images whose neighbors agree with these groups. They stay, unless a person said otherwise.
-    """
+def lessons(base: Base, groups: Groups, edits: Edits, features: NDArray[np.float32]) -> Lessons:
+    """What the edits of a result teach; `groups` are those without anything that was learned before."""
     numbers = [
         number for number in groups.existing if number not in groups.set_aside and (groups.group == number).any()
     ]
@@ -58,7 +51,6 @@ def lessons(
     if len(numbers) < 2:
         raise UserError("learning needs at least two groups")
     typical = _typical(base, groups, numbers, features)
-    settled = np.flatnonzero(reliable & np.isin(groups.group, numbers))
     return Lessons(
         numbers=numbers,
         taking_part=taking_part,
@@ -67,8 +59,7 @@ def lessons(
         typical=typical,
         typical_group=_places(place, groups.group[typical]),
         rejected=np.array(rejected, dtype=np.int64).reshape(-1, 2),
-        settled=settled,
-        settled_group=_places(place, groups.group[settled]),
+        part=_parts(base, groups),
         **pairs,
     )
 
@@ -95,6 +86,12 @@ def _typical(base: Base, groups: Groups, numbers: list[int], features: NDArray[n
             if len(part) >= SMALLEST_PART * len(members):
                 found.append(part[_from_center(features[part])][:TYPICAL])
     return np.sort(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
+
+
+def _parts(base: Base, groups: Groups) -> Rows:
+    """A number for each cluster and, of a cluster that was split, for each part of it: (N,)."""
+    part = base.cluster.astype(np.int64) * (int(groups.group.max()) + 2) + groups.group + 1
+    return np.where(groups.by_person, -1, part)
 
 
 def _from_center(features: NDArray[np.float32]) -> Rows:

@@ -34,7 +34,7 @@ function question({ row, group, centers }) {
     tint(element("h2", { class: "asked" }, "Is this image in the right group, ", element("span", { class: "dot", "aria-hidden": "true" }), element("strong", {}, nameOf(which)), "?"), which),
     element("div", { class: "judged" },
       element("img", { class: "large", src: largePicture(row), alt: run.path[row] }),
-      element("div", {}, element("h4", {}, "The center of this group"), element("div", { class: "pictures" }, centers.map((other) =>
+      element("div", {}, element("h4", {}, "Typical of this group"), element("div", { class: "pictures" }, centers.map((other) =>
         element("button", { type: "button", class: "picture", "aria-label": run.path[other], onclick: () => showPicture(other, centers) }, tile(other, 96)))))),
     element("div", { class: "answers" },
       answer("Yes", "yes", "Y", row), answer("No", "no", "N", row), answer("Unsure", "unsure", "U", row),

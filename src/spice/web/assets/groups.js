@@ -82,8 +82,8 @@ function card(group, small) {
   const made = tint(element("article", { class: "card", tabindex: "0", draggable: true, data: { number: group.number }, "aria-label": `${nameOf(group)}, ${counted(group.size, "image")}` },
     element("header", {}, element("span", { class: "dot", "aria-hidden": "true" }), title,
       group.suggested ? button(`${group.suggested}?`, () => edit({ kind: "name", group: group.number, name: group.suggested }), { class: "guess", title: `A guess. Click to call this group “${group.suggested}”.`, "aria-label": `Call group ${group.number} ${group.suggested}, a guess` }) : null,
-      element("span", { class: "size", title: counted(group.size, "image") }, small ? number(group.size) : counted(group.size, "image"))),
-    element("span", { class: "meter", role: "img", "aria-label": `mean chance ${percent(group.chance)}`, title: `Mean chance of its images: ${percent(group.chance)}` }, element("i", {})),
+      element("span", { class: "size", title: counted(group.size, "image") }, small ? number(group.size) : `${counted(group.size, "image")}, about ${percent(group.chance)} right`)),
+    element("span", { class: "meter", role: "img", "aria-label": `about ${percent(group.chance)} right`, title: `About ${percent(group.chance)} of its images are in the right group (estimated from their neighbors)` }, element("i", {})),
     pictures(small ? group.typical.slice(0, 4) : group.typical, "prototypes"),
     doubtful.length ? element("div", {}, element("h4", {}, "Most doubtful"), pictures(doubtful, "doubts")) : null,
     element("footer", { class: "actions" },
@@ -206,7 +206,7 @@ function suggestion(merge) {
   const label = (group) => tint(element("span", { class: "which" }, element("span", { class: "dot", "aria-hidden": "true" }), nameOf(group)), group);
   return element("section", { class: "panel suggestion" },
     element("p", {}, label(groups[0]), " and ", label(groups[1])),
-    element("p", { class: "note" }, `${percent(merge.share)} of their images’ neighbors are in the other group. These pairs speak for a merge:`),
+    element("p", { class: "note" }, `${percent(merge.share)} of their images’ neighbors are in the other group. Their most similar pairs:`),
     element("div", { class: "pairs" }, merge.pairs.map(([first, second, similarity]) => element("span", { class: "pair", title: `similarity ${similarity.toFixed(2)}` },
       ...[first, second].map((row) => element("button", { type: "button", class: "picture", "aria-label": run.path[row], onclick: () => showPicture(row, [first, second]) }, tile(row, 64)))))),
     button("Merge", () => join(merge.first, merge.second), { class: "do" }));

@@ -23,6 +23,7 @@ export function show(view, options) {
   if (options.has("near")) findNear(Number(options.get("near")));
   else if (options.size) near = null;
   if (options.has("group")) Object.assign(wanted, { text: "", show: "", group: options.get("group") });
+  if (sorts[options.get("sort")]) wanted.sort = options.get("sort");
   if (options.has("selected")) Object.assign(wanted, { text: "", group: "", show: "selected" });
   grid = new Grid(cell, "Images");
   grid.inner.addEventListener("keydown", keys);

@@ -8,7 +8,7 @@ import { drawWays, movedBy } from "./ways.js";
 export function show(view) {
   const deeper = element("details", { class: "deeper" }, element("summary", {}, "Joint training (minutes)"), element("div", { id: "deeper" }));
   view.replaceChildren(element("div", { class: "intro" }, element("h1", {}, "Learn from my corrections"),
-    element("p", { class: "note lead" }, "A new head learns your names, moves, merges and pairs in seconds, and looks at all images again. What you decided is never overruled. You see what would move before anything changes.")),
+    element("p", { class: "note lead" }, "Takes seconds. All images are sorted again, by what your corrections say. Images that you placed yourself stay where they are.")),
   element("div", { id: "learning" }), deeper);
   draw();
   drawDeeper().then(() => { if (deeper.querySelector("progress, .proposal, .warning")) deeper.open = true; }); // what is under way is not hidden
@@ -35,12 +35,19 @@ const send = async (what) => {
 
 function start(found) {
   return [
+    found.edits ? "" : steps(),
     element("p", {}, `${counted(found.placed, "image")} placed by you, ${counted(found.named, "named group")}, ${counted(found.edits, "edit")} in all.`),
     found.error ? element("p", { class: "warning" }, found.error) : "",
     element("div", { class: "buttons" }, button("Learn", () => send("start"), { class: "main", disabled: found.edits === 0 })),
-    found.edits ? "" : element("p", { class: "note" }, "Name groups or move some images first."),
   ];
 }
+
+/** What to do before there is anything to learn from. */
+const steps = () => element("ol", { class: "steps panel" }, [
+  ["Name your groups", "and merge those that show the same.", "groups"],
+  ["Move wrong images", "to where they belong, the most doubtful first.", "images?sort=doubt"],
+  ["Learn", "You see which images would move, and accept or discard it.", null],
+].map(([title, text, where]) => element("li", {}, element("strong", {}, where ? element("a", { href: `#${where}` }, title) : title), element("span", { class: "note" }, text))));
 
 function proposal(ways) {
   const total = movedBy(ways);

@@ -35,7 +35,8 @@ export async function drawTraining(place, start, propose) {
   if (found.running) {
     watched = true;
     const cancel = () => { watched = false; place.querySelector("button").disabled = true; send("cancel"); };
-    place.replaceChildren(...drawProgress(found, cancel), element("p", { class: "note" }, "You can go on working on the other views. If the server ends meanwhile, nothing is lost: training resumes where it was when you start it again."));
+    place.replaceChildren(element("div", { class: "panel training" }, ...drawProgress(found, cancel),
+      element("p", { class: "note" }, "You can work in the other views meanwhile. If the server stops, nothing is lost: start again to resume.")));
     clearTimeout(place.again);
     place.again = setTimeout(again, 500);
     return;

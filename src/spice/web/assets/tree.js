@@ -85,7 +85,7 @@ function drawing(lines, ends) {
 
 function end(own) {
   const group = run.byNumber.get(own.group);
-  const images = own.share < MOSTLY ? `${percent(own.share)} of ${counted(own.images, "image")}` : counted(own.images, "image");
+  const images = own.share < MOSTLY ? `${counted(own.images, "image")}, ${percent(own.share)} from this group` : counted(own.images, "image");
   const made = element("li", {},
     element("span", { class: "pictures" }, own.pictures.map((row) =>
       element("button", { type: "button", class: "picture", "aria-label": run.path[row], title: run.path[row], onclick: () => showPicture(row, own.pictures) }, tile(row, 48)))),

@@ -1,0 +1,105 @@
+"""How likely every image belongs to each group, after corrections: the E-step of learning from them.
+
+Three sources vote. A logistic regression on the labeled images, labels that spread over the neighbor graph, and the
+groups as they were before. How far these can be trusted is learned: every part of a former group is a label by someone
+who errs at rates P(part | group), which EM estimates from all images (Dawid and Skene 1979). Where the classifier and
+the former groups agree, those count for much; where they do not, for little.
+
+Shapes: N images, L labeled images, R components, G groups, C parts of former groups.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+
+from spice.stages.groups.lessons import Lessons
+from spice.stages.groups.spread import Near, spread_labels
+
+# A typical image was seen, but not placed: it counts a fifth of one that was placed.
+TYPICAL_WEIGHT = 0.2
+# P(part | group) starts as if this many images of each group had been seen in random parts.
+PRIOR = 30.0
+ROUNDS = 10
+# A source rules nothing out: no image is less likely in a group than this.
+LEAST_BY_CLASSIFIER, LEAST_BY_GRAPH = 1e-6, 1e-3
+
+Chances = NDArray[np.float32]  # (N, G)
+
+
+class _Labeled(NamedTuple):
+    """The images that are fixed or typical."""
+
+    row: NDArray[np.int64]  # (L,)
+    group: NDArray[np.int64]  # (L,)
+    weight: NDArray[np.float32]  # (L,)
+
+
+def group_chances(inputs: NDArray[np.float32], near: Near, taught: Lessons) -> Chances:
+    """How likely each image belongs to each group, from inputs (N, R): rows sum to 1."""
+    labeled = _labeled(taught)
+    if not len(labeled.row):  # nothing but pairs or refusals, in groups without any image left: no group is likelier
+        return np.full((len(inputs), len(taught.numbers)), 1 / len(taught.numbers), dtype=np.float32)
+    evidence = np.log(_by_classifier(inputs, labeled, len(taught.numbers)))
+    evidence += np.log(_by_graph(near, labeled, len(taught.numbers)))
+    evidence[taught.rejected[:, 0], taught.rejected[:, 1]] = -np.inf
+    evidence[taught.fixed] = -np.inf
+    evidence[taught.fixed, taught.fixed_group] = 0
+    # The more images a person has placed, the less the former groups count beside them.
+    trust = len(taught.typical) / len(labeled.row)
+    return with_former_groups(evidence, taught.part, trust=trust)
+
+
+def with_former_groups(evidence: Chances, part: NDArray[np.int64], *, trust: float) -> Chances:
+    """EM for P(part | group), from log-evidence (N, G) and the part (N,) of each image; -1: in no part.
+
+    P(group | image) is proportional to exp(evidence) P(part | group)^trust.
+    """
+    chances = _normalized(evidence)
+    inside = np.flatnonzero(part >= 0)
+    if not len(inside):
+        return chances
+    parts, place = np.unique(part[inside], return_inverse=True)
+    for _ in range(ROUNDS):
+        counts = np.full((len(parts), evidence.shape[1]), PRIOR / len(parts))  # (C, G)
+        np.add.at(counts, place, chances[inside])
+        vote = np.log(counts / counts.sum(axis=0, keepdims=True)).astype(np.float32)
+        chances[inside] = _normalized(evidence[inside] + trust * vote[place])
+    return chances
+
+
+def _labeled(taught: Lessons) -> _Labeled:
+    return _Labeled(
+        np.concatenate([taught.fixed, taught.typical]),
+        np.concatenate([taught.fixed_group, taught.typical_group]),
+        np.repeat(np.array([1, TYPICAL_WEIGHT], np.float32), [len(taught.fixed), len(taught.typical)]),
+    )
+
+
+def _by_classifier(inputs: NDArray[np.float32], labeled: _Labeled, groups: int) -> Chances:
+    """P(group | image) by logistic regression."""
+    found = np.zeros((len(inputs), groups), dtype=np.float32)
+    known = np.unique(labeled.group)
+    if len(known) > 1:
+        model = LogisticRegression(max_iter=500)
+        model.fit(inputs[labeled.row], labeled.group, sample_weight=labeled.weight)
+        found[:, known] = model.predict_proba(inputs)
+    else:
+        found[:, known] = 1
+    return np.maximum(found, LEAST_BY_CLASSIFIER)
+
+
+def _by_graph(near: Near, labeled: _Labeled, groups: int) -> Chances:
+    """P(group | image) by labels spread over the neighbor graph."""
+    labels = np.zeros((len(near.neighbors), groups), dtype=np.float32)
+    labels[labeled.row, labeled.group] = labeled.weight
+    return np.maximum(spread_labels(near, labels), LEAST_BY_GRAPH)
+
+
+def _normalized(scores: Chances) -> Chances:
+    """exp(scores), rows divided by their sum; a row in which everything is ruled out is zero."""
+    highest = scores.max(axis=1, keepdims=True)
+    found = np.exp(scores - np.where(np.isfinite(highest), highest, 0))
+    total = found.sum(axis=1, keepdims=True)
+    return np.asarray(found / np.where(total > 0, total, 1), dtype=np.float32)
