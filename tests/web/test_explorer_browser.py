@@ -98,7 +98,8 @@ def test_rename_merge_split_and_undo(page: Page, run: Result) -> None:
     page.click("dialog .main")
     page.wait("document.querySelectorAll('#cards .card').length === 4")
     sizes = page.run("[...document.querySelectorAll('#cards .size')].map(size => size.textContent)")
-    assert sorted(sizes) == ["12 images", "24 images", "6 images", "6 images"]
+    assert sorted(size.split(",")[0] for size in sizes) == ["12 images", "24 images", "6 images", "6 images"]
+    assert all(size.endswith("% right") for size in sizes)
     # Set aside, by key.
     page.run(f"document.querySelector({json.dumps(CARD.format(1))}).focus()")
     press(page, "x")
@@ -177,7 +178,7 @@ def test_the_tree_is_cut_where_the_user_drags_and_its_groups_are_made(browser: P
     asked: list[tuple[int, bool]] = []
     with served(run.run, NO_TOOLS._replace(regroup=lambda *wanted: asked.append(wanted[:2]))) as explorer:
         visit(browser, explorer, "howmany")
-        whole, first = ["50% of 24 images", "12 images"], ["9 images", "3 images"]
+        whole, first = ["24 images, 50% from this group", "12 images"], ["9 images", "3 images"]
         browser.wait(f"{ends} === {json.dumps(json.dumps([*whole, *first], separators=(',', ':')))}")  # four groups now
         colored = browser.run("[...document.querySelectorAll('.dendrogram path.own')].length")
         assert colored == 5  # four ends, and what joins the halves of group 0
@@ -282,6 +283,14 @@ def test_the_lasso_selects_what_it_encloses(page: Page, run: Result) -> None:
     page.wait("document.querySelector('#selection strong')?.textContent === '12 images'")
     chosen = page.run("import('/assets/selection.js').then(m => [...m.selected])")
     assert sorted(chosen) == rows
+
+
+def test_before_learning_the_page_leads_to_the_most_doubtful_images(page: Page) -> None:
+    page.run("location.hash = '#learn'")
+    page.wait("document.querySelectorAll('.steps li').length === 3")
+    page.click(".steps li:nth-child(2) a")
+    page.wait("!!document.querySelector('.item')")
+    assert page.run("document.getElementById('choose-sort').value") == "doubt"
 
 
 def test_a_check_narrows_the_interval_with_every_answer(page: Page, run: Result) -> None:
