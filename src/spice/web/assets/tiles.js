@@ -9,7 +9,8 @@ const SIDES = [64, 96, 128, 160, 192, 256];
 
 const known = new Map(); // "row side" -> where its picture is
 let wanted = []; // tiles without a picture yet, the latest last
-let busy = 0, planned = false;
+const loading = new Set(); // strips on their way
+let planned = false;
 
 /** A square picture of an image, about `width` pixels on the page. Put it on the page at once: else it stays blank. */
 export function tile(row, width = 112) {
@@ -33,7 +34,9 @@ export function tile(row, width = 112) {
 export const blankTiles = () => [...document.querySelectorAll(".thumb:not(.ready)")].length;
 
 function fetchNext() {
-  while (busy < AT_ONCE && wanted.length) {
+  // Strips of tiles that were scrolled away are given up: those on the screen do not wait for them.
+  for (const strip of loading) if (wanted.length && !strip.batch.some((tile) => tile.made.isConnected)) strip.end();
+  while (loading.size < AT_ONCE && wanted.length) {
     // Tiles that were scrolled away are forgotten; what was asked for last is on the screen now.
     wanted = wanted.filter((tile) => tile.made.isConnected);
     if (!wanted.length) return;
@@ -49,16 +52,18 @@ function load(batch, side) {
   const rows = [...new Set(batch.map((tile) => tile.row))];
   const address = `/strip/${run.info.images}?side=${side}&rows=${rows}`;
   const picture = new Image();
-  busy++;
-  const end = () => { busy--; fetchNext(); };
+  const strip = { batch, end: () => { loading.delete(strip); picture.onload = picture.onerror = null; picture.src = ""; } };
+  loading.add(strip);
   picture.onload = () => {
     rows.forEach((row, index) => known.set(`${row} ${side}`, { address, index, count: rows.length }));
     for (const tile of batch) show(tile.made, known.get(`${tile.row} ${side}`));
-    end();
+    loading.delete(strip);
+    fetchNext();
   };
   picture.onerror = () => {
     for (const tile of batch) tile.made.classList.add("ready", "lost");
-    end();
+    loading.delete(strip);
+    fetchNext();
   };
   picture.src = address;
 }
