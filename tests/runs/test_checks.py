@@ -144,3 +144,13 @@ def test_images_of_a_group_that_is_set_aside_are_not_asked_about(run: Result) ->
 def test_an_answer_must_be_one_of_three(run: Result) -> None:
     with pytest.raises(UserError, match="yes, no or unsure, not 'maybe'"):
         record(run.run, 0, "maybe")  # type: ignore[arg-type]
+
+
+def test_after_an_edit_the_labels_are_not_read_again(run: Result) -> None:
+    labels, before = run.labels, Checks(run)
+    assert before.labels is labels
+    Editor(run.run).do(Merge(groups=[0, 1]))
+    after = Checks(run)
+    assert after.labels is labels
+    assert set(before.group.tolist()) == {0, 1, 2}
+    assert set(after.group.tolist()) == {0, 2}

@@ -78,7 +78,7 @@ class Checks:
     """The answers to a result's questions, as they are on the disk now."""
 
     def __init__(self, result: Result) -> None:
-        self.result = result.reread()  # edits may have changed
+        self.result = result.with_current_edits()
         self.labels: Labels = self.result.labels
         self.group: NDArray[np.int32] = self.result.groups.shown  # (N,)
 

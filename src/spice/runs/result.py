@@ -58,6 +58,13 @@ class Result:
         """The same result, with no file read yet."""
         return Result(self.run, self.manifest, self.name, self.entry)
 
+    def with_current_edits(self) -> "Result":
+        """The same result, with only the edits to be read again: its own files never change."""
+        fresh = self.reread()
+        kept = ("records", "labels", "hashes", "base")
+        fresh.__dict__.update({name: value for name, value in self.__dict__.items() if name in kept})
+        return fresh
+
     def __truediv__(self, artifact: Artifact) -> Path:
         """Where an artifact is, or would be."""
         # Files that no step of the run makes, such as scores, are beside the labels.

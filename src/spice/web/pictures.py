@@ -144,10 +144,11 @@ class Pictures:
     def _rows_in(self, table: pa.Table) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         """Where this result's images are in a store, which may hold more by now."""
         gray, rows = np.asarray(table["gray"]).astype(np.bool_), np.asarray(table["row"]).astype(np.int64)
-        names, hashes = table["path"].to_pylist(), table["hash"].to_pylist()
-        if names == self._names and hashes == self._hashes.to_pylist():
+        names = pa.chunked_array([self._names], pa.string())
+        if table["path"].equals(names) and table["hash"].equals(self._hashes):
             return gray, rows
-        held = {key: line for line, key in enumerate(zip(names, hashes, strict=True))}
+        keys = zip(table["path"].to_pylist(), table["hash"].to_pylist(), strict=True)
+        held = {key: line for line, key in enumerate(keys)}
         wanted = zip(self._names, self._hashes.to_pylist(), strict=True)
         lines = np.array([held.get(key, -1) for key in wanted], dtype=np.int64)
         return gray[lines], np.where(lines >= 0, rows[lines], -1)
