@@ -18,7 +18,7 @@ from spice.benchmark.methods.spice import VARIANTS
 from spice.benchmark.semi import ALGORITHMS, network_card
 from spice.benchmark.tables import run as running
 from spice.benchmark.tables.catalog import TABLES
-from spice.benchmark.tables.render import GIVEN_LABELS, comma_separated, markdown, measured, page, quotes
+from spice.benchmark.tables.render import comma_separated, markdown, measured, page, quotes
 from spice.benchmark.tables.result import Cell, Cells, Result, result, settings_key, slug
 from spice.benchmark.tables.run import Selection, data_of, run
 from spice.benchmark.workbench import Workbench
@@ -197,10 +197,6 @@ def test_the_page_begins_with_the_accuracy_of_a_few_methods_on_each_data_set(tmp
     top = page(tmp_path).partition("\n## ")[0]
     assert "| k-means | features + k-means | features + SCAN | SCAN | SPICE-s | SPICE |" in top
     assert "| 0.500 | - | - | - | - | 0.750 |" in top
-
-
-def test_methods_that_are_given_labels_are_those_that_ask_for_them() -> None:
-    assert set(LABELED) == GIVEN_LABELS
 
 
 def test_a_saved_table_is_read_back_and_shown_alike(tmp_path: Path) -> None:

@@ -33,16 +33,13 @@ from spice.stages.joint.train import ClusteringNetwork, Learner, train_jointly
 Labels = NDArray[np.int64]
 CHUNK = 256
 
-# As the table calls them: the names that they are registered under. FixMatch is the algorithm of stage 3 itself.
+# As the tables call them: the names that they are registered under. FixMatch is the algorithm of stage 3 itself.
 ALGORITHMS = {
-    "Pi-model": "pi-model",
-    "Pseudo-Labeling": "pseudo-labeling",
-    "Mean Teacher": "mean-teacher",
-    "MixMatch": "mixmatch",
-    "UDA": "uda",
-    "ReMixMatch": "remixmatch",
-    "supervised": "supervised",
-    "FixMatch": "fixmatch",
+    name: name.lower().replace(" ", "-")
+    for name in (
+        *("Pi-model", "Pseudo-Labeling", "Mean Teacher", "MixMatch", "UDA", "ReMixMatch", "FixMatch"),
+        "supervised",  # the reference of Tables III and IV
+    )
 }
 
 

@@ -13,21 +13,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+from spice.benchmark.semi import ALGORITHMS
 from spice.benchmark.tables.catalog import TABLES
 from spice.benchmark.tables.result import Data, Result
 from spice.errors import UserError
 
-# Methods that are given true labels lead no column.
-GIVEN_LABELS = {
-    "supervised",
-    "Pi-model",
-    "Pseudo-Labeling",
-    "Mean Teacher",
-    "MixMatch",
-    "UDA",
-    "ReMixMatch",
-    "FixMatch",
-}
 ABSENT = "-"
 OLDER = "†"  # beside cells that were not measured on the table's last day
 WITHOUT_SPREAD = ("NMI", "ARI")  # their spread is in the json file
@@ -196,11 +186,12 @@ def _cell(result: Result, data: Data, method: str, score: str) -> str:
         if result.of.best and len(runs) > 1:
             text += f"; {max(cell.scores[score] for cell in runs):.3f}"
         text += f" {OLDER}" * any(cell.at[:10] < _newest(result) for cell in runs)
-    return f"**{text}**" if method not in GIVEN_LABELS and figure.mean >= _best(result, data, score) else text
+    return f"**{text}**" if method not in ALGORITHMS and figure.mean >= _best(result, data, score) else text
 
 
 def _best(result: Result, data: Data, score: str) -> float:
-    others = (method for method in result.of.methods if method not in GIVEN_LABELS)
+    """Of the methods without true labels: those that are given some lead no column."""
+    others = (method for method in result.of.methods if method not in ALGORITHMS)
     return max(figure.mean for method in others if (figure := result.figure(data.name, method, score)) is not None)
 
 
