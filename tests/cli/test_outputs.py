@@ -1,6 +1,9 @@
 """Files that cannot be written or read: one line that names the file, and nothing half-written."""
 
+import os
 import shutil
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -187,3 +190,16 @@ def test_a_result_that_another_process_replaces_is_one_line(
     assert ended.code == 2
     assert ended.err.startswith("spice: ")
     assert len(ended.err.splitlines()) == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no limit on the size of files")
+def test_no_room_for_any_file_is_one_line(session_run: Path, tmp_path: Path) -> None:
+    # Packages that torch imports look for a folder for temporary files as soon as they are loaded.
+    program = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+    program += "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); from spice.cli import main; main()"
+    export = ["export", str(session_run), str(tmp_path / "model.onnx"), "--as", "onnx"]
+    ended = subprocess.run([sys.executable, "-B", "-c", program, *export], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("spice: "), ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert "free some space" in ended.stderr

@@ -139,6 +139,8 @@ def _explanation(error: Exception) -> str | None:
         return memory.ADVICE
     if is_full(error):
         return "the disk is full; free some space, then run the same command again"
+    if isinstance(error, FileNotFoundError) and "temporary directory" in str(error):  # from Python's tempfile
+        return "there is no room for temporary files; free some space, or set TMPDIR to a folder on another disk"
     if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
         name = str(error.filename).encode("utf-8", "backslashreplace").decode()
         return f"{name if len(name) < 300 else name[:300] + '...'}: {error.strerror} (SPICE_DEBUG=1 shows where)"
