@@ -200,3 +200,9 @@ def test_compactness_is_the_share_of_variance_between_clusters() -> None:
     assert select.compactness(bank, clusters_of(torch.zeros(1, 120))) == pytest.approx(0.0, abs=1e-6)
     corners = torch.eye(3).repeat_interleave(40, dim=0)
     assert select.compactness(corners, clusters_of(torch.arange(3).repeat_interleave(40)[None])) == pytest.approx(1.0)
+
+
+def test_of_equally_compact_heads_the_one_with_the_lower_loss_is_selected() -> None:
+    nothing = torch.zeros(2)
+    snapshot = select.HeadSnapshot(1, torch.tensor([1.5, 1.4]), torch.tensor([0.8, 0.8]), nothing, nothing)
+    assert int(snapshot.score(standard_heads(10)).argmin()) == 1

@@ -19,6 +19,9 @@ from spice.stages.views import Views
 MAX_NUMBERS = 20_000_000
 CHUNK = 8_192
 
+# With select_by "compactness", the loss decides between heads that are equally compact: on clear groups, most are.
+WEIGHT = 100.0
+
 SAMPLE_SIZE = 10_000  # images by which heads are compared, at most
 MAX_KEPT_LABELS = 20_000_000  # of all snapshots of all heads together
 
@@ -34,7 +37,7 @@ class HeadSnapshot(NamedTuple):
 
     def score(self, settings: HeadSettings) -> Tensor:
         """The best head has the lowest: (H,)."""
-        return self.loss if settings.select_by == "loss" else -self.compactness
+        return self.loss if settings.select_by == "loss" else self.loss - WEIGHT * self.compactness
 
 
 class BestHead(NamedTuple):
@@ -43,7 +46,7 @@ class BestHead(NamedTuple):
     epoch: int
     number: int
     loss: float  # over all images
-    score: float  # the loss, or minus the compactness
+    score: float  # the loss, less the weighted compactness if heads are selected by that
     parameters: dict[str, Tensor]  # of a `Heads` of one
 
 
