@@ -133,7 +133,7 @@ def choices(table: Table, size: SizeName) -> list[Choice]:
 
 
 def _digits() -> Choice:
-    """Everything once, as short as it can be: what comes out is no result."""
+    """Runs everything once, as briefly as possible, to show that it runs. The scores mean nothing."""
     upright = AugmentSettings(flip=False)
     few = JointSettings(steps=2, labeled=8, unlabeled=8, learning_rate=0.01, ema=None, augment=upright, checks=False)
     features = _small_features(16, epochs=1, width=4, batch=100, mirror=False)

@@ -47,7 +47,7 @@ class Workbench:
         assert run.folder is not None, "stages keep their results in files"
         make(run.folder)
         self.folder = RunFolder.open_or_create(run.folder, source=None)
-        self.charged: dict[str, float] = {}  # processor seconds of steps, by key, whoever needed them first
+        self.charged: dict[str, float] = {}  # processor seconds of shared steps, by key, counted once
         self.spent_here = 0.0  # processor seconds of steps, and of what methods share, in this process
         self.notes: list[str] = []  # what the reader of a cell should know
 

@@ -181,7 +181,7 @@ class Explorer:
         return Response(self._session.table(), media_type="text/csv", headers=headers)
 
     def learning(self, request: Request) -> Response:  # noqa: ARG002
-        """What learning from corrections would move, or how far it is."""
+        """What learning from corrections would move, or its progress."""
         return _json(self._learning.describe())
 
     async def learn(self, request: Request) -> Response:
@@ -196,7 +196,7 @@ class Explorer:
         return await _changed(self._learning.accept)
 
     def training(self, request: Request) -> Response:  # noqa: ARG002
-        """How far a training is that makes another result, or what joint training would change."""
+        """The progress of a training, or what joint training would change."""
         return _json(self._training.describe())
 
     async def train(self, request: Request) -> Response:

@@ -28,7 +28,7 @@ class Background:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self, work: Callable[[Progress], None]) -> bool:
-        """Begin, unless something is under way: then False."""
+        """Start the work; False if something is already running."""
         with self._lock:
             if self.running:
                 return False
@@ -40,14 +40,14 @@ class Background:
             return True
 
     def cancel(self) -> None:
-        """Stop at the next report of progress, and wait for that."""
+        """Stop at the next progress report, and wait until then."""
         self._cancel.set()
         if self._thread is not None:
             self._thread.join()
         self.error = None
 
     def describe(self) -> dict[str, JsonValue]:
-        """How far it is."""
+        """The progress so far."""
         return {
             "running": self.running,
             "canceling": self.running and self._cancel.is_set(),
@@ -58,7 +58,7 @@ class Background:
         }
 
     def _left(self) -> str | None:
-        """Time left for the present task, in words; None before its speed is known."""
+        """Time left for the current task, in words; None before its speed is known."""
         done, seconds = self._done - self._already, time.monotonic() - self._since
         if done <= 0 or seconds < SPEED_KNOWN_AFTER:
             return None

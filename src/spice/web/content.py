@@ -1,4 +1,4 @@
-"""What the page is told: the run in words and numbers, and one column of numbers per fact about the images."""
+"""What the server sends to the page: facts about the run, and columns of numbers with one entry per image."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ Column = NDArray[np.int32] | NDArray[np.uint16] | NDArray[np.uint8]
 
 
 def describe(state: State) -> dict[str, JsonValue]:
-    """All but what there is per image."""
+    """Everything except the columns with one entry per image."""
     result = state.opened.result
     source = result.manifest.source
     return {

@@ -21,12 +21,12 @@ class CsvKeeper:
         self._thread.start()
 
     def changed(self) -> None:
-        """Somebody edited the run."""
+        """Someone edited the run."""
         self._stale = True
         self._wake.set()
 
     def close(self) -> None:
-        """Write what is left to write, and end."""
+        """Write the last changes, and stop."""
         self._ending = True
         self._wake.set()
         self._thread.join()

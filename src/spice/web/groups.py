@@ -60,7 +60,7 @@ def _spread(members: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _doubtful(state: State, members: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The images that most of all deserve a look: lowest chance, not placed by a person."""
+    """The images to look at first: lowest chance, not placed by a person."""
     open_ones = members[~state.groups.by_person[members] & ~state.opened.labels.reliable[members]]
     chance = state.checks.chances[open_ones]
     return open_ones[np.argsort(chance, kind="stable")][:PICTURES_SHOWN]

@@ -22,7 +22,7 @@ class Learning:
         self._found: tuple[str, Proposal] | None = None  # the version that it learned from
 
     def start(self) -> None:
-        """Begin, unless it has begun."""
+        """Start, unless it is already running."""
         version = self._session.state().version
 
         def learn(progress: Progress) -> None:
@@ -33,12 +33,12 @@ class Learning:
         self._work.start(learn)
 
     def cancel(self) -> None:
-        """Stop, and forget what was found."""
+        """Stop, and discard the proposal."""
         self._work.cancel()
         self._found = None
 
     def accept(self) -> State:
-        """Make the proposal count."""
+        """Apply the proposal."""
         state = self._session.state()
         if self._found is None or self._found[0] != state.version:
             raise StalePageError("The groups have changed in the meantime; learn again.")
@@ -47,7 +47,7 @@ class Learning:
         return self._session.state()
 
     def describe(self) -> dict[str, JsonValue]:
-        """How far it is, and what would move."""
+        """The progress so far, and what would move."""
         state = self._session.state()
         work = self._work.describe()
         found = self._found if self._found is not None and self._found[0] == state.version else None

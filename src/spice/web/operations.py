@@ -17,7 +17,7 @@ class _Asked(BaseModel):
 
 
 class AskedName(_Asked):
-    """Call a group something."""
+    """Name a group."""
 
     kind: Literal["name"]
     group: int
@@ -29,7 +29,7 @@ class AskedName(_Asked):
 
 
 class AskedNames(_Asked):
-    """Call several groups something: suggested names that were accepted together."""
+    """Name several groups: suggested names that were accepted together."""
 
     kind: Literal["names"]
     names: Annotated[dict[int, str], Field(min_length=1)]
@@ -40,7 +40,7 @@ class AskedNames(_Asked):
 
 
 class AskedMerge(_Asked):
-    """One group of several."""
+    """Merge several groups into one."""
 
     kind: Literal["merge"]
     groups: Annotated[list[int], Field(min_length=2)]
@@ -51,7 +51,7 @@ class AskedMerge(_Asked):
 
 
 class AskedSplit(_Asked):
-    """New groups of some images of a group."""
+    """Move some images of a group to new groups."""
 
     kind: Literal["split"]
     group: int

@@ -31,7 +31,7 @@ _QUALITY, _LARGE_QUALITY = 80, 90
 
 
 class NoPictureError(Exception):
-    """There is no picture of this image any more."""
+    """There is no longer a picture of this image."""
 
 
 class Pictures:
@@ -67,7 +67,7 @@ class Pictures:
             return _jpeg(self._tile(row, LARGEST_TILE), _LARGE_QUALITY)
 
     def original(self, row: int) -> bytes | Image.Image | NDArray[np.generic]:
-        """What the source holds of an image, if that is still what the run has seen."""
+        """The image as the source holds it, if it has not changed since the run."""
         entry, source = self._entries.get(self._names[row]), self._source
         if entry is None or source is None:
             raise NoPictureError

@@ -1,4 +1,4 @@
-"""The results that a run keeps, other numbers of groups among them, and switching between them."""
+"""The results that a run keeps, such as other numbers of groups, and switching between them."""
 
 from pathlib import Path
 from shlex import quote

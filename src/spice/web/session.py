@@ -1,4 +1,4 @@
-"""An open run: its current result with all edits applied, read again whenever anybody has changed it.
+"""An open run: its current result with all edits applied, reread whenever someone changes it.
 
 Shapes: N images, S neighbors.
 """
@@ -30,7 +30,7 @@ from spice.web.pictures import Pictures
 
 
 class OpenResult:
-    """One result of the run, and what is read of it once."""
+    """One result of the run, and the files of it that are read once."""
 
     def __init__(self, run: Path, result: Result) -> None:
         self.result = result
@@ -89,7 +89,7 @@ class State:
 
     @property
     def version(self) -> str:
-        """Differs whenever the page would show something else."""
+        """Changes whenever the page would look different."""
         return f"{self.opened.result.name}-{self.edits.revision}"
 
 
@@ -166,7 +166,7 @@ class Session:
 
 
 class StalePageError(UserError):
-    """The page shows the run as it was before somebody else changed it."""
+    """The page shows the run as it was before someone else changed it."""
 
 
 def _stamp(path: Path) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What the explorer computes with torch: functions that the command hands in, since this package does without it."""
+"""What the explorer computes with torch: functions that the command passes in. This package does not import torch."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from spice.progress import Progress
 
 
 class Proposal(NamedTuple):
-    """What was learned from corrections. Nothing of it counts before `accept`."""
+    """What was learned from corrections. It takes effect with `accept`."""
 
     group: NDArray[np.int32]  # (N,) the group of each image
     accept: Callable[[], object]

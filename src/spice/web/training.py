@@ -58,7 +58,7 @@ class Training:
         return self._session.state()
 
     def describe(self) -> dict[str, JsonValue]:
-        """How far it is, and what joint training would change."""
+        """The progress so far, and what joint training would change."""
         state, work = self._session.state(), self._work.describe()
         done = self._found if not self._work.running else None
         current = done is not None and done[0] == state.opened.result.name

@@ -11,7 +11,7 @@ from spice.stages.groups.merge_tree import MergeTree
 from spice.web.session import State
 
 PICTURES = 8  # of each node
-# More groups than this are no overview any more; the command line cuts at any number.
+# More groups than this do not fit on one screen. The command line cuts at any number.
 MOST_ENDS = 60
 
 

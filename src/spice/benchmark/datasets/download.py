@@ -21,7 +21,7 @@ from spice.errors import UserError
 from spice.progress import Progress, silent
 from spice.version import __version__
 
-WAITS = (1.0, 4.0)  # seconds before each new try; one that brought anything starts the list anew
+WAITS = (1.0, 4.0)  # seconds before each retry; progress resets the list
 
 _PIECE = 1 << 18
 _TIMEOUT = 30.0

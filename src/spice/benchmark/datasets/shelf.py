@@ -103,7 +103,7 @@ def _install(card: Card, files: Sequence[Path], root: Path, progress: Progress) 
 
 
 def _recognize(card: Card, folder: Path, *, called: str) -> None:
-    """Whether this data set can be read here, and it is no other one of the same layout."""
+    """Whether the folder holds this data set, and not another one with the same layout."""
     try:
         train = read(card, folder).train
         first = train.truth().labels[: len(card.first_labels)]

@@ -28,7 +28,7 @@ class RUC(Objective):
     Clean: the label is confident, and that of most neighbors ("hybrid"). Loss of each of two networks, which start as
     the given one with new last layers: MixMatch's, with labels that the other network has refined and guesses that both
     have made, plus cross-entropy of the smoothed labels for strong views. Between epochs, an image becomes clean, and
-    gets its label anew, where one of the two networks is confident. The prediction is the mean of both.
+    gets a new label if one of the two networks is confident. The prediction is the mean of both.
 
     Constants: `main_ruc_cifar10.py` of the authors' repository (deu30303/RUC), and the rising threshold for joining of
     `main_ruc_stl10.py`, which has batches of 100 and a weight of 50. There the networks learn by turns of an epoch,

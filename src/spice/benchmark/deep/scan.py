@@ -39,7 +39,7 @@ class NeighborStep(Objective):
         return logits
 
     def shown(self, images: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Each image, and one of its neighbors, drawn anew."""
+        """Each image with one of its neighbors, redrawn in every step."""
         choice = torch.randint(self.neighbors.shape[1], (len(images),), generator=random)
         return images, self.neighbors.cpu()[images, choice]
 

@@ -30,7 +30,7 @@ LabeledFit = Callable[[Workbench, Labeled], Labels]
 
 
 class Method(NamedTuple):
-    """A method, and the parts of a `Choice` that its result depends on, besides the images."""
+    """A method, and the parts of a `Choice` that its result depends on in addition to the images."""
 
     fit: Fit
     uses: tuple[str, ...]
@@ -130,7 +130,7 @@ LABELED: dict[str, LabeledFit] = {name: partial(semi.fit, name) for name in semi
 
 
 def uses(name: str) -> tuple[str, ...]:
-    """The parts of a `Choice` that the result of the method called `name` depends on, besides the images."""
+    """The parts of a `Choice` that the result of the method called `name` depends on in addition to the images."""
     if name in LABELED:
         return LABELS
     return METHODS[name].uses if name in METHODS else THIRD  # Table VI's rows are SPICE before and after

@@ -174,7 +174,7 @@ class DEC(Objective):
     """Codes and centers that sharpen their own soft assignments (Xie et al., 2016).
 
     q_ik ~ 1 / (1 + |z_i - c_k|^2), a Student's t; p_ik ~ q_ik^2 / sum_i q_ik, which is sharper and evens out the
-    clusters; and KL(p || q) is minimized by codes and centers, p being computed anew once an epoch, until less than
+    clusters; and KL(p || q) is minimized by codes and centers, where p is recomputed once per epoch, until less than
     0.1 % of the labels change. The label is the cluster of the largest q. Tolerance and 20 restarts of k-means as in
     its section 4.3, which has SGD with a learning rate of 0.01.
     """
@@ -194,7 +194,7 @@ class DEC(Objective):
         return assignments(self.encode(images), self.centers)
 
     def begin_(self, epoch: Epoch, pictures: Pictures, device: torch.device) -> bool:  # noqa: ARG002
-        """Compute p anew; False if hardly a label has changed."""
+        """Recompute p; False if hardly any label has changed."""
         soft = pictures.outputs(self, device).to(device)  # (N, K)
         changed = float((soft.argmax(dim=1) != self.labels).float().mean())
         self.labels.copy_(soft.argmax(dim=1))

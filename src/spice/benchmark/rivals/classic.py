@@ -139,7 +139,7 @@ def _spherical_run(points: Tensor, centers: Tensor) -> tuple[Tensor, float]:
             break
         labels = closest
         members = one_hot(labels, len(centers)).float()  # (N, K)
-        # An empty cluster starts anew at an image that its center describes worst.
+        # An empty cluster restarts at the image that is farthest from its center.
         empty = (members.sum(dim=0) == 0).nonzero().squeeze(dim=1)
         centers = normalize(members.T @ points, dim=1)  # (K, D)
         centers[empty] = points[cosine.argsort()[: len(empty)]]

@@ -56,7 +56,7 @@ class NeighborHead(nn.Module):
 
 
 class Pairs:
-    """Every image once an epoch, each with one of its nearest neighbors, drawn anew."""
+    """Every image once per epoch, each with a random one of its nearest neighbors."""
 
     def __init__(self, features: Features, *, neighbors: int, batch: int, seed: int) -> None:
         points = torch.from_numpy(unit(features))

@@ -45,7 +45,7 @@ class Cell(Settings):
 
 
 class Cells:
-    """A folder of cells. Cells of other settings are as good as absent: they are measured anew."""
+    """A folder of cells. Cells with other settings are ignored and measured again."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -69,7 +69,7 @@ class Cells:
 
 
 def settings_key(which: WhichImages, choice: Choice, method: str) -> str:
-    """A hash of all that a cell depends on besides seed and program."""
+    """A hash of everything that a cell depends on, except the seed and the program."""
     # An encoder that is given does not depend on how another one would be trained.
     unused = {"features", "one_encoder"} if choice.encoder != SCRATCH else set()
     chosen = choice.model_dump(mode="json", include={*OF_IMAGES, *uses(method)} - unused)

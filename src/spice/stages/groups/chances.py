@@ -1,4 +1,4 @@
-"""How likely every image belongs to each group, after corrections: the E-step of learning from them.
+"""How likely each image is to belong to each group, after corrections: the E-step of learning from them.
 
 Three sources vote. A logistic regression on the labeled images, labels that spread over the neighbor graph, and the
 groups as they were before. How far these can be trusted is learned: every part of a former group is a label by someone
@@ -37,9 +37,9 @@ class _Labeled(NamedTuple):
 
 
 def group_chances(inputs: NDArray[np.float32], near: Near, taught: Lessons) -> Chances:
-    """How likely each image belongs to each group, from inputs (N, R): rows sum to 1."""
+    """How likely each image is to belong to each group, from inputs (N, R): rows sum to 1."""
     labeled = _labeled(taught)
-    if not len(labeled.row):  # nothing but pairs or refusals, in groups without any image left: no group is likelier
+    if not len(labeled.row):  # only pairs and rejections, in groups without images: all are equally likely
         return np.full((len(inputs), len(taught.numbers)), 1 / len(taught.numbers), dtype=np.float32)
     evidence = np.log(_by_classifier(inputs, labeled, len(taught.numbers)))
     evidence += np.log(_by_graph(near, labeled, len(taught.numbers)))

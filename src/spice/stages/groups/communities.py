@@ -37,7 +37,7 @@ def communities(points: Points, *, seed: int) -> Communities:
 
 
 def _of_a_draw(points: Points, seed: int) -> tuple[int, int]:
-    """How many communities there are at either resolution."""
+    """The number of communities at both resolutions."""
     import networkx as nx  # late: slow to import
 
     drawn = min(ENOUGH, round(SHARE * len(points)))

@@ -1,4 +1,4 @@
-"""The group of every image: the head's prediction, subject to everything that a person decided.
+"""The group of every image: the likeliest one, subject to everything that a person decided.
 
 Shapes: N images, G groups.
 """
@@ -12,10 +12,10 @@ from spice.stages.groups.lessons import Lessons
 
 
 def decide(probs: NDArray[np.float32], taught: Lessons) -> NDArray[np.int64]:
-    """The most likely group that nobody has ruled out: (N, G) -> (N,); -1 for images that take no part.
+    """The most likely group that nobody has ruled out: (N, G) -> (N,); -1 for images that are set aside.
 
     Images that belong together get one group, the fixed one if one of them is fixed. Of two images that belong to
-    different groups, the less certain one gives way.
+    different groups, the less certain one moves.
     """
     score = np.log(np.maximum(probs.astype(np.float64), 1e-12))  # (N, G)
     score[taught.rejected[:, 0], taught.rejected[:, 1]] = -np.inf

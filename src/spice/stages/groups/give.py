@@ -77,7 +77,7 @@ def give_labels(editor: Editor, labels: Mapping[str, str], *, split: bool = Fals
 
 
 def placed_clusters(editor: Editor) -> dict[str, int]:
-    """The cluster that stands for the group of every image that a person placed, by path.
+    """The cluster that represents the group of each image that a person placed, by path.
 
     A group that no cluster is part of, such as one that was split off, has none: `spice learn` learns those.
     """
@@ -110,7 +110,7 @@ def find_labels(labels: Mapping[str, str], paths: Sequence[str]) -> LabelTable:
 
 
 def _match(table: LabelTable, groups: Groups) -> dict[int, int | None]:
-    """The group of every name: one that is called so, or the one that holds most of its images, one to one.
+    """The group of every name, one to one: the group with that name, or the one that holds most of its images.
 
     None for a name all of whose images are in groups of other names.
     """

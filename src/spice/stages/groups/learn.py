@@ -3,7 +3,7 @@
 E-step: the likely group of every image, from fixed and typical images and the former groups (`chances`). M-step: the
 head learns the fixed labels by cross-entropy, pairs by -ln<p_i, p_j> and -ln(1 - <p_i, p_j>), and the labels of the
 E-step by the loss of stage 2 (double softmax), from features with noise as views. The E-step decides the groups of the
-images at hand, subject to what a person decided; the head is for new images.
+run's images, subject to what a person decided; the head is for new images.
 
 Shapes: N images, M in a batch, D feature width, G groups, P pairs.
 """

@@ -17,7 +17,7 @@ const sorts = {
 };
 const wanted = { text: "", group: "", show: "", sort: "rank" };
 let grid = null, items = [], anchor = 0;
-let near = null; // { title, rows }: the images nearest to one, in place of all images
+let near = null; // { title, rows }: the images nearest to one image, shown instead of all images
 
 export function show(view, options) {
   if (options.has("near")) findNear(Number(options.get("near")));

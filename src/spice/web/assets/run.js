@@ -1,4 +1,4 @@
-// The open run: what the server told of it, columns of numbers per image, edits. Views listen to "run" events.
+// The open run: what the server sent about it, columns of numbers per image, edits. Views listen to "run" events.
 
 import { say } from "./dom.js";
 
