@@ -20,7 +20,7 @@ MAX_NUMBERS = 20_000_000
 CHUNK = 8_192
 
 # With select_by "compactness", the loss decides between heads that are equally compact: on clear groups, most are.
-WEIGHT = 100.0
+COMPACTNESS_WEIGHT = 100.0
 
 SAMPLE_SIZE = 10_000  # images by which heads are compared, at most
 MAX_KEPT_LABELS = 20_000_000  # of all snapshots of all heads together
@@ -37,7 +37,7 @@ class HeadSnapshot(NamedTuple):
 
     def score(self, settings: HeadSettings) -> Tensor:
         """The best head has the lowest: (H,)."""
-        return self.loss if settings.select_by == "loss" else self.loss - WEIGHT * self.compactness
+        return self.loss if settings.select_by == "loss" else self.loss - COMPACTNESS_WEIGHT * self.compactness
 
 
 class BestHead(NamedTuple):
