@@ -37,7 +37,7 @@ from spice.evaluate.probe import Labeled
 from spice.models.backbone import Backbone
 from spice.models.weights import save_network
 from spice.neighbors import nearest
-from spice.progress import Logged
+from spice.progress import LogProgress
 from spice.settings import IMAGENET, IMAGENET_GRAY, FeatureSettings
 from spice.stages.features.train import train_features
 from spice.stages.kmeans import kmeans
@@ -151,7 +151,7 @@ def main() -> None:
     settings = FeatureSettings.model_validate(data.settings.model_dump() | json.loads(arguments.settings))
     print(settings.model_dump_json(exclude_defaults=True), flush=True)
     wall, cpu = time.perf_counter(), time.process_time()
-    run = Run(seed=arguments.seed, folder=arguments.folder, progress=Logged(every_seconds=60.0))
+    run = Run(seed=arguments.seed, folder=arguments.folder, progress=LogProgress(every_seconds=60.0))
     model = train_features(data.train, settings, run)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     print(f"trained in {wall / 60:.1f} min of wall clock, {cpu / 60:.1f} min of processor time (since the last start)")

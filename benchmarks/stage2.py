@@ -32,7 +32,7 @@ from spice.models.encoders import load_encoder
 from spice.pipeline.execute import Execution
 from spice.pipeline.work import Inputs
 from spice.presets import standard
-from spice.progress import Logged
+from spice.progress import LogProgress
 from spice.runs import Result, RunFolder, open_result
 from spice.settings import HeadSettings, JointSettings, RunSettings
 from spice.stages.heads.algorithm_1 import TrainedHeads
@@ -79,7 +79,7 @@ class Collection:
         (self.place / "run").mkdir(exist_ok=True)
         folder = RunFolder.open_or_create(self.place / "run", source=None)
         encoder = load_encoder(self.encoder, size=self.size)
-        run = Run(settings.seed, progress=Logged(every_seconds=30.0))
+        run = Run(settings.seed, progress=LogProgress(every_seconds=30.0))
         return Execution(folder, settings, Inputs(store.collection, store), encoder, run, page=False)
 
     def result(self, settings: RunSettings) -> Result:

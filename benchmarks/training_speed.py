@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spice.data.images import InMemory
-from spice.engine.device import placed
+from spice.engine.device import module_to_device
 from spice.engine.run import Run
 from spice.models.encoders import TorchEncoder, load_encoder
 from spice.models.heads import Head
@@ -93,7 +93,8 @@ def features(steps: int) -> None:
     """MoCo with a ResNet-18 of half width at 32 px, as in an epoch of 50,000 images, with their queue."""
     settings = FeatureSettings(network="resnet18", width=32, batch=128, epochs=1)
     images = Repeated(torch.randint(0, 256, (4096, 3, 32, 32), dtype=torch.uint8), 50_000)
-    query, key = (placed(network("resnet18", stem="plain", width=32).train(), torch.device("cpu")) for _ in range(2))
+    cpu = torch.device("cpu")
+    query, key = (module_to_device(network("resnet18", stem="plain", width=32).train(), cpu) for _ in range(2))
     views = [torch.randn(128, 3, 32, 32).contiguous(memory_format=torch.channels_last) for _ in range(2)]
 
     def bare_step() -> None:
@@ -139,7 +140,7 @@ def joint_stage(case: Case) -> Callable[[Progress], object]:
 def bare_joint_step(case: Case) -> Callable[[], None]:
     """Forward and backward passes of the trained layers, and forward passes of the others."""
     encoder, settings = case.encoder, case.settings
-    backbone = placed(copy.deepcopy(encoder.module), torch.device("cpu"))
+    backbone = module_to_device(copy.deepcopy(encoder.module), torch.device("cpu"))
     front, tail = split_network(backbone, share=settings.trained, size=encoder.size, channels=encoder.channels)
     frozen = None if front is None else TorchEncoder("front", front, encoder.normalization, size=encoder.size)
     model = ClusteringNetwork(tail.requires_grad_(), Head(encoder.features, 10)).train()

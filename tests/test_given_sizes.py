@@ -13,7 +13,7 @@ from spice.errors import UserError
 from spice.given_sizes import agreed_clusters, read_sizes, shares_of, with_sizes
 from spice.presets import preset
 from spice.settings import HeadSettings
-from spice.settings_file import requested
+from spice.settings_file import requested_settings
 
 
 def test_shares_and_counts_are_read_from_words_and_files(tmp_path: Path) -> None:
@@ -67,12 +67,12 @@ def test_options_that_disagree_are_refused_before_anything_is_read(options: list
 
 def test_a_settings_file_may_give_sizes_and_so_the_number_of_groups(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("[heads]\nsizes = [0.6, 0.4]\n")
-    settings = requested("standard", tmp_path / "mine.toml")
+    settings = requested_settings("standard", tmp_path / "mine.toml")
     assert settings.how_many is None
     assert (settings.heads.clusters, settings.heads.shares) == (2, (0.6, 0.4))
     (tmp_path / "mine.toml").write_text("[heads]\nsizes = [0.6, 0.3]\n")
     with pytest.raises(UserError, match=r"shares must sum to 1, got 0\.9"):
-        requested("standard", tmp_path / "mine.toml")
+        requested_settings("standard", tmp_path / "mine.toml")
 
 
 def test_a_batch_holds_ten_images_of_the_smallest_group_but_for_the_papers_batch() -> None:

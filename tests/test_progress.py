@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from spice.progress import Logged, duration, part_of
+from spice.progress import LogProgress, duration, part_of
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def test_the_time_left_counts_from_where_this_run_and_this_task_began(
     clock: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="spice")
-    progress = Logged(every_seconds=0.0)
+    progress = LogProgress(every_seconds=0.0)
     progress("views", 500, 1000)  # resumed
     clock[0] += 10
     progress("views", 600, 1000)
@@ -32,7 +32,7 @@ def test_the_time_left_counts_from_where_this_run_and_this_task_began(
 
 def test_a_rate_needs_some_time_to_be_measured(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="spice")
-    progress = Logged(every_seconds=0.0)
+    progress = LogProgress(every_seconds=0.0)
     progress("thumbnails", 1024, 1500)
     clock[0] += 1e-4
     progress("thumbnails", 1500, 1500)
@@ -41,7 +41,7 @@ def test_a_rate_needs_some_time_to_be_measured(clock: list[float], caplog: pytes
 
 def test_lines_are_few_but_the_last_is_logged(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="spice")
-    progress = Logged(every_seconds=5.0)
+    progress = LogProgress(every_seconds=5.0)
     for done in range(1, 101):
         clock[0] += 0.1
         progress("heads", done, 100)

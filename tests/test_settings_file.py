@@ -8,7 +8,7 @@ import pytest
 from spice.errors import UserError
 from spice.presets import joint_on_cpu, paper, preset, standard
 from spice.settings import FeatureSettings, RunSettings
-from spice.settings_file import apply_changes, read_changes, requested, to_toml
+from spice.settings_file import apply_changes, read_changes, requested_settings, to_toml
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_printed_settings_are_read_back_the_same(settings: RunSettings, file: Pa
 def test_a_file_changes_what_it_names_and_nothing_else(file: Path) -> None:
     file.write_text('[heads]\nloss = "temperature"\ntemperature = 0.5\n')
     usual = standard(clusters=5)
-    changed = requested("standard", file, clusters=5)
+    changed = requested_settings("standard", file, clusters=5)
     assert (changed.heads.loss, changed.heads.temperature) == ("temperature", 0.5)
     heads = changed.heads.model_copy(update={"loss": usual.heads.loss, "temperature": usual.heads.temperature})
     assert changed.model_copy(update={"heads": heads}) == usual
@@ -33,34 +33,34 @@ def test_a_file_changes_what_it_names_and_nothing_else(file: Path) -> None:
 
 def test_options_override_the_file_and_the_file_overrides_the_preset(file: Path) -> None:
     file.write_text('seed = 3\nsize = 96\nencoder = "scratch"\n[heads]\nclusters = 7\n[views.augment]\nflip = false\n')
-    from_file = requested("standard", file)
+    from_file = requested_settings("standard", file)
     assert (from_file.seed, from_file.size, from_file.encoder, from_file.heads.clusters) == (3, 96, "scratch", 7)
     assert not from_file.views.augment.flip
-    explicit = requested("standard", file, clusters=4, encoder="lite0", size=64, seed=1, flip=True)
+    explicit = requested_settings("standard", file, clusters=4, encoder="lite0", size=64, seed=1, flip=True)
     assert (explicit.seed, explicit.size, explicit.encoder, explicit.heads.clusters) == (1, 64, "lite0", 4)
     assert explicit.views.augment.flip
 
 
 def test_none_is_written_as_a_word(file: Path) -> None:
     file.write_text('[heads]\ncomponents = "none"\n')
-    assert requested("standard", file, clusters=5).heads.components is None
+    assert requested_settings("standard", file, clusters=5).heads.components is None
     file.write_text('joint = "none"\n')
-    assert requested("standard", file, clusters=5).joint is None
-    assert requested("standard", file, clusters=5, refine=True).joint is not None
+    assert requested_settings("standard", file, clusters=5).joint is None
+    assert requested_settings("standard", file, clusters=5, refine=True).joint is not None
 
 
 def test_a_table_for_joint_training_asks_for_it(file: Path) -> None:
     file.write_text('[joint]\nalgorithm = "freematch"\n')
-    joint = requested("standard", file, clusters=4).joint
+    joint = requested_settings("standard", file, clusters=4).joint
     assert joint == joint_on_cpu(pretrained=True).model_copy(update={"algorithm": "freematch"})
 
 
 def test_changes_of_stage_1_wait_for_the_images(file: Path) -> None:
     file.write_text('[features]\nmethod = "byol"\n')
-    settings = requested("standard", file, clusters=4, encoder="scratch")
+    settings = requested_settings("standard", file, clusters=4, encoder="scratch")
     assert settings.features is None
     assert settings.features_changes == {"method": "byol"}
-    whole = requested("paper:stl10", file)
+    whole = requested_settings("paper:stl10", file)
     assert whole.features == FeatureSettings.model_validate(
         paper("stl10").features.model_dump() | {"method": "byol"}  # type: ignore[union-attr]
     )
@@ -83,12 +83,12 @@ def test_changes_of_stage_1_wait_for_the_images(file: Path) -> None:
 def test_mistakes_name_the_setting_and_the_nearest_known_one(file: Path, text: str, words: str) -> None:
     file.write_text(text)
     with pytest.raises(UserError, match=words):
-        requested("standard", file, clusters=3)
+        requested_settings("standard", file, clusters=3)
 
 
 def test_a_missing_file_is_one_line(file: Path) -> None:
     with pytest.raises(UserError, match="cannot read"):
-        requested("standard", file, clusters=3)
+        requested_settings("standard", file, clusters=3)
 
 
 def test_every_setting_of_the_methods_can_be_reached(file: Path) -> None:
@@ -97,7 +97,7 @@ def test_every_setting_of_the_methods_can_be_reached(file: Path) -> None:
         '[features]\nmethod = "byol"\n[joint]\nalgorithm = "freematch"\ninit = "scratch"\n'
         '[reliability]\nrule = "authors"\n[heads]\nsub_batch = 128\nrepeats = 8\n[views]\nprecision = "float16"\n'
     )
-    settings = requested("paper:cifar10", file)
+    settings = requested_settings("paper:cifar10", file)
     assert settings.features is not None
     assert settings.joint is not None
     found = tomllib.loads(to_toml(settings.model_dump(mode="json")))

@@ -23,7 +23,7 @@ from spice.data.adapters import Given, adapted, is_table_of_numbers
 from spice.data.vectors import Vectors
 from spice.errors import UserError
 from spice.given_sizes import agreed_clusters, shares_of, with_sizes
-from spice.models.given_features import NoEncoder, checked_vectors
+from spice.models.precomputed import NoEncoder, checked_vectors
 from spice.notebook.answers import Answers, answers_of
 from spice.notebook.explorer import explore
 from spice.notebook.places import Places, in_order, places_of

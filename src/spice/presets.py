@@ -304,8 +304,8 @@ def features_on_cpu(*, images: int, size: int, flip: bool = True) -> FeatureSett
         method="simclr",
         network="whitened-patches",
         width=32,
-        view_size=_of_four(0.75 * size),
-        early_view_size=_of_four(0.5 * size),
+        view_size=_multiple_of_four(0.75 * size),
+        early_view_size=_multiple_of_four(0.5 * size),
         early=0.9,
         epochs=min(100, max(1, round(700_000 / images))),
         warmup=0.5,
@@ -319,6 +319,6 @@ def features_on_cpu(*, images: int, size: int, flip: bool = True) -> FeatureSett
     )
 
 
-def _of_four(pixels: float) -> int:
+def _multiple_of_four(pixels: float) -> int:
     """The nearest multiple of four, at least eight: smaller maps would vanish in the network."""
     return max(8, round(pixels / 4) * 4)

@@ -33,7 +33,7 @@ def part_of(progress: Progress, part: int, parts: int) -> Progress:
     return report
 
 
-class Logged:
+class LogProgress:
     """A line in the log every few seconds: done, rate, time left."""
 
     def __init__(self, *, every_seconds: float = 10.0) -> None:

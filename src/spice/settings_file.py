@@ -14,12 +14,11 @@ from spice.presets import joint_on_cpu, preset
 from spice.settings import FeatureSettings, RunSettings
 
 Tree = dict[str, JsonValue]
-# In TOML: not set, or decided by the program.
-NONE = "none"
+NONE = "none"  # in TOML: not set, or decided by the program
 Kind = TypeVar("Kind", bound=BaseModel)
 
 
-def requested(
+def requested_settings(
     name: str,
     file: Path | None = None,
     *,
@@ -32,7 +31,7 @@ def requested(
     minutes: float | None = None,
     seed: int | None = None,
 ) -> RunSettings:
-    """The preset called `name`, changed by a settings file, changed by explicit options."""
+    """The preset called `name`, overridden by a settings file, and both overridden by explicit options."""
     changes = {} if file is None else read_changes(file)
     options: dict[str, object] = {
         "heads.clusters": clusters or between,
@@ -45,13 +44,13 @@ def requested(
     if flip is not None:
         options |= {f"{stage}.augment.flip": flip for stage in ("features", "views", "joint")}
     if refine:
-        options["joint"] = None if changes.get("joint") else True  # a file that only says "none" is overridden
+        options["joint"] = None if changes.get("joint") else True  # overrides joint = "none" in the file
     for option, value in options.items():
         if value is not None:
             _drop_(changes, option.split("."))
     settings = preset(
         name,
-        clusters=clusters or (None if between else _inside(changes, "heads", "clusters") or _sizes(changes)),
+        clusters=clusters or (None if between else _inside(changes, "heads", "clusters") or _number_of_sizes(changes)),
         between=between,
         encoder=encoder or _inside(changes, "encoder"),
         size=size,
@@ -61,12 +60,6 @@ def requested(
         seed=seed or 0,
     )
     return settings if file is None else apply_changes(settings, changes, path=file)
-
-
-def _sizes(changes: Tree) -> int | None:
-    """The number of groups whose sizes a file gives."""
-    sizes = _inside(changes, "heads", "sizes")
-    return len(sizes) if isinstance(sizes, list) else None
 
 
 def read_changes(path: Path, kind: type[BaseModel] = RunSettings) -> Tree:
@@ -83,27 +76,26 @@ def read_changes(path: Path, kind: type[BaseModel] = RunSettings) -> Tree:
 
 
 def apply_changes(settings: RunSettings, changes: Mapping[str, JsonValue], *, path: Path) -> RunSettings:
-    """The settings overridden by those of a file; tables are merged, everything else is replaced."""
+    """The settings overridden by changes from the file at `path`: tables are merged, everything else is replaced."""
     base = settings.model_dump(mode="json")
     changes = dict(changes)
     if changes.get("joint") and base["joint"] is None:
         usual = joint_on_cpu(pretrained=settings.encoder != "scratch", flip=settings.views.augment.flip)
         base["joint"] = usual.model_dump(mode="json")
     if changes.get("features") and base["features"] is None:
-        # Stage 1 is decided when the images are known; the changes wait until then.
-        waiting = changes.pop("features")
-        changes["features_changes"] = waiting
-        _validate(FeatureSettings, FeatureSettings().model_dump(mode="json"), waiting, path, "features.")
+        # The settings of stage 1 depend on the images, so these changes are applied when the images are known.
+        later = changes["features_changes"] = changes.pop("features")
+        _validate(FeatureSettings, FeatureSettings().model_dump(mode="json"), later, path, "features.")
     return _validate(RunSettings, base, changes, path, "")
 
 
-def changed(settings: Kind, path: Path) -> Kind:
+def apply_file(settings: Kind, path: Path) -> Kind:
     """Any settings overridden by those of a file."""
     return _validate(type(settings), settings.model_dump(mode="json"), read_changes(path, type(settings)), path, "")
 
 
 def to_toml(settings: Mapping[str, JsonValue]) -> str:
-    """Settings as text that `read_changes` reads. TOML knows no None: `NONE` stands for it."""
+    """Settings as text that `read_changes` reads. TOML has no null, so "none" stands for it."""
     tree = {name: value for name, value in settings.items() if name not in ("features_changes", "given")}
     return tomli_w.dumps(_without_none(tree))
 
@@ -120,6 +112,12 @@ def _inside(tree: JsonValue, *names: str) -> Any:
     for name in names:
         tree = tree.get(name) if isinstance(tree, dict) else None
     return tree
+
+
+def _number_of_sizes(changes: Tree) -> int | None:
+    """The number of groups, if a file gives their sizes."""
+    sizes = _inside(changes, "heads", "sizes")
+    return len(sizes) if isinstance(sizes, list) else None
 
 
 def _validate(kind: type[Kind], base: Tree, changes: JsonValue, path: Path, prefix: str) -> Kind:

@@ -156,7 +156,7 @@ def test_pseudo_labeling_learns_sure_answers_alone_over_all_images() -> None:
     assert loss(PseudoLabeling, learned).item() == pytest.approx(
         supervised_part() - float(sure.log_softmax(dim=0)[0]) / 2
     )
-    assert learned.taught == 0.5
+    assert learned.confident == 0.5
 
 
 def test_uda_teaches_the_strong_view_a_sharpened_answer_where_the_weak_one_is_sure() -> None:

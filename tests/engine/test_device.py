@@ -51,5 +51,5 @@ def test_a_missing_or_misspelled_device_is_told_in_words(monkeypatch: pytest.Mon
 
 
 def test_convolutions_are_laid_out_channels_last() -> None:
-    module = device.placed(nn.Conv2d(3, 8, 3), torch.device("cpu"))
+    module = device.module_to_device(nn.Conv2d(3, 8, 3), torch.device("cpu"))
     assert module.weight.is_contiguous(memory_format=torch.channels_last)

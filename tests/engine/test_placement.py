@@ -223,7 +223,7 @@ def test_a_head_learns_corrections_there(other_device: Run) -> None:
     features = some_views().plain
     found = nearest(torch.from_numpy(features), 5)
     near = Near(found.index.numpy(), found.similarity.numpy())
-    taught = Lessons(
+    lessons = Lessons(
         numbers=[0, 1, 2],
         taking_part=np.arange(60),
         fixed=np.array([0, 20, 40]),
@@ -235,7 +235,8 @@ def test_a_head_learns_corrections_there(other_device: Run) -> None:
         different=np.array([[4, 24]]),
         part=np.repeat(np.arange(3), 20),
     )
-    there, here = (learn_groups(features, near, taught, HeadSettings(clusters=3), run) for run in (other_device, Run()))
+    settings = HeadSettings(clusters=3)
+    there, here = (learn_groups(features, near, lessons, settings, run) for run in (other_device, Run()))
     assert next(there.head.parameters()).device.type == "cpu"
     assert there.group.tolist() == here.group.tolist()
     assert accuracy(there.group, np.repeat(np.arange(3), 20)) > 0.9

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spice.neighbors import Neighbors, approximate, exact, measured_nearest, nearest, recall, search, unit_rows
+from spice.neighbors import Neighbors, approximate, exact, nearest, nearest_with_recall, recall, search, unit_rows
 
 
 def all_pairs(features: Tensor, count: int) -> Neighbors:
@@ -207,7 +207,7 @@ def test_with_all_lists_the_search_is_exact() -> None:
 
 
 def test_noise_that_lists_cannot_sort_takes_as_many_lists_as_the_recall_needs() -> None:
-    found, measured = measured_nearest(random_features(3000, 64), 10, method="approximate")
+    found, measured = nearest_with_recall(random_features(3000, 64), 10, method="approximate")
     truth = nearest(random_features(3000, 64), 10, method="exact")
     assert measured >= approximate.RECALL
     assert recall(found.index, truth.index) > approximate.RECALL - 0.02
@@ -228,12 +228,12 @@ def test_other_images_can_be_looked_up_in_an_index() -> None:
 
 def test_the_size_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     features = clustered_features(1200)
-    assert measured_nearest(features, 3).recall == 1.0
-    assert measured_nearest(features, 3, method="exact").recall == 1.0
+    assert nearest_with_recall(features, 3).recall == 1.0
+    assert nearest_with_recall(features, 3, method="exact").recall == 1.0
     monkeypatch.setattr(search, "APPROXIMATE_FROM", 1200)
     monkeypatch.setattr(approximate, "RECALL", 0.0)  # one list is enough
-    assert measured_nearest(features, 3, method="exact").recall == 1.0
-    assert measured_nearest(features, 3).recall < 1.0
+    assert nearest_with_recall(features, 3, method="exact").recall == 1.0
+    assert nearest_with_recall(features, 3).recall < 1.0
 
 
 def test_recall_is_the_share_of_true_neighbors_found() -> None:

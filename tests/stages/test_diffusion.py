@@ -12,7 +12,7 @@ from test_heads_training import groups, labels_of, quick, same  # type: ignore[i
 from spice.engine.run import Run
 from spice.neighbors import nearest
 from spice.stages.heads.diagnostics import SharedPrototypeWarning
-from spice.stages.heads.diffusion import STEPS, diffused, graph_neighbors
+from spice.stages.heads.diffusion import STEPS, diffuse, graph_neighbors
 from spice.stages.heads.train import train_heads
 from spice.stages.views import Views
 
@@ -35,7 +35,7 @@ def test_the_bank_is_the_walk_and_the_half_whitening_written_out() -> None:
     expected = left[:, :6] * np.sqrt(singular[:6])  # of 8 components, two for each of 3 clusters
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
 
-    bank = diffused(rows, neighbors, quick(3))
+    bank = diffuse(rows, neighbors, quick(3))
     assert bank.shape == (45, 6)
     np.testing.assert_allclose(bank @ bank.T, expected @ expected.T, atol=1e-4)
 
@@ -66,7 +66,7 @@ def test_pieces_without_a_link_stay_where_their_features_are() -> None:
     views = groups([10] * 6, noise=0.01)
     centers = np.repeat(np.array([[4, 1, 1], [4, 1.6, 1], [1, 4, 1], [1.6, 4, 1], [1, 1, 4], [1, 1.6, 4]]), 10, axis=0)
     rows = (np.pad(centers, ((0, 0), (0, 5))) + 0.1 * (views.plain - views.plain.mean(axis=0))).astype(np.float32)
-    bank = diffused(rows, np.array([[i // 10 * 10 + (i + s) % 10 for s in (1, 2, 3)] for i in range(60)]), quick(3))
+    bank = diffuse(rows, np.array([[i // 10 * 10 + (i + s) % 10 for s in (1, 2, 3)] for i in range(60)]), quick(3))
     means = bank.reshape(6, 10, -1).mean(axis=1)
     likeness = means @ means.T - 2 * np.eye(6)
     assert likeness.argmax(axis=1).tolist() == [1, 0, 3, 2, 5, 4]
@@ -91,7 +91,7 @@ def test_the_graph_has_at_most_half_an_expected_cluster_of_neighbors(images: int
 def test_equal_images_have_a_similarity_too() -> None:
     views = groups([30, 30, 30])
     constant = np.ones_like(views.plain)
-    bank = diffused(constant, neighbors_of(constant, 5), quick(3))
+    bank = diffuse(constant, neighbors_of(constant, 5), quick(3))
     assert np.isfinite(bank).all()
     with pytest.warns(SharedPrototypeWarning):
         trained = train_heads(replace(views, plain=constant), quick(similarity="graph", components=4), Run())

@@ -310,9 +310,9 @@ def test_the_bank_has_features_of_one_length_and_heads_see_them_as_they_are() ->
     plain = torch.from_numpy(longer.plain)
     torch.testing.assert_close(seen.take("plain", 0, slice(None)), (plain - components.mean) @ components.basis)
     torch.testing.assert_close(
-        seen.compared(slice(None)), (one_length(longer.plain) - components.mean) @ components.basis
+        seen.take_bank(slice(None)), (one_length(longer.plain) - components.mean) @ components.basis
     )
-    assert torch.equal(views.compared(slice(3)), views.take("plain", 0, slice(3)))
+    assert torch.equal(views.take_bank(slice(3)), views.take("plain", 0, slice(3)))
 
 
 @pytest.mark.parametrize("changes", [{}, {"sub_batch": 20, "repeats": 2}, {"components": 4}], ids=str)

@@ -101,7 +101,7 @@ def test_a_step_is_sgd_on_the_papers_loss() -> None:
     (reliable_term + consistency_term).backward()  # type: ignore[no-untyped-call]
 
     assert result.history[0].loss == pytest.approx((reliable_term + consistency_term).item(), abs=1e-6)
-    assert result.history[0].taught == pytest.approx(taught / 6)
+    assert result.history[0].confident == pytest.approx(taught / 6)
     averaged = dict(result.network.named_parameters())
     for (name, new), old in zip(network.named_parameters(), before.parameters(), strict=True):
         assert old.grad is not None
@@ -127,7 +127,7 @@ def test_it_learns_what_a_few_labels_say_and_spreads_it() -> None:
     with torch.no_grad():
         predicted = result.network(plain(IMAGES.pixels, torch.Generator().manual_seed(0))).argmax(dim=1)
     assert (predicted == IMAGES.kind).float().mean() >= 0.95
-    assert result.history[-1].taught > result.history[0].taught
+    assert result.history[-1].confident > result.history[0].confident
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from spice.runs.apply import apply
 from spice.runs.edits import Edit, Edits, Learned, Move, Name, Operation, Pair, Reject, SetAside, Split
 from spice.runs.groups import Base
 from spice.settings import HeadSettings
+from spice.stages.groups.assign import assign_groups
 from spice.stages.groups.chances import PRIOR, ROUNDS, group_chances, with_former_groups
-from spice.stages.groups.decide import decide
 from spice.stages.groups.learn import learn_groups, pair_loss
-from spice.stages.groups.lessons import Lessons, before_learning, lessons
-from spice.stages.groups.spread import ALPHA, Near, neighbor_graph, spread_labels
+from spice.stages.groups.lessons import Lessons, before_learning, lessons_from_edits
+from spice.stages.groups.spread import ALPHA, Near, similarity_graph, spread_labels
 
 
 def near(features: np.ndarray, count: int = 5) -> Near:
@@ -57,7 +57,7 @@ def test_spreading_is_the_fixed_point_of_its_equation() -> None:
     found = near(random.normal(size=(30, 4)))
     labels = np.zeros((30, 2), np.float32)
     labels[0, 0] = labels[1, 0] = labels[2, 1] = 1
-    graph = neighbor_graph(*found).toarray()
+    graph = similarity_graph(*found).toarray()
     given = labels / labels.sum(axis=0)
     exact = np.linalg.solve(np.eye(30) - ALPHA * graph, (1 - ALPHA) * given)
     np.testing.assert_allclose(spread_labels(found, labels), exact / exact.sum(axis=1, keepdims=True), atol=5e-3)
@@ -101,8 +101,8 @@ def test_former_groups_count_as_far_as_the_evidence_agrees_with_them(agreeing: f
 def test_chances_respect_what_a_person_said(three_blobs: np.ndarray) -> None:
     base = base_of(np.repeat([0, 1, 2], 40), 3)
     edits = edits_of(Move(images=[base.image(3)], group=1), Reject(images=[base.image(50)], group=1))
-    taught = lessons(base, apply(base, edits), edits, three_blobs)
-    chances = group_chances(three_blobs, near(three_blobs, 15), taught)
+    lessons = lessons_from_edits(base, apply(base, edits), edits, three_blobs)
+    chances = group_chances(three_blobs, near(three_blobs, 15), lessons)
     assert chances[3].tolist() == [0, 1, 0]
     assert chances[50, 1] == 0
     np.testing.assert_allclose(chances.sum(axis=1), 1, rtol=1e-5)
@@ -111,8 +111,8 @@ def test_chances_respect_what_a_person_said(three_blobs: np.ndarray) -> None:
 def test_the_parts_of_a_split_group_are_told_apart(three_blobs: np.ndarray) -> None:
     base = base_of(np.repeat([0, 1], 60), 2)
     edits = edits_of(Split(group=0, parts=[base.images(range(30, 60))]))
-    taught = lessons(base, apply(base, edits), edits, three_blobs)
-    assert taught.part[0] == taught.part[29] != taught.part[30] == taught.part[59]
+    lessons = lessons_from_edits(base, apply(base, edits), edits, three_blobs)
+    assert lessons.part[0] == lessons.part[29] != lessons.part[30] == lessons.part[59]
 
 
 def test_pairs_cost_minus_the_log_of_their_agreement() -> None:
@@ -126,7 +126,7 @@ def test_pairs_cost_minus_the_log_of_their_agreement() -> None:
 def test_what_a_person_decided_holds_against_the_head() -> None:
     probs = np.array([[0.9, 0.05, 0.05]] * 6, np.float32)
     probs[4] = [0.6, 0.3, 0.1]
-    taught = Lessons(
+    lessons = Lessons(
         numbers=[0, 1, 2],
         taking_part=np.arange(5),
         fixed=np.array([0]),
@@ -138,7 +138,7 @@ def test_what_a_person_decided_holds_against_the_head() -> None:
         different=np.array([[3, 4]]),
         part=np.zeros(6, np.int64),
     )
-    group = decide(probs, taught).tolist()
+    group = assign_groups(probs, lessons).tolist()
     assert group[0] == 2  # placed
     assert group[1] == 1  # not in group 0
     assert group[2] == 2  # with the placed one
@@ -157,22 +157,22 @@ def test_lessons_are_what_the_edits_say(three_blobs: np.ndarray) -> None:
         Pair(kind="different", first=image(1), second=image(100)),
         SetAside(group=2),
     )
-    taught = lessons(base, apply(base, edits), edits, three_blobs)
-    assert taught.numbers == [0, 1]
-    assert (taught.fixed.tolist(), taught.fixed_group.tolist()) == ([3], [1])
-    assert len(taught.typical) == 16  # 8 of either group
-    assert 3 not in taught.typical
-    assert set(taught.taking_part.tolist()) == set(range(80))
-    assert taught.rejected.tolist() == [[50, 1]]
-    assert taught.part[3] == -1  # placed by a person
-    assert taught.part[0] == taught.part[39] != taught.part[40]
-    assert (taught.same.tolist(), taught.different.tolist()) == ([[1, 2]], [[1, 100]])
+    lessons = lessons_from_edits(base, apply(base, edits), edits, three_blobs)
+    assert lessons.numbers == [0, 1]
+    assert (lessons.fixed.tolist(), lessons.fixed_group.tolist()) == ([3], [1])
+    assert len(lessons.typical) == 16  # 8 of either group
+    assert 3 not in lessons.typical
+    assert set(lessons.taking_part.tolist()) == set(range(80))
+    assert lessons.rejected.tolist() == [[50, 1]]
+    assert lessons.part[3] == -1  # placed by a person
+    assert lessons.part[0] == lessons.part[39] != lessons.part[40]
+    assert (lessons.same.tolist(), lessons.different.tolist()) == ([[1, 2]], [[1, 100]])
 
 
 def test_without_edits_there_is_nothing_to_learn(three_blobs: np.ndarray) -> None:
     base = base_of(np.repeat([0, 1, 2], 40), 3)
     with pytest.raises(UserError, match="nothing to learn from yet"):
-        lessons(base, apply(base, Edits()), Edits(), three_blobs)
+        lessons_from_edits(base, apply(base, Edits()), Edits(), three_blobs)
 
 
 def test_a_few_corrections_teach_what_the_clusters_had_wrong(three_blobs: np.ndarray) -> None:
@@ -181,11 +181,11 @@ def test_a_few_corrections_teach_what_the_clusters_had_wrong(three_blobs: np.nda
     mixed[40:70] = 0  # most of the second blob is in the first cluster
     base = base_of(mixed, 3)
     edits = edits_of(*(Move(images=[base.image(row)], group=1) for row in (41, 50, 60)))
-    taught = lessons(base, apply(base, edits), edits, three_blobs)
+    lessons = lessons_from_edits(base, apply(base, edits), edits, three_blobs)
     settings = HeadSettings(clusters=3, components=8)
-    found = learn_groups(three_blobs, near(three_blobs, 15), taught, settings, Run())
+    found = learn_groups(three_blobs, near(three_blobs, 15), lessons, settings, Run())
     assert (found.group == truth).mean() > 0.95 > (mixed == truth).mean()
-    again = learn_groups(three_blobs, near(three_blobs, 15), taught, settings, Run())
+    again = learn_groups(three_blobs, near(three_blobs, 15), lessons, settings, Run())
     np.testing.assert_array_equal(found.group, again.group)  # the same edits teach the same
 
 

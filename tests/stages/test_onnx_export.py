@@ -11,8 +11,8 @@ import torch
 from spice.data.images import InMemory
 from spice.errors import UserError
 from spice.models.encoders import load_encoder
-from spice.models.given_features import NoEncoder
 from spice.models.heads import Head
+from spice.models.precomputed import NoEncoder
 from spice.stages.bank import build_bank
 from spice.stages.encode import encode_plain
 from spice.stages.model import TrainedModel

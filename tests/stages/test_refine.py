@@ -15,10 +15,10 @@ from spice.engine.run import Run
 from spice.errors import UserError
 from spice.models.backbone import Backbone, Pool
 from spice.models.encoders import TorchEncoder
-from spice.models.given_features import NoEncoder
 from spice.models.heads import Head
 from spice.models.networks import network
 from spice.models.parts import Tail
+from spice.models.precomputed import NoEncoder
 from spice.neighbors import nearest
 from spice.presets import authors_reliability
 from spice.settings import IMAGENET, AugmentSettings, JointSettings, ReliabilitySettings

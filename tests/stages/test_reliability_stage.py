@@ -7,7 +7,7 @@ import torch
 
 from spice.presets import authors_reliability
 from spice.settings import ReliabilitySettings
-from spice.stages.reliability import NoReliableImagesWarning, judge, labels_to_learn, reliability_neighbors
+from spice.stages.reliability import NoReliableImagesWarning, label_reliability, labels_to_learn, reliability_neighbors
 
 PAPER = ReliabilitySettings()
 
@@ -45,7 +45,7 @@ def test_small_clusters_that_are_clean_are_reliable() -> None:
     labels, neighbors = groups([20] * 20)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = judge(labels, neighbors, PAPER, clusters=20)
+        found = label_reliability(labels, neighbors, PAPER, clusters=20)
     assert found.reliable.all()
     assert (found.ratio == 1).all()
 
@@ -55,7 +55,7 @@ def test_reliable_is_strictly_above_the_threshold() -> None:
     neighbors = torch.tensor([[1, 2, 3, 4]]).repeat(5, 1)
     settings = ReliabilitySettings(neighbors=4, threshold=0.75)
     with pytest.warns(NoReliableImagesWarning):
-        found = judge(labels, neighbors, settings, clusters=2)
+        found = label_reliability(labels, neighbors, settings, clusters=2)
     assert found.ratio[0] == 0.75
     assert not found.reliable[0]
 
@@ -63,7 +63,7 @@ def test_reliable_is_strictly_above_the_threshold() -> None:
 def test_clusters_without_reliable_images_are_named_and_the_others_go_on() -> None:
     labels, neighbors = groups([40, 4, 40])
     with pytest.warns(NoReliableImagesWarning, match=r"no image is reliable in group 1 \(4 images\)"):
-        found = judge(labels, neighbors, PAPER, clusters=3)
+        found = label_reliability(labels, neighbors, PAPER, clusters=3)
     assert found.reliable.sum() == 80
 
 
@@ -71,7 +71,7 @@ def test_an_empty_cluster_is_not_blamed() -> None:
     labels, neighbors = groups([30, 30])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        judge(labels, neighbors, PAPER, clusters=3)
+        label_reliability(labels, neighbors, PAPER, clusters=3)
 
 
 def test_twenty_clusters_on_ten_groups_do_not_empty_everything() -> None:
@@ -80,14 +80,14 @@ def test_twenty_clusters_on_ten_groups_do_not_empty_everything() -> None:
     minority = torch.arange(len(labels)) % 100 < 2
     split = torch.where(minority, labels + 10, labels)
     with pytest.warns(NoReliableImagesWarning, match=r"group 10 \(2 images\), 11 .*, 19 \(2 images\); look at these"):
-        found = judge(split, neighbors, PAPER, clusters=20)
+        found = label_reliability(split, neighbors, PAPER, clusters=20)
     assert found.reliable[~minority].float().mean() > 0.8
 
 
 def test_too_few_known_neighbors_are_refused() -> None:
     labels, neighbors = groups([50, 50])
     with pytest.raises(ValueError, match="need 25 neighbors of each image, got 3"):
-        judge(labels, neighbors[:, :3], PAPER, clusters=2)
+        label_reliability(labels, neighbors[:, :3], PAPER, clusters=2)
 
 
 def one_hot(labels: torch.Tensor, clusters: int) -> torch.Tensor:

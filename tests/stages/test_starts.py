@@ -54,7 +54,7 @@ def test_every_head_starts_from_the_groups(bank: bool) -> None:
     start = kmeans_starts(views, HeadSettings(clusters=3, heads=6, start_runs=4), Run())
     assert start.centers.shape == (6, 3, 5 + 1)
     assert start.unit != bank
-    probs = start.probs(views.compared(slice(None)))
+    probs = start.probs(views.take_bank(slice(None)))
     torch.testing.assert_close(probs.sum(dim=2), torch.ones(6, 90))
     for head in probs.argmax(dim=2):
         names = [head[kind == group].unique() for group in range(3)]

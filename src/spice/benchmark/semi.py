@@ -20,7 +20,7 @@ from spice.benchmark.mixing import TurnedNetwork
 from spice.benchmark.workbench import Workbench
 from spice.core import IGNORE, consistency_labels
 from spice.data.images import Images, InColor
-from spice.engine.device import placed
+from spice.engine.device import module_to_device
 from spice.models.backbone import Backbone
 from spice.models.weights import NetworkCard
 from spice.randomness import seeded
@@ -54,7 +54,7 @@ def fit(name: str, bench: Workbench, labeled: Labeled) -> Labels:
             backbone = copy.deepcopy(bench.encoder.module).requires_grad_()
         else:
             backbone = card.build()
-        network = placed(with_linear_head(backbone, bench.clusters, algorithm), bench.run.device)
+        network = module_to_device(with_linear_head(backbone, bench.clusters, algorithm), bench.run.device)
     learner = Learner.on_images(
         network, bench.clusters, settings.augment, size=card.size, normalization=card.normalization
     )
@@ -157,7 +157,7 @@ class PseudoLabeling(Algorithm):
         """The same view gives the label and learns it."""
         labeled, others = batch.logits(batch.labeled, *batch.others)
         confident = consistency_labels(others.detach().softmax(dim=1), threshold=self.threshold)  # (U,)
-        batch.taught = (confident != IGNORE).float().mean().item()
+        batch.confident = (confident != IGNORE).float().mean().item()
         own = F.cross_entropy(others, confident, ignore_index=IGNORE, reduction="sum") / len(others)
         return F.cross_entropy(labeled, batch.labels) + sigmoid_ramp(batch) * own
 
@@ -179,7 +179,7 @@ class UDA(Algorithm):
         """The weak view teaches the strong one."""
         labeled, weak, strong = batch.logits(batch.labeled, *batch.others, detach=1)
         confident = weak.softmax(dim=1).amax(dim=1) > self.threshold  # (U,)
-        batch.taught = confident.float().mean().item()
+        batch.confident = confident.float().mean().item()
         target = (weak / self.temperature).softmax(dim=1)  # (U, K)
         each = F.cross_entropy(strong, target, reduction="none")  # (U,)
         return F.cross_entropy(labeled, batch.labels) + (each * confident).mean()

@@ -150,7 +150,7 @@ def _run(
     from spice.benchmark.tables.render import comma_separated, markdown
     from spice.benchmark.tables.result import result
     from spice.benchmark.tables.run import Selection, run, saved
-    from spice.engine.processes import unconnected
+    from spice.engine.processes import processes_from_environment
 
     selection = Selection(table, size, _numbers(seeds) if seeds else list(SEEDS[size]), only, data, settings_file)
     command = " ".join(["spice bench", table.name, "--size", size, *(["--seeds", seeds] if seeds else [])])
@@ -164,7 +164,7 @@ def _run(
         print("\nspice: stopped; finished cells are kept. Run the same command again to resume", file=sys.stderr)
         raise typer.Exit(STOPPED) from None
     cells = saved(selection, out)
-    if not cells and not show and unconnected().count > 1:
+    if not cells and not show and processes_from_environment().count > 1:
         return  # another process measures all of this table
     if not cells:
         raise UserError(f"no saved results for table {table.name} in {out}; run the command without --show first")

@@ -148,7 +148,7 @@ def command(
     from spice.given_sizes import agreed_clusters, read_sizes, with_sizes
     from spice.pipeline import cluster
     from spice.presets import started_from_cut
-    from spice.settings_file import requested
+    from spice.settings_file import requested_settings
 
     _refuse_address(address, engine)
     last = last_stage(stages) if stages else "joint"
@@ -161,7 +161,7 @@ def command(
         if cut is not None:
             raise UserError("--sizes and --cut both set the number of groups; use only one of them")
         count, between = agreed_clusters(clusters if between else count, shares), None
-    settings = requested(
+    settings = requested_settings(
         preset,
         settings_file,
         clusters=count or cut,

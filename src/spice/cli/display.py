@@ -10,7 +10,7 @@ from shlex import quote
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from spice.progress import Logged, Progress, duration
+from spice.progress import LogProgress, Progress, duration
 
 WIDTH, INDENT, BAR = 80, 11, 10  # of the summary, in characters
 TIED = "\xa0"  # a space at which lines are not broken
@@ -31,7 +31,7 @@ def shown_progress() -> Iterator[Progress]:
     if not sys.stderr.isatty():
         logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
         logging.getLogger("spice").setLevel(logging.INFO)
-        yield Logged()
+        yield LogProgress()
         return
     from rich.console import Console
     from rich.logging import RichHandler

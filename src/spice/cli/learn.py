@@ -61,10 +61,10 @@ def command(
 def _lines(proposal: "Proposal") -> list[str]:
     from spice.runs import open_result
 
-    taught, before, moved = proposal.taught, proposal.before, proposal.moved
-    pairs, images = len(taught.same) + len(taught.different), len(before.group)
+    lessons, before, moved = proposal.lessons, proposal.before, proposal.moved
+    pairs, images = len(lessons.same) + len(lessons.different), len(before.group)
     lines = [
-        f"learned    {len(taught.numbers)} groups, from {counted(len(taught.fixed), 'image')} you placed and "
+        f"learned    {len(lessons.numbers)} groups, from {counted(len(lessons.fixed), 'image')} you placed and "
         f"{counted(pairs, 'pair')} (and typical images of each group)"
     ]
     if not len(moved):

@@ -44,10 +44,10 @@ def command(
     This helps if the encoder was trained from scratch, or with --labels. For a pretrained encoder (lite0, hf:...)
     it gained nothing in our measurements: use a larger --size or a better --encoder instead.
     """
-    from spice.engine.processes import unconnected
+    from spice.engine.processes import processes_from_environment
     from spice.pipeline import refine
 
-    if labels is not None and unconnected().first:
+    if labels is not None and processes_from_environment().first:
         give(run, labels, split=split)
     with interruptible(run), shown_progress() as progress:
         account = refine(run, minutes=minutes, settings_file=settings_file, device=device, progress=progress)

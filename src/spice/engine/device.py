@@ -49,7 +49,7 @@ def explain_auto() -> str:
     return "cpu: torch sees no GPU"
 
 
-def placed(module: Module, device: torch.device) -> Module:
+def module_to_device(module: Module, device: torch.device) -> Module:
     """The module on `device`, its convolutions channels-last (faster on CPU and GPU alike)."""
     return module.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 

@@ -103,7 +103,7 @@ def _sum_over_processes(gradient: Tensor) -> Tensor:
 ALONE = Processes()
 
 
-def unconnected() -> Processes:
+def processes_from_environment() -> Processes:
     """Rank and number of the processes that torchrun started, for work that needs no communication."""
     return Processes(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
 

@@ -14,17 +14,17 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from spice.engine.device import autocast, choose_device, placed, to_device
+from spice.engine.device import autocast, choose_device, module_to_device, to_device
 from spice.errors import UserError
 from spice.models.backbone import Backbone, Pretrained, check_shape, eval_mode, weights_hash
 from spice.models.efficientnet import SCALES, load_lite
 from spice.models.frozen import FEATURES, MAP, Session, frozen_session
-from spice.models.given_features import GivenFeatures
 from spice.models.hub import may_download
 from spice.models.huggingface import load_huggingface
 from spice.models.int8 import has_int8
 from spice.models.networks import NETWORKS
 from spice.models.onnx_file import OnnxEncoder
+from spice.models.precomputed import PrecomputedFeatures
 from spice.models.timm_models import load_timm
 from spice.models.weights import NetworkCard, load_network
 from spice.settings import FixedPrecision, Normalization
@@ -150,7 +150,7 @@ class TorchEncoder:
         self.normalization = normalization
         self.features = module.features
         self.device = torch.device(device)
-        self.module = placed(module.eval(), self.device) if self.device.type != "cpu" else module.eval()
+        self.module = module_to_device(module.eval(), self.device) if self.device.type != "cpu" else module.eval()
         self._session: Session | None = None
         self._exported = -1
         self._exporting = Lock()
@@ -205,7 +205,7 @@ class TorchEncoder:
         except UserError:  # that GPU is on another machine
             self.device = torch.device("cpu")
         if self.device.type != "cpu":
-            self.module = placed(self.module, self.device)
+            self.module = module_to_device(self.module, self.device)
 
     def _current_session(self) -> Session | None:
         """The exported network; exported again if its weights have changed."""
@@ -242,6 +242,6 @@ _LOADERS: dict[str, Loader] = {
     "hf": partial(_load_named, "hf", load_huggingface),
     "timm": partial(_load_named, "timm", load_timm),
     "onnx": lambda rest, options: OnnxEncoder(Path(rest).expanduser(), options.size, options.normalization),
-    "features": lambda rest, _: GivenFeatures(Path(rest).expanduser()),
+    "features": lambda rest, _: PrecomputedFeatures(Path(rest).expanduser()),
     **{network: partial(_load_saved, network=network) for network in NETWORKS},
 }

@@ -2,15 +2,15 @@
 
 from spice.neighbors.approximate import recall
 from spice.neighbors.exact import Neighbors
-from spice.neighbors.search import BlankImagesWarning, Method, measured_nearest, nearest, warn_of_blank
+from spice.neighbors.search import BlankImagesWarning, Method, nearest, nearest_with_recall, warn_of_blank
 from spice.neighbors.units import unit_rows
 
 __all__ = [
     "BlankImagesWarning",
     "Method",
     "Neighbors",
-    "measured_nearest",
     "nearest",
+    "nearest_with_recall",
     "recall",
     "unit_rows",
     "warn_of_blank",

@@ -16,7 +16,7 @@ from spice.progress import Progress, silent
 
 Method = Literal["auto", "exact", "approximate"]
 
-# Up to this number, all pairs take less than a minute of one core at D = 128, and miss nothing.
+# Up to this many images, comparing all pairs takes less than a minute of one core at D = 128.
 APPROXIMATE_FROM = 100_000
 
 
@@ -24,34 +24,34 @@ class BlankImagesWarning(SpiceWarning):
     """The encoder's features of some images are all zero."""
 
 
-class Measured(NamedTuple):
-    """Neighbors, and the share of the true ones among them; 1 where all pairs were compared."""
+class NeighborsWithRecall(NamedTuple):
+    """Neighbors, and the share of the true neighbors that they contain: 1 if all pairs were compared."""
 
     neighbors: Neighbors
     recall: float
 
 
 def nearest(features: Tensor, count: int, *, queries: Tensor | None = None, method: Method = "auto") -> Neighbors:
-    """The `count` images with the largest cosine similarity to each image, nearest first, equal ones by index.
+    """The `count` images with the largest cosine similarity to each image, nearest first; ties in order of index.
 
     Args:
-        features: (N, D) of any length; images whose features are all zero are near one another.
-        queries: (Q, D) whose neighbors to find. None: those of every image, excluding the image itself (by its index:
-            an exact duplicate of an image is a neighbor like any other).
+        features: (N, D) of any length; images whose features are all zero are neighbors of one another.
+        queries: (Q, D) whose neighbors to find. None: every image, which is not its own neighbor (but its exact copies
+            are).
         method: "exact" compares all pairs in blocks; "approximate" compares images list by list, and finds at least
             95 % of the true neighbors, as measured on a sample; "auto" chooses by the number of images.
     """
-    return measured_nearest(features, count, queries=queries, method=method).neighbors
+    return nearest_with_recall(features, count, queries=queries, method=method).neighbors
 
 
-def measured_nearest(
+def nearest_with_recall(
     features: Tensor,
     count: int,
     *,
     queries: Tensor | None = None,
     method: Method = "auto",
     progress: Progress = silent,
-) -> Measured:
+) -> NeighborsWithRecall:
     """What `nearest` returns, with the recall."""
     if method not in get_args(Method):
         raise ValueError(f'method must be "auto", "exact" or "approximate", got {method!r}')
@@ -69,10 +69,11 @@ def measured_nearest(
     # On a GPU the exact search takes seconds at any size that fits there.
     large = len(features) >= APPROXIMATE_FROM and features.device.type == "cpu"
     if method == "approximate" or (method == "auto" and large):
-        return Measured(*approximate_nearest(features, queries, count, progress=progress))
+        return NeighborsWithRecall(*approximate_nearest(features, queries, count, progress=progress))
     base = unit_rows(features)
     exclude = torch.arange(len(base), device=base.device) if queries is None else None
-    return Measured(exact_nearest(base, base if queries is None else unit_rows(queries), count, exclude=exclude), 1.0)
+    found = exact_nearest(base, base if queries is None else unit_rows(queries), count, exclude=exclude)
+    return NeighborsWithRecall(found, recall=1.0)
 
 
 def warn_of_blank(features: Tensor) -> None:

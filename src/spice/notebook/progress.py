@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from spice.progress import Logged, Progress, log, silent
+from spice.progress import LogProgress, Progress, log, silent
 
 # Redrawing a cell costs more than a step of work.
 _SECONDS_BETWEEN_DRAWINGS = 0.2
@@ -23,7 +23,7 @@ def shown(verbose: bool) -> Iterator[Progress]:
         yield Bars()
     else:
         with _lines_on_stderr():
-            yield Logged(every_seconds=2.0)
+            yield LogProgress(every_seconds=2.0)
 
 
 def in_notebook() -> bool:

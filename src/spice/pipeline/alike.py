@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from spice.arrays import open_array
 from spice.pipeline.work import Work
 from spice.runs.artifacts import NEIGHBORS, SIMILARITIES
-from spice.stages.answers import Alike
+from spice.stages.labels import ImageFlags
 from spice.trust.duplicates import SAME, SIDE, Pairs, compare_pixels, duplicate_of, similar_pairs
 from spice.trust.outliers import find_outliers
 
@@ -19,7 +19,7 @@ EQUAL = 0.9999
 AT_ONCE = 16
 
 
-def find_alike(work: Work) -> tuple[Alike, Pairs]:
+def find_alike(work: Work) -> tuple[ImageFlags, Pairs]:
     """Outliers and duplicates for the labels, and all pairs that were compared.
 
     The features are those before joint training, which moves all images of a cluster together.
@@ -31,7 +31,7 @@ def find_alike(work: Work) -> tuple[Alike, Pairs]:
     else:
         pairs, same = compare_pixels(pairs, lambda rows: _gray(work, rows)), SAME
     original = duplicate_of(len(work), pairs.above(same), work.inputs.collection.largest_first)
-    return Alike(find_outliers(similarities).outlier, original), pairs
+    return ImageFlags(find_outliers(similarities).outlier, original), pairs
 
 
 def _gray(work: Work, rows: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -12,7 +12,7 @@ from spice.data.decode import decode
 from spice.data.images import InMemory
 from spice.data.problems import BadImageError
 from spice.errors import UserError
-from spice.models.given_features import NoEncoder
+from spice.models.precomputed import NoEncoder
 from spice.runs import open_result
 from spice.runs.artifacts import MODEL
 from spice.stages.encode import encode_plain

@@ -20,7 +20,7 @@ from spice.runs.edits import Learned
 from spice.settings import RunSettings
 from spice.stages.bank import build_bank
 from spice.stages.groups.learn import LearnedHead, learn_groups
-from spice.stages.groups.lessons import Lessons, before_learning, lessons
+from spice.stages.groups.lessons import Lessons, before_learning, lessons_from_edits
 from spice.stages.groups.spread import Near
 from spice.stages.model import ENCODER, TrainedModel
 
@@ -34,7 +34,7 @@ class Proposal(NamedTuple):
     revision: int  # of the edits that it learned from
     before: Groups
     group: NDArray[np.int32]  # (N,) the proposed group of each image
-    taught: Lessons
+    lessons: Lessons
     learned: LearnedHead
 
     @property
@@ -50,7 +50,7 @@ def propose(run: Path, *, device: str = "auto", progress: Progress = silent) -> 
     edits, before = editor.edits, editor.groups
     own = before_learning(edits)
     features = np.array(result.answer_features, dtype=np.float32)  # a copy: torch wants to own it
-    taught = lessons(result.base, result.groups_after(own), own, features)
+    lessons = lessons_from_edits(result.base, result.groups_after(own), own, features)
     try:
         settings = RunSettings.model_validate(result.entry.settings)
     except ValidationError as error:
@@ -60,12 +60,12 @@ def propose(run: Path, *, device: str = "auto", progress: Progress = silent) -> 
         ) from None
     near = Near(np.asarray(result.neighbors), np.asarray(result.similarities))
     here = Run(seed=settings.seed, device=choose_device(device), progress=progress)
-    learned = learn_groups(features, near, taught, settings.heads, here)
+    learned = learn_groups(features, near, lessons, settings.heads, here)
     asked = learned.group >= 0
     group = before.group.copy()
-    group[asked] = np.array(taught.numbers, dtype=np.int32)[learned.group[asked]]
+    group[asked] = np.array(lessons.numbers, dtype=np.int32)[learned.group[asked]]
     group[before.by_person] = before.group[before.by_person]
-    return Proposal(run, edits.revision, before, group, taught, learned)
+    return Proposal(run, edits.revision, before, group, lessons, learned)
 
 
 def accept(proposal: Proposal) -> Groups:
@@ -81,7 +81,7 @@ def accept(proposal: Proposal) -> Groups:
             int(group): result.base.images(rows[proposal.group[rows] == group])
             for group in np.unique(proposal.group[rows])
         }
-        operation = Learned(model=name, outputs=proposal.taught.numbers, moved=moved)
+        operation = Learned(model=name, outputs=proposal.lessons.numbers, moved=moved)
         return Editor(run, result).do(operation, expected=proposal.revision)
 
 
@@ -89,7 +89,7 @@ def _save_model(proposal: Proposal, source: Path, folder: Path) -> None:
     """The result's model with the new head, and a bank of its answers, for `spice predict`."""
     model = TrainedModel.load(source, device="cpu")
     result = open_result(proposal.run)
-    place = {number: at for at, number in enumerate(proposal.taught.numbers)}
+    place = {number: at for at, number in enumerate(proposal.lessons.numbers)}
     rows = np.array([row for row, group in enumerate(proposal.group.tolist()) if group in place])
     cluster = torch.tensor([place[group] for group in proposal.group[rows].tolist()])
     features = torch.from_numpy(np.asarray(result.answer_features[rows], dtype=np.float32))

@@ -4,7 +4,7 @@ from typing import cast
 
 from spice.data import Collection, ImageStore
 from spice.data.images import Images, Pictured, Tiles
-from spice.models.given_features import NoEncoder
+from spice.models.precomputed import NoEncoder
 from spice.pipeline.steps.scan import SHOWN_SIZE, STORED_PICTURES
 from spice.runs import Result
 from spice.runs.artifacts import IMAGES

@@ -18,8 +18,8 @@ from spice.data.images import Concatenated, Images
 from spice.engine.run import Run
 from spice.files import written_atomically
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained, with_precision
-from spice.models.given_features import GivenFeatures, NoEncoder
 from spice.models.heads import Head
+from spice.models.precomputed import NoEncoder, PrecomputedFeatures
 from spice.models.weights import cpu_weights
 from spice.pipeline.early import Early
 from spice.pipeline.shards import ShardedFeatures
@@ -116,7 +116,7 @@ class Work:
         """Features that the user gave instead of an encoder, (N, D)."""
         if self.inputs.vectors is not None:
             return self.inputs.vectors
-        if isinstance(self.encoder, GivenFeatures):
+        if isinstance(self.encoder, PrecomputedFeatures):
             return self.encoder.vectors_of(self.inputs.collection.paths)
         return None
 

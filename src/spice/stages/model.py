@@ -31,8 +31,8 @@ from spice.models.encoders import (
     precision_of,
     with_precision,
 )
-from spice.models.given_features import NoEncoder
 from spice.models.heads import Head
+from spice.models.precomputed import NoEncoder
 from spice.models.weights import MAX_SIZE, cpu_weights, save_network
 from spice.progress import Progress, silent
 from spice.settings import FixedPrecision, Settings

@@ -16,7 +16,7 @@ from spice.stages.joint.draws import Labeled
 
 PAPER_NEIGHBORS = 100
 FEWEST_NEIGHBORS = 5
-MOST = 0.5  # of the neighbors
+MAJORITY = 0.5
 
 
 class NoReliableImagesWarning(SpiceWarning):
@@ -24,7 +24,7 @@ class NoReliableImagesWarning(SpiceWarning):
 
 
 class Reliability(NamedTuple):
-    """How far to trust each label."""
+    """How many neighbors agree with each label, and whether that is enough."""
 
     ratio: Tensor  # (N,) float32, r_i
     reliable: Tensor  # (N,) bool, r_i > threshold
@@ -42,11 +42,12 @@ def reliability_neighbors(images: int, clusters: int, settings: ReliabilitySetti
     return min(PAPER_NEIGHBORS, max(FEWEST_NEIGHBORS, expected // 2), images - 1)
 
 
-def judge(labels: Tensor, neighbors: Tensor, settings: ReliabilitySettings, *, clusters: int) -> Reliability:
+def label_reliability(
+    labels: Tensor, neighbors: Tensor, settings: ReliabilitySettings, *, clusters: int
+) -> Reliability:
     """Reliability of every label, from the labels of the nearest images: (N,) and (N, >= S) -> (N,).
 
-    `neighbors` may list more than S, nearest first. A warning names clusters without a reliable image; the others are
-    judged as usual.
+    `neighbors` may list more than S, nearest first. A warning names the clusters that have no reliable image.
     """
     count = reliability_neighbors(len(labels), clusters, settings)
     if neighbors.shape[1] < count:
@@ -62,7 +63,7 @@ def labels_to_learn(probs: Tensor, neighbors: Tensor, settings: ReliabilitySetti
     labels = probs.argmax(dim=1)
     if settings.rule == "all":
         return Labeled(torch.arange(len(labels)), labels)
-    judged = judge(labels, neighbors, settings, clusters=probs.shape[1])
+    judged = label_reliability(labels, neighbors, settings, clusters=probs.shape[1])
     if settings.rule == "authors":
         random = generator(seed, "joint", "balance")
         kept = authors_reliable(
@@ -84,7 +85,7 @@ def _best_of_unreliable(labels: Tensor, judged: Reliability, count: int) -> Tens
     for cluster in labels[have[labels] == 0].unique().tolist():  # type: ignore[no-untyped-call]
         members = (labels == cluster).nonzero().flatten()
         best = members[judged.ratio[members].argsort(descending=True, stable=True)[:count]]
-        chosen[best[judged.ratio[best] > MOST]] = True
+        chosen[best[judged.ratio[best] > MAJORITY]] = True
     return chosen
 
 

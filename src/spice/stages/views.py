@@ -57,7 +57,7 @@ class Views:
             return self.fresh(kind, positions, generator)
         return self.take(kind, int(torch.randint(len(self.all(kind)), (), generator=generator)), positions)
 
-    def compared(self, positions: Tensor | slice) -> Tensor:
+    def take_bank(self, positions: Tensor | slice) -> Tensor:
         """Features (B, D) by which images are compared, in float32."""
         return _rows(self.plain if self.bank is None else self.bank, positions)
 

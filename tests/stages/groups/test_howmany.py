@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from tests.stages.groups.test_curve import blobs
 
 from spice.stages.groups.communities import Communities, communities, ratio
-from spice.stages.groups.howmany import Given, HowMany, best, highest, how_many, principal_components, short_list
+from spice.stages.groups.howmany import GivenLabels, HowMany, best, highest, how_many, principal_components, short_list
 from spice.stages.groups.peaks import Curve, Peak
 
 
@@ -57,12 +57,12 @@ def test_given_labels_decide() -> None:
     points = blobs([40] * 6)
     kind = np.repeat(np.arange(6), 40)
     rows = np.arange(0, 240, 5)
-    found = how_many(points, given=Given(rows, kind[rows] // 2))  # two groups under each name
+    found = how_many(points, given=GivenLabels(rows, kind[rows] // 2))  # two groups under each name
     assert found.fits_labels
     assert found.clusters is not None
     assert found.clusters < 6
     assert found.clusters in listed(found)
-    exact = how_many(points, given=Given(rows, kind[rows]))
+    exact = how_many(points, given=GivenLabels(rows, kind[rows]))
     assert exact.clusters == 6
 
 

@@ -13,7 +13,7 @@ from spice.augment import Contrastive, Plain, Strong, Weak
 from spice.augment.recipes import Recipe
 from spice.data.batches import batches
 from spice.data.images import Images
-from spice.engine.device import autocast, grad_scaler, placed, to_device
+from spice.engine.device import autocast, grad_scaler, module_to_device, to_device
 from spice.engine.run import Run
 from spice.engine.schedules import cosine, set_learning_rate_
 from spice.errors import UserError
@@ -134,7 +134,7 @@ class Objective(nn.Module):
 def train(objective: Objective, pictures: Pictures, schedule: Schedule, run: Run) -> None:
     """Minimize the objective in place, and leave it in eval mode. With a folder in `run`, a stopped run resumes."""
     name, count = type(objective).__name__, len(pictures.images)
-    placed(objective.train(), run.device)
+    module_to_device(objective.train(), run.device)
     optimizer, scaler = _optimizer(objective, schedule), grad_scaler(run.device)
     batch = min(schedule.batch, count)
     per_epoch = count // batch

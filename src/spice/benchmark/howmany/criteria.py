@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from sklearn.cluster import HDBSCAN, KMeans
 from sklearn.metrics import adjusted_rand_score, calinski_harabasz_score, silhouette_score
 
-from spice.stages.groups.communities import neighbor_graph, normalized
+from spice.stages.groups.communities import neighbor_graph
 from spice.stages.groups.curve import Points, nearest_points
+from spice.stages.groups.spread import normalized_adjacency
 
 Labels = NDArray[np.int32]
 
@@ -77,7 +78,7 @@ def eigengap(sweep: Sweep) -> int:
     """The largest gap between eigenvalues of the neighbor graph's normalized adjacency (von Luxburg 2007)."""
     from scipy.sparse.linalg import eigsh
 
-    most, graph = sweep.counts[-1], normalized(neighbor_graph(sweep.points))
+    most, graph = sweep.counts[-1], normalized_adjacency(neighbor_graph(sweep.points))
     values = eigsh(graph, k=most + 1, which="LA", v0=np.ones(len(sweep.points)))[0][::-1]
     return sweep.best([values[count - 1] - values[count] for count in sweep.counts])
 

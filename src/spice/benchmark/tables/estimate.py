@@ -30,7 +30,7 @@ from spice.benchmark.semi import ALGORITHMS, with_linear_head
 from spice.benchmark.semi import network_card as labeled_card
 from spice.benchmark.tables.catalog import SizeName, Table
 from spice.data.images import InMemory
-from spice.engine.device import choose_device, placed
+from spice.engine.device import choose_device, module_to_device
 from spice.engine.run import CPU, Run
 from spice.errors import SpiceWarning
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder
@@ -248,7 +248,7 @@ class _Trial:
         )
 
     def _learner(self, card: NetworkCard, augment: AugmentSettings, algorithm: str = "fixmatch") -> Learner:
-        network = placed(with_linear_head(card.build(), self.choice.clusters, algorithm), self.device)
+        network = module_to_device(with_linear_head(card.build(), self.choice.clusters, algorithm), self.device)
         return Learner.on_images(
             network, self.choice.clusters, augment, size=card.size, normalization=card.normalization
         )

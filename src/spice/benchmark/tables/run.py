@@ -15,7 +15,7 @@ from spice.benchmark.tables.catalog import TABLES, SizeName, Table
 from spice.benchmark.tables.result import Cell, Cells, settings_key, versions
 from spice.benchmark.workbench import Workbench
 from spice.engine.device import choose_device
-from spice.engine.processes import Processes, unconnected
+from spice.engine.processes import Processes, processes_from_environment
 from spice.engine.run import Run
 from spice.errors import UserError
 from spice.evaluate import accuracy, score
@@ -23,7 +23,7 @@ from spice.evaluate.probe import Labeled as Probed
 from spice.evaluate.probe import linear_accuracy
 from spice.models.encoders import SCRATCH
 from spice.progress import Progress, silent
-from spice.settings_file import changed
+from spice.settings_file import apply_file
 from spice.stages.encode import encode_plain
 from spice.stages.joint.draws import Labeled
 
@@ -49,7 +49,7 @@ class Selection(NamedTuple):
     def choices(self) -> list[Choice]:
         """The data sets of the table, each with all its settings."""
         found = [with_rivals_left_out(choice) for choice in choices(self.table, self.size)]
-        return found if self.settings_file is None else [changed(choice, self.settings_file) for choice in found]
+        return found if self.settings_file is None else [apply_file(choice, self.settings_file) for choice in found]
 
     def cells(self) -> Iterator[Wanted]:
         """Seed by seed, so that a table that is stopped has all rows of some seeds and not some rows of all."""
@@ -82,7 +82,7 @@ def run(selection: Selection, out: Path, *, device: str = "auto", progress: Prog
     `out` gets `cells/`, and `work/` with images, features and checkpoints. Of several processes, started by torchrun,
     each measures some of the data sets; the last to end finds all cells.
     """
-    mine = data_of(unconnected(), selection.size)
+    mine = data_of(processes_from_environment(), selection.size)
     table, cells = selection.table, Cells(out / "cells")
     wanted = [each for each in selection.cells() if each.choice.dataset in mine]
     missing = [each for each in wanted if cells.find(table.which, each.choice, each.method, each.seed) is None]

@@ -10,7 +10,7 @@ from spice.runs.artifacts import CANDIDATES, TREE
 from spice.runs.records import CandidateCount, HowManyResult, TreeResult
 from spice.stages.groups.curve import NEIGHBORS, neighbor_information
 from spice.stages.groups.give import find_labels
-from spice.stages.groups.howmany import Given, HowMany, how_many, principal_components
+from spice.stages.groups.howmany import GivenLabels, HowMany, how_many, principal_components
 from spice.stages.groups.merge_tree import merge_tree
 from spice.stages.groups.peaks import plausible
 
@@ -38,12 +38,12 @@ def tree(work: Work, run: Run) -> TreeResult:
     return TreeResult(leaves=len(found.merges) + 1, information=round(information, 6))
 
 
-def _given(work: Work) -> Given | None:
+def _given(work: Work) -> GivenLabels | None:
     """The labels that the user gave, as numbers."""
     if not work.settings.given:
         return None
     given = find_labels(work.settings.given, work.inputs.collection.paths)
-    return Given(given.row, given.name)
+    return GivenLabels(given.row, given.name)
 
 
 def _result(found: HowMany) -> HowManyResult:

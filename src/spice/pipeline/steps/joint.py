@@ -43,7 +43,7 @@ def joint(work: Work, run: Run) -> JointResult:
         given=len(settings.placed),
         moved=int((found.probs.argmax(dim=1) != stage2.probs.argmax(dim=1)).sum()),
         loss=[step.loss for step in found.history],
-        taught=[step.taught for step in found.history],
+        taught=[step.confident for step in found.history],
         before=ClusteringStats(**found.before._asdict()),
         after=ClusteringStats(**found.after._asdict()),
         failed_checks=found.failed_checks,

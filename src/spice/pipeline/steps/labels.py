@@ -15,9 +15,9 @@ from spice.pipeline.work import Work
 from spice.runs.artifacts import HEAD_LABELS, KMEANS, PAIRS, PROBABILITIES
 from spice.runs.labels import Labels, write_labels
 from spice.runs.records import HeadsResult, LabelsResult, read_record
-from spice.stages.answers import answers
 from spice.stages.encode import probabilities
 from spice.stages.heads.diagnostics import cluster_stability
+from spice.stages.labels import make_labels
 from spice.stages.reliability import reliability_neighbors
 
 
@@ -29,7 +29,7 @@ def labels(work: Work, run: Run) -> LabelsResult:  # noqa: ARG001
     clusters = work.settings.heads.clusters
     probs = probabilities(source.head, source.features)  # (N, K)
     alike, pairs = work.early.take("alike", partial(find_alike, work))
-    found = answers(work.inputs.collection.paths, source.features, probs, source.neighbors, settings, alike=alike)
+    found = make_labels(work.inputs.collection.paths, source.features, probs, source.neighbors, settings, flags=alike)
     with written_atomically(work / PAIRS) as temporary, temporary.open("wb") as file:
         np.savez(file, **pairs._asdict())
     save_array(work / PROBABILITIES, probs.numpy())

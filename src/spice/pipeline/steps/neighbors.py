@@ -2,7 +2,7 @@
 
 from spice.arrays import save_array
 from spice.engine.run import Run
-from spice.neighbors import measured_nearest, warn_of_blank
+from spice.neighbors import nearest_with_recall, warn_of_blank
 from spice.pipeline.work import Work
 from spice.runs.artifacts import NEIGHBORS, SIMILARITIES
 from spice.runs.records import NeighborsResult
@@ -14,7 +14,7 @@ def neighbors(work: Work, run: Run) -> NeighborsResult:
     """Find as many as any number of clusters may need."""
     warn_of_blank(work.features)
     count = neighbors_kept(len(work), work.settings)
-    found, recall = measured_nearest(work.features, count, progress=run.progress)
+    found, recall = nearest_with_recall(work.features, count, progress=run.progress)
     save_array(work / SIMILARITIES, found.similarity.numpy())
     save_array(work / NEIGHBORS, found.index.numpy())
     return NeighborsResult(neighbors=count, recall=round(recall, 4))

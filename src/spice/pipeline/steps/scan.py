@@ -13,7 +13,7 @@ from spice.data.vectors import Vectors
 from spice.engine.run import Run
 from spice.errors import NothingReadableError
 from spice.models.encoders import Encoder, precision_of
-from spice.models.given_features import checked_vectors
+from spice.models.precomputed import checked_vectors
 from spice.pipeline.on_ray import RayEngine
 from spice.pipeline.shards import Shards
 from spice.pipeline.work import Inputs, Work

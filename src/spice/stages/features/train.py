@@ -16,7 +16,7 @@ from spice.augment import Contrastive, Plain
 from spice.data.batches import batches
 from spice.data.images import Images
 from spice.engine.checkpoints import Checkpoints
-from spice.engine.device import autocast, grad_scaler, placed, to_device
+from spice.engine.device import autocast, grad_scaler, module_to_device, to_device
 from spice.engine.parallel import prefetch
 from spice.engine.processes import ALONE, Processes
 from spice.engine.run import Run
@@ -55,7 +55,7 @@ def train_features(images: Images, settings: FeatureSettings, run: Run) -> Featu
     """
     processes = run.processes
     schedule = plan(len(images), settings, processes)
-    pretext = placed(build(images, settings, schedule, run), run.device)
+    pretext = module_to_device(build(images, settings, schedule, run), run.device)
     processes.broadcast_(pretext)
     trained = [parameter for parameter in pretext.parameters() if parameter.requires_grad]
     optimizer = torch.optim.SGD(

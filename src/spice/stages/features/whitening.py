@@ -12,7 +12,7 @@ from torch import Tensor
 
 from spice.augment import Contrastive, Plain, Recipe
 from spice.data.images import Images
-from spice.engine.device import placed, to_device
+from spice.engine.device import module_to_device, to_device
 from spice.engine.run import Run
 from spice.models.backbone import Backbone, eval_mode
 from spice.models.networks import PartialWhitening
@@ -39,7 +39,7 @@ def whiten(
             [network(recipe(to_device(images.take(part), run.device), generator)) for part in parts]
         )  # (n, D)
 
-    result = placed(PartialWhitening(network), run.device)
+    result = module_to_device(PartialWhitening(network), run.device)
     with eval_mode(network):
         plain = encode(Plain(settings.augment, images.size, normalization), positions, "plain")
         if settings.whitening == "auto":

@@ -1,9 +1,9 @@
 """How likely each image is to belong to each group, after corrections: the E-step of learning from them.
 
-Three sources vote. A logistic regression on the labeled images, labels that spread over the neighbor graph, and the
-groups as they were before. How far these can be trusted is learned: every part of a former group is a label by someone
-who errs at rates P(part | group), which EM estimates from all images (Dawid and Skene 1979). Where the classifier and
-the former groups agree, those count for much; where they do not, for little.
+Three sources vote: a logistic regression on the labeled images, labels spread over the neighbor graph, and the groups
+as they were before. How far to trust the former groups is learned. Each part of a former group is treated as a label by
+an annotator who errs at rates P(part | group), which EM estimates from all images (Dawid and Skene 1979). The former
+groups count for much where the classifier agrees with them, and for little where it does not.
 
 Shapes: N images, L labeled images, R components, G groups, C parts of former groups.
 """
@@ -17,38 +17,38 @@ from sklearn.linear_model import LogisticRegression
 from spice.stages.groups.lessons import Lessons
 from spice.stages.groups.spread import Near, spread_labels
 
-# A typical image was seen, but not placed: it counts a fifth of one that was placed.
+# A typical image was seen, but not placed by hand: it counts a fifth as much as one that was.
 TYPICAL_WEIGHT = 0.2
 # P(part | group) starts as if this many images of each group had been seen in random parts.
 PRIOR = 30.0
 ROUNDS = 10
-# A source rules nothing out: no image is less likely in a group than this.
+# No source rules a group out: no chance is below this.
 LEAST_BY_CLASSIFIER, LEAST_BY_GRAPH = 1e-6, 1e-3
 
 Chances = NDArray[np.float32]  # (N, G)
 
 
-class _Labeled(NamedTuple):
-    """The images that are fixed or typical."""
+class LabeledImages(NamedTuple):
+    """The images that are fixed or typical, and how much each counts."""
 
     row: NDArray[np.int64]  # (L,)
     group: NDArray[np.int64]  # (L,)
     weight: NDArray[np.float32]  # (L,)
 
 
-def group_chances(inputs: NDArray[np.float32], near: Near, taught: Lessons) -> Chances:
+def group_chances(inputs: NDArray[np.float32], near: Near, lessons: Lessons) -> Chances:
     """How likely each image is to belong to each group, from inputs (N, R): rows sum to 1."""
-    labeled = _labeled(taught)
-    if not len(labeled.row):  # only pairs and rejections, in groups without images: all are equally likely
-        return np.full((len(inputs), len(taught.numbers)), 1 / len(taught.numbers), dtype=np.float32)
-    evidence = np.log(_by_classifier(inputs, labeled, len(taught.numbers)))
-    evidence += np.log(_by_graph(near, labeled, len(taught.numbers)))
-    evidence[taught.rejected[:, 0], taught.rejected[:, 1]] = -np.inf
-    evidence[taught.fixed] = -np.inf
-    evidence[taught.fixed, taught.fixed_group] = 0
+    labeled = labeled_images(lessons)
+    if not len(labeled.row):  # only pairs and rejections: all groups are equally likely
+        return np.full((len(inputs), len(lessons.numbers)), 1 / len(lessons.numbers), dtype=np.float32)
+    evidence = np.log(_by_classifier(inputs, labeled, len(lessons.numbers)))
+    evidence += np.log(_by_graph(near, labeled, len(lessons.numbers)))
+    evidence[lessons.rejected[:, 0], lessons.rejected[:, 1]] = -np.inf
+    evidence[lessons.fixed] = -np.inf
+    evidence[lessons.fixed, lessons.fixed_group] = 0
     # The more images a person has placed, the less the former groups count beside them.
-    trust = len(taught.typical) / len(labeled.row)
-    return with_former_groups(evidence, taught.part, trust=trust)
+    trust = len(lessons.typical) / len(labeled.row)
+    return with_former_groups(evidence, lessons.part, trust=trust)
 
 
 def with_former_groups(evidence: Chances, part: NDArray[np.int64], *, trust: float) -> Chances:
@@ -69,15 +69,16 @@ def with_former_groups(evidence: Chances, part: NDArray[np.int64], *, trust: flo
     return chances
 
 
-def _labeled(taught: Lessons) -> _Labeled:
-    return _Labeled(
-        np.concatenate([taught.fixed, taught.typical]),
-        np.concatenate([taught.fixed_group, taught.typical_group]),
-        np.repeat(np.array([1, TYPICAL_WEIGHT], np.float32), [len(taught.fixed), len(taught.typical)]),
+def labeled_images(lessons: Lessons) -> LabeledImages:
+    """The fixed images, then the typical ones."""
+    return LabeledImages(
+        np.concatenate([lessons.fixed, lessons.typical]),
+        np.concatenate([lessons.fixed_group, lessons.typical_group]),
+        np.repeat(np.array([1, TYPICAL_WEIGHT], np.float32), [len(lessons.fixed), len(lessons.typical)]),
     )
 
 
-def _by_classifier(inputs: NDArray[np.float32], labeled: _Labeled, groups: int) -> Chances:
+def _by_classifier(inputs: NDArray[np.float32], labeled: LabeledImages, groups: int) -> Chances:
     """P(group | image) by logistic regression."""
     found = np.zeros((len(inputs), groups), dtype=np.float32)
     known = np.unique(labeled.group)
@@ -90,7 +91,7 @@ def _by_classifier(inputs: NDArray[np.float32], labeled: _Labeled, groups: int) 
     return np.maximum(found, LEAST_BY_CLASSIFIER)
 
 
-def _by_graph(near: Near, labeled: _Labeled, groups: int) -> Chances:
+def _by_graph(near: Near, labeled: LabeledImages, groups: int) -> Chances:
     """P(group | image) by labels spread over the neighbor graph."""
     labels = np.zeros((len(near.neighbors), groups), dtype=np.float32)
     labels[labeled.row, labeled.group] = labeled.weight

@@ -1,8 +1,8 @@
 """The number of communities of the neighbor graph: a second estimate of the number of groups.
 
 Louvain's method (Blondel et al. 2008) maximizes modularity: communities hold more edges of the graph than chance would
-give them. It shares nothing with the curve but the features, and does not prefer groups of one size. Half the
-resolution gives a coarser level.
+give them. It shares only the features with the curve, and does not prefer groups of equal size. Half the resolution
+gives a coarser level.
 
 Shapes: n images, k neighbors.
 """
@@ -10,16 +10,16 @@ Shapes: n images, k neighbors.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix, diags
+from scipy.sparse import csr_matrix
 
 from spice.stages.groups.curve import Points, nearest_points
 
 GRAPH_NEIGHBORS = 15
-# Which images are drawn, and the order in which they are visited, change the count: the median of several draws.
+# The count depends on which images are drawn, and in which order they are visited: take the median of several draws.
 DRAWS, SHARE = 3, 0.8
-# With more images and as many neighbors each, the same groups fall apart into more communities: 12 at 1,500 images of
-# Imagenette, 14 at 2,400. So a draw has at most this many, however large the collection is.
-ENOUGH = 1_200
+# Images in a draw, at most. More images with as many neighbors give more communities for the same groups: 12 at 1,500
+# images of Imagenette, 14 at 2,400.
+MAX_IMAGES = 1_200
 FINE, COARSE = 1.0, 0.5  # resolutions
 
 
@@ -40,7 +40,7 @@ def _of_a_draw(points: Points, seed: int) -> tuple[int, int]:
     """The number of communities at both resolutions."""
     import networkx as nx  # late: slow to import
 
-    drawn = min(ENOUGH, round(SHARE * len(points)))
+    drawn = min(MAX_IMAGES, round(SHARE * len(points)))
     some = np.sort(np.random.default_rng([seed, 5]).permutation(len(points))[:drawn])
     graph = nx.from_scipy_sparse_array(neighbor_graph(points[some]))
     fine, coarse = (
@@ -62,9 +62,3 @@ def neighbor_graph(points: Points) -> csr_matrix:
     ends = (np.repeat(np.arange(images), count), neighbors.ravel())
     directed = csr_matrix((np.ones(images * count), ends), shape=(images, images))
     return csr_matrix(directed.maximum(directed.T))
-
-
-def normalized(graph: csr_matrix) -> csr_matrix:
-    """D^-1/2 W D^-1/2 for a graph W with degrees D."""
-    scale = diags(1 / np.sqrt(np.asarray(graph.sum(axis=1)).ravel()))
-    return csr_matrix(scale @ graph @ scale)

@@ -61,7 +61,7 @@ class HowMany(NamedTuple):
     fits_labels: bool  # whether given labels decided
 
 
-class Given(NamedTuple):
+class GivenLabels(NamedTuple):
     """Labels that the user gave to some images."""
 
     rows: NDArray[np.int64]  # (L,)
@@ -73,7 +73,7 @@ def how_many(
     *,
     least: int = 2,
     most: int | None = None,
-    given: Given | None = None,
+    given: GivenLabels | None = None,
     seed: int = 0,
     progress: Progress = silent,
 ) -> HowMany:
@@ -154,7 +154,7 @@ def principal_components(features: NDArray[np.float32], random: np.random.Genera
     return np.concatenate(parts)
 
 
-def fit_labels(points: Points, some: NDArray[np.int64], curve: Curve, given: Given) -> int:
+def fit_labels(points: Points, some: NDArray[np.int64], curve: Curve, given: GivenLabels) -> int:
     """The number of groups that fits given labels: the most are matched one to one; among equals, the best score."""
     matched = [_matched(labels[given.rows], given.label) for labels in _on_all(points, some, curve.counts)]
     best = [place for place, count in enumerate(matched) if count == max(matched)]

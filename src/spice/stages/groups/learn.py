@@ -2,8 +2,8 @@
 
 E-step: the likely group of every image, from fixed and typical images and the former groups (`chances`). M-step: the
 head learns the fixed labels by cross-entropy, pairs by -ln<p_i, p_j> and -ln(1 - <p_i, p_j>), and the labels of the
-E-step by the loss of stage 2 (double softmax), from features with noise as views. The E-step decides the groups of the
-run's images, subject to what a person decided; the head is for new images.
+E-step by the loss of stage 2 (double softmax); its views are features with noise. The run's own images get the groups
+of the E-step, except where a person decided otherwise; the head is for new images.
 
 Shapes: N images, M in a batch, D feature width, G groups, P pairs.
 """
@@ -25,13 +25,13 @@ from spice.engine.run import Run
 from spice.models.heads import Head
 from spice.randomness import seeded
 from spice.settings import HeadSettings
-from spice.stages.groups.chances import TYPICAL_WEIGHT, Chances, group_chances
-from spice.stages.groups.decide import decide
+from spice.stages.groups.assign import assign_groups
+from spice.stages.groups.chances import Chances, group_chances, labeled_images
 from spice.stages.groups.lessons import Lessons
 from spice.stages.groups.spread import Near
 from spice.stages.heads.inputs import principal_components
 
-# The labels of the E-step count for this much, beside 1 for the fixed and typical ones.
+# Weight of the loss on the labels of the E-step; the loss on fixed and typical images has weight 1.
 LIKELY_WEIGHT = 0.3
 COMPONENTS = 128
 STEPS, BATCH = 100, 4096
@@ -45,30 +45,30 @@ class LearnedHead(NamedTuple):
     """A head for the groups of `Lessons.numbers`, and the group of every image."""
 
     head: Head  # on the encoder's features
-    group: NDArray[np.int64]  # (N,) position in `Lessons.numbers`; -1: set aside, and not asked
+    group: NDArray[np.int64]  # (N,) position in `Lessons.numbers`; -1: set aside
 
 
 def learn_groups(
-    features: NDArray[np.float32], near: Near, taught: Lessons, settings: HeadSettings, run: Run
+    features: NDArray[np.float32], near: Near, lessons: Lessons, settings: HeadSettings, run: Run
 ) -> LearnedHead:
     """Train a head on the lessons, from features (N, D) and the nearest images of every image."""
     components = principal_components(features, settings.components or COMPONENTS, seed=run.seed)
     inputs = to_device(torch.from_numpy(components.table(features)), run.device)  # (N, R)
-    chances = group_chances(components.table(features, one_length=True), near, taught)  # (N, G)
+    chances = group_chances(components.table(features, one_length=True), near, lessons)  # (N, G)
     with seeded(run.seed, "learn", "weights"):
-        head = Head(inputs.shape[1], len(taught.numbers), hidden=settings.hidden or 2 * inputs.shape[1]).to(run.device)
+        head = Head(inputs.shape[1], len(lessons.numbers), hidden=settings.hidden or 2 * inputs.shape[1]).to(run.device)
     with one_thread():
-        _train_(head, inputs, chances, taught, settings.learning_rate, run)
-    return LearnedHead(components.on_features(head.eval().cpu()), decide(chances, taught))
+        _train_(head, inputs, chances, lessons, settings.learning_rate, run)
+    return LearnedHead(components.on_features(head.eval().cpu()), assign_groups(chances, lessons))
 
 
 def _train_(  # noqa: PLR0917
-    head: Head, inputs: Tensor, chances: Chances, taught: Lessons, learning_rate: float, run: Run
+    head: Head, inputs: Tensor, chances: Chances, lessons: Lessons, learning_rate: float, run: Run
 ) -> None:
     """M-step, `STEPS` times: inputs (N, R), chances (N, G)."""
     optimizer = Adam(head.parameters(), learning_rate=learning_rate)
-    rows = torch.from_numpy(taught.taking_part)
-    labels = torch.from_numpy(chances[taught.taking_part].argmax(axis=1)).to(run.device)  # (n,)
+    rows = torch.from_numpy(lessons.taking_part)
+    labels = torch.from_numpy(chances[lessons.taking_part].argmax(axis=1)).to(run.device)  # (n,)
     for step in range(STEPS):
         randomness = run.generator("learn", "views", step)
 
@@ -78,26 +78,25 @@ def _train_(  # noqa: PLR0917
 
         batch = torch.randperm(len(rows), generator=randomness)[:BATCH]
         likely = double_softmax_cross_entropy(head(noisy(rows[batch])), labels[batch.to(run.device)])
-        loss = LIKELY_WEIGHT * likely + _decided_loss(head, noisy, taught, run.device)
+        loss = LIKELY_WEIGHT * likely + _decided_loss(head, noisy, lessons, run.device)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         run.progress("learning", step + 1, STEPS, {"loss": float(loss.detach())})
 
 
-def _decided_loss(head: Head, noisy: Noisy, taught: Lessons, device: torch.device) -> Tensor:
+def _decided_loss(head: Head, noisy: Noisy, lessons: Lessons, device: torch.device) -> Tensor:
     """What people said: fixed and typical labels, images that do not belong to a group, pairs."""
-    images = torch.from_numpy(np.concatenate([taught.fixed, taught.typical]))
-    group = torch.from_numpy(np.concatenate([taught.fixed_group, taught.typical_group]))
-    weight = torch.cat([torch.ones(len(taught.fixed)), torch.full((len(taught.typical),), TYPICAL_WEIGHT)]).to(device)
+    images, group, weight = map(torch.from_numpy, labeled_images(lessons))
+    weight = weight.to(device)
     loss = torch.zeros((), device=device)
     if len(images):
         loss = (F.cross_entropy(head(noisy(images)), group.to(device), reduction="none") * weight).sum() / weight.sum()
-    if len(taught.rejected):
-        rejected = torch.from_numpy(taught.rejected)
+    if len(lessons.rejected):
+        rejected = torch.from_numpy(lessons.rejected)
         chance = head(noisy(rejected[:, 0])).softmax(dim=1).gather(1, rejected[:, 1:].to(device))
         loss = loss - (1 - chance).clamp(min=TINY).log().mean()
-    for pairs, together in ((taught.same, True), (taught.different, False)):
+    for pairs, together in ((lessons.same, True), (lessons.different, False)):
         if len(pairs):
             loss = loss + pair_loss(*_pair_probs(head, noisy, pairs), together=together)
     return loss

@@ -36,7 +36,7 @@ class Lessons(NamedTuple):
     part: Rows  # (N,) part of a former group: images of one cluster in one group have the same; -1: placed by a person
 
 
-def lessons(base: Base, groups: Groups, edits: Edits, features: NDArray[np.float32]) -> Lessons:
+def lessons_from_edits(base: Base, groups: Groups, edits: Edits, features: NDArray[np.float32]) -> Lessons:
     """What the edits of a result teach; `groups` are those without anything that was learned before."""
     numbers = [
         number for number in groups.existing if number not in groups.set_aside and (groups.group == number).any()

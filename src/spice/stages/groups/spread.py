@@ -30,7 +30,7 @@ def spread_labels(near: Near, labels: NDArray[np.float32]) -> NDArray[np.float32
 
     Rows sum to 1, except those of images that no label reaches: they are all zero.
     """
-    graph = neighbor_graph(near.neighbors[:, :NEIGHBORS], near.similarities[:, :NEIGHBORS])
+    graph = similarity_graph(near.neighbors[:, :NEIGHBORS], near.similarities[:, :NEIGHBORS])
     given = labels / np.maximum(labels.sum(axis=0, keepdims=True), 1e-12)
     found = given
     for _ in range(ROUNDS):
@@ -39,10 +39,10 @@ def spread_labels(near: Near, labels: NDArray[np.float32]) -> NDArray[np.float32
     return np.asarray(found / np.where(total > 0, total, 1), dtype=np.float32)
 
 
-def neighbor_graph(neighbors: NDArray[np.int64], similarities: NDArray[np.float32]) -> csr_matrix:
+def similarity_graph(neighbors: NDArray[np.int64], similarities: NDArray[np.float32]) -> csr_matrix:
     """D^-1/2 W D^-1/2, where W joins two images if either is a neighbor of the other, by exp of their similarity.
 
-    A similarity counts by how far it is above that of the last neighbor, in units of the collection's own spread.
+    Similarities are measured from the mean similarity to the last neighbor, in units of the collection's own spread.
     """
     images, count = neighbors.shape
     far = similarities[:, -1]  # (N,) similarity to the last neighbor
@@ -50,7 +50,11 @@ def neighbor_graph(neighbors: NDArray[np.int64], similarities: NDArray[np.float3
     weight = np.exp(np.minimum((similarities - far.mean()) / scale, 5.0))  # (N, S)
     rows = np.repeat(np.arange(images), count)
     one_sided = csr_matrix((weight.ravel(), (rows, neighbors.ravel())), shape=(images, images))
-    both = one_sided.maximum(one_sided.T)
-    degree = np.asarray(both.sum(axis=1)).ravel()
-    half = diags(1 / np.sqrt(np.maximum(degree, 1e-12)))
-    return half @ both @ half
+    return normalized_adjacency(one_sided.maximum(one_sided.T))
+
+
+def normalized_adjacency(graph: csr_matrix) -> csr_matrix:
+    """D^-1/2 W D^-1/2 for a graph W with degrees D."""
+    degrees = np.asarray(graph.sum(axis=1)).ravel()
+    scale = diags(1 / np.sqrt(np.maximum(degrees, 1e-12)))
+    return scale @ graph @ scale

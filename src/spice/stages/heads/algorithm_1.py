@@ -111,7 +111,7 @@ class _Training:
 
     def label(self, batch: Batch, images: Tensor, step: int) -> Tensor | PseudoLabels:
         """Every head's pseudo-labels of the whole batch: a table (H, M, K), or pairs where there are sub-batches."""
-        bank = self.views.compared(images).to(self.run.device)  # (M, D)
+        bank = self.views.take_bank(images).to(self.run.device)  # (M, D)
         if self.start is not None and step < self.settings.start_steps:
             probs = self.start.probs(bank)  # (H, M, K)
         else:

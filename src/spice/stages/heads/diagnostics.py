@@ -51,7 +51,7 @@ class HeadDiagnostics(NamedTuple):
 @torch.no_grad()
 def diagnose(heads: Heads, selected: Heads, views: Views, settings: HeadSettings) -> HeadDiagnostics:
     """Diagnose the selected head (a `Heads` of one) and its agreement with all heads."""
-    bank = views.compared(slice(None)).to(selected.hidden.device)
+    bank = views.take_bank(slice(None)).to(selected.hidden.device)
     probs = cluster_probs(all_logits(selected, views, settings.label_view))
     table = label_table(bank, probs, settings.model_copy(update={"overlap": True}))  # (1, N, K)
     sizes = all_logits(selected, views, "plain")[0].argmax(dim=1).bincount(minlength=settings.clusters)  # (K,)

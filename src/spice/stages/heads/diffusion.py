@@ -32,7 +32,7 @@ def graph_neighbors(images: int, settings: HeadSettings) -> int:
     return min(NEIGHBORS, reliability_neighbors(images, settings.clusters, ReliabilitySettings()))
 
 
-def diffused(rows: NDArray[np.float32], neighbors: NDArray[np.integer], settings: HeadSettings) -> NDArray[np.float32]:
+def diffuse(rows: NDArray[np.float32], neighbors: NDArray[np.integer], settings: HeadSettings) -> NDArray[np.float32]:
     """Unit vectors (N, 2K or R) whose cosine follows the graph, from components (N, R) and neighbors (N, S)."""
     walk = _lazy_walk(neighbors)
     rows = rows - rows.mean(axis=0)

@@ -54,7 +54,7 @@ class BestHead(NamedTuple):
 def take_snapshot(heads: Heads, views: Views, settings: HeadSettings, *, epoch: int) -> HeadSnapshot:
     """Score every head with the whole set as one batch: the E-step and the M-step's loss, without learning."""
     device = heads.hidden.device
-    bank = views.compared(slice(None)).to(device)
+    bank = views.take_bank(slice(None)).to(device)
     at_once = max(1, MAX_NUMBERS // (len(views) * settings.clusters))
     dtype = torch.uint8 if settings.clusters <= 256 else torch.int32
     losses, compact, distinct, labels = [], [], [], []

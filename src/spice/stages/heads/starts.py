@@ -76,7 +76,7 @@ def cut_start(views: Views, settings: HeadSettings, run: Run, cut: Tensor | None
 def _draw_images(views: Views, settings: HeadSettings, randomness: torch.Generator) -> _Sample:
     count = max(LEAST_IMAGES, IMAGES_PER_CLUSTER * settings.clusters)
     drawn = torch.randperm(len(views), generator=randomness)[:count].sort().values
-    some = views.compared(drawn)  # (n, D)
+    some = views.take_bank(drawn)  # (n, D)
     unit = views.bank is None  # features of a bank had one length before they were centered
     some = F.normalize(some, dim=1) if unit else some
     square = max(float(some.square().sum(dim=1).mean()), 1e-12)

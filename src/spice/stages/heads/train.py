@@ -19,7 +19,7 @@ from spice.neighbors import nearest
 from spice.settings import HeadSettings
 from spice.stages.heads.algorithm_1 import TrainedHeads, algorithm_1
 from spice.stages.heads.diagnostics import warn_about
-from spice.stages.heads.diffusion import COMPONENTS, diffused, graph_neighbors
+from spice.stages.heads.diffusion import COMPONENTS, diffuse, graph_neighbors
 from spice.stages.heads.inputs import Components, batch_size, epochs_for, principal_components
 from spice.stages.views import Views
 
@@ -70,4 +70,4 @@ def _graph_bank(
         neighbors = nearest(torch.from_numpy(np.array(features, dtype=np.float32)), count).index
     if neighbors.shape[1] < count:
         raise ValueError(f"need {count} neighbors of each image, got {neighbors.shape[1]}")
-    return diffused(components.table(features, one_length=True), neighbors[:, :count].numpy(), settings)
+    return diffuse(components.table(features, one_length=True), neighbors[:, :count].numpy(), settings)

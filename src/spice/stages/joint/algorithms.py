@@ -43,7 +43,7 @@ class Batch:
     random: torch.Generator
     processes: Processes = ALONE
     # The loss may set it: share of the U images that learn a pseudo-label in this step.
-    taught: float = 0.0
+    confident: float = 0.0
 
     def logits(self, *views: Tensor, detach: int | None = None) -> list[Tensor]:
         """Logits of each set of views; the set at position `detach` gives labels and gets no gradient."""

@@ -21,7 +21,7 @@ class FixMatch(Algorithm):
         # Every process labels the images of all, because thresholds may depend on all; then it keeps its own.
         processes = batch.processes
         labels = self.label(processes.gather(weak.softmax(dim=1)))[processes.rank :: processes.count]  # (U,)
-        batch.taught = (labels != IGNORE).float().mean().item()
+        batch.confident = (labels != IGNORE).float().mean().item()
         return joint_loss(labeled, batch.labels, strong, labels)
 
     def label(self, probs: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from spice.data.images import Images, InColor, InMemory
-from spice.engine.device import placed
+from spice.engine.device import module_to_device
 from spice.engine.run import CPU, Run
 from spice.errors import UserError
 from spice.models.backbone import Backbone, initialize_convolutions_
@@ -138,7 +138,7 @@ def _start(encoder: Encoder, head: Head, settings: JointSettings, seed: int, dev
     from_scratch = settings.init == "scratch" or card is not None
     if from_scratch:
         _reset_weights_(backbone, head, seed)
-    backbone, head = placed(backbone, device), placed(head, device)
+    backbone, head = module_to_device(backbone, device), module_to_device(head, device)
     share = 1.0 if from_scratch else settings.trained  # frozen random layers would teach nothing
     front, tail = split_network(backbone, share=share, size=encoder.size, channels=encoder.channels)
     network = ClusteringNetwork(tail.requires_grad_(), head.requires_grad_())

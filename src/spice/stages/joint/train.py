@@ -54,7 +54,7 @@ class Step(NamedTuple):
     """Figures of one step."""
 
     loss: float
-    taught: float  # share of the U images that learned a pseudo-label
+    confident: float  # share of the U images that learned a pseudo-label
 
 
 class Joint(NamedTuple):
@@ -140,7 +140,7 @@ class _Training:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         ema_update_(self.average, self.network, momentum=momentum(self.settings, steps))
-        return Step(loss.item(), batch.taught)
+        return Step(loss.item(), batch.confident)
 
     def _batch(self, step: int, steps: int) -> Batch:
         drawn, names = self.draws.of(step), self.algorithm.views

@@ -11,26 +11,26 @@ from scipy.sparse.csgraph import connected_components
 from spice.stages.groups.lessons import Lessons
 
 
-def decide(probs: NDArray[np.float32], taught: Lessons) -> NDArray[np.int64]:
+def assign_groups(probs: NDArray[np.float32], lessons: Lessons) -> NDArray[np.int64]:
     """The most likely group that nobody has ruled out: (N, G) -> (N,); -1 for images that are set aside.
 
     Images that belong together get one group, the fixed one if one of them is fixed. Of two images that belong to
     different groups, the less certain one moves.
     """
     score = np.log(np.maximum(probs.astype(np.float64), 1e-12))  # (N, G)
-    score[taught.rejected[:, 0], taught.rejected[:, 1]] = -np.inf
-    score[taught.fixed] = -np.inf
-    score[taught.fixed, taught.fixed_group] = 0.0
-    together = _together(len(score), taught.same)  # (N,) one number per set of images that belong together
-    for number in np.unique(together[taught.same]):
+    score[lessons.rejected[:, 0], lessons.rejected[:, 1]] = -np.inf
+    score[lessons.fixed] = -np.inf
+    score[lessons.fixed, lessons.fixed_group] = 0.0
+    together = _together(len(score), lessons.same)  # (N,) one number per set of images that belong together
+    for number in np.unique(together[lessons.same]):
         rows = np.flatnonzero(together == number)
         score[rows] = _joint(score[rows])
     group = score.argmax(axis=1)
-    for first, second in taught.different.tolist():
+    for first, second in lessons.different.tolist():
         if group[first] == group[second]:
             _separate_(score, group, together, first, second)
     decided = np.full(len(probs), -1, dtype=np.int64)
-    decided[taught.taking_part] = group[taught.taking_part]
+    decided[lessons.taking_part] = group[lessons.taking_part]
     return decided
 
 

@@ -7,10 +7,10 @@ from torch.nn import functional as F
 
 from spice.core import prototypes
 from spice.settings import ReliabilitySettings
-from spice.stages.answers import Alike, answers, prototype_rank
+from spice.stages.labels import ImageFlags, make_labels, prototype_rank
 
 ASK_TWO = ReliabilitySettings(neighbors=2)
-NOTHING_ALIKE = Alike(np.zeros(40, dtype=np.bool_), np.full(40, -1))
+NO_FLAGS = ImageFlags(np.zeros(40, dtype=np.bool_), np.full(40, -1))
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def probs() -> torch.Tensor:
 
 def test_every_column_says_what_the_probabilities_say(features: torch.Tensor, probs: torch.Tensor) -> None:
     neighbors = torch.tensor([[(i + 1) % 40, (i + 2) % 40, (i + 3) % 40] for i in range(40)])
-    alike = Alike(np.arange(40) == 3, np.where(np.arange(40) == 5, 7, -1))
-    found = answers([f"{i}.png" for i in range(40)], features, probs, neighbors, ASK_TWO, alike=alike)
+    flags = ImageFlags(np.arange(40) == 3, np.where(np.arange(40) == 5, 7, -1))
+    found = make_labels([f"{i}.png" for i in range(40)], features, probs, neighbors, ASK_TWO, flags=flags)
     assert [i for i in range(40) if found.outlier[i]] == [3]
     assert {i: path for i, path in enumerate(found.duplicate_of) if path} == {5: "7.png"}
     for i, row in enumerate(probs.tolist()):
@@ -62,7 +62,7 @@ def test_ranks_of_a_cluster_are_all_different_even_among_copies(probs: torch.Ten
 
 def test_columns_have_the_types_of_the_table(features: torch.Tensor, probs: torch.Tensor) -> None:
     neighbors = torch.arange(40).roll(1)[:, None].repeat(1, 2)
-    found = answers([""] * 40, features, probs, neighbors, ASK_TWO, alike=NOTHING_ALIKE)
+    found = make_labels([""] * 40, features, probs, neighbors, ASK_TWO, flags=NO_FLAGS)
     assert [column.dtype for column in found[1:-1]] == [
         np.dtype(kind) for kind in ("int32", *["float32"] * 4, "bool", "int32", "int32", "bool")
     ]

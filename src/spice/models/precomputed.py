@@ -23,7 +23,7 @@ from spice.settings import IMAGENET, Normalization
 LARGEST_VALUE, SMALLEST_VALUE = 1e15, 1e-15
 
 
-class GivenFeatures:
+class PrecomputedFeatures:
     """Precomputed features of a fixed set of images."""
 
     module = None

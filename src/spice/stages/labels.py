@@ -14,26 +14,32 @@ from torch.nn import functional as F
 from spice.core.fast_prototypes import fast_prototypes
 from spice.runs import Labels
 from spice.settings import ReliabilitySettings
-from spice.stages.reliability import judge, reliability_neighbors
+from spice.stages.reliability import label_reliability, reliability_neighbors
 from spice.trust.chance import chance
 
 
-class Alike(NamedTuple):
-    """Outliers and near-duplicates, which do not depend on the clusters."""
+class ImageFlags(NamedTuple):
+    """What is known of each image whatever its cluster."""
 
     outlier: NDArray[np.bool_]  # (N,)
     duplicate_of: NDArray[np.int64]  # (N,) a row, or -1
 
 
-def answers(
-    paths: list[str], features: Tensor, probs: Tensor, neighbors: Tensor, settings: ReliabilitySettings, *, alike: Alike
+def make_labels(
+    paths: list[str],
+    features: Tensor,
+    probs: Tensor,
+    neighbors: Tensor,
+    settings: ReliabilitySettings,
+    *,
+    flags: ImageFlags,
 ) -> Labels:
     """One row per image from features (N, D), the selected head's probabilities (N, K) and neighbors (N, >= S)."""
     clusters = probs.shape[1]
     best = probs.topk(2, dim=1)
     cluster, other = best.indices.unbind(dim=1)  # (N,), (N,)
     confidence, next_confidence = best.values.unbind(dim=1)
-    trust = judge(cluster, neighbors, settings, clusters=clusters)
+    trust = label_reliability(cluster, neighbors, settings, clusters=clusters)
     ratio = trust.ratio.float().numpy()
     return Labels(
         path=paths,
@@ -45,8 +51,8 @@ def answers(
         reliable=trust.reliable.numpy(),
         nearest_other_cluster=other.int().numpy(),
         prototype_rank=prototype_rank(features, probs, cluster).int().numpy(),
-        outlier=alike.outlier,
-        duplicate_of=[paths[original] if original >= 0 else "" for original in alike.duplicate_of.tolist()],
+        outlier=flags.outlier,
+        duplicate_of=[paths[original] if original >= 0 else "" for original in flags.duplicate_of.tolist()],
     )
 
 

@@ -13,15 +13,15 @@ from pyarrow import parquet
 
 from spice.errors import UserError
 from spice.models.encoders import load_encoder
-from spice.models.given_features import GivenFeatures, checked_vectors
+from spice.models.precomputed import PrecomputedFeatures, checked_vectors
 
 VECTORS = np.arange(12, dtype=np.float64).reshape(4, 3)
 PATHS = ["d.jpg", "b.jpg", "a.jpg", "c.jpg"]
 
 
-def load(path: Path) -> GivenFeatures:
+def load(path: Path) -> PrecomputedFeatures:
     encoder = load_encoder(f"features:{path}")
-    assert isinstance(encoder, GivenFeatures)
+    assert isinstance(encoder, PrecomputedFeatures)
     return encoder
 
 
