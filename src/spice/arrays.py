@@ -40,27 +40,27 @@ def piece(path: Path, number: int) -> Path:
     return path if number == 0 else path.with_name(f"{path.name}.{number:03d}")
 
 
-def whole(name: str) -> str:
+def array_name(name: str) -> str:
     """The name of the array that a file is a piece of: `features.npy.001` -> `features.npy`."""
     return _PIECE.sub("", name)
 
 
 def further_pieces(path: Path) -> list[Path]:
     """The pieces of an array after its first one, in order."""
-    found = (other for other in path.parent.glob(f"{path.name}.*") if whole(other.name) == path.name)
+    found = (other for other in path.parent.glob(f"{path.name}.*") if array_name(other.name) == path.name)
     return sorted(found, key=lambda other: int(other.suffix[1:]))
 
 
-def open_array(path: Path, mode: Mode = "r", *, first: Path | None = None) -> NDArray[Any]:
+def open_array(path: Path, mode: Mode = "r") -> NDArray[Any]:
     """The array that `save_array` or `reserve_array` wrote, read from disk as it is used."""
-    return map_array(path, mode, first=first).array
+    return map_array(path, mode).array
 
 
 def map_array(path: Path, mode: Mode = "r", *, first: Path | None = None) -> Mapped:
-    """The array with a function to flush changes; `first` is the first piece's name until the array is complete."""
+    """The array, and a function to flush changes. Pass the name of the `first` piece if the array is not complete."""
     first = first or path
     with first.open("rb") as file:
-        shape, in_columns, dtype = _header(file)
+        shape, fortran_order, dtype = _read_header(file)
         start = file.tell()
     total = start + dtype.itemsize * int(np.prod(shape, dtype=np.int64))
     if first.stat().st_size >= total:
@@ -69,18 +69,18 @@ def map_array(path: Path, mode: Mode = "r", *, first: Path | None = None) -> Map
     content, flush = map_files([first, *further_pieces(path)], mode)
     if len(content) < total:
         raise ValueError(f"{path} is damaged: of {total:,} bytes there are {len(content):,}")
-    found = content[start:total].view(dtype).reshape(shape, order="F" if in_columns else "C")
+    found = content[start:total].view(dtype).reshape(shape, order="F" if fortran_order else "C")
     return Mapped(found, flush)
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
     """Write an array atomically: the first piece is written last, and the others are not read without it."""
-    header = _header_of(array.dtype, array.shape)
+    header = _header_bytes(array.dtype, array.shape)
     length = len(header) + array.nbytes
     if length <= PIECE_BYTES:
         with written_atomically(path) as temporary, temporary.open("wb") as file:
             np.save(file, array)
-        _remove_further(path)
+        _remove_further_pieces(path)
         return
     remove_array(path)
     content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -97,9 +97,9 @@ def reserve_array(path: Path, dtype: DTypeLike, shape: tuple[int, ...], *, first
 
     A full disk is an OSError here: later, writing to a mapped file would kill the program without a message.
     """
-    header = _header_of(np.dtype(dtype), shape)
+    header = _header_bytes(np.dtype(dtype), shape)
     length = len(header) + np.dtype(dtype).itemsize * int(np.prod(shape, dtype=np.int64))
-    _remove_further(path)
+    _remove_further_pieces(path)
     files = [first, *(piece(path, number) for number in range(1, -(-length // PIECE_BYTES)))]
     for number, name in reversed(list(enumerate(files))):
         with written_atomically(name) as temporary, temporary.open("wb") as file:
@@ -113,11 +113,11 @@ def reserve_array(path: Path, dtype: DTypeLike, shape: tuple[int, ...], *, first
 def remove_array(path: Path) -> None:
     """Delete all pieces."""
     path.unlink(missing_ok=True)
-    _remove_further(path)
+    _remove_further_pieces(path)
 
 
 def map_files(paths: Sequence[Path], mode: Mode = "r") -> tuple[NDArray[np.uint8], Callable[[], None]]:
-    """The bytes of several files in a row as one array. All but the last are whole pages long."""
+    """The bytes of several files, one after the other, as one array. All but the last must be whole pages long."""
     sizes = [path.stat().st_size for path in paths]
     if any(size % mmap.ALLOCATIONGRANULARITY for size in sizes[:-1]):
         raise ValueError(f"{paths[0]} is damaged: a piece of it is cut short")
@@ -125,16 +125,16 @@ def map_files(paths: Sequence[Path], mode: Mode = "r") -> tuple[NDArray[np.uint8
         if mode == "r+":
             raise ValueError(f"{paths[0]} is in several files, which this system can only read")
         return np.concatenate([np.fromfile(path, dtype=np.uint8) for path in paths]), lambda: None
-    # One range of addresses is reserved, and every file is mapped to its part of it. Python unmaps all of it at once.
+    # Reserve one range of addresses and map every file to its part of it. Python unmaps all of it at once.
     access = mmap.PROT_READ | (0 if mode == "r" else mmap.PROT_WRITE)
     unused = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
-    place = mmap.mmap(-1, sum(sizes), flags=unused, prot=access)
-    content = np.frombuffer(place, dtype=np.uint8)
+    reserved = mmap.mmap(-1, sum(sizes), flags=unused, prot=access)
+    content = np.frombuffer(reserved, dtype=np.uint8)
     address = content.ctypes.data
     for path, size in zip(paths, sizes, strict=True):
         _map_at(address, path, size, access, mode)
         address += size
-    return content, place.flush
+    return content, reserved.flush
 
 
 def _map_at(address: int, path: Path, size: int, access: int, mode: Mode) -> None:
@@ -147,20 +147,20 @@ def _map_at(address: int, path: Path, size: int, access: int, mode: Mode) -> Non
             raise OSError(ctypes.get_errno(), f"{os.strerror(ctypes.get_errno())} (mapping {path})")
 
 
-def _remove_further(path: Path) -> None:
+def _remove_further_pieces(path: Path) -> None:
     for other in further_pieces(path):
         other.unlink()
 
 
-def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether columns are stored one by one, and type; numpy writes the first version where it can."""
+def _read_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, Fortran order, and type. numpy writes version 1 of the format unless the header is very long."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     found: tuple[tuple[int, ...], bool, np.dtype[Any]] = read(file)
     return found
 
 
-def _header_of(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+def _header_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     file = BytesIO()
     description = np.lib.format.dtype_to_descr(dtype)
     np.lib.format.write_array_header_1_0(file, {"descr": description, "fortran_order": False, "shape": shape})

@@ -1,4 +1,4 @@
-"""Atomic writes: a kill at any moment leaves the old file, the new one, or none. File names; tables."""
+"""Atomic writes: a kill at any moment leaves the old file, the new one, or none. File names; parquet tables."""
 
 import os
 import shutil
@@ -56,7 +56,7 @@ def shortened(name: str, mark: str = "") -> str:
 
 
 def refuse_undecodable(*names: str) -> None:
-    """Refuse names of files that are not text: no table, JSON file or library could hold them."""
+    """Refuse file names that are not valid text: no table, JSON file or library could hold them."""
     for name in names:
         try:
             name.encode()
@@ -95,10 +95,10 @@ def remove(path: Path) -> None:
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> "pa.Table":
-    """A table that `write_parquet` wrote, or another parquet file; of it these columns.
+    """Columns of a table that `write_parquet` wrote, or of another parquet file; None: all columns.
 
-    On this thread alone: neither `pq.read_table` nor `pre_buffer`. Both start threads even if told not to; one that
-    still runs when Python exits aborts the process, and one that has no memory to start is waited for forever.
+    Uses this thread alone: neither `pq.read_table` nor `pre_buffer`, which start threads even if told not to. A thread
+    that still runs when Python exits aborts the process, and one that lacks the memory to start is awaited forever.
     """
     import pyarrow as pa
 
@@ -108,7 +108,7 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> "pa.Table"
         return pa.concat_tables(_read_parquet_file(file, names) for file in files)
     except KeyError as error:  # a column that is missing, or there twice
         raise pa.ArrowInvalid(str(error.args[0])) from None
-    except pa.ArrowMemoryError as error:  # callers take an ArrowException for a damaged file
+    except pa.ArrowMemoryError as error:  # not an ArrowException, by which callers recognize a damaged file
         raise MemoryError(str(error)) from None
 
 

@@ -32,7 +32,7 @@ def preset(
     """The settings of `--preset`: `quick`, `standard`, or `paper:` and a data set. Other options override it.
 
     Args:
-        clusters: None: the paper's number for a preset of the paper; otherwise it is found, `between` two numbers.
+        clusters: None: the paper's number for a preset of the paper; otherwise a search, `between` two numbers.
     """
     if name.startswith(PAPER):
         if between is not None:
@@ -45,11 +45,13 @@ def preset(
         return settings
     if name not in ("quick", "standard"):
         raise UserError(f"unknown preset {name!r}; choose quick, standard or {PAPER}{{{','.join(_PAPER)}}}")
+    how_many = None
+    if not clusters:
+        how_many = HowManySettings() if between is None else search_between(*between)
+        clusters = how_many.least
     chosen = encoder or "lite0"
-    found = None if clusters else HowManySettings() if between is None else search_between(*between)
-    count = clusters or (found or HowManySettings()).least
-    usual = standard(clusters=count, encoder=chosen, size=size, flip=flip, refine=refine, minutes=minutes, seed=seed)
-    usual = usual.model_copy(update={"how_many": found})
+    usual = standard(clusters=clusters, encoder=chosen, size=size, flip=flip, refine=refine, minutes=minutes, seed=seed)
+    usual = usual.model_copy(update={"how_many": how_many})
     return quick(usual) if name == "quick" else usual
 
 
@@ -61,10 +63,10 @@ def search_between(least: int, most: int) -> HowManySettings:
 
 
 def with_clusters(heads: HeadSettings, clusters: int) -> HeadSettings:
-    """The same settings for another number of clusters: standard values become the standard ones for that number."""
+    """The same settings for another number of clusters: what is standard for the one becomes standard for the other."""
     before, after = standard_heads(heads.clusters), standard_heads(clusters)
-    left = [name for name in HeadSettings.model_fields if getattr(heads, name) == getattr(before, name)]
-    return heads.model_copy(update={name: getattr(after, name) for name in left})
+    unchanged = [name for name in HeadSettings.model_fields if getattr(heads, name) == getattr(before, name)]
+    return heads.model_copy(update={name: getattr(after, name) for name in unchanged})
 
 
 def started_from_cut(heads: HeadSettings) -> HeadSettings:
@@ -92,7 +94,7 @@ def standard(
 
     Args:
         flip: allow mirrored views; False for digits, scans and text.
-        refine: include joint training, for this many `minutes` or a fixed number of steps.
+        refine: include joint training, for `minutes` or else a fixed number of steps.
     """
     # A pretrained encoder's time is better spent on larger images than on views of them (docs/lab-notes/speed.md).
     space: Literal["images", "features"] = "images" if encoder == "scratch" else "features"
@@ -136,7 +138,7 @@ def demo(*, seed: int = 0) -> RunSettings:
     return settings.model_copy(update={"features": features, "views": views, "heads": heads})
 
 
-# A tenth of FixMatch's learning rate, which on a schedule of a few hundred steps undoes the first stage.
+# A tenth of FixMatch's learning rate; `joint_on_cpu` says why.
 CAREFUL_RATE = 0.003
 
 
@@ -147,8 +149,8 @@ def joint_on_cpu(*, pretrained: bool, minutes: float | None = None, flip: bool =
     twentieth of them, and a tenth of FixMatch's learning rate. The full rate undoes in twenty steps what the first
     stage has learned (on CIFAR-10 no prediction is confident after them), and takes many more to recover.
 
-    A pretrained encoder is fine-tuned with care: the last fifth of its layers, with fixed batch-norm statistics, by
-    Adam with a low learning rate; and three labeled images for every other one, since most images are reliable.
+    A pretrained encoder is fine-tuned gently: only the last fifth of its layers, with fixed batch-norm statistics, by
+    Adam with a low learning rate. A batch has three labeled images for every other one, since most are reliable.
     """
     augment = AugmentSettings(operations=3, flip=flip)
     if not pretrained:
@@ -171,12 +173,12 @@ def joint_on_cpu(*, pretrained: bool, minutes: float | None = None, flip: bool =
 # With more clusters, heads learn with plain cross-entropy. The double softmax damps uncertain predictions, at the start
 # by 1 / K: of 100 clusters, sixteen were never learned and stayed empty.
 DOUBLE_SOFTMAX_UP_TO = 30
-# Most heads times clusters: the time and memory of a step grow with it.
+# Heads times clusters, at most: the time and memory of a step grow with it.
 MOST_PROTOTYPES = 1_000
 
 
-# Heads learn from at most this many images, or this many per cluster: more do not help (docs/lab-notes/scale.md has
-# the curve), and take time and disk space in proportion.
+# Heads learn from at most this many images, or this many per cluster if that is more. Further images do not help
+# (docs/lab-notes/scale.md has the curve), and cost time and disk space.
 SAMPLE, SAMPLE_PER_CLUSTER = 40_000, 400
 
 

@@ -25,7 +25,7 @@ def silent(task: str, done: int, total: int, figures: Mapping[str, float] | None
 
 
 def part_of(progress: Progress, part: int, parts: int) -> Progress:
-    """Progress of one of several equal parts (0, 1, ...) of a task."""
+    """Progress of part `part` (0, 1, ...) of a task that has `parts` equal parts."""
 
     def report(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
         progress(task, part * total + done, parts * total, figures)
@@ -34,23 +34,23 @@ def part_of(progress: Progress, part: int, parts: int) -> Progress:
 
 
 class LogProgress:
-    """A line in the log every few seconds: done, rate, time left."""
+    """Writes a line to the log every few seconds: done, rate, time left."""
 
     def __init__(self, *, every_seconds: float = 10.0) -> None:
         self.every_seconds = every_seconds
-        self._started: dict[str, tuple[float, int]] = {}  # when, and with how much done
-        self._seen: dict[str, tuple[int, int]] = {}  # done, of how many
+        self._started: dict[str, tuple[float, int]] = {}  # time, and how much was done then
+        self._last: dict[str, tuple[int, int]] = {}  # done and total of the last call
         self._logged = 0.0
 
     def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
         """Log one line if the last one is old enough, or the task is done."""
         now = time.monotonic()
-        before, of = self._seen.get(task, (0, total))
-        if done == before == total:  # it was logged already
+        last_done, last_total = self._last.get(task, (0, total))
+        if done == last_done == total:  # was logged already
             return
-        if done < before or total != of:  # the same kind of work again
+        if done < last_done or total != last_total:  # another task of the same name
             del self._started[task]
-        self._seen[task] = (done, total)
+        self._last[task] = (done, total)
         # A resumed task starts with work already done: the rate counts from there.
         since, already = self._started.setdefault(task, (now, done))
         if done < total and now - self._logged < self.every_seconds:

@@ -18,10 +18,10 @@ from pydantic import (
     model_validator,
 )
 
-# Numbers that a frozen encoder computes with.
+# The number format in which a frozen encoder computes.
 FixedPrecision = Literal["float32", "int8"]
 
-# The paper's three stages, by the names of their files. Reliability belongs to the second here: it judges its labels.
+# The paper's three stages. Reliability belongs to the second here, because it is about the labels of that stage.
 Stage = Literal["features", "heads", "joint"]
 
 
@@ -72,8 +72,8 @@ class FeatureSettings(Settings):
     width: PositiveInt | None = None
     # Side of the views in pixels. None: the images' own.
     view_size: PositiveInt | None = None
-    # Side of the views in the first `early` share of the steps, where smaller views teach as much in less time.
-    # None: the same side throughout.
+    # Side of the views in the first `early` share of the steps: smaller views teach as much in less time.
+    # None: `view_size` throughout.
     early_view_size: PositiveInt | None = None
     early: float = Field(default=0.7, ge=0.0, le=1.0)
     epochs: PositiveInt = 1000
@@ -84,7 +84,7 @@ class FeatureSettings(Settings):
     weight_decay: float = 1e-4
     sgd_momentum: float = 0.9
     temperature: PositiveFloat = 0.2
-    # Of the moving average. None: 0.999 as in the paper, or less on a short schedule.
+    # Momentum of the moving average. None: 0.999 as in the paper, or less on a short schedule.
     momentum: float | None = 0.999
     # Keys in the queue. None: a quarter of the collection, at most 65,536.
     queue: PositiveInt | None = None
@@ -97,18 +97,18 @@ class FeatureSettings(Settings):
 class ViewSettings(Settings):
     """Views of each image for stage 2, which are encoded once, before training."""
 
-    # Augmented images (the paper), each of which has to be encoded, or features with noise.
+    # Augmented images (the paper), each of which has to be encoded; or features with noise.
     space: Literal["images", "features"] = "images"
     # Pseudo-labels come from weak views, and heads learn from strong ones. A second strong view helps, a second
     # weak one does not (docs/lab-notes), and each costs another pass of the encoder over all images.
     weak: PositiveInt = 1
     strong: PositiveInt = 2
-    # Random images that get weak and strong views: heads learn from these, and label all. None: all (paper).
+    # Number of random images that get weak and strong views. Heads learn from these and label all. None: all (paper).
     sample: PositiveInt | None = None
     # Encode new views in every step of stage 2, as in the paper: two passes of the encoder over all images per epoch.
     # Heads are still selected by the first cached view of each kind.
     fresh: bool = False
-    # Of the cached weak and strong views; float16 halves their size on disk.
+    # Precision of the cached weak and strong views; float16 halves their size on disk.
     precision: Literal["float32", "float16"] = "float32"
     augment: AugmentSettings = AugmentSettings()
     # Views of features: noise in units of the features' standard deviation, and the share of features dropped.
@@ -135,7 +135,7 @@ class HeadSettings(Settings):
     # A head's first labels: from its random weights (the paper), from its own run of k-means, or from a cut of the
     # merge tree (`stages/groups/merge_tree`).
     start: Literal["random", "kmeans", "cut"] = "random"
-    # Steps whose labels come from k-means, and runs of k-means, of which each head takes the best.
+    # Steps whose labels come from that start; runs of k-means per head, of which it takes the best.
     start_steps: PositiveInt = 10
     start_runs: PositiveInt = 1
     # Similarity of images: cosine of their features (the paper), or of features averaged over the neighbor graph
@@ -144,11 +144,11 @@ class HeadSettings(Settings):
     # E-step. The prototype is the mean of the top center_ratio * M / K images (authors' code: 0.5).
     center_ratio: float = Field(default=1.0, gt=0.0, le=1.0)
     overlap: bool = True
-    # Images that a cluster labels: M / K (the paper), those nearest to its prototype of all ("nearest", ours), or those
-    # that optimal transport gives it ("found", ours): even sizes are the target, and `evenness` is the price of missing
-    # it. At 0 sizes are free, as with "nearest"; by default the price is that of the entropy. Or the groups'
-    # shares of all images, where these are known: M * share images, not M / K; with similarity "graph" they are what
-    # optimal transport aims at, at any price.
+    # Which images a cluster labels. "even": the M / K nearest to its prototype (the paper). "nearest" (ours): all whose
+    # nearest prototype is its own. "found" (ours): those that optimal transport assigns to it; the target is even
+    # sizes, and `evenness` the price of missing it (0: sizes are free, as with "nearest"; the default equals the weight
+    # of the entropy). Or the shares of the groups, if known: M * share images instead of M / K; with similarity
+    # "graph", the shares are a target that optimal transport has to meet.
     sizes: Literal["even", "nearest", "found"] | tuple[PositiveFloat, ...] = "even"
     evenness: float = Field(default=0.1, ge=0.0)
     # M-step.
@@ -169,7 +169,7 @@ class HeadSettings(Settings):
 
     @property
     def shares(self) -> tuple[float, ...] | None:
-        """The given shares of the groups, if any."""
+        """The shares of the groups, if they are known."""
         return self.sizes if isinstance(self.sizes, tuple) else None
 
     @model_validator(mode="after")
@@ -187,12 +187,12 @@ class ReliabilitySettings(Settings):
     # N_s. None: 100 as in the paper, fewer where clusters are expected to be small.
     neighbors: PositiveInt | None = None
     threshold: float = Field(default=0.95, ge=0.0, lt=1.0)
-    # The labels that stage 3 learns. "paper": the reliable ones. "authors": as in the authors' code, r of at least the
-    # threshold and a probability above `confidence`, every cluster cut at random to the size of the smallest. "all":
-    # every predicted label (the paper's comparison).
+    # The labels that stage 3 learns. "paper": the reliable ones. "authors": as in the authors' code, those with r of at
+    # least the threshold and a probability above `confidence`, with every cluster subsampled to the size of the
+    # smallest. "all": every predicted label (the paper's comparison).
     rule: Literal["paper", "authors", "all"] = "paper"
-    # Rule "paper": a cluster without a reliable image would dissolve, so learn at most this many of its best images
-    # whose neighbors mostly agree. Semi-supervised methods are published with ten or more labels; the paper: 0.
+    # Rule "paper": a cluster without a reliable image would dissolve, so stage 3 learns at most this many of its best
+    # images, if most of their neighbors agree. Semi-supervised methods are published with ten or more; the paper: 0.
     minimum_per_cluster: NonNegativeInt = 10
     confidence: float = Field(default=0.99, ge=0.0, lt=1.0)
 
@@ -236,7 +236,7 @@ class JointSettings(Settings):
 
 
 class HowManySettings(Settings):
-    """The range in which to find the number of clusters, if it is not given (`stages/groups/howmany`)."""
+    """The range in which to search for the number of clusters (`stages/groups/howmany`)."""
 
     least: int = Field(default=2, ge=2)
     # None: as many as the collection allows.
@@ -249,9 +249,9 @@ class RunSettings(Settings):
     encoder: str = "lite0"
     # Side of the encoder's input in pixels. None: the encoder's own.
     size: PositiveInt | None = None
-    # Of the encoder on a CPU. "auto": 8-bit integers if a trial finds them much faster on this machine.
+    # Precision of the encoder on a CPU. "auto": 8-bit integers if a trial finds them much faster on this machine.
     precision: FixedPrecision | Literal["auto"] = "auto"
-    # Source of more images, which stages 1 and 3 learn from, and which get no label.
+    # Source of additional images: stages 1 and 3 learn from them, but they get no label.
     extra: str | None = None
     views: ViewSettings = ViewSettings()
     # Find the number of clusters. None: use `heads.clusters`.
@@ -262,13 +262,13 @@ class RunSettings(Settings):
     features: FeatureSettings | None = None
     # The user's changes to that recipe.
     features_changes: dict[str, JsonValue] = {}
-    # Seed of stage 1 and of the views. None: `seed`. To run stages 2 and 3 with several seeds on the same features.
+    # Seed of stage 1 and of the views, to run stages 2 and 3 with several seeds on the same features. None: `seed`.
     features_seed: NonNegativeInt | None = None
     # Stage 3. None: the result is that of stage 2.
     joint: JointSettings | None = None
     # Names that the user gave to some images, by path. They become edits of the result, and may decide K.
     given: dict[str, str] = {}
-    # The cluster of images that a person placed, by path. Stage 3 learns them.
+    # The cluster of each image that a person placed, by path. Stage 3 learns them.
     placed: dict[str, int] = {}
     seed: int = Field(default=0, ge=0)
 

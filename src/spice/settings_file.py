@@ -101,14 +101,13 @@ def to_toml(settings: Mapping[str, JsonValue]) -> str:
 
 
 def _drop_(tree: JsonValue, names: list[str]) -> None:
-    if isinstance(tree, dict) and names[0] in tree:
-        if len(names) == 1:
-            del tree[names[0]]
-        else:
-            _drop_(tree[names[0]], names[1:])
+    table = _inside(tree, *names[:-1])
+    if isinstance(table, dict):
+        table.pop(names[-1], None)
 
 
 def _inside(tree: JsonValue, *names: str) -> Any:
+    """The value at `names`, None if there is none."""
     for name in names:
         tree = tree.get(name) if isinstance(tree, dict) else None
     return tree

@@ -26,7 +26,8 @@ from spice.benchmark.tables.catalog import TABLES
 from spice.benchmark.workbench import Workbench
 from spice.data.images import InMemory
 from spice.engine.checkpoints import Checkpoints
-from spice.engine.run import CPU, Run
+from spice.engine.processes import CPU
+from spice.engine.run import Run
 from spice.evaluate import accuracy
 from spice.models.backbone import Backbone
 from spice.settings import AugmentSettings, Normalization

@@ -26,7 +26,8 @@ from spice.benchmark.methods.autoencoders import (
     targets,
 )
 from spice.benchmark.rivals.classic import Labels, nmf
-from spice.engine.run import CPU, Run
+from spice.engine.processes import CPU
+from spice.engine.run import Run
 from spice.evaluate import accuracy
 from spice.settings import AugmentSettings, Normalization
 

@@ -69,13 +69,6 @@ def test_a_saved_model_predicts_the_same_in_a_new_process(model: TrainedModel, t
     assert (tmp_path / "model" / "encoder.safetensors").exists() == embed
 
 
-def test_images_are_predicted_like_their_features(model: TrainedModel) -> None:
-    images = pictures(20)
-    by_images = model.predict(images)
-    by_features = model.predict_features(encode_plain(model.encoder, images))
-    np.testing.assert_array_equal(by_images.probabilities, by_features.probabilities)
-
-
 def test_the_first_images_alone_have_the_features_that_they_have_among_all(model: TrainedModel) -> None:
     images = pictures(80)
     first = encode_plain(model.encoder, images, count=70)

@@ -8,12 +8,11 @@
 which suits groups of about equal size. `nearest_table` and `nearest_labels` suit unequal ones (not in the paper): a
 prototype is the mean of the images whose most likely cluster it is, and every image takes the label of the nearest
 prototype. The M // 4K images nearest to each prototype (at least one) get its label a second time, so that no cluster
-is left without labels.
-With an `evenness` above zero, sizes between these extremes: images are assigned by optimal transport to clusters that
-should be of even size, at a price (`size_offsets`).
+is left without labels. An `evenness` above zero gives sizes in between: optimal transport assigns the images, at a
+price for uneven sizes (`size_offsets`).
 
-Where the shares of the groups are given, M * share replaces M // K in both rules (`sizes`), and transport must meet
-these shares.
+If the shares of the groups are known, M * share replaces M // K in both rules (`sizes`), and transport has to meet them
+exactly.
 
 Shapes: M images in a batch, D feature width, K clusters, H heads, T images labeled per cluster. Tensors (..., K, M) are
 contiguous, clusters before images (see `probs`).
@@ -42,20 +41,20 @@ def prototype_table(
     """The labels of `prototype_labels` as a table for the losses: 1 where an image has a label, (M, K) or (H, M, K).
 
     Args:
-        shares: (K,) of the groups among all images, in any order; None: all the same, as in the paper.
+        shares: (K,) of the groups, in any order; None: equal, as in the paper.
     """
-    return _claims(features, probs, center_ratio, overlap=overlap, shares=shares)[1].mT
+    return _similarity_and_marks(features, probs, center_ratio, overlap=overlap, shares=shares)[1].mT
 
 
 def fast_prototype_labels(
     features: Tensor, probs: Tensor, *, center_ratio: float = 1.0, overlap: bool = True, shares: Shares | None = None
 ) -> PseudoLabels:
     """What `prototype_labels` returns. Needs some 20 bytes of memory for each of the H * K * M similarities."""
-    return _pairs(*_claims(features, probs, center_ratio, overlap=overlap, shares=shares))
+    return _pairs(*_similarity_and_marks(features, probs, center_ratio, overlap=overlap, shares=shares))
 
 
 def nearest_table(features: Tensor, probs: Tensor, *, evenness: float = 0.0, shares: Shares | None = None) -> Tensor:
-    """How many times an image has each label, by the nearest prototype: (M, K) or (H, M, K)."""
+    """How many times each image has each label, by the nearest prototype: (M, K) or (H, M, K)."""
     similarity, central = _nearest_prototypes(features, probs, shares)
     return (central + one_hot_argmax(_shifted(similarity, probs, evenness, shares))).mT
 
@@ -84,27 +83,27 @@ def size_offsets(
     *,
     evenness: float,
     target: Tensor | None = None,
-    smoothing: float = SMOOTHING,
     rounds: int = ROUNDS,
 ) -> Tensor:
     """What to add to each cluster's similarities (..., K, M) so that small clusters get more images: (..., K, 1).
 
-    Optimal transport with a relaxed target: Q maximizes <Q, similarity> + smoothing * H(Q) - evenness * KL(q | even),
+    Optimal transport with a relaxed target: Q maximizes <Q, similarity> + SMOOTHING * H(Q) - evenness * KL(q | target),
     where every image gives 1 / M and q are the clusters' sums of Q. Its solution is softmax((similarity + offset) /
-    smoothing) over clusters, with offset = evenness * ln(even / q): without `evenness` every image goes to the nearest
-    prototype, and with a large one all clusters get as much (the paper's rule). With an infinite one q is `even`.
+    SMOOTHING) over clusters, with offset = evenness * ln(target / q). With `evenness` 0 every image goes to the nearest
+    prototype; the larger it is, the closer the clusters come to equal sizes (the paper's rule); with infinity, q is the
+    target.
 
     Args:
-        target: (..., K, 1) takes the place of `even`, 1 / K.
+        target: (..., K, 1) shares of the clusters; None: 1 / K each.
     """
-    pull = 1.0 if math.isinf(evenness) else evenness / (evenness + smoothing)
-    times = similarity.shape[-2] if target is None else 1 / target
-    scores = similarity.float() / smoothing
+    pull = 1.0 if math.isinf(evenness) else evenness / (evenness + SMOOTHING)
+    inverse_target = similarity.shape[-2] if target is None else 1 / target
+    scores = similarity.float() / SMOOTHING
     offset = torch.zeros_like(scores[..., :1])
     for _ in range(rounds):
         share = (scores + offset).softmax(dim=-2).mean(dim=-1, keepdim=True)  # q: (..., K, 1)
-        offset = pull * (offset - (times * share).clamp(min=1e-6).log())
-    return smoothing * offset
+        offset = pull * (offset - (inverse_target * share).clamp(min=1e-6).log())
+    return SMOOTHING * offset
 
 
 def fast_prototypes(features: Tensor, probs: Tensor, *, per_cluster: int) -> Tensor:
@@ -113,7 +112,7 @@ def fast_prototypes(features: Tensor, probs: Tensor, *, per_cluster: int) -> Ten
     return _mean_of_marked(_mark_largest(probs.mT.contiguous(), per_cluster), features, count=per_cluster)
 
 
-def _claims(
+def _similarity_and_marks(
     features: Tensor, probs: Tensor, center_ratio: float, *, overlap: bool, shares: Shares | None
 ) -> tuple[Tensor, Tensor]:
     """Cosine of every prototype and image, and a mask of the images that it labels: (..., K, M) each."""
@@ -160,9 +159,9 @@ def _mark_once(similarity: Tensor, count: Tensor | int) -> Tensor:
 
 
 def _nearest_prototypes(features: Tensor, probs: Tensor, shares: Shares | None) -> tuple[Tensor, Tensor]:
-    """Cosine of every image and every prototype, and marks of the M // 4K nearest: (..., K, M) each.
+    """Cosine of every prototype and image, and marks of the M // 4K nearest: (..., K, M) each.
 
-    With `shares`, of the M * share / 4 nearest.
+    With `shares`, the M * share / 4 nearest are marked.
     """
     check_batch(features, probs)
     features = rescaled(features)
@@ -197,19 +196,19 @@ def _mean_of_marked(marks: Tensor, features: Tensor, *, count: Tensor | int) -> 
 
 
 def _mark_largest(values: Tensor, count: Tensor | int) -> Tensor:
-    """Mark the `count` largest values of each row, of equal ones the first: (..., M) -> (..., M).
+    """Mark the `count` largest values of each row; ties go to the first: (..., M) -> (..., M).
 
-    All rows have one `count`, or each its own, (..., 1).
+    `count` is one number for all rows, or one for each, (..., 1).
     """
-    # topk alone leaves open which of several equal values it takes, and a stable sort costs five times as much.
+    # topk does not specify which of several equal values it returns, and a stable sort costs five times as much.
     smallest = _smallest_of_largest(values, count)
-    taken = torch.ge(values, smallest, out=torch.empty_like(values, dtype=torch.float32))
-    surplus = taken.sum(dim=-1, keepdim=True) - count
-    if surplus.any():  # several values equal the smallest: the last of them are too many
-        level = values == smallest
-        last = level.cumsum(dim=-1, dtype=torch.int32) > level.sum(dim=-1, keepdim=True) - surplus
-        taken.masked_fill_(level & last, 0.0)
-    return taken
+    marks = torch.ge(values, smallest, out=torch.empty_like(values, dtype=torch.float32))
+    surplus = marks.sum(dim=-1, keepdim=True) - count
+    if surplus.any():  # several values equal the smallest: drop the last of them
+        tied = values == smallest
+        last = tied.cumsum(dim=-1, dtype=torch.int32) > tied.sum(dim=-1, keepdim=True) - surplus
+        marks.masked_fill_(tied & last, 0.0)
+    return marks
 
 
 def _smallest_of_largest(values: Tensor, count: Tensor | int) -> Tensor:

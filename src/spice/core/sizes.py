@@ -1,8 +1,8 @@
-"""How many images a cluster labels where the sizes of the groups are known (beyond the paper).
+"""How many images a cluster labels if the sizes of the groups are known (beyond the paper).
 
 We do not know which cluster will become which group. So in every step the largest share goes to the cluster that is
 currently the largest, the second largest to the second, and so on. By the rearrangement inequality this minimizes both
-the squared difference and the KL divergence between sizes and shares: the Hungarian algorithm would find it, too.
+the squared difference and the KL divergence between sizes and shares, as the Hungarian algorithm would.
 
 Shapes: M images in a batch, K clusters, H heads.
 """
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-ROUNDING = 1e-6  # of M * share: ten images times a tenth are one
+ROUNDING = 1e-6  # so that 10 * 0.1 is not rounded down to 0
 
 
 def quotas(images: int, shares: Sequence[float], *, ratio: float = 1.0) -> list[int]:

@@ -7,11 +7,9 @@ from pathlib import Path
 import torch
 
 from spice.engine.checkpoints import Checkpoints
-from spice.engine.processes import ALONE, Processes
+from spice.engine.processes import ALONE, CPU, Processes
 from spice.progress import Progress, part_of, silent
 from spice.randomness import generator
-
-CPU = ALONE.device
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import cast
 
 import torch
 
-from spice.arrays import remove_array, whole
+from spice.arrays import array_name, remove_array
 from spice.engine.run import Run
 from spice.errors import NothingTrustworthyError, NoticeWarning, SpiceWarning, UserError, warn_user
 from spice.models.encoders import SCRATCH, Encoder
@@ -334,4 +334,4 @@ def _remove_damaged(folder: Path, step: Step) -> None:
     if changed:  # what is missing was deleted by someone who knows
         warn_user(f"{', '.join(changed[:3])} changed after it was written; recreating it", DamagedFileWarning)
     for path in damaged:
-        remove_array(folder / whole(path))
+        remove_array(folder / array_name(path))

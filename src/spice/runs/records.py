@@ -10,7 +10,7 @@ from typing import Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from spice.arrays import further_pieces, whole
+from spice.arrays import array_name, further_pieces
 from spice.errors import UserError
 from spice.files import written_atomically
 from spice.runs.artifacts import ARTIFACTS
@@ -239,7 +239,7 @@ def stamp_files(folder: Path, names: Iterable[str]) -> dict[str, FileStamp]:
 
 def _made_as(path: str) -> str:
     """The file, array or folder that a file of a step belongs to."""
-    return whole(path.split("/", maxsplit=1)[0])
+    return array_name(path.split("/", maxsplit=1)[0])
 
 
 def _stamp(path: Path) -> FileStamp:

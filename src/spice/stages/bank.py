@@ -15,8 +15,8 @@ from spice.randomness import generator
 # A model should be a few MB: it keeps this many bytes of features, or this many images per cluster if that is more.
 KEPT_BYTES = 8 << 20
 KEPT_PER_CLUSTER = 50
-# A new image is "unlike anything seen" if its nearest kept image is farther away than that of all but this share of the
-# kept images. This needs no labels, and the rate of false alarms is known.
+# A new image is unlike all training images if its nearest kept image is farther away than the nearest one is from all
+# but this share of the kept images. This needs no labels, and the rate of false alarms is known.
 UNLIKE_QUANTILE = 0.01
 # Within this range, float16 can represent features.
 SMALL, LARGE = 0.01, 30_000.0
@@ -36,7 +36,7 @@ class Comparison(NamedTuple):
 
     reliability: Tensor  # (Q,) share of the S nearest kept images in the predicted cluster
     similarity: Tensor  # (Q,) to the nearest
-    unlike: Tensor  # (Q,) bool: farther from everything than training images are
+    unlike: Tensor  # (Q,) bool: unlike all training images
 
 
 def build_bank(features: Tensor, cluster: Tensor, *, clusters: int, neighbors: int, seed: int) -> Bank:
@@ -46,14 +46,14 @@ def build_bank(features: Tensor, cluster: Tensor, *, clusters: int, neighbors: i
     """
     room = max(KEPT_BYTES // (2 * features.shape[1]), KEPT_PER_CLUSTER * clusters)
     chosen = torch.randperm(len(features), generator=generator(seed, "bank"))[:room].sort().values
-    kept = _within_half(features[chosen]).half()
-    fewer = max(1, min(round(neighbors * len(chosen) / len(features)), len(chosen) - 1))
+    kept = _scaled_for_float16(features[chosen]).half()
+    fewer_neighbors = max(1, min(round(neighbors * len(chosen) / len(features)), len(chosen) - 1))
     closest = nearest(kept.float(), 1).similarity[:, 0]  # (R,)
-    return Bank(kept, cluster[chosen].long(), fewer, closest.double().quantile(UNLIKE_QUANTILE).item())
+    return Bank(kept, cluster[chosen].long(), fewer_neighbors, closest.double().quantile(UNLIKE_QUANTILE).item())
 
 
-def _within_half(features: Tensor) -> Tensor:
-    """Features in the range of float16: extreme ones are scaled by a power of two, which changes no cosine."""
+def _scaled_for_float16(features: Tensor) -> Tensor:
+    """Features in the range of float16: if any is outside, all are scaled by a power of two, which keeps cosines."""
     largest = float(features.abs().max())
     return features if SMALL < largest < LARGE else features * 2.0 ** -math.floor(math.log2(max(largest, 1e-38)))
 

@@ -20,8 +20,8 @@ from spice.settings import AugmentSettings
 
 # The same batches for every caller: the size of a batch may change the last bit of a matrix product.
 BATCH = 64
-# On a CPU, images of a batch are read, normalized and encoded a few at a time: small buffers are reused, while
-# the system would have to provide 40 MB page by page for each batch.
+# On a CPU, the images of a batch are read, normalized and encoded a few at a time: small buffers are reused, while
+# 40 MB for a whole batch would be allocated again each time, page by page.
 AT_ONCE = 16
 
 
@@ -56,11 +56,11 @@ def encode_plain(
 
 
 def encode_batch(encoder: Encoder, plain: Recipe, images: Images, positions: Tensor) -> Tensor:
-    """Features (B, D) of the plain images at `positions` (B,): the same for all callers."""
+    """Features (B, D) of the plain images at `positions` (B,)."""
     device = device_of(encoder)
     few = torch.split(positions, AT_ONCE) if device.type == "cpu" else (positions,)
-    drawn = torch.Generator()
-    features = torch.cat([encoder.encode(plain(to_device(images.take(part), device), drawn)) for part in few])
+    unused = torch.Generator()  # plain images are not random
+    features = torch.cat([encoder.encode(plain(to_device(images.take(part), device), unused)) for part in few])
     if not features.isfinite().all():
         raise UserError(
             f"encoder {encoder.name} returns NaN or infinite features (damaged weights?); use another --encoder"
@@ -69,7 +69,7 @@ def encode_batch(encoder: Encoder, plain: Recipe, images: Images, positions: Ten
 
 
 def device_of(encoder: Encoder) -> torch.device:
-    """Where the encoder runs: one that does not say takes images on the CPU."""
+    """Where the encoder runs: on the CPU, unless it has a `device`."""
     return torch.device(getattr(encoder, "device", "cpu"))
 
 

@@ -1,4 +1,4 @@
-"""The labels table: cluster, confidence, reliability and rank of every image.
+"""The table of labels: cluster, confidence, reliability and rank of every image.
 
 Shapes: N images, D feature width, K clusters, S neighbors.
 """

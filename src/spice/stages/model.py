@@ -18,7 +18,6 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from spice.core import reliable
-from spice.data.images import Images
 from spice.engine.device import choose_device
 from spice.errors import NoticeWarning, UserError, one_line, warn_user
 from spice.files import folder_written_atomically
@@ -34,10 +33,9 @@ from spice.models.encoders import (
 from spice.models.heads import Head
 from spice.models.precomputed import NoEncoder
 from spice.models.weights import MAX_SIZE, cpu_weights, save_network
-from spice.progress import Progress, silent
 from spice.settings import FixedPrecision, Settings
 from spice.stages.bank import Bank, compare_with_bank
-from spice.stages.encode import encode_plain, probabilities
+from spice.stages.encode import probabilities
 from spice.trust.chance import chance
 from spice.version import __version__
 
@@ -97,28 +95,22 @@ class TrainedModel:
         self.bank = bank
         self.threshold = threshold
 
-    def predict(
-        self, images: Images, *, starts: NDArray[np.int64] | None = None, progress: Progress = silent
-    ) -> Predictions:
-        """The clusters of new images (`encode_plain` explains `starts`)."""
-        return self.predict_features(encode_plain(self.encoder, images, starts=starts, progress=progress))
-
     def predict_features(self, features: Tensor) -> Predictions:
         """The clusters of images with features (Q, D)."""
         probs = probabilities(self.head, features)
         best = probs.topk(2, dim=1)
         cluster, other = best.indices.unbind(dim=1)
-        judged = compare_with_bank(self.bank, features, cluster)
+        compared = compare_with_bank(self.bank, features, cluster)
         return Predictions(
             cluster=cluster.int().numpy(),
-            chance=chance(judged.reliability.numpy(), self.bank.neighbors, self.head.clusters),
+            chance=chance(compared.reliability.numpy(), self.bank.neighbors, self.head.clusters),
             confidence=best.values[:, 0].numpy(),
             margin=(best.values[:, 0] - best.values[:, 1]).numpy(),
-            reliability=judged.reliability.numpy(),
-            reliable=reliable(judged.reliability, threshold=self.threshold).numpy(),
+            reliability=compared.reliability.numpy(),
+            reliable=reliable(compared.reliability, threshold=self.threshold).numpy(),
             nearest_other_cluster=other.int().numpy(),
-            similarity=judged.similarity.numpy(),
-            unlike=judged.unlike.numpy(),
+            similarity=compared.similarity.numpy(),
+            unlike=compared.unlike.numpy(),
             probabilities=probs.numpy(),
         )
 
@@ -159,7 +151,7 @@ class TrainedModel:
             head = Head.from_state_dict(_floats(load_file(folder / HEAD)))
             kept = load_file(folder / BANK)
             bank = Bank(kept["features"], kept["cluster"], about.neighbors, about.unlike_below)
-            _refuse_misfits(about, head, bank)
+            _refuse_mismatch(about, head, bank)
             encoder = _load_encoder(about, folder, choose_device(device))
         except (OSError, SafetensorError, RuntimeError, KeyError, ValueError) as error:
             raise UserError(
@@ -180,7 +172,7 @@ def _refuse_changed(about: About, folder: Path) -> None:
         raise ValueError(f"{changed} changed after it was written")
 
 
-def _refuse_misfits(about: About, head: Head, bank: Bank) -> None:
+def _refuse_mismatch(about: About, head: Head, bank: Bank) -> None:
     """Refuse parts that do not fit together, and values that are not finite."""
     if (head.width, head.clusters) != (about.width, about.clusters):
         raise ValueError(

@@ -1,6 +1,6 @@
 """Writes the files of views batch by batch; a stopped run resumes (see `views`).
 
-Shapes: N images, n of them drawn, U that are no copies, V views, D feature width.
+Shapes: N images, U of them distinct, V views, D feature width.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spice.arrays import map_array, remove_array, reserve_array
+from spice.arrays import map_array, remove_array, reserve_array, save_array
 from spice.engine.parallel import parallel_map
 from spice.engine.run import Run
 from spice.errors import UserError
@@ -68,7 +68,7 @@ class ViewFiles:
         images, self.width = shape
         firsts = torch.from_numpy(np.arange(images) if starts is None else starts)  # (U,)
         whole = _Layout(firsts, firsts, torch.cat([firsts[1:], torch.tensor([images])]))
-        self.rows = _drawn(images, settings, run)
+        self.rows = _sampled_rows(images, settings, run)
         part = whole
         if self.rows is not None:
             place = torch.arange(len(self.rows))
@@ -108,8 +108,7 @@ class ViewFiles:
             partial, marks = self._unfinished(kind)
             if path.exists() or partial.exists():
                 continue
-            with written_atomically(marks) as temporary, temporary.open("wb") as file:
-                np.save(file, np.zeros(self.views[kind] * self.layouts[kind].batches, dtype=np.uint8))
+            save_array(marks, np.zeros(self.views[kind] * self.layouts[kind].batches, dtype=np.uint8))
             images = self.layouts[kind].length
             shape = (images, self.width) if kind == "plain" else (self.views[kind], images, self.width)
             try:
@@ -120,8 +119,7 @@ class ViewFiles:
                     f"not enough disk space in {path.parent} for {size:.2f} GB of features ({error.strerror})"
                 ) from error
         if self.rows is not None:
-            with written_atomically(views / ROWS) as temporary, temporary.open("wb") as file:
-                np.save(file, self.rows)
+            save_array(views / ROWS, self.rows)
         with written_atomically(note) as temporary:
             temporary.write_text(self.key)
 
@@ -136,7 +134,7 @@ class ViewFiles:
         saved_at = time.monotonic()
 
         def save() -> None:
-            # Batches reach the disk before their marks, so that after a power cut no mark is without its batch.
+            # Batches reach the disk before their marks, so that after a power cut every marked batch is there.
             flush()
             marks[written] = 1
             marks.flush()
@@ -161,7 +159,7 @@ class ViewFiles:
         save()
 
     def _report(self, kind: Kind, done: int) -> None:
-        # Each kind has its own speed: views made from features take a moment, the features themselves take minutes.
+        # Each kind is a task of its own, because speeds differ: features take minutes, views made from them a moment.
         if self.run.processes.first:
             task = "computing features" if kind == "plain" else f"{kind} views"
             self.run.progress(task, done, self.layouts[kind].length * self.views[kind])
@@ -184,10 +182,10 @@ def folder_of(run: Run) -> Path:
     return run.folder
 
 
-def _drawn(images: int, settings: ViewSettings, run: Run) -> NDArray[np.int64] | None:
+def _sampled_rows(images: int, settings: ViewSettings, run: Run) -> NDArray[np.int64] | None:
     """The images that get views, in order; None: all."""
     if settings.sample is None or settings.sample >= images:
         return None
-    drawn = torch.randperm(images, generator=run.generator("views", "sample"))[: settings.sample]
-    rows: NDArray[np.int64] = drawn.sort().values.numpy()
+    sample = torch.randperm(images, generator=run.generator("views", "sample"))[: settings.sample]
+    rows: NDArray[np.int64] = sample.sort().values.numpy()
     return rows

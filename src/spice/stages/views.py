@@ -36,9 +36,9 @@ class Views:
     plain: NDArray[np.floating]  # (N, D)
     weak: NDArray[np.floating]  # (V, N, D)
     strong: NDArray[np.floating]  # (V, N, D)
-    bank: NDArray[np.floating] | None = None  # (N, D) by which images are compared; None: the plain features
-    fresh: MakeRows | None = None  # encodes new weak and strong views; None: there are only those above
-    rows: NDArray[np.int64] | None = None  # (N,) which images of the collection these are; None: all
+    bank: NDArray[np.floating] | None = None  # (N, D) features for comparing images; None: the plain ones
+    fresh: MakeRows | None = None  # encodes new weak and strong views; None: only the views above are used
+    rows: NDArray[np.int64] | None = None  # (N,) their rows in the collection; None: these are all its images
 
     def __len__(self) -> int:
         return len(self.plain)
@@ -58,7 +58,7 @@ class Views:
         return self.take(kind, int(torch.randint(len(self.all(kind)), (), generator=generator)), positions)
 
     def take_bank(self, positions: Tensor | slice) -> Tensor:
-        """Features (B, D) by which images are compared, in float32."""
+        """Features (B, D) for comparing images, in float32."""
         return _rows(self.plain if self.bank is None else self.bank, positions)
 
 
@@ -74,26 +74,24 @@ def encode_views(
 ) -> Views:
     """Encode plain images, and V weak and V strong views of images or features, into `run.folder`; resumes if killed.
 
-    Writes features.npy (N, D), views/weak.npy and views/strong.npy (V, N, D); of a sample (`settings.sample`), views of
-    n images only, and views/rows.npy, which images these are.
+    Writes features.npy (N, D), views/weak.npy and views/strong.npy (V, N, D). With `settings.sample`, only a sample of
+    the images has views, and views/rows.npy lists these images.
 
     Args:
-        identity: of the images and of the encoder's weights. Files with another identity are computed again.
+        identity: a name for the images and the encoder's weights. Files with another identity are computed again.
         starts: (U,) positions of distinct images, each followed by its exact copies, which are encoded once. None: all
             images differ.
-        known: the features (B, D) of plain images by position (B,), if they were computed elsewhere.
+        known: returns the features (B, D) of the plain images at positions (B,), if they were computed elsewhere.
     """
     recipes, pixels = _recipes(encoder, settings), InColor(images, encoder.channels)
     in_features = settings.space == "features" and not settings.fresh  # fresh views are views of images
     perturbed = _Perturbed(lambda: open_array(view_paths(folder_of(run))["plain"]), settings, run)
 
     def encode(kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
-        if in_features and kind != "plain":  # plain images were all encoded before
-            return perturbed(kind, positions, generator)
-        if known is not None and kind == "plain":
-            return known(positions)
         if kind == "plain":
-            return encode_batch(encoder, recipes[kind], pixels, positions)
+            return encode_batch(encoder, recipes[kind], pixels, positions) if known is None else known(positions)
+        if in_features:  # the plain images were all encoded before
+            return perturbed(kind, positions, generator)
         return encoder.encode(recipes[kind](to_device(pixels.take(positions), run.device), generator))
 
     about = f"{identity} {encoder.name} {encoder.size}"
@@ -102,7 +100,7 @@ def encode_views(
 
 
 def with_fresh_views(views: Views, images: Images, encoder: Encoder, settings: ViewSettings) -> Views:
-    """The same views, and new ones for every step of the heads' training.
+    """The same views, with new ones for every step of the heads' training.
 
     A step's view of an image does not depend on the other images of the step, nor on the number of processes.
     """
@@ -138,17 +136,17 @@ def perturb_features(features: NDArray[np.floating], settings: ViewSettings, run
 
 
 def open_views(folder: Path) -> Views:
-    """The views that `encode_views` or `perturb_features` wrote to `folder`; of a sample, its images alone."""
+    """The views that `encode_views` or `perturb_features` wrote to `folder`, of the images that have views."""
     plain, weak, strong = (open_array(path) for path in view_paths(folder).values())
-    chosen = folder / FOLDER / ROWS
-    if not chosen.exists():
+    sample = folder / FOLDER / ROWS
+    if not sample.exists():
         return Views(plain, weak, strong)
-    rows = np.load(chosen)
+    rows = np.load(sample)
     return Views(plain[rows], weak, strong, rows=rows)
 
 
 class _Perturbed:
-    """Views of features, by noise in units of their spread, and by replacing some of them by their mean."""
+    """Makes views of features: adds noise in units of their spread, and replaces some features by their mean."""
 
     def __init__(self, features: Callable[[], NDArray[np.floating]], settings: ViewSettings, run: Run) -> None:
         self._open, self.settings, self.run = features, settings, run

@@ -31,7 +31,8 @@ from spice.benchmark.semi import network_card as labeled_card
 from spice.benchmark.tables.catalog import SizeName, Table
 from spice.data.images import InMemory
 from spice.engine.device import choose_device, module_to_device
-from spice.engine.run import CPU, Run
+from spice.engine.processes import CPU
+from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder
 from spice.models.weights import NetworkCard

@@ -53,8 +53,8 @@ def learn_groups(
 ) -> LearnedHead:
     """Train a head on the lessons, from features (N, D) and the nearest images of every image."""
     components = principal_components(features, settings.components or COMPONENTS, seed=run.seed)
-    inputs = to_device(torch.from_numpy(components.table(features)), run.device)  # (N, R)
-    chances = group_chances(components.table(features, one_length=True), near, lessons)  # (N, G)
+    inputs = to_device(torch.from_numpy(components.transform(features)), run.device)  # (N, R)
+    chances = group_chances(components.transform(features, one_length=True), near, lessons)  # (N, G)
     with seeded(run.seed, "learn", "weights"):
         head = Head(inputs.shape[1], len(lessons.numbers), hidden=settings.hidden or 2 * inputs.shape[1]).to(run.device)
     with one_thread():

@@ -42,8 +42,8 @@ class TrainedHeads(NamedTuple):
     sample: slice  # the images whose labels the snapshots keep
     diagnostics: HeadDiagnostics
     heads: Heads  # all of them after the last epoch, on their inputs
-    even_sizes: bool  # whether clusters were held to even sizes
-    components: Components | None = None  # which map features to the heads' inputs; None: inputs are the features
+    even_sizes: bool  # whether clusters were forced to even sizes
+    components: Components | None = None  # map features to the heads' inputs; None: the inputs are the features
 
 
 def algorithm_1(views: Views, settings: HeadSettings, run: Run, cut: Tensor | None = None) -> TrainedHeads:

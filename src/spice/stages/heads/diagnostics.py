@@ -17,7 +17,7 @@ from spice.stages.heads.losses import label_table
 from spice.stages.heads.select import all_logits, distinct_share, sample_labels
 from spice.stages.views import Views
 
-SHARED = 0.5  # two clusters that share more than this part of their pseudo-labels have one prototype
+SHARED = 0.5  # two clusters that share more than this part of their pseudo-labels have the same prototype
 GIANT = 0.5  # share of all images
 UNSTABLE = 0.3  # mean adjusted Rand index between heads
 
@@ -42,7 +42,7 @@ class HeadDiagnostics(NamedTuple):
     """What can be seen of the selected head without labels."""
 
     distinct: float  # as in HeadSnapshot
-    shared: list[tuple[int, int]]  # pairs of clusters with one prototype
+    shared: list[tuple[int, int]]  # pairs of clusters with the same prototype
     empty: list[int]  # clusters without an image
     largest: float  # share of all images in the largest cluster
     head_agreement: float  # between all heads after the last epoch
@@ -65,7 +65,7 @@ def diagnose(heads: Heads, selected: Heads, views: Views, settings: HeadSettings
 
 
 def warn_about(diagnostics: HeadDiagnostics, settings: HeadSettings) -> None:
-    """Warn about bad clusters. The verdicts, which also know the neighbors, say what to do about them."""
+    """Warn about bad clusters. The verdicts in the report, which also use the neighbors, say what to do about them."""
     if diagnostics.shared:
         pairs = ", ".join(f"{first} and {second}" for first, second in diagnostics.shared[:5])
         more = f" and {len(diagnostics.shared) - 5} more pairs" if len(diagnostics.shared) > 5 else ""
@@ -104,7 +104,7 @@ def head_agreement(labels: Tensor, clusters: int) -> float:
 
 
 def cluster_stability(labels: Tensor, others: Tensor, clusters: int) -> Tensor:
-    """How well other heads (H, n) reproduce each cluster of `labels` (n,): (K,), 1 where all have the very same.
+    """How well other heads (H, n) reproduce each cluster of `labels` (n,): (K,), 1 where all have the same cluster.
 
     The mean over heads of the best Jaccard index (images in both over images in either) with any of their clusters.
     """

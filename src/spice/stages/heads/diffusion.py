@@ -1,7 +1,7 @@
 """Features for `similarity = "graph"`: averaged over the neighbor graph by a random walk (beyond the paper).
 
-Cosine compares two images as if there were no others, and most of a feature is specific to its image. So every feature
-is averaged with those of its neighbors, repeatedly (a lazy random walk on the graph of nearest neighbors). What
+Cosine compares two images as if there were no others, and most of a feature vector is specific to its image. So every
+vector is averaged with those of its neighbors, repeatedly (a lazy random walk on the graph of nearest neighbors). What
 neighbors do not share fades, and what a group shares stays. Unlike in an embedding of the graph alone, an image far
 from all others, or a chain of near-duplicates, stays where its features put it.
 
@@ -17,11 +17,11 @@ from scipy.sparse import csr_array, diags_array
 from spice.settings import HeadSettings, ReliabilitySettings
 from spice.stages.reliability import reliability_neighbors
 
-# Neighbors in the graph, at most: more would join groups, fewer would split them.
+# Neighbors in the graph, at most: with more, groups would merge; with fewer, they would fall apart.
 NEIGHBORS = 15
-# Steps of the walk, half of which stay in place: eight moves are enough to cross a group.
+# Steps of the walk. Half of them stay in place, and eight moves are enough to cross a group.
 STEPS = 16
-# Principal components that are averaged, unless heads see another number of them.
+# Principal components that are averaged, unless the settings give the heads another number of them.
 COMPONENTS = 128
 # Directions that are kept per cluster: K - 1 separate K centers, and as many again leave room for groups within.
 DIRECTIONS_PER_CLUSTER = 2
@@ -39,7 +39,7 @@ def diffuse(rows: NDArray[np.float32], neighbors: NDArray[np.integer], settings:
     for _ in range(STEPS):
         rows = walk @ rows
     rows -= rows.mean(axis=0)
-    variances, directions = np.linalg.eigh(rows.T.astype(np.float64) @ rows / len(rows))  # rising
+    variances, directions = np.linalg.eigh(rows.T.astype(np.float64) @ rows / len(rows))  # ascending
     kept = slice(-DIRECTIONS_PER_CLUSTER * settings.clusters, None)
     spread = np.sqrt(np.maximum(variances[kept], 1e-12 * max(float(variances[-1]), 1e-30)))
     half_white = rows @ (directions[:, kept] / np.sqrt(spread)).astype(np.float32)

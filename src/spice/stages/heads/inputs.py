@@ -31,7 +31,7 @@ CHUNK = 8_192
 
 
 def epochs_for(images: int, batch: int, settings: HeadSettings) -> int:
-    """The epochs of the settings, or more if a small collection would get too few steps."""
+    """The epochs of the settings, or more if a small collection would otherwise get too few steps."""
     return max(settings.epochs, math.ceil(settings.least_steps / (images // batch)))
 
 
@@ -64,17 +64,17 @@ class Components(NamedTuple):
     length: float  # mean length of the features
 
     def project(self, views: Views) -> Views:
-        """The same views projected, in memory, with a bank of the plain features scaled to one length."""
+        """The components of the views, in memory. The bank is that of the plain features, scaled to one length."""
         return Views(
-            self.table(views.plain),
-            np.stack([self.table(view) for view in views.weak]),
-            np.stack([self.table(view) for view in views.strong]),
-            self.table(views.plain, one_length=True),
+            self.transform(views.plain),
+            np.stack([self.transform(view) for view in views.weak]),
+            np.stack([self.transform(view) for view in views.strong]),
+            self.transform(views.plain, one_length=True),
             None if views.fresh is None else partial(self._fresh, views.fresh),
         )
 
     def on_features(self, head: Head) -> Head:
-        """The head that returns for features what `head` returns for their components."""
+        """A head that returns for features what `head` returns for their components."""
         whole = Head(len(self.mean), head.clusters, hidden=head.hidden.out_features)
         with torch.no_grad():
             weight = head.hidden.weight.cpu().double() @ self.basis.double().T  # (W, D)
@@ -84,37 +84,37 @@ class Components(NamedTuple):
         return whole
 
     def _fresh(self, make_rows: MakeRows, kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
-        return torch.from_numpy(self.table(make_rows(kind, positions, generator).numpy()))
+        return torch.from_numpy(self.transform(make_rows(kind, positions, generator).numpy()))
 
-    def table(self, table: NDArray[np.floating], *, one_length: bool = False) -> NDArray[np.float32]:
-        """Features (N, D), or these scaled to one length first, as components (N, R)."""
-        projected = np.empty((len(table), self.basis.shape[1]), dtype=np.float32)
+    def transform(self, features: NDArray[np.floating], *, one_length: bool = False) -> NDArray[np.float32]:
+        """The components (N, R) of features (N, D), which are scaled to one length first if `one_length`."""
+        components = np.empty((len(features), self.basis.shape[1]), dtype=np.float32)
         offset = -(self.mean.double() @ self.basis.double()).float()  # (R,)
-        for start in range(0, len(table), CHUNK):
+        for start in range(0, len(features), CHUNK):
             part = slice(start, start + CHUNK)
-            features = torch.from_numpy(np.array(table[part], dtype=np.float32))
+            rows = torch.from_numpy(np.array(features[part], dtype=np.float32))
             if one_length:
-                features = self.length * F.normalize(features, dim=1)
-            torch.addmm(offset, features, self.basis, out=torch.from_numpy(projected[part]))
-        return projected
+                rows = self.length * F.normalize(rows, dim=1)
+            torch.addmm(offset, rows, self.basis, out=torch.from_numpy(components[part]))
+        return components
 
 
 def principal_components(features: NDArray[np.floating], components: int, *, seed: int) -> Components:
-    """The directions in which the plain features (N, D) vary most, at most as many as there are.
+    """The directions in which the plain features (N, D) vary most; fewer than `components` if there are no more.
 
     All features are scaled to their mean length first: as in the prototypes' cosines, only directions count.
     """
     randomness = generator(seed, "heads", "components")
     drawn = torch.randperm(len(features), generator=randomness)[:MAX_IMAGES].sort().values
-    some = torch.from_numpy(np.array(features[drawn.numpy()], dtype=np.float32))
-    length = float(some.norm(dim=1).mean())
-    some = length * F.normalize(some, dim=1)
-    mean = some.mean(dim=0)
-    variances, directions = _spectrum(some - mean, min(components, *some.shape), randomness)
-    # The solver leaves the signs open: make the largest entry of each direction positive.
+    sample = torch.from_numpy(np.array(features[drawn.numpy()], dtype=np.float32))
+    length = float(sample.norm(dim=1).mean())
+    sample = length * F.normalize(sample, dim=1)
+    mean = sample.mean(dim=0)
+    variances, directions = _spectrum(sample - mean, min(components, *sample.shape), randomness)
+    # The solver does not fix the signs: make the largest entry of each direction positive.
     directions = directions * directions.gather(0, directions.abs().argmax(dim=0, keepdim=True)).sign()
     spread = variances.clamp(min=0).mean().sqrt()
-    scale = 1.0 / spread if spread > 0 else spread + 1.0  # constant features stay as they are: zero
+    scale = 1.0 / spread if spread > 0 else spread + 1.0  # the components of constant features are zero
     return Components(mean, (directions * scale).float(), length)
 
 
@@ -124,14 +124,14 @@ def _spectrum(centered: Tensor, kept: int, randomness: torch.Generator) -> tuple
     if min(images, width) <= kept + EXTRA:
         _, singular, directions = torch.linalg.svd(centered.double(), full_matrices=False)
         return singular[:kept].square() / images, directions[:kept].T
-    # Subspace iteration needs matrix products only; solving for all D directions would take most of a second.
+    # Subspace iteration takes matrix products only; an eigendecomposition for all D directions takes most of a second.
     covariance = (centered.T @ centered).double() / images
     directions = torch.randn(width, kept + EXTRA, dtype=torch.float64, generator=randomness)
-    caught = 0.0
+    explained = 0.0
     for _ in range(MAX_ROUNDS):
         directions = torch.linalg.qr(covariance @ directions).Q  # (D, R + EXTRA)
-        variances, turn = torch.linalg.eigh(directions.T @ covariance @ directions)  # rising
-        before, caught = caught, float(variances[-kept:].sum())
-        if caught - before <= TOLERANCE * caught:
+        variances, rotation = torch.linalg.eigh(directions.T @ covariance @ directions)  # ascending
+        before, explained = explained, float(variances[-kept:].sum())
+        if explained - before <= TOLERANCE * explained:
             break
-    return variances.flip(dims=[0])[:kept], (directions @ turn.flip(dims=[1]))[:, :kept]
+    return variances.flip(dims=[0])[:kept], (directions @ rotation.flip(dims=[1]))[:, :kept]

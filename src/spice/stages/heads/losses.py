@@ -54,7 +54,7 @@ def head_losses(logits: Tensor, labels: Tensor, settings: HeadSettings) -> Tenso
 def _transported(settings: HeadSettings) -> bool:
     """Whether each image takes the label of a prototype; otherwise each cluster labels its nearest images (the paper).
 
-    Given sizes work with both rules; the similarity decides which one.
+    Known sizes work with both rules; the similarity decides which one.
     """
     return settings.similarity == "graph" if settings.shares is not None else settings.sizes != "even"
 

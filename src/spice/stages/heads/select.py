@@ -15,15 +15,15 @@ from spice.stages.heads.losses import head_losses, label_table
 from spice.stages.view_files import Kind
 from spice.stages.views import Views
 
-# Heads are scored a few at a time, so that no tensor (h, N, K) has more than about this many numbers.
+# Heads are scored a few at a time, so that tensors (h, N, K) have at most about this many numbers.
 MAX_NUMBERS = 20_000_000
 CHUNK = 8_192
 
-# With select_by "compactness", the loss decides between heads that are equally compact: on clear groups, most are.
+# With select_by "compactness", the loss only breaks ties: on clear groups, most heads are equally compact.
 COMPACTNESS_WEIGHT = 100.0
 
-SAMPLE_SIZE = 10_000  # images by which heads are compared, at most
-MAX_KEPT_LABELS = 20_000_000  # of all snapshots of all heads together
+SAMPLE_SIZE = 10_000  # at most so many images whose labels are kept to compare heads
+MAX_KEPT_LABELS = 20_000_000  # in all snapshots of all heads together
 
 
 class HeadSnapshot(NamedTuple):
@@ -36,7 +36,7 @@ class HeadSnapshot(NamedTuple):
     labels: Tensor  # (H, n) predicted clusters of the sample's plain images, uint8 where that is wide enough
 
     def score(self, settings: HeadSettings) -> Tensor:
-        """The best head has the lowest: (H,)."""
+        """The lower the better: (H,)."""
         return self.loss if settings.select_by == "loss" else self.loss - COMPACTNESS_WEIGHT * self.compactness
 
 

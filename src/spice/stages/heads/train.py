@@ -1,7 +1,7 @@
 """The second stage: clustering heads on cached views, and the best of them (paper III-B).
 
 `train_heads` is the whole stage; the paper's Algorithm 1 is in `algorithm_1`. This file prepares its inputs: what heads
-see, and the features by which images are compared.
+see, and the features for comparing images.
 
 Shapes: N images, D feature width, R components, S neighbors, K clusters.
 """
@@ -33,8 +33,8 @@ def train_heads(
     the same heads.
 
     Args:
-        neighbors: (N, >= S) nearest images of every image, if they are known; only similarity "graph" uses them.
-        cut: (N,) groups that heads start from, with `start="cut"`.
+        neighbors: (N, >= S) nearest images of every image, if known already; only similarity "graph" needs them.
+        cut: (N,) groups that heads start from if `start="cut"`.
     """
     batch = batch_size(len(views), settings, run.processes)
     settings = settings.model_copy(update={"epochs": epochs_for(len(views), batch, settings)})
@@ -50,7 +50,7 @@ def train_heads(
 def _inputs(
     views: Views, settings: HeadSettings, run: Run, neighbors: Tensor | None
 ) -> tuple[Views, Components | None]:
-    """The views as heads see them, with a bank to compare images by; and the components, if heads see these."""
+    """The views as heads see them, with a bank for comparing images; and the components, if heads see these."""
     graph = settings.similarity == "graph"
     if settings.components is None and not graph:
         return views, None
@@ -64,10 +64,10 @@ def _inputs(
 def _graph_bank(
     features: NDArray[np.floating], components: Components, settings: HeadSettings, neighbors: Tensor | None
 ) -> NDArray[np.float32]:
-    """Features to compare images by, for similarity "graph": (N, 2K), at most (N, R)."""
+    """Features for comparing images with similarity "graph": (N, 2K), at most (N, R)."""
     count = graph_neighbors(len(features), settings)
     if neighbors is None:
         neighbors = nearest(torch.from_numpy(np.array(features, dtype=np.float32)), count).index
     if neighbors.shape[1] < count:
         raise ValueError(f"need {count} neighbors of each image, got {neighbors.shape[1]}")
-    return diffuse(components.table(features, one_length=True), neighbors[:, :count].numpy(), settings)
+    return diffuse(components.transform(features, one_length=True), neighbors[:, :count].numpy(), settings)

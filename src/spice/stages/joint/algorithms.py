@@ -42,16 +42,15 @@ class Batch:
     steps: int
     random: torch.Generator
     processes: Processes = ALONE
-    # The loss may set it: share of the U images that learn a pseudo-label in this step.
-    confident: float = 0.0
+    confident: float = 0.0  # set by the loss: share of the U images that learn a pseudo-label in this step
 
     def logits(self, *views: Tensor, detach: int | None = None) -> list[Tensor]:
-        """Logits of each set of views; the set at position `detach` gives labels and gets no gradient."""
+        """Logits of each set of views. The set at position `detach` only provides labels and gets no gradient."""
         if detach is None or any(isinstance(part, _BatchNorm) and part.training for part in self.network.modules()):
             # One forward pass for all views, so that batch norm sees one batch, as in FixMatch.
             logits = self._forward(views)
         else:
-            # Where each image is seen alone, views that only give labels need no backward pass.
+            # Without batch statistics, views that only provide labels need no backward pass.
             with torch.no_grad():
                 labeling = self._forward([views[detach]])
             logits = self._forward([*views[:detach], *views[detach + 1 :]])

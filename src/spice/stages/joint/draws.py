@@ -15,26 +15,26 @@ from spice.settings import JointSettings
 
 
 class Labeled(NamedTuple):
-    """The images whose labels stay fixed: the reliable ones, and any that the user has labeled."""
+    """The images whose labels stay fixed: the reliable ones, and those that the user labeled."""
 
     image: Tensor  # (R,) positions in the collection
     cluster: Tensor  # (R,)
 
     def override(self, placed: Mapping[str, int], paths: Sequence[str]) -> "Labeled":
-        """With the labels of images (path: cluster) that a person placed, which override the others.
+        """These labels, overridden by those of images that a person placed (path: cluster).
 
-        These labels are there to be learned. True labels, for scoring, are read by `evaluate` alone.
+        A person's labels are given to learn from. True labels, for scoring, are read by `evaluate` alone.
         """
         rows = [row for row, path in enumerate(paths) if path in placed]
-        given = torch.tensor(rows, dtype=torch.long)
+        by_person = torch.tensor(rows, dtype=torch.long)
         cluster = torch.tensor([placed[paths[row]] for row in rows], dtype=torch.long)
-        others = ~torch.isin(self.image, given)
-        image = torch.cat([self.image[others], given])
+        others = ~torch.isin(self.image, by_person)
+        image = torch.cat([self.image[others], by_person])
         order = image.argsort()
         return Labeled(image[order], torch.cat([self.cluster[others], cluster])[order])
 
 
-class Drawn(NamedTuple):
+class StepImages(NamedTuple):
     """The images of one step."""
 
     labeled: Tensor  # (L,) positions in the collection
@@ -42,7 +42,7 @@ class Drawn(NamedTuple):
     others: Tensor  # (U,)
 
 
-class Draws:
+class StepSampler:
     """Draws the images of a step: a function of (seed, step), so that a resumed run sees the same ones."""
 
     def __init__(self, images: int, labeled: Labeled, settings: JointSettings, run: Run) -> None:
@@ -51,18 +51,18 @@ class Draws:
         if len(labeled.image) != len(labeled.cluster):
             raise ValueError(f"{len(labeled.image)} images do not match {len(labeled.cluster)} labels")
         self.images, self.labeled, self.settings, self.run = images, labeled, settings, run
-        self.mine = slice(run.processes.rank, None, run.processes.count)
+        self.own = slice(run.processes.rank, None, run.processes.count)
         for size in (settings.labeled, settings.unlabeled):
             run.processes.share(size)  # refuses a batch that the processes cannot share equally
         every = torch.arange(settings.labeled + settings.unlabeled)
-        self.rows = torch.cat([every[: settings.labeled][self.mine], every[settings.labeled :][self.mine]])
+        self.rows = torch.cat([every[: settings.labeled][self.own], every[settings.labeled :][self.own]])
         self.weights = draw_weights(labeled.cluster, largest_share=settings.largest_share)
 
-    def of(self, step: int) -> Drawn:
+    def sample(self, step: int) -> StepImages:
         """This process's part of the images of a step."""
         random = self.run.generator("joint", "labeled", step)
-        drawn = torch.multinomial(self.weights, self.settings.labeled, replacement=True, generator=random)[self.mine]
-        return Drawn(self.labeled.image[drawn], self.labeled.cluster[drawn], self._others(step)[self.mine])
+        drawn = torch.multinomial(self.weights, self.settings.labeled, replacement=True, generator=random)[self.own]
+        return StepImages(self.labeled.image[drawn], self.labeled.cluster[drawn], self._others(step)[self.own])
 
     def _others(self, step: int) -> Tensor:
         """The next U images of one endless sequence of shuffles, so that U need not divide N."""
@@ -77,9 +77,9 @@ class Draws:
 
 
 def draw_weights(clusters: Tensor, *, largest_share: float | None) -> Tensor:
-    """The probability to draw each labeled image: (R,) -> (R,).
+    """The probability of each labeled image to be drawn: (R,) -> (R,).
 
-    The same for all images, but no cluster is drawn more often than `largest_share` times the median one, if given.
+    Equal for all images, except that no cluster is drawn more than `largest_share` times as often as the median one.
     """
     counts = clusters.bincount()
     present = counts[counts > 0].double()

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from spice.data.images import Images, InColor, InMemory
 from spice.engine.device import module_to_device
-from spice.engine.run import CPU, Run
+from spice.engine.processes import CPU
+from spice.engine.run import Run
 from spice.errors import UserError
 from spice.models.backbone import Backbone, initialize_convolutions_
 from spice.models.encoders import Encoder, TorchEncoder
@@ -33,14 +34,13 @@ from spice.stages.joint.train import ClusteringNetwork, Learner, Step, View, tra
 class Stage2(NamedTuple):
     """The result of stage 2, which stage 3 starts from."""
 
-    images: Images  # the N images first; after them there may be more, which are learned from without being clustered
+    images: Images  # the N images, and after them any images that are only learned from, not clustered
     encoder: Encoder
     head: Head
     features: Tensor  # (N, D) of the plain images
     probs: Tensor  # (N, K)
     neighbors: Tensor  # (N, S) the nearest images in `features`
-    # Neighbors that the checks count. None: all.
-    checked_neighbors: int | None = None
+    checked_neighbors: int | None = None  # how many of the neighbors the checks count; None: all
     # First positions of exact copies (see `encode_plain`). None: all images differ.
     starts: NDArray[np.int64] | None = None
 
@@ -60,7 +60,7 @@ class Refined(NamedTuple):
 
 
 def refine(stage2: Stage2, labeled: Labeled, settings: JointSettings, run: Run) -> Refined:
-    """Train encoder and head together on `labeled`, and check the result. The encoder given is left as it is.
+    """Train copies of encoder and head together on `labeled`, and check the result.
 
     With a folder in `run`, a run that was stopped resumes bit for bit.
     """
@@ -69,7 +69,7 @@ def refine(stage2: Stage2, labeled: Labeled, settings: JointSettings, run: Run) 
         raise ValueError(f"{count} features need as many images, got {len(images)}")
     start = _start(encoder, stage2.head, settings, run.seed, run.device)
     joint = train_jointly(start.learner, InColor(images, encoder.channels), labeled, settings, run)
-    # Into the network that training started from: its front, if it has one, was not trained.
+    # Into the network that training started from; it may have a frozen front.
     start.learner.network.load_state_dict(joint.network.state_dict())
     refined = TorchEncoder(
         f"{encoder.name}, refined",
@@ -147,7 +147,8 @@ def _start(encoder: Encoder, head: Head, settings: JointSettings, seed: int, dev
     )
     if front is not None:
         frozen = TorchEncoder("front", front, encoder.normalization, size=encoder.size, device=device)
-        learner = learner._replace(weak=_encoded(learner.weak, frozen), strong=_encoded(learner.strong, frozen))
+        weak, strong = (_encoded_view(view, frozen) for view in (learner.weak, learner.strong))
+        learner = learner._replace(weak=weak, strong=strong)
     return _Start(backbone, head, learner)
 
 
@@ -168,12 +169,12 @@ def _reset_weights_(backbone: Backbone, head: Head, seed: int) -> None:
         initialize_convolutions_(backbone)
 
 
-def _encoded(view: View, front: TorchEncoder) -> View:
-    """The view after the layers that do not learn."""
+def _encoded_view(view: View, front: TorchEncoder) -> View:
+    """The view, passed through the frozen layers."""
 
-    def through(
+    def encoded(
         images: Tensor, generator: torch.Generator, *, rows: Tensor | None = None, of: int | None = None
     ) -> Tensor:
         return front.encode(view(images, generator, rows=rows, of=of))
 
-    return through
+    return encoded

@@ -22,7 +22,7 @@ from spice.engine.schedules import set_learning_rate_, seven_sixteenths_cosine
 from spice.errors import UserError
 from spice.settings import AugmentSettings, JointSettings, Normalization
 from spice.stages.joint.algorithms import Batch, find_algorithm
-from spice.stages.joint.draws import Draws, Labeled
+from spice.stages.joint.draws import Labeled, StepSampler
 
 
 class View(Protocol):
@@ -34,12 +34,12 @@ class View(Protocol):
 
 
 class Learner(NamedTuple):
-    """A network to train, and the random views that it is shown."""
+    """A network to train, and the random views that it learns from."""
 
     network: nn.Module  # views -> (B, K) logits
     clusters: int
-    weak: View  # alpha: labels are predicted from it, and labeled images are learned from it
-    strong: View  # beta: the other images learn their own labels from it
+    weak: View  # alpha: of the labeled images, and of the others to predict their labels
+    strong: View  # beta: of the others, to learn these labels
 
     @classmethod
     def on_images(
@@ -119,7 +119,7 @@ class _Training:
         self.optimizer = _optimizer(self.network, settings)
         self.device = next(self.network.parameters()).device
         self.scaler = grad_scaler(self.device)
-        self.draws = Draws(len(images), labeled, settings, run)
+        self.sampler = StepSampler(len(images), labeled, settings, run)
 
     def step_(self, step: int, steps: int) -> Step:
         """One step of the optimizer, and one of the moving average."""
@@ -143,7 +143,7 @@ class _Training:
         return Step(loss.item(), batch.confident)
 
     def _batch(self, step: int, steps: int) -> Batch:
-        drawn, names = self.draws.of(step), self.algorithm.views
+        drawn, names = self.sampler.sample(step), self.algorithm.views
         count = len(drawn.labeled)
         shown = torch.cat([drawn.labeled, drawn.others]) if names else drawn.labeled
         pixels = to_device(self.images.take(shown), self.device)
@@ -152,17 +152,17 @@ class _Training:
         def view(name: str, rows: slice) -> Tensor:
             recipe = self.learner.weak if name == "weak" else self.learner.strong
             of = self.settings.labeled + self.settings.unlabeled
-            return recipe(pixels[rows], random, rows=self.draws.rows[rows], of=of)
+            return recipe(pixels[rows], random, rows=self.sampler.rows[rows], of=of)
 
-        # The labeled images' views, in one call with the others' if these come first.
+        # One call makes the view of the labeled images and the first view of the others, if both are of one kind.
         together = names[:1] == (self.algorithm.labeled_view,)
-        shown_first = view(self.algorithm.labeled_view, slice(None) if together else slice(count))
-        others = [shown_first[count:]] if together else []
+        first = view(self.algorithm.labeled_view, slice(None) if together else slice(count))
+        others = [first[count:]] if together else []
         others += [view(name, slice(count, None)) for name in names[len(others) :]]
         return Batch(
             self.network,
             self.average,
-            shown_first[:count],
+            first[:count],
             to_device(drawn.clusters, self.device),
             tuple(others),
             step,
@@ -206,7 +206,7 @@ class _Training:
 
 
 def momentum(settings: JointSettings, steps: int) -> float:
-    """Of the moving average: 0.999 as published, or less, so that it spans at most a twentieth of a short schedule."""
+    """Momentum of the average: 0.999 as published, or less, so that it spans at most a twentieth of a short schedule."""
     return settings.ema if settings.ema is not None else min(0.999, max(0.0, 1 - 20 / steps))
 
 
