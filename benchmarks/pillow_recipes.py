@@ -47,7 +47,7 @@ class PillowRecipes:
     def strong(self, picture: Image.Image) -> Tensor:
         picture = self._mirror(picture)
         for operation in random.choices(OPERATIONS, k=self.settings.operations):
-            picture = operation.alone(picture, random.uniform(operation.low, operation.high))
+            picture = operation.apply_to_picture(picture, random.uniform(operation.low, operation.high))
         view = self._tensor(picture)
         side = random.randint(1, round(self.settings.cutout * self.size))
         top = random.randrange(self.size) - side // 2

@@ -77,7 +77,7 @@ def test_geometry_is_pillows_but_for_rounding_at_pixel_borders(photos: Tensor, n
 def test_one_picture_alone_gets_pillows_operation(photos: Tensor, operation: Operation, share: float) -> None:
     magnitude = operation.low + share * (operation.high - operation.low)
     picture = Image.fromarray(photos[5].permute(1, 2, 0).numpy())
-    assert operation.alone(picture, magnitude) == PILLOW[operation.name](picture, magnitude)
+    assert operation.apply_to_picture(picture, magnitude) == PILLOW[operation.name](picture, magnitude)
 
 
 @pytest.mark.parametrize("name", sorted(PILLOW))

@@ -77,11 +77,11 @@ def test_the_central_square_is_fitted(photos: Tensor, size: int) -> None:
     wide = photos[:, :, 10:70, :90]
     square = wide[:, :, :, 15:75]
     theirs = torch.stack([tensor(picture(image).resize((size, size), BILINEAR)) for image in square])
-    assert (geometry.fitted(wide, size).int() - theirs.int()).abs().max() <= 1
+    assert (geometry.central_square(wide, size).int() - theirs.int()).abs().max() <= 1
 
 
 def test_images_of_the_right_size_are_left_alone(drawn: Tensor) -> None:
-    assert geometry.fitted(drawn, 32) is drawn
+    assert geometry.central_square(drawn, 32) is drawn
 
 
 def test_shifting_moves_whole_pixels_and_brings_in_black(drawn: Tensor) -> None:

@@ -101,7 +101,7 @@ def test_strong_views_are_the_same_one_by_one_and_together(
     strong = built(Strong, size=photos.shape[2], normalization=IMAGENET if channels == 3 else GRAY)
     views = []
     for side in (1, 10_000):  # all images are large, and none is
-        monkeypatch.setattr(recipes, "ALONE_FROM", side)
+        monkeypatch.setattr(recipes, "ONE_BY_ONE_FROM", side)
         views.append(strong(images, seeded()))
     difference = (views[0] - views[1]).abs() * 255.0 * min(strong.normalization.std)  # in gray levels
     # A level of rounding may become more where equalize follows, and a pixel another one where geometry rounds.

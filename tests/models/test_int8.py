@@ -77,7 +77,7 @@ def test_integers_are_chosen_where_they_are_faster(
 
 def test_integers_that_give_other_features_are_not_chosen(photos: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "_seconds", lambda encoder, _: 1.0 if encoder.precision == "int8" else 9.0)
-    monkeypatch.setattr(precision, "ALIKE", 0.9999)
+    monkeypatch.setattr(precision, "LEAST_COSINE", 0.9999)
     assert faster_precision(load_encoder("lite0", size=SIZE), photos[:4]) == "float32"
 
 

@@ -69,7 +69,7 @@ def blur_matrix(sigma: Floats, *, size: int, device: torch.device | None = None)
     return line.unfold(1, size, 1).flip(1).div_(torch.from_numpy(total).to(device).unsqueeze(2))
 
 
-def fitted(images: Tensor, size: int) -> Tensor:
+def central_square(images: Tensor, size: int) -> Tensor:
     """The central square at `size` pixels a side, uint8 in and out; the images themselves if they have that size."""
     height, width = images.shape[2:]
     if height == width == size:

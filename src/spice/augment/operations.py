@@ -22,7 +22,7 @@ class Operation(NamedTuple):
 
     name: str
     apply: Callable[[Tensor, Tensor], Tensor]
-    alone: Callable[[Picture, float], Picture]
+    apply_to_picture: Callable[[Picture, float], Picture]
     low: float = 0.0
     high: float = 0.0
     tone: bool = False

@@ -20,8 +20,8 @@ from spice.settings import AugmentSettings, Normalization
 
 # On a CPU, images are processed in portions that fit a core's own cache.
 CACHED_FLOATS = 200_000
-# From this side in pixels on, strong views are faster one by one in Pillow, on a CPU.
-ALONE_FROM = 128
+# On a CPU, strong views of at least this many pixels on a side are faster one by one in Pillow.
+ONE_BY_ONE_FROM = 128
 
 # MoCo-v2's augmentation.
 ASPECT = (3 / 4, 4 / 3)
@@ -104,11 +104,11 @@ class Plain(Recipe):
         rows: Tensor | None = None,  # noqa: ARG002
         of: int | None = None,  # noqa: ARG002
     ) -> Tensor:
-        """Views of `images`. As all recipes it takes a generator, which it does not use."""
+        """Views of `images`. The generator, which all recipes take, is not used."""
         return super().__call__(images, generator or torch.Generator())
 
     def _fill(self, views: Tensor, images: Tensor, uniforms: draws.Uniform) -> None:  # noqa: ARG002
-        self._fill_normalized(views, geometry.fitted(images, self.size))
+        self._fill_normalized(views, geometry.central_square(images, self.size))
 
 
 class Weak(Recipe):
@@ -121,13 +121,13 @@ class Weak(Recipe):
         flip = self._mirror(uniforms)
         most = max(1, round(self.settings.shift * self.size / 32))
         moves = draws.integers(-most, most, uniforms.columns(2))
-        images = geometry.fitted(images, self.size)
-        room = torch.empty_like(images[next(portions(views))])  # for one portion at a time
+        images = geometry.central_square(images, self.size)
+        buffer = torch.empty_like(images[next(portions(views))])  # reused for every portion
         for part in portions(views):
             if self.settings.padding == "reflect":
                 view = geometry.shifted_with_reflection(images[part], moves[part], flip=flip[part])
             else:
-                out = room[: part.stop - part.start]
+                out = buffer[: part.stop - part.start]
                 view = geometry.shifted(images[part], moves[part], flip=flip[part], out=out)
             views[part].copy_(view).mul_(scale).sub_(offset)
 
@@ -152,8 +152,8 @@ class Strong(Recipe):
         flip = self._mirror(uniforms)
         kinds = draws.integers(0, len(self.operations) - 1, uniforms.columns(self.settings.operations))  # (B, steps)
         strengths = uniforms.columns(self.settings.operations)
-        mirrored = geometry.mirrored(geometry.fitted(images, self.size), flip)
-        one_by_one = images.device.type == "cpu" and self.size >= ALONE_FROM
+        mirrored = geometry.mirrored(geometry.central_square(images, self.size), flip)
+        one_by_one = images.device.type == "cpu" and self.size >= ONE_BY_ONE_FROM
         operate = self._one_by_one if one_by_one else self._together
         self._fill_normalized(views, operate(mirrored, kinds, strengths))
         # A square hole per image, with sides up to the set share of the view's, cut by the border.
@@ -174,7 +174,9 @@ class Strong(Recipe):
             picture = planes[0] if len(planes) == 1 else Image.merge("RGB", planes)
             for kind, strength in steps:
                 operation = self.operations[int(kind)]
-                picture = operation.alone(picture, operation.low + (operation.high - operation.low) * strength)
+                picture = operation.apply_to_picture(
+                    picture, operation.low + (operation.high - operation.low) * strength
+                )
             for plane, channel in zip(result, picture.split(), strict=True):
                 plane[:] = channel
         return torch.from_numpy(results)
@@ -223,7 +225,7 @@ class Contrastive(Recipe):
             box = draws.Boxes(*(side[part] for side in boxes))
             view = _resampled(images[part], box, flip[part], sigma[part], size=self.size)
             color.ColorMaps(*(matrix[part] for matrix in maps)).apply(view, -offset, out=views[part])
-            # Between black and white: channel by channel, because bounds that are tensors take six times as long.
+            # Clamp to black and white channel by channel: bounds that are tensors take six times as long.
             bounds = zip(self.normalization.mean, self.normalization.std, strict=True)
             for channel, (mean, std) in zip(views[part].unbind(dim=1), bounds, strict=True):
                 channel.clamp_(-mean / std, (1.0 - mean) / std)

@@ -47,7 +47,7 @@ def true_classes(truth: Truth, images: int) -> NDArray[np.int32]:
 
 
 def accuracy_by_coverage(trust: NDArray[np.float32], right: NDArray[np.bool_]) -> Kept:
-    """Accuracy of the most trusted images, by how many are kept; images of equal trust are kept or dropped together.
+    """Accuracy of the most trusted images, by the share that is kept. Images of equal trust stay together.
 
     Clusters are matched to classes on all images, not again on those that are kept.
     """
@@ -61,7 +61,7 @@ def accuracy_by_coverage(trust: NDArray[np.float32], right: NDArray[np.bool_]) -
 
 
 def _head_scores(run: Result, labels: Labels, truth: Truth) -> HeadScores | None:
-    """Accuracy of every head whenever heads were scored; None where the run has not kept their labels."""
+    """Accuracy of every head whenever heads were scored; None if the run has not kept their labels."""
     known = _kept_labels(run, labels, truth)
     if known is None:
         return None
@@ -71,7 +71,7 @@ def _head_scores(run: Result, labels: Labels, truth: Truth) -> HeadScores | None
 
 
 def _second_stage(run: Result, labels: Labels, truth: Truth) -> Score | None:
-    """The selected head before joint training, where that changed the answer."""
+    """The selected head before joint training, if that changed the answer."""
     heads, known = run.heads, _kept_labels(run, labels, truth)
     if not run.refined or known is None:
         return None

@@ -57,7 +57,7 @@ class Encoder(Protocol):
 
 
 class Options(NamedTuple):
-    """What a loader is given besides the name. None: the encoder's own."""
+    """What a loader gets besides the name. None: the encoder's own."""
 
     size: int | None = None
     normalization: Normalization | None = None
@@ -87,8 +87,8 @@ def load_encoder(
     `onnx:FILE`; `features:FILE`; or a prefix that was registered.
 
     Args:
-        download: whether weights may be downloaded. Set it only for a name that the user gives now, not for one from a
-            run or a model file, which may come from a stranger.
+        download: whether weights may be downloaded. Pass True only for a name that the user has just given, not for one
+            from a run or a model file, which may come from a stranger.
     """
     if size is not None and size < 1:
         raise UserError(f"images of {size} px cannot be encoded; give a size of 1 or more")
@@ -156,7 +156,7 @@ class TorchEncoder:
         self._exporting = Lock()
 
     def with_precision(self, precision: FixedPrecision) -> "TorchEncoder":
-        """The same network, in floats or integers."""
+        """The same network, computed in floats or integers."""
         return TorchEncoder(
             self.name,
             self.module,

@@ -1,8 +1,8 @@
-"""A frozen network on a CPU runs on ONNX Runtime, `lite0` several times faster than in torch.
+"""Frozen networks run on ONNX Runtime on a CPU, `lite0` several times faster than in torch.
 
-It is exported once, compared with torch, and cached. The tracing exporter (`dynamo=False`) is deprecated, but takes one
-second, while the new one takes ten and needs `onnxscript`; their outputs agree. If the export fails or differs, the
-network runs in torch, with a warning.
+A network is exported once, compared with torch, and cached. The tracing exporter (`dynamo=False`) is deprecated, but
+takes one second, while the new one takes ten and needs `onnxscript`; their outputs agree. If the export fails or its
+outputs differ from torch's, the network runs in torch, with a warning.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ TOLERANCE = 1e-4  # of the largest feature: how much the exported network may di
 FEATURES, MAP = "features", "map"  # outputs; features are the mean of the map, if there is one
 FORMAT = 2  # of cached files
 
-# Batch size: larger ones are no faster and need more memory.
+# Images per call: more are no faster and need more memory.
 AT_ONCE = 16
 
 log = logging.getLogger("spice")
@@ -99,9 +99,9 @@ def frozen_session(network: Backbone, *, size: int, channels: int, int8: Normali
     name = _hash(identity.encode())
     for path in sorted(cache_folder().glob(f"{name}-*.onnx")):
         with suppress(Exception):  # a cached file that cannot be used is exported again
-            return Session(_cached(path))
+            return Session(_read_cache(path))
     try:
-        return _exported(network, name, size=size, channels=channels, int8=int8)
+        return _export_session(network, name, size=size, channels=channels, int8=int8)
     # Whatever goes wrong in the exporter or the runtime, torch can still run the network.
     except Exception as error:  # noqa: BLE001
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]  # the exporter adds pages of advice
@@ -153,8 +153,8 @@ def trace(module: nn.Module, images: Tensor, path: Path, *, output: str) -> None
         )
 
 
-def _exported(network: Backbone, name: str, *, size: int, channels: int, int8: Normalization | None) -> Session:
-    """Export outside the cache: if it cannot be written, the next run exports again."""
+def _export_session(network: Backbone, name: str, *, size: int, channels: int, int8: Normalization | None) -> Session:
+    """Export the network and open it. If the cache cannot be written, the next run exports again."""
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / f"{name}.onnx"
         export(network, made, size=size, channels=channels)
@@ -162,13 +162,13 @@ def _exported(network: Backbone, name: str, *, size: int, channels: int, int8: N
     if int8 is not None:
         content = quantize(onnx.load_from_string(content), network, int8).SerializeToString()
     try:
-        _cache(name, content)
+        _write_cache(name, content)
     except OSError as error:
         log.info("cannot cache the exported network: %s", error)
     return Session(content)
 
 
-def _cache(name: str, content: bytes) -> None:
+def _write_cache(name: str, content: bytes) -> None:
     """Cache a network, readable by this user alone, under a name that ends in the hash of its content."""
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -179,7 +179,7 @@ def _cache(name: str, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
-def _cached(path: Path) -> bytes:
+def _read_cache(path: Path) -> bytes:
     """The content of a cached network; raises if it is damaged, or if another user could have written it."""
     content, status = path.read_bytes(), path.stat()
     if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
@@ -207,7 +207,7 @@ def _simplify(path: Path) -> None:
 
 
 def _add_map(path: Path) -> None:
-    """Add the map that the features are the mean of as a second output. Only the requested output is computed."""
+    """Add a second output, the map whose mean are the features. Only the requested output is computed."""
     model = onnx.load(path)
     mean = next(node for node in model.graph.node if FEATURES in node.output)
     if mean.op_type == "ReduceMean":

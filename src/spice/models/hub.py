@@ -1,4 +1,4 @@
-"""Downloads of weights: only for a model that the user names now, never for one that a run or a model file names."""
+"""Downloads of weights: only for a model that the user has just named, never for one named by a run or a model file."""
 
 import os
 from collections.abc import Iterator

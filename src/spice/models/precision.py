@@ -12,10 +12,10 @@ from spice.settings import FixedPrecision
 
 # Integers are used if they are this many times as fast. Processors with instructions for them reach 2 or more, others 1
 # or less, so the same machine always makes the same choice.
-FASTER = 1.3
-# Least mean cosine with the float features. It was at least 0.980 on all collections measured, and is far lower on
-# processors whose 16-bit sums overflow.
-ALIKE = 0.96
+LEAST_SPEEDUP = 1.3
+# Mean cosine with the float features. It was at least 0.980 on all collections measured, and is far lower on processors
+# whose 16-bit sums overflow.
+LEAST_COSINE = 0.96
 ROUNDS, IMAGES = 3, 8
 
 
@@ -28,12 +28,12 @@ def faster_precision(encoder: Encoder, images: Tensor) -> FixedPrecision:
     try:
         torch.set_num_threads(1)  # so that all work is done, and timed, in this thread
         features = {precision: one.encode(images) for precision, one in candidates.items()}
-        alike = F.cosine_similarity(features["float32"], features["int8"]).mean().item()
+        cosine = F.cosine_similarity(features["float32"], features["int8"]).mean().item()
         seconds = {precision: [_seconds(one, images) for _ in range(ROUNDS)] for precision, one in candidates.items()}
     finally:
         torch.set_num_threads(threads)
-    faster = min(seconds["float32"]) >= FASTER * min(seconds["int8"])
-    return "int8" if faster and alike >= ALIKE else "float32"
+    faster = min(seconds["float32"]) >= LEAST_SPEEDUP * min(seconds["int8"])
+    return "int8" if faster and cosine >= LEAST_COSINE else "float32"
 
 
 def _seconds(encoder: TorchEncoder, images: Tensor) -> float:

@@ -84,7 +84,7 @@ def load_network(path: Path, *, name: str | None = None) -> tuple[Backbone, Netw
         ) from error
     if name is not None and card.network != name:
         raise UserError(f"{path} holds {card.network}, not {name}; use {card.network}:{path}")
-    _refuse_misfits(path, card, weights)
+    _refuse_mismatch(path, card, weights)
     built = card.build()
     for key, value in built.state_dict().items():
         if key.endswith("num_batches_tracked"):  # older published files lack these counters
@@ -96,7 +96,7 @@ def load_network(path: Path, *, name: str | None = None) -> tuple[Backbone, Netw
     return built.eval(), card
 
 
-def _refuse_misfits(path: Path, card: NetworkCard, weights: dict[str, Tensor]) -> None:
+def _refuse_mismatch(path: Path, card: NetworkCard, weights: dict[str, Tensor]) -> None:
     """Refuse unknown networks, and shapes that do not match the weights, before allocating any memory."""
     try:
         with torch.device("meta"):

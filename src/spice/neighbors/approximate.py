@@ -25,8 +25,8 @@ log = logging.getLogger("spice")
 RECALL = 0.95
 # Queries on which recall is measured: with 100 neighbors each, its standard error stays below 0.01.
 SAMPLE = 512
-# k-means: images drawn per list, and rounds.
-DRAWN_PER_LIST, ROUNDS = 32, 6
+# k-means: images in the sample per list, and rounds.
+SAMPLE_PER_LIST, ROUNDS = 32, 6
 
 
 class Lists(NamedTuple):
@@ -37,8 +37,8 @@ class Lists(NamedTuple):
     place: Tensor  # (N,) where each image is
     starts: Tensor  # (L + 1,)
     centers: Tensor  # (L, D)
-    around: Tensor  # (L, L) the lists by closeness to each list, itself first
-    reach: Tensor  # (L, L) images in the first 1, 2, ... of them
+    nearest: Tensor  # (L, L) the lists by closeness to each list, itself first
+    reached: Tensor  # (L, L) images in the 1, 2, ... nearest lists
 
 
 def approximate_nearest(
@@ -51,17 +51,19 @@ def approximate_nearest(
         queries: (Q, D), or None: every image, which is then not its own neighbor.
     """
     lists = build(features)
-    asked = len(features) if queries is None else len(queries)
-    sample = torch.linspace(0, max(asked - 1, 0), min(SAMPLE, asked), dtype=torch.float64).round().long()  # even
-    truth = _exactly(lists, features if queries is None else queries, sample, count, themselves=queries is None)
-    total, searched = len(lists.centers), 1
+    total = len(features) if queries is None else len(queries)
+    sample = torch.linspace(0, max(total - 1, 0), min(SAMPLE, total), dtype=torch.float64).round().long()  # even
+    truth = _exact_neighbors(
+        lists, features if queries is None else queries, sample, count, self_search=queries is None
+    )
+    searched = 1
     while True:
-        found = _search(lists, queries, count, searched, some=sample)
+        found = _search(lists, queries, count, searched, sample=sample)
         measured = recall(found.index, truth.index)
-        if measured >= RECALL or searched == total:
+        if measured >= RECALL or searched == len(lists.centers):
             break
-        searched = min(searched + max(1, searched // 2), total)
-    log.info("neighbors from lists: %d of %d, measured recall %.3f", searched, total, measured)
+        searched = min(searched + max(1, searched // 2), len(lists.centers))
+    log.info("neighbors from lists: %d of %d, measured recall %.3f", searched, len(lists.centers), measured)
     return _search(lists, queries, count, searched, progress=progress), measured
 
 
@@ -78,7 +80,7 @@ def build(features: Tensor) -> Lists:
     """About sqrt(N) lists, by spherical k-means on a sample."""
     images, device = len(features), features.device
     count = max(1, round(math.sqrt(images)))
-    drawn = torch.randperm(images, generator=generator(0, "neighbors", "lists"))[: DRAWN_PER_LIST * count]
+    drawn = torch.randperm(images, generator=generator(0, "neighbors", "lists"))[: SAMPLE_PER_LIST * count]
     centers = _centers(unit_rows(features[drawn.sort().values.to(device)]), count)
     member = torch.cat([_closest(unit_rows(part), centers) for part in torch.split(features, CHUNK)])  # (N,)
     row = member.argsort(stable=True)
@@ -89,17 +91,17 @@ def build(features: Tensor) -> Lists:
         vectors[start : start + CHUNK] = unit_rows(features[row[start : start + CHUNK]])
     sizes = member.bincount(minlength=count)
     closeness = (centers @ centers.T).fill_diagonal_(torch.inf)
-    around = closeness.argsort(dim=1, descending=True, stable=True)  # (L, L)
+    nearest = closeness.argsort(dim=1, descending=True, stable=True)  # (L, L)
     starts = torch.cat([sizes.new_zeros(1), sizes.cumsum(dim=0)])
-    return Lists(vectors, row, place, starts, centers, around, sizes[around].cumsum(dim=1))
+    return Lists(vectors, row, place, starts, centers, nearest, sizes[nearest].cumsum(dim=1))
 
 
-def _centers(drawn: Tensor, count: int) -> Tensor:
+def _centers(vectors: Tensor, count: int) -> Tensor:
     """Lloyd's algorithm on unit vectors, from evenly spaced ones: (n, D) -> (L, D). An empty list keeps its center."""
-    centers = drawn[torch.linspace(0, len(drawn) - 1, count, dtype=torch.float64).round().long()]
+    centers = vectors[torch.linspace(0, len(vectors) - 1, count, dtype=torch.float64).round().long()]
     for _ in range(ROUNDS):
-        member = torch.cat([_closest(part, centers) for part in torch.split(drawn, CHUNK)])
-        sums = torch.zeros_like(centers).index_add_(0, member, drawn)
+        member = torch.cat([_closest(part, centers) for part in torch.split(vectors, CHUNK)])
+        sums = torch.zeros_like(centers).index_add_(0, member, vectors)
         filled = member.bincount(minlength=count) > 0
         centers = torch.where(filled[:, None], torch.nn.functional.normalize(sums, dim=1), centers)
     return centers
@@ -115,13 +117,13 @@ def _search(
     count: int,
     searched: int,
     *,
-    some: Tensor | None = None,
+    sample: Tensor | None = None,
     progress: Progress = silent,
 ) -> Neighbors:
-    """The neighbors of queries (None: of all images), or of `some` of them, in the `searched` lists around theirs."""
-    device, themselves = lists.row.device, queries is None
-    asked = len(lists.row) if queries is None else len(queries)
-    chosen = torch.arange(asked, device=device) if some is None else some.to(device)  # (q,)
+    """The neighbors of queries (None: all images), or of a sample of them, in the `searched` lists nearest to theirs."""
+    device = lists.row.device
+    total = len(lists.row) if queries is None else len(queries)
+    chosen = torch.arange(total, device=device) if sample is None else sample.to(device)  # (q,)
     if queries is None:
         member = torch.searchsorted(lists.starts, lists.place[chosen], right=True) - 1
     else:
@@ -136,33 +138,27 @@ def _search(
         if end > start:
             own = order[start:end]  # places in `chosen`
             vectors = lists.vectors[lists.place[chosen[own]]] if queries is None else unit_rows(queries[chosen[own]])
-            places = _candidates(lists, number, searched, count + themselves)  # (C,)
+            places = _candidates(lists, number, searched, count + (queries is None))  # (C,)
             # A list's own images are the first candidates, in order.
-            left_out = lists.place[chosen[own]] - lists.starts[number] if themselves else None
-            near = exact_nearest(lists.vectors[places], vectors, count, exclude=left_out)
+            itself = lists.place[chosen[own]] - lists.starts[number] if queries is None else None
+            near = exact_nearest(lists.vectors[places], vectors, count, exclude=itself)
             index[own], similarity[own] = ordered(Neighbors(lists.row[places[near.index]], near.similarity))
             progress("neighbors", end, len(chosen))
         start = end
     return Neighbors(index, similarity)
 
 
-def _used(lists: Lists, number: int, searched: int, least: int) -> list[int]:
-    """The first `searched` lists around a list, or more if these hold fewer than `least` images."""
-    enough = int(torch.searchsorted(lists.reach[number], least)) + 1
-    return lists.around[number, : max(searched, enough)].tolist()
-
-
 def _candidates(lists: Lists, number: int, searched: int, least: int) -> Tensor:
-    """Places of the images in the lists around a list: (C,)."""
-    spans = [
-        torch.arange(int(lists.starts[one]), int(lists.starts[one + 1]), device=lists.row.device)
-        for one in _used(lists, number, searched, least)
-    ]
-    return torch.cat(spans)
+    """Places of the images in the `searched` lists nearest to a list; in more lists if those hold too few: (C,)."""
+    enough = int(torch.searchsorted(lists.reached[number], least)) + 1
+    nearest = lists.nearest[number, : max(searched, enough)]
+    spans = zip(lists.starts[nearest].tolist(), lists.starts[nearest + 1].tolist(), strict=True)
+    return torch.cat([torch.arange(start, end, device=lists.row.device) for start, end in spans])
 
 
-def _exactly(lists: Lists, queries: Tensor, sample: Tensor, count: int, *, themselves: bool) -> Neighbors:
-    """The true neighbors of some queries."""
-    own = lists.place[sample.to(lists.row.device)] if themselves else None
-    found = exact_nearest(lists.vectors, unit_rows(queries[sample.to(queries.device)]), count, exclude=own)
+def _exact_neighbors(lists: Lists, features: Tensor, queries: Tensor | None, sample: Tensor, count: int) -> Neighbors:
+    """The true neighbors of a sample of the queries."""
+    itself = lists.place[sample.to(lists.row.device)] if queries is None else None
+    rows = features if queries is None else queries
+    found = exact_nearest(lists.vectors, unit_rows(rows[sample.to(rows.device)]), count, exclude=itself)
     return Neighbors(lists.row[found.index], found.similarity)

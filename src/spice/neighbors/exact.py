@@ -13,7 +13,7 @@ from torch import Tensor
 # Size of a block of similarities: larger ones are no faster, and no longer fit the cache.
 BLOCK_ROWS = 256
 BLOCK_BYTES = 128 * 2**20
-# L. First the maxima of 32, then those of 8 in what is left: one step with either takes half as long again.
+# L: runs of 32 columns first, then runs of 8 within the best of them. One step with either takes 1.5 times as long.
 RUNS = (32, 8)
 
 
@@ -33,7 +33,7 @@ def exact_nearest(base: Tensor, queries: Tensor, count: int, *, exclude: Tensor 
     images = len(base)
     columns = images + -images % RUNS[0]  # R * L
     rows = max(1, min(len(queries), BLOCK_ROWS, BLOCK_BYTES // (4 * columns)))
-    # The last run may be longer than what is left: it is padded with similarities that are never chosen.
+    # The last run is padded with similarities that are never chosen.
     block = torch.full((rows, columns), -torch.inf, device=base.device)
     index = torch.empty(len(queries), count, dtype=torch.int64, device=base.device)
     similarity = torch.empty(len(queries), count, device=base.device)
@@ -54,7 +54,7 @@ def ordered(neighbors: Neighbors) -> Neighbors:
 
 
 def _largest(similarities: Tensor, count: int) -> Neighbors:
-    """The `count` largest entries of each row, equal ones by column.
+    """The `count` largest entries of each row; ties in order of column.
 
     Searched in steps, since `topk` over whole rows costs more than the matrix product at D = 128: first the runs of
     columns with the largest maxima, then the best shorter runs within them. None of the `count` best entries is lost:

@@ -1,8 +1,8 @@
 """Features as unit vectors, so that cosine similarity is a matrix product.
 
 A network that ends in a ReLU can return zeros for a blank page, or for images far smaller than it was made for. Such
-features have no direction. These images are alike and unlike the rest, so they all get a direction that no other image
-has: all features equal.
+features have no direction. Since these images resemble one another and nothing else, they all get one direction that
+no other image has: all features equal.
 
 Shapes: N images, D feature width.
 """

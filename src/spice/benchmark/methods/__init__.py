@@ -51,7 +51,7 @@ def bare_pixels(images: Images, side: int) -> NDArray[np.float32]:
     for part in torch.arange(len(images)).split(512):  # type: ignore[no-untyped-call]
         pixels = images.take(part)
         if pixels.shape[2] > side:
-            pixels = geometry.fitted(pixels, side)
+            pixels = geometry.central_square(pixels, side)
         rows.append((pixels.float() + 1.0) / 256.0)  # not zero: a black image has no direction
     flat: NDArray[np.float32] = torch.cat(rows).flatten(start_dim=1).numpy()
     return flat

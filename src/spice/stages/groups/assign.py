@@ -1,4 +1,4 @@
-"""The group of every image: the likeliest one, subject to everything that a person decided.
+"""The group of every image: the most likely one that agrees with everything a person decided.
 
 Shapes: N images, G groups.
 """
@@ -14,8 +14,8 @@ from spice.stages.groups.lessons import Lessons
 def assign_groups(probs: NDArray[np.float32], lessons: Lessons) -> NDArray[np.int64]:
     """The most likely group that nobody has ruled out: (N, G) -> (N,); -1 for images that are set aside.
 
-    Images that belong together get one group, the fixed one if one of them is fixed. Of two images that belong to
-    different groups, the less certain one moves.
+    Images that belong together get the same group, that of the fixed image if one of them is fixed. Of two images that
+    belong to different groups, the less certain one moves.
     """
     score = np.log(np.maximum(probs.astype(np.float64), 1e-12))  # (N, G)
     score[lessons.rejected[:, 0], lessons.rejected[:, 1]] = -np.inf
@@ -29,9 +29,9 @@ def assign_groups(probs: NDArray[np.float32], lessons: Lessons) -> NDArray[np.in
     for first, second in lessons.different.tolist():
         if group[first] == group[second]:
             _separate_(score, group, together, first, second)
-    decided = np.full(len(probs), -1, dtype=np.int64)
-    decided[lessons.taking_part] = group[lessons.taking_part]
-    return decided
+    assigned = np.full(len(probs), -1, dtype=np.int64)
+    assigned[lessons.taking_part] = group[lessons.taking_part]
+    return assigned
 
 
 def _together(images: int, same: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -41,7 +41,7 @@ def _together(images: int, same: NDArray[np.int64]) -> NDArray[np.int32]:
 
 
 def _joint(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The scores that images have in common: their sum, or that of the first fixed one where decisions contradict."""
+    """The common scores of images: their sum, or those of the first fixed image if decisions contradict each other."""
     total: NDArray[np.float64] = scores.sum(axis=0)
     if np.isfinite(total).any():
         return total
@@ -52,10 +52,10 @@ def _joint(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 def _separate_(
     score: NDArray[np.float64], group: NDArray[np.int64], together: NDArray[np.int32], first: int, second: int
 ) -> None:
-    """Give the less certain of two images, and those that belong to it, the next best group."""
+    """Move the less certain of two images, and those that belong together with it, to its next best group."""
     lead = [np.diff(np.sort(score[row])[-2:])[0] for row in (first, second)]  # infinite for a fixed image
-    gives = first if lead[0] < lead[1] else second
+    moving = first if lead[0] < lead[1] else second
     if not np.isfinite(min(lead)):
         return  # both are fixed, or nothing else is possible
-    score[together == together[gives], group[gives]] = -np.inf
-    group[together == together[gives]] = score[gives].argmax()
+    score[together == together[moving], group[moving]] = -np.inf
+    group[together == together[moving]] = score[moving].argmax()

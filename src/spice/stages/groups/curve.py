@@ -21,13 +21,12 @@ Points = NDArray[np.float32]
 Labels = NDArray[np.int64]
 Values = NDArray[np.float64]
 
-# Neighbors of an image that count, and fewer in small collections: a fiftieth of the images, but not under five.
-# The same for every number of groups: with fewer neighbors for more groups the curve rises at its end by itself.
+# Neighbors of each image that count; in small collections a fiftieth of the images, but at least five. They are the
+# same for every number of groups: with fewer neighbors for more groups, the end of the curve would rise by itself.
 NEIGHBORS, FEWEST_NEIGHBORS, IMAGES_PER_NEIGHBOR = 20, 5, 50
-# Rounds of k-means after Ward's method: the partitions hardly change after these.
+# Rounds of k-means after Ward's method; after these, the partitions hardly change.
 ROUNDS = 5
-# Every number of groups is tried up to the first constant, and then steps of this share: 40 or 42 groups are the same
-# answer.
+# Every number of groups up to the first constant is tried, then steps of 7 %: 40 or 42 groups are the same answer.
 ONE_BY_ONE, STEP = 20, 0.07
 CHUNK = 1024
 
@@ -60,7 +59,7 @@ def neighbors_counted(images: int) -> int:
 def partitions(points: Points, counts: Sequence[int]) -> list[Labels]:
     """Points (n, D) in each number of groups: Ward's tree, cut, then a few rounds of k-means from there.
 
-    Ward's method does not depend on a start, so that the curve is smooth; k-means corrects early merges.
+    Ward's method needs no random start, so the curve is smooth; k-means corrects early merges.
     """
     from scipy.cluster.hierarchy import fcluster, linkage  # late: slow to import
 

@@ -1,6 +1,6 @@
-"""Labels from a table as edits: a name for the group that holds most of its images, and every labeled image in it.
+"""Turns a table of labels into edits: name the group that holds most images of a label, and move the others there.
 
-Labels that are given this way are learned from. True labels for scoring are read by `evaluate` alone.
+These labels are given to learn from. True labels, for scoring, are read by `evaluate` alone.
 
 Shapes: L labeled images, C names, G groups, n images of a group, D feature width.
 """
@@ -72,14 +72,14 @@ def give_labels(editor: Editor, labels: Mapping[str, str], *, split: bool = Fals
         target[name] = max(editor.do(added[-1]).existing)
     for name, group in target.items():
         assert group is not None
-        added += _put(editor, table.of(name), table.names[name], group)
+        added += _name_and_fill(editor, table.of(name), table.names[name], group)
     return added
 
 
 def placed_clusters(editor: Editor) -> dict[str, int]:
-    """The cluster that represents the group of each image that a person placed, by path.
+    """For each image that a person placed, by path, the cluster with the most images in its group.
 
-    A group that no cluster is part of, such as one that was split off, has none: `spice learn` learns those.
+    A group that contains no cluster, such as one that was split off, has none: `spice learn` learns those.
     """
     groups, base = editor.groups, editor.base
     found: dict[str, int] = {}
@@ -88,9 +88,9 @@ def placed_clusters(editor: Editor) -> dict[str, int]:
         if group < 0 or group in groups.set_aside or len(clusters) == 0:
             continue
         members = base.cluster[groups.group == group]
-        stands = int(clusters[np.argmax([(members == cluster).sum() for cluster in clusters])])
+        largest = int(clusters[np.argmax([(members == cluster).sum() for cluster in clusters])])
         placed = np.flatnonzero(groups.by_person & (groups.group == group))
-        found |= dict.fromkeys((base.paths[row] for row in placed.tolist()), stands)
+        found |= dict.fromkeys((base.paths[row] for row in placed.tolist()), largest)
     return found
 
 
@@ -114,17 +114,17 @@ def _match(table: LabelTable, groups: Groups) -> dict[int, int | None]:
 
     None for a name all of whose images are in groups of other names.
     """
-    called = {name: group for group, name in groups.names.items()}
     from scipy.optimize import linear_sum_assignment  # late: slow to import
 
+    named = {name: group for group, name in groups.names.items()}
     free = [group for group in groups.existing if group not in groups.set_aside]
     counts = np.array(
         [[(groups.group[table.of(name)] == group).sum() for group in free] for name in range(len(table.names))]
     ).reshape(len(table.names), len(free))  # (C, G)
     best = counts * (len(free) + 1) + (counts > 0)  # among the best matchings, one where every name keeps an image
     for name, text in enumerate(table.names):
-        if text in called:
-            best[name, free.index(called[text])] = best.sum() + 1
+        if text in named:
+            best[name, free.index(named[text])] = best.sum() + 1
     found: dict[int, int | None] = dict.fromkeys(range(len(table.names)))
     for name, place in zip(*linear_sum_assignment(best, maximize=True), strict=True):
         if best[name, place]:
@@ -133,7 +133,7 @@ def _match(table: LabelTable, groups: Groups) -> dict[int, int | None]:
 
 
 def _owner(groups: Groups, rows: NDArray[np.int64], target: Mapping[int, int | None]) -> _Owner | None:
-    """The group that most of these images are in, of those that are another name's."""
+    """Of the groups that belong to another name, the one that most of these images are in."""
     taken = {group: name for name, group in target.items() if group is not None}
     counts = {group: int((groups.group[rows] == group).sum()) for group in taken}
     best = max(counts, key=counts.__getitem__, default=None)
@@ -141,7 +141,7 @@ def _owner(groups: Groups, rows: NDArray[np.int64], target: Mapping[int, int | N
 
 
 def _split(editor: Editor, group: int, first: NDArray[np.int64], second: NDArray[np.int64]) -> Split:
-    """The images of a group that are nearer to the second name's labeled images, on the sphere of features."""
+    """Split off the images of a group that are more similar to the labeled images of the second name."""
     members = np.flatnonzero(editor.groups.group == group)
     features = editor.result.answer_features
     centers = [unit_length(features[rows]).mean(axis=0) for rows in (first, second)]
@@ -151,7 +151,8 @@ def _split(editor: Editor, group: int, first: NDArray[np.int64], second: NDArray
     return Split(group=group, parts=[editor.base.images(leaving.tolist())])
 
 
-def _put(editor: Editor, rows: NDArray[np.int64], name: str, group: int) -> list[Operation]:
+def _name_and_fill(editor: Editor, rows: NDArray[np.int64], name: str, group: int) -> list[Operation]:
+    """Name the group and move the images to it, if they are not there already."""
     groups = editor.groups
     operations: list[Operation] = []
     if groups.names.get(group) != name:

@@ -13,9 +13,9 @@ from spice.runs.edits import Edits, Learned, Pair
 from spice.runs.groups import Base, Groups
 from spice.trust.vectors import unit_length
 
-# Images at the center of a group that represent it: as many as its card shows, so who names it has seen them.
+# Images at the center of a group that represent it: as many as its card shows, so whoever named it has seen them.
 TYPICAL = 8
-# A part of a group (the images that come from one cluster) has typical images of its own from this share on.
+# A part of a group (its images from one cluster) has typical images of its own if it has at least this share of them.
 SMALLEST_PART = 0.2
 
 Rows = NDArray[np.int64]
@@ -25,19 +25,19 @@ class Lessons(NamedTuple):
     """What to learn. Groups are numbered 0 .. G - 1 here, in the order of `numbers`."""
 
     numbers: list[int]  # (G,) their numbers in the result
-    taking_part: Rows  # (n,) images that are not set aside
+    taking_part: Rows  # (n,) images that are not in groups set aside
     fixed: Rows  # (F,) images that a person placed
     fixed_group: Rows  # (F,)
     typical: Rows  # (T,) images that stand for their group without having been placed
     typical_group: Rows  # (T,)
-    rejected: Rows  # (R, 2) image, group: does not belong there
+    rejected: Rows  # (R, 2) an image and a group that it does not belong to
     same: Rows  # (P, 2) images that belong together
     different: Rows  # (P', 2) images that do not
-    part: Rows  # (N,) part of a former group: images of one cluster in one group have the same; -1: placed by a person
+    part: Rows  # (N,) part of a former group: one number per cluster and group; -1: placed by a person
 
 
 def lessons_from_edits(base: Base, groups: Groups, edits: Edits, features: NDArray[np.float32]) -> Lessons:
-    """What the edits of a result teach; `groups` are those without anything that was learned before."""
+    """The lessons in the edits of a result; `groups` are those before anything was learned."""
     numbers = [
         number for number in groups.existing if number not in groups.set_aside and (groups.group == number).any()
     ]

@@ -24,7 +24,7 @@ from spice.stages.groups.curve import Labels, Points, joint_shares, nearest_cent
 Array = NDArray[np.float64]
 
 MOST_LEAVES, IMAGES_PER_LEAF = 300, 10
-# Images that the leaves are found on.
+# The leaves are found on at most this many images.
 FOR_LEAVES = 20_000
 # A part of a group has at least this share of it: a few stray images of a neighboring branch are not a part.
 SMALLEST_PART = 0.05

@@ -206,7 +206,7 @@ class _Training:
 
 
 def momentum(settings: JointSettings, steps: int) -> float:
-    """Momentum of the average: 0.999 as published, or less, so that it spans at most a twentieth of a short schedule."""
+    """Momentum of the average: 0.999 as published, or less, so that it spans at most 1/20 of a short schedule."""
     return settings.ema if settings.ema is not None else min(0.999, max(0.0, 1 - 20 / steps))
 
 
