@@ -174,9 +174,8 @@ class Strong(Recipe):
             picture = planes[0] if len(planes) == 1 else Image.merge("RGB", planes)
             for kind, strength in steps:
                 operation = self.operations[int(kind)]
-                picture = operation.apply_to_picture(
-                    picture, operation.low + (operation.high - operation.low) * strength
-                )
+                magnitude = operation.low + (operation.high - operation.low) * strength
+                picture = operation.apply_to_picture(picture, magnitude)
             for plane, channel in zip(result, picture.split(), strict=True):
                 plane[:] = channel
         return torch.from_numpy(results)

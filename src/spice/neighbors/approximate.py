@@ -53,9 +53,7 @@ def approximate_nearest(
     lists = build(features)
     total = len(features) if queries is None else len(queries)
     sample = torch.linspace(0, max(total - 1, 0), min(SAMPLE, total), dtype=torch.float64).round().long()  # even
-    truth = _exact_neighbors(
-        lists, features if queries is None else queries, sample, count, self_search=queries is None
-    )
+    truth = _exact_neighbors(lists, features, queries, sample, count)
     searched = 1
     while True:
         found = _search(lists, queries, count, searched, sample=sample)
@@ -120,7 +118,7 @@ def _search(
     sample: Tensor | None = None,
     progress: Progress = silent,
 ) -> Neighbors:
-    """The neighbors of queries (None: all images), or of a sample of them, in the `searched` lists nearest to theirs."""
+    """The neighbors of queries (None: all images), or of a sample of them, in the `searched` lists nearest to each."""
     device = lists.row.device
     total = len(lists.row) if queries is None else len(queries)
     chosen = torch.arange(total, device=device) if sample is None else sample.to(device)  # (q,)
