@@ -22,7 +22,6 @@ from spice.files import written_atomically
 CAN_JOIN = os.name == "posix"  # whether several files can be mapped as one
 PIECE_BYTES = 1 << 30 if CAN_JOIN else sys.maxsize  # a multiple of every system's page size
 _PIECE = re.compile(r"\.\d{3,}$")
-_COPY_BYTES = 16 << 20
 _MAP_FIXED = 0x10  # the same on Linux and macOS
 
 Mode = Literal["r", "c", "r+"]  # as numpy's: read, change in memory only, write
@@ -88,8 +87,7 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
         begin, end = number * PIECE_BYTES, min((number + 1) * PIECE_BYTES, length)
         with written_atomically(piece(path, number)) as temporary, temporary.open("wb") as file:
             file.write(header[begin:end])
-            for place in range(max(begin - len(header), 0), end - len(header), _COPY_BYTES):
-                file.write(content[place : min(place + _COPY_BYTES, end - len(header))].data)
+            file.write(content[max(begin - len(header), 0) : max(end - len(header), 0)].data)
 
 
 def reserve_array(path: Path, dtype: DTypeLike, shape: tuple[int, ...], *, first: Path) -> None:

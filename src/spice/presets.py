@@ -69,13 +69,13 @@ def with_clusters(heads: HeadSettings, clusters: int) -> HeadSettings:
     return heads.model_copy(update={name: getattr(after, name) for name in unchanged})
 
 
-def started_from_cut(heads: HeadSettings) -> HeadSettings:
+def with_cut_start(heads: HeadSettings) -> HeadSettings:
     """Heads that start from a cut of the merge tree, whose groups are of any size."""
     return heads.model_copy(update={"start": "cut", "sizes": "nearest"})
 
 
-def without_cut(heads: HeadSettings) -> HeadSettings:
-    """The same heads, started as usual."""
+def without_cut_start(heads: HeadSettings) -> HeadSettings:
+    """Heads that start as usual, not from a cut."""
     usual = standard_heads(heads.clusters)
     return heads.model_copy(update={"start": usual.start, "sizes": usual.sizes}) if heads.start == "cut" else heads
 

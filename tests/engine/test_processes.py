@@ -27,11 +27,11 @@ def test_one_process_needs_no_torch_distributed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_batch_that_cannot_be_shared_is_refused_in_words() -> None:
-    assert Processes(0, 2).share(128) == 64
+    Processes(0, 2).refuse_uneven(128)
     with pytest.raises(UserError, match="a batch of 129 images cannot be shared equally by 2 processes: use 128"):
-        Processes(0, 2).share(129)
+        Processes(0, 2).refuse_uneven(129)
     with pytest.raises(UserError, match="use 4 or another multiple of 4"):
-        Processes(0, 4).share(3)
+        Processes(0, 4).refuse_uneven(3)
 
 
 def test_two_processes_talk_right(two_processes: Callable[..., str]) -> None:

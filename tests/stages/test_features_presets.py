@@ -5,7 +5,7 @@ import pytest
 from spice import presets
 from spice.errors import UserError
 from spice.stages.features.moco import queue_length
-from spice.stages.features.train import plan
+from spice.stages.features.train import schedule_for
 
 
 def test_the_papers_training_is_moco_as_published() -> None:
@@ -21,9 +21,9 @@ def test_the_papers_training_is_moco_as_published() -> None:
 
 def test_on_a_cpu_the_amount_of_work_does_not_grow_with_the_collection() -> None:
     for images in (7_500, 50_000, 200_000):
-        work = plan(images, presets.features_on_cpu(images=images, size=32)).steps * 256
+        work = schedule_for(images, presets.features_on_cpu(images=images, size=32)).steps * 256
         assert 590_000 < work < 820_000
-    assert plan(1_797, presets.features_on_cpu(images=1_797, size=16)).epochs == 100
+    assert schedule_for(1_797, presets.features_on_cpu(images=1_797, size=16)).epochs == 100
 
 
 def test_views_are_half_and_then_three_quarters_of_the_side_and_digits_are_not_mirrored() -> None:

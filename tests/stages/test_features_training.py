@@ -16,7 +16,7 @@ from spice.models.encoders import load_encoder
 from spice.models.networks import PartialWhitening, WhitenedPatchesNet
 from spice.models.weights import save_network
 from spice.settings import AugmentSettings, FeatureSettings
-from spice.stages.features.train import FeatureModel, build, plan, train_features, view_pairs
+from spice.stages.features.train import FeatureModel, build_pretext, schedule_for, train_features, view_pairs
 
 METHODS = ("moco", "simclr", "byol")
 
@@ -81,7 +81,7 @@ def test_a_stopped_run_resumes_bit_for_bit(method: str, tmp_path: Path) -> None:
 
 def test_whitened_patches_are_computed_from_the_images_and_kept_through_training(tmp_path: Path) -> None:
     chosen = settings("simclr", network="whitened-patches")
-    fresh = build(Shapes(), chosen, plan(40, chosen), Run()).network
+    fresh = build_pretext(Shapes(), chosen, schedule_for(40, chosen), Run()).network
     whole = train_features(Shapes(), chosen, Run())
     with pytest.raises(StopError):
         train_features(Shapes(stop_after=5), chosen, SavesOften(folder=tmp_path))
@@ -91,7 +91,7 @@ def test_whitened_patches_are_computed_from_the_images_and_kept_through_training
     torch.testing.assert_close(whole.network.whitening.weight, fresh.whitening.weight, rtol=0, atol=0)
     darker = Shapes()
     darker.pixels //= 4
-    other = build(darker, chosen, plan(40, chosen), Run()).network
+    other = build_pretext(darker, chosen, schedule_for(40, chosen), Run()).network
     assert isinstance(other, WhitenedPatchesNet)
     assert other.whitening.weight.abs().mean() > 2 * fresh.whitening.weight.abs().mean()
 
@@ -131,7 +131,7 @@ def test_the_amount_of_whitening_is_chosen_and_can_be_changed_after_training(tmp
 
 def test_views_are_small_in_the_early_share_of_the_steps() -> None:
     chosen = settings(early_view_size=8, view_size=12, early=0.6)  # of 15 steps
-    schedule = plan(40, chosen)
+    schedule = schedule_for(40, chosen)
     sizes = [first.shape[3] for _, first, _ in view_pairs(Shapes(), chosen, schedule, Run())]
     assert sizes == [8] * 9 + [12] * 6
 
@@ -200,11 +200,11 @@ def test_the_model_can_be_loaded_as_an_encoder(tmp_path: Path) -> None:
 
 
 def test_few_images_are_one_batch_and_too_few_are_refused() -> None:
-    assert plan(5, settings()).batch == 5
-    assert plan(5, settings()).steps == 3
-    assert plan(20, settings()).per_epoch == 2
+    assert schedule_for(5, settings()).batch == 5
+    assert schedule_for(5, settings()).steps == 3
+    assert schedule_for(20, settings()).per_epoch == 2
     with pytest.raises(UserError, match="1 images are too few to train on"):
-        plan(1, settings())
+        schedule_for(1, settings())
 
 
 def test_views_may_be_smaller_than_the_images() -> None:

@@ -13,7 +13,7 @@ from spice.models.networks import ResNet
 from spice.settings import FeatureSettings
 from spice.stages.features.moco import MoCo, ShortQueueWarning, queue_length
 from spice.stages.features.pretext import default_momentum
-from spice.stages.features.train import build, plan, train_features, view_pairs
+from spice.stages.features.train import build_pretext, schedule_for, train_features, view_pairs
 
 # A decay and a rate so high that six steps show them.
 SETTINGS = FeatureSettings(
@@ -48,8 +48,8 @@ class Noise:
 
 def by_hand(images: Noise, settings: FeatureSettings) -> tuple[dict[str, Tensor], list[Tensor], list[float]]:
     """He et al.'s algorithm 1 with v2's projection head, in loops: parameters, queue, losses."""
-    schedule = plan(len(images), settings)
-    task = build(images, settings, schedule, Run()).train()
+    schedule = schedule_for(len(images), settings)
+    task = build_pretext(images, settings, schedule, Run()).train()
     assert isinstance(task, MoCo)
     query_side, key_side = [task.network, task.projection], [task.key_network, task.key_projection]
     parameters = [p for module in query_side for p in module.parameters()]
@@ -103,7 +103,7 @@ def test_training_is_the_published_algorithm(tmp_path: Path) -> None:
 
 def test_the_key_branch_takes_no_gradient_and_keeps_its_own_batch_statistics() -> None:
     images = Noise()
-    task = build(images, SETTINGS, plan(24, SETTINGS), Run()).train()
+    task = build_pretext(images, SETTINGS, schedule_for(24, SETTINGS), Run()).train()
     assert isinstance(task, MoCo)
     first, second = torch.randn(8, 3, 16, 16), torch.randn(8, 3, 16, 16) + 3.0
     outcome = task(first, second, step=0)
@@ -118,7 +118,7 @@ def test_the_key_branch_takes_no_gradient_and_keeps_its_own_batch_statistics() -
 
 def test_new_keys_are_not_negatives_in_their_own_step() -> None:
     images = Noise()
-    task = build(images, SETTINGS, plan(24, SETTINGS), Run()).train()
+    task = build_pretext(images, SETTINGS, schedule_for(24, SETTINGS), Run()).train()
     assert isinstance(task, MoCo)
     before = task.queue.clone()
     outcome = task(torch.randn(8, 3, 16, 16), torch.randn(8, 3, 16, 16), step=0)

@@ -100,13 +100,13 @@ def shifted(images: Tensor, moves: Integers, *, flip: Booleans | None = None, ou
     if images.device.type != "cpu":
         return affine(images, shift_maps(moves, flip, width=images.shape[3]).to(images.device))
     height, width = images.shape[2:]
-    straight = images.numpy()
-    turned_round = images.flip(3).numpy() if flip.any() else straight
+    originals = images.numpy()
+    mirrors = images.flip(3).numpy() if flip.any() else originals
     moved = torch.zeros_like(images) if out is None else out.zero_()
-    steps = zip(straight, turned_round, moved.numpy(), moves.tolist(), flip.tolist(), strict=True)
-    for image, mirror, result, (down, right), turned in steps:
+    steps = zip(originals, mirrors, moved.numpy(), moves.tolist(), flip.tolist(), strict=True)
+    for image, mirror, result, (down, right), flipped in steps:
         (to_rows, from_rows), (to_columns, from_columns) = _spans(height, down), _spans(width, right)
-        result[:, to_rows, to_columns] = (mirror if turned else image)[:, from_rows, from_columns]
+        result[:, to_rows, to_columns] = (mirror if flipped else image)[:, from_rows, from_columns]
     return moved
 
 

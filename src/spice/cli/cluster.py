@@ -147,7 +147,7 @@ def command(
     """Sort images into groups by what they show. Your images are never changed; run the command again to resume."""
     from spice.given_sizes import agreed_clusters, read_sizes, with_sizes
     from spice.pipeline import cluster
-    from spice.presets import started_from_cut
+    from spice.presets import with_cut_start
     from spice.settings_file import requested_settings
 
     _refuse_address(address, engine)
@@ -174,7 +174,7 @@ def command(
         seed=seed,
     )
     if cut is not None:
-        settings = settings.model_copy(update={"heads": started_from_cut(settings.heads)})
+        settings = settings.model_copy(update={"heads": with_cut_start(settings.heads)})
     if shares is not None:
         settings = with_sizes(settings, shares)
     if extra is not None:

@@ -31,14 +31,13 @@ class Processes:
         """Whether this is the process that writes files and reports progress."""
         return self.rank == 0
 
-    def share(self, batch: int) -> int:
-        """How many images of a batch each process gets."""
+    def refuse_uneven(self, batch: int) -> None:
+        """Refuse a batch that the processes cannot share equally."""
         if batch % self.count:
             raise UserError(
                 f"a batch of {batch} images cannot be shared equally by {self.count} processes: "
                 f"use {batch - batch % self.count or self.count} or another multiple of {self.count}"
             )
-        return batch // self.count
 
     def gather(self, tensor: Tensor) -> Tensor:
         """The rows of all P processes in the order of the batch, each holding every P-th: (B, ...) -> (P B, ...).

@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 Features = NDArray[np.floating]
 Labels = NDArray[np.int64]
+FOLDS = 5
 
 
 class Labeled(NamedTuple):
@@ -23,13 +24,13 @@ class Labeled(NamedTuple):
     labels: Labels  # (N,) 0 .. C - 1
 
 
-def linear_accuracy(known: Labeled, test: Labeled | None = None, *, seed: int = 0, folds: int = 5) -> float:
-    """Accuracy on `test` of a logistic regression that saw `known`; without `test`, cross-validated on `known`.
+def linear_accuracy(known: Labeled, test: Labeled | None = None, *, seed: int = 0) -> float:
+    """Accuracy on `test` of a logistic regression fitted to `known`; without `test`, cross-validated on `known`.
 
-    Features are standardized by what the regression saw; its l2 penalty is scikit-learn's default, tuned on nothing.
+    Features are standardized by those that the regression is fitted to; its l2 penalty is scikit-learn's default.
     """
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
     if test is not None:
         return float(model.fit(*known).score(*test))
-    split = StratifiedKFold(folds, shuffle=True, random_state=seed)
+    split = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
     return float((cross_val_predict(model, *known, cv=split) == known.labels).mean())

@@ -29,7 +29,7 @@ from spice.pipeline.execute import DamagedFileWarning, Execution
 from spice.pipeline.resolve import chosen_precision, precision_before, working_size
 from spice.pipeline.steps.scan import embedded_folder, read_embedded, read_inputs
 from spice.pipeline.work import vector_encoder
-from spice.presets import joint_on_cpu, started_from_cut, with_clusters, without_cut
+from spice.presets import joint_on_cpu, with_clusters, with_cut_start, without_cut_start
 from spice.progress import CanceledError, Progress, silent
 from spice.runs import Account, RunFolder, explain_write_errors, locked, update_csv
 from spice.runs.editor import Editor
@@ -201,9 +201,9 @@ def regroup(
     """
     folder = RunFolder.open(out)
     settings = _requested(folder, current_first=True)
-    heads = with_clusters(without_cut(settings.heads), clusters)
+    heads = with_clusters(without_cut_start(settings.heads), clusters)
     update: dict[str, object] = {
-        "heads": started_from_cut(heads) if cut else heads,
+        "heads": with_cut_start(heads) if cut else heads,
         "how_many": None,
         "joint": None,
         "placed": {},

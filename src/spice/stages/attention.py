@@ -29,7 +29,7 @@ def attention(maps: Tensor, centers: Tensor) -> Tensor:
     return (cosine - low) / (high - low).clamp_min(1e-12)
 
 
-def attention_of(
+def attention_maps(
     rows: NDArray[np.int64], *, images: Images, encoder: Encoder, features: Tensor, probs: Tensor
 ) -> Iterator[tuple[int, Tensor]]:
     """Each of `rows` and its attention (h, w) to its cluster; nothing if the encoder has no matching feature map."""

@@ -26,7 +26,7 @@ from spice.errors import UserError
 from spice.files import written_atomically
 from spice.models.backbone import Backbone
 from spice.randomness import seeded
-from spice.stages.features.train import card_of, untrained
+from spice.stages.features.train import card_of, untrained_network
 from spice.stages.joint.train import ClusteringNetwork
 
 AnObjective = TypeVar("AnObjective", bound=Objective)
@@ -63,7 +63,7 @@ def schedule(kind: type[Objective], choice: Choice) -> Schedule:
 def from_scratch(kind: type[Objective], bench: Workbench) -> Objective:
     """Train a rival that starts from random weights."""
     with seeded(bench.run.seed, "rivals", kind.__name__):
-        backbone = untrained(bench.learn, bench.choice.features, bench.run)
+        backbone = untrained_network(bench.learn, bench.choice.features, bench.run)
         objective = kind.of(Start(backbone, bench.clusters, torch.empty(len(bench.learn), 0)))
     return learned(objective, bench)
 

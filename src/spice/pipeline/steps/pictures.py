@@ -14,7 +14,7 @@ from spice.report.pictures import Attention, write_pictures
 from spice.runs.artifacts import PICTURES, PROBABILITIES
 from spice.runs.labels import read_labels
 from spice.runs.records import StepResult
-from spice.stages.attention import attention_of
+from spice.stages.attention import attention_maps
 
 
 def pictures(work: Work, run: Run) -> StepResult:
@@ -26,7 +26,7 @@ def pictures(work: Work, run: Run) -> StepResult:
     images = work.shown_images
     seen: Iterable[tuple[int, Tensor]] = ()
     if work.inputs.pictures is None:  # pictures of vectors were not encoded
-        seen = attention_of(rows, images=images, encoder=source.encoder, features=source.features, probs=probs)
+        seen = attention_maps(rows, images=images, encoder=source.encoder, features=source.features, probs=probs)
     write_pictures(
         work / PICTURES,
         lambda rows: images.take(torch.from_numpy(rows)).numpy(),

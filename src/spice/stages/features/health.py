@@ -12,6 +12,8 @@ from torch import Tensor
 
 # Images of the last steps over which health is measured.
 RECENT_IMAGES = 1024
+# A direction has collapsed if its deviation is below this share of the largest one.
+COLLAPSED_BELOW = 0.01
 
 
 class Health(NamedTuple):
@@ -36,15 +38,15 @@ def uniformity(projections: Tensor) -> float:
     return torch.pdist(projections).square().mul(-2.0).exp().mean().log().item()
 
 
-def collapsed(features: Tensor, *, below: float = 0.01) -> float:
-    """Share of principal directions of (N, D) whose deviation is less than `below` times the largest one's.
+def collapsed(features: Tensor) -> float:
+    """Share of principal directions of (N, D) whose deviation is less than 1 % of the largest one's.
 
     N images span at most N - 1 directions, so only that many are counted.
     """
     deviations: Tensor = torch.linalg.svdvals(features - features.mean(dim=0))[: len(features) - 1]
     if deviations[0] == 0:
         return 1.0
-    return (deviations < below * deviations[0]).float().mean().item()
+    return (deviations < COLLAPSED_BELOW * deviations[0]).float().mean().item()
 
 
 class HealthMonitor:

@@ -54,12 +54,12 @@ def train_features(images: Images, settings: FeatureSettings, run: Run) -> Featu
     Under several processes each takes its share of every batch, and all return the same model.
     """
     processes = run.processes
-    schedule = plan(len(images), settings, processes)
-    pretext = module_to_device(build(images, settings, schedule, run), run.device)
+    schedule = schedule_for(len(images), settings, processes)
+    pretext = module_to_device(build_pretext(images, settings, schedule, run), run.device)
     processes.broadcast_(pretext)
-    trained = [parameter for parameter in pretext.parameters() if parameter.requires_grad]
+    trainable = [parameter for parameter in pretext.parameters() if parameter.requires_grad]
     optimizer = torch.optim.SGD(
-        trained, lr=settings.learning_rate, momentum=settings.sgd_momentum, weight_decay=settings.weight_decay
+        trainable, lr=settings.learning_rate, momentum=settings.sgd_momentum, weight_decay=settings.weight_decay
     )
     # Features are whitened after the training, which does not depend on it.
     identity = settings.model_dump(exclude={"whitening"}) | {"images": len(images), "processes": processes.count}
@@ -82,7 +82,7 @@ def train_features(images: Images, settings: FeatureSettings, run: Run) -> Featu
         set_learning_rate_(optimizer, rate)
         optimizer.zero_grad(set_to_none=True)
         state.scaler.scale(outcome.loss).backward()
-        processes.average_gradients_(trained)
+        processes.average_gradients_(trainable)
         state.scaler.step(optimizer)
         state.scaler.update()
         pretext.update_(outcome, step=step)
@@ -106,7 +106,7 @@ def train_features(images: Images, settings: FeatureSettings, run: Run) -> Featu
     return FeatureModel(network.eval(), card, tuple(state.health))
 
 
-class Plan(NamedTuple):
+class Schedule(NamedTuple):
     """How long to train."""
 
     images: int
@@ -125,20 +125,20 @@ class Plan(NamedTuple):
         return self.epochs * self.per_epoch
 
 
-def plan(images: int, settings: FeatureSettings, processes: Processes = ALONE) -> Plan:
+def schedule_for(images: int, settings: FeatureSettings, processes: Processes = ALONE) -> Schedule:
     """The schedule for a collection of this size; a collection smaller than a batch is one batch."""
     if images < 2 * processes.count:
         raise UserError(f"{images} images are too few to train on; each process needs a batch of at least two")
     batch = settings.batch if settings.batch <= images else images - images % processes.count
-    processes.share(batch)
-    schedule = Plan(images, batch, settings.epochs, 0)
+    processes.refuse_uneven(batch)
+    schedule = Schedule(images, batch, settings.epochs, 0)
     return schedule._replace(warmup=min(round(settings.warmup * schedule.per_epoch), schedule.steps - 1))
 
 
-def build(images: Images, settings: FeatureSettings, schedule: Plan, run: Run) -> Pretext:
+def build_pretext(images: Images, settings: FeatureSettings, schedule: Schedule, run: Run) -> Pretext:
     """The network and its pretext task, randomly initialized."""
     with seeded(run.seed, "features", "start"):
-        backbone = untrained(images, settings, run)
+        backbone = untrained_network(images, settings, run)
         if settings.method == "moco":
             return MoCo(backbone, settings, run, images=len(images), steps=schedule.steps)
         if settings.method == "simclr":
@@ -146,7 +146,7 @@ def build(images: Images, settings: FeatureSettings, schedule: Plan, run: Run) -
         return BYOL(backbone, settings, steps=schedule.steps)
 
 
-def untrained(images: Images, settings: FeatureSettings, run: Run) -> Backbone:
+def untrained_network(images: Images, settings: FeatureSettings, run: Run) -> Backbone:
     """The network with random weights, and its whitening of patches, if it has one, fitted to the images."""
     card = card_of(images, settings)
     backbone = card.build()
@@ -158,7 +158,7 @@ def untrained(images: Images, settings: FeatureSettings, run: Run) -> Backbone:
 
 
 def view_pairs(
-    images: Images, settings: FeatureSettings, schedule: Plan, run: Run, *, start: int = 0
+    images: Images, settings: FeatureSettings, schedule: Schedule, run: Run, *, start: int = 0
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
     """For each step from `start` on: its number, and two random views (B, C, S, S) of its images.
 

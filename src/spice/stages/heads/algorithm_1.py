@@ -26,7 +26,7 @@ from spice.stages.heads.diagnostics import HeadDiagnostics, diagnose
 from spice.stages.heads.inputs import Components, batch_size
 from spice.stages.heads.losses import head_losses, label_pairs, label_table
 from spice.stages.heads.select import BestHead, HeadSnapshot, better_head, sample_for_comparison, take_snapshot
-from spice.stages.heads.starts import cut_start, kmeans_starts
+from spice.stages.heads.starts import Start, cut_start, kmeans_starts
 from spice.stages.view_files import Kind
 from spice.stages.views import Views
 
@@ -90,10 +90,11 @@ class _Training:
         self.heads.to(run.device)
         run.processes.broadcast_(self.heads)
         self.optimizer = Adam(self.heads.parameters(), learning_rate=settings.learning_rate)
-        self.start = None
-        if settings.start != "random":
-            kmeans = settings.start == "kmeans"
-            self.start = kmeans_starts(views, settings, run) if kmeans else cut_start(views, settings, run, cut)
+        self.start: Start | None = None
+        if settings.start == "kmeans":
+            self.start = kmeans_starts(views, settings, run)
+        elif settings.start == "cut":
+            self.start = cut_start(views, settings, run, cut)
         self.snapshots: list[HeadSnapshot] = []
         self.best: BestHead | None = None
 

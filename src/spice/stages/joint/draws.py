@@ -53,7 +53,7 @@ class StepSampler:
         self.images, self.labeled, self.settings, self.run = images, labeled, settings, run
         self.own = slice(run.processes.rank, None, run.processes.count)
         for size in (settings.labeled, settings.unlabeled):
-            run.processes.share(size)  # refuses a batch that the processes cannot share equally
+            run.processes.refuse_uneven(size)
         every = torch.arange(settings.labeled + settings.unlabeled)
         self.rows = torch.cat([every[: settings.labeled][self.own], every[settings.labeled :][self.own]])
         self.weights = draw_weights(labeled.cluster, largest_share=settings.largest_share)
