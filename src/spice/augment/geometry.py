@@ -39,8 +39,8 @@ def resize_matrix(
 ) -> Tensor:
     """Weights that resize pixels [start, start + length) to `size`, back to front where `flip`, (B, size, pixels).
 
-    A triangle filter, widened when the picture shrinks (antialiasing), that sees nothing outside the box: Pillow's
-    crop followed by its bilinear resize.
+    A triangle filter, widened when the picture shrinks (antialiasing), that ignores what is outside the box: the
+    same as Pillow's crop followed by its bilinear resize.
     """
     first, last = start.reshape(-1, 1, 1), (start + length - 1.0).reshape(-1, 1, 1)
     scale = (length / np.float32(size)).reshape(-1, 1, 1)
@@ -48,7 +48,7 @@ def resize_matrix(
     if flip is not None:
         place = np.where(flip.reshape(-1, 1, 1), size - place, place)
     center, reach = first + place * scale, np.maximum(scale, 1.0)
-    # Weights only of the few pixels within reach of a center, (B, S, taps), then scattered to their places.
+    # Weights of only the few pixels within reach of a center, (B, S, taps), then scattered to their places.
     taps = np.arange(1, math.ceil(2.0 * reach.max()) + 1, dtype=np.float32)
     pixel = np.floor(center - reach - 0.5) + taps
     weights = np.maximum(1.0 - np.abs(pixel + 0.5 - center) / reach, 0.0) * ((pixel >= first) & (pixel <= last))

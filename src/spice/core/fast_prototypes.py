@@ -180,7 +180,7 @@ def _nearest_prototypes(features: Tensor, probs: Tensor, shares: Shares | None) 
 
 
 def _pairs(similarity: Tensor, marks: Tensor) -> PseudoLabels:
-    """The marked images, cluster by cluster and nearest first; as many of every head: (..., K, M) -> (..., P)."""
+    """The marked images, cluster by cluster and nearest first; all heads mark equally many: (..., K, M) -> (..., P)."""
     *leading, _, images = marks.shape
     place = marks.flatten(start_dim=-2).bool().nonzero()[:, -1].view(*leading, -1)  # (..., P) in K * M
     order = similarity.flatten(start_dim=-2).gather(-1, place).argsort(dim=-1, descending=True, stable=True)

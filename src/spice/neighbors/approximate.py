@@ -1,8 +1,8 @@
 """Approximate nearest neighbors, for collections too large to compare all pairs: images are compared list by list.
 
-An inverted file without an index library: k-means on a sample sorts the images into lists, and the images of a list are
-compared with those of the lists around it, by the exact search. The number of lists is raised until the recall,
-measured against the exact search on a sample of queries, is high enough.
+An inverted file without an index library: k-means on a sample sorts the images into lists, and the exact search
+compares the images of a list with those of the nearest lists. The number of lists is raised until the recall, measured
+against the exact search on a sample of queries, is high enough.
 
 Shapes: N images, Q queries, D feature width, S neighbors per query, L lists, C candidates.
 """
@@ -44,10 +44,10 @@ class Lists(NamedTuple):
 def approximate_nearest(
     features: Tensor, queries: Tensor | None, count: int, *, progress: Progress = silent
 ) -> tuple[Neighbors, float]:
-    """As `exact_nearest`, with as many lists as the recall needs, and the recall measured.
+    """Like `exact_nearest`, searching as many lists as the recall requires; also returns the measured recall.
 
     Args:
-        features: (N, D), finite; made unit vectors part by part, since a mapped file may be larger than memory.
+        features: (N, D), finite; scaled to unit length part by part, since a mapped file may be larger than memory.
         queries: (Q, D), or None: every image, which is then not its own neighbor.
     """
     lists = build(features)
@@ -147,7 +147,7 @@ def _search(
 
 
 def _candidates(lists: Lists, number: int, searched: int, least: int) -> Tensor:
-    """Places of the images in the `searched` lists nearest to a list; in more lists if those hold too few: (C,)."""
+    """Places of the images in the `searched` lists nearest to a list, or in more if these hold too few: (C,)."""
     enough = int(torch.searchsorted(lists.reached[number], least)) + 1
     nearest = lists.nearest[number, : max(searched, enough)]
     spans = zip(lists.starts[nearest].tolist(), lists.starts[nearest + 1].tolist(), strict=True)

@@ -19,7 +19,7 @@ from spice.trust.chance import chance
 
 
 class ImageFlags(NamedTuple):
-    """What is known of each image whatever its cluster."""
+    """Outliers and near-duplicates, which do not depend on the clusters."""
 
     outlier: NDArray[np.bool_]  # (N,)
     duplicate_of: NDArray[np.int64]  # (N,) a row, or -1

@@ -1,9 +1,9 @@
 """The curve from which the number of groups is read: mutual information between the groups of neighbors.
 
-For a partition, J_ab is the share of pairs (image, neighbor) with labels a and b, and I = sum J ln(J / p p') the
-information that an image's group gives about its neighbor's; it is ln K at most. Any cloud of points gives some, since
-a cut leaves most neighbors on one side. So the curve subtracts I_0, the information in one Gaussian cloud with the same
-variances, clustered in the same way into as many groups:
+For a partition, J_ab is the share of pairs (image, neighbor) with labels a and b, and I = sum J ln(J / p p') is the
+information that an image's group gives about its neighbor's; it is at most ln K. Even points without groups give some,
+since a cut leaves most neighbors on one side. So the curve subtracts I_0, the information in one Gaussian cloud with
+the same variances, clustered in the same way into as many groups:
 
     S(K) = (I - I_0) / ln K
 
@@ -57,7 +57,7 @@ def neighbors_counted(images: int) -> int:
 
 
 def partitions(points: Points, counts: Sequence[int]) -> list[Labels]:
-    """Points (n, D) in each number of groups: Ward's tree, cut, then a few rounds of k-means from there.
+    """Partitions of points (n, D) into each number of groups: a cut of Ward's tree, then a few rounds of k-means.
 
     Ward's method needs no random start, so the curve is smooth; k-means corrects early merges.
     """
@@ -124,5 +124,5 @@ def joint_shares(labels: Labels, neighbors: NDArray[np.int64]) -> Values:
 
 
 def one_cloud(points: Points, random: np.random.Generator) -> Points:
-    """A Gaussian cloud of as many points, with the same variance in every column; columns must be uncorrelated."""
+    """A Gaussian cloud with as many points and the same variance in every column; columns must be uncorrelated."""
     return np.asarray(random.standard_normal(points.shape) * points.std(axis=0), dtype=np.float32)

@@ -134,7 +134,7 @@ def has_groups(curve: Curve, null: Values) -> bool:
 def without_groups(features: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float32]:
     """Features (n, D) without groups: each column is shuffled.
 
-    A few columns may show groups each by itself, so these are replaced by Gaussian noise.
+    If there are few columns, each may show groups by itself: then they are replaced by Gaussian noise.
     """
     if features.shape[1] > COMPONENTS:
         return random.permuted(features, axis=0)

@@ -28,7 +28,7 @@ class Lessons(NamedTuple):
     taking_part: Rows  # (n,) images that are not in groups set aside
     fixed: Rows  # (F,) images that a person placed
     fixed_group: Rows  # (F,)
-    typical: Rows  # (T,) images that stand for their group without having been placed
+    typical: Rows  # (T,) images that represent their group and were not placed by a person
     typical_group: Rows  # (T,)
     rejected: Rows  # (R, 2) an image and a group that it does not belong to
     same: Rows  # (P, 2) images that belong together

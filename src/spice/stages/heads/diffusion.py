@@ -23,7 +23,7 @@ NEIGHBORS = 15
 STEPS = 16
 # Principal components that are averaged, unless the settings give the heads another number of them.
 COMPONENTS = 128
-# Directions that are kept per cluster: K - 1 separate K centers, and as many again leave room for groups within.
+# Directions kept per cluster: K - 1 separate K centers, and twice as many leave room for groups within clusters.
 DIRECTIONS_PER_CLUSTER = 2
 
 

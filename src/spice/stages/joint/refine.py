@@ -99,7 +99,7 @@ def refuse_untrainable(encoder: Encoder) -> None:
 def estimated_seconds(
     encoder: Encoder, settings: JointSettings, *, clusters: int, images: int, device: torch.device = CPU
 ) -> float:
-    """How long `refine` will take for this many images, measured on a few steps with random ones."""
+    """How long `refine` will take for this many images, estimated from a few steps on random ones."""
     if settings.minutes is not None:
         return settings.minutes * 60
     random = torch.Generator().manual_seed(0)
