@@ -11,6 +11,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from spice.progress import Logged, Progress, duration
+from spice.wording import listed, percent
 
 WIDTH, INDENT, BAR = 80, 11, 10  # of the summary, in characters
 TIED = "\xa0"  # a space at which lines are not broken
@@ -220,11 +221,11 @@ def _trust_lines(account: "Account", reliable: int, *, details: bool) -> list[st
     if account.joint is not None:
         lines.append(f"refined    {_refined(account.joint)}")
     if details:
-        share = _share(reliable, account.images)
+        share = percent(reliable, account.images)
         lines.append(f"reliable   {reliable:,} images ({share}): nearly all similar images are in their group")
     if details and account.labels is not None:
         lines.append(
-            f"k-means    {_share(account.labels.kmeans_reliable, account.images)} reliable; agreement with these "
+            f"k-means    {percent(account.labels.kmeans_reliable, account.images)} reliable; agreement with these "
             f"groups {account.labels.kmeans_agreement:.2f} (adjusted Rand index, same features)"
         )
     return lines
@@ -234,15 +235,13 @@ def _chance(account: "Account") -> str:
     """The mean chance, and how to replace this estimate by a measurement."""
     total = sum(cluster.images * (cluster.chance or 0.0) for cluster in account.clusters)
     return (
-        f"chance     about {_share(total, account.images)} are in the right group, if images that look alike to the "
+        f"chance     about {percent(total, account.images)} are in the right group, if images that look alike to the "
         f"encoder belong together. To measure it: {_command(account, 'check')}"
     )
 
 
 def _weak(account: "Account") -> list[str]:
     """The groups to look at first."""
-    from spice.runs.levels import listed
-
     weak = [cluster.cluster for cluster in account.clusters if cluster.grade == "weak" and cluster.images]
     if not weak:
         return []
@@ -290,7 +289,3 @@ def _next_lines(account: "Account") -> list[str]:
 def _command(account: "Account", name: str, arguments: str = "") -> str:
     """A command to copy, which is not broken over two lines."""
     return f"spice {name} {quote(account.run)} {arguments}".strip().replace(" ", TIED)
-
-
-def _share(part: float, whole: int) -> str:
-    return f"{part / whole:.0%}" if whole else "0%"

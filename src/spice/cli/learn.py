@@ -10,8 +10,9 @@ import typer
 
 from spice.cli.display import shown_progress
 from spice.cli.give import Split, give
-from spice.cli.help import counted, examples
+from spice.cli.help import examples
 from spice.cli.running import Device, RunArgument
+from spice.wording import counted
 
 if TYPE_CHECKING:
     from spice.pipeline.learn import Proposal

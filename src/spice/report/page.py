@@ -24,6 +24,7 @@ from spice.report.howmany import how_many_section
 from spice.report.tree import tree_section
 from spice.runs import Result, RunFolder, open_result
 from spice.runs.artifacts import REPORT
+from spice.wording import counted, percent
 
 # Images that can be searched and sorted in the page; a larger collection lists an even sample, and says so.
 MOST_LISTED = 50_000
@@ -53,7 +54,7 @@ def render(content: Content) -> str:
     environment = Environment(
         loader=PackageLoader("spice.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.filters |= {"share": _share, "duration": duration, "number": "{:,}".format, "counted": _counted}
+    environment.filters |= {"share": percent, "duration": duration, "number": "{:,}".format, "counted": counted}
     own = [_asset(name) for name in ("page.js", "map.js", "browse.js")]
     script = "\n".join(['"use strict";', *map(_inlined, _SHARED), *own])
     rows, result = _listed(content), content.result
@@ -152,11 +153,3 @@ def _inlined(name: str) -> str:
 def _thousandths(values: NDArray[np.float32]) -> JsonValue:
     thousandths: JsonValue = (values * 1000).round().astype(int).tolist()
     return thousandths
-
-
-def _share(part: float, whole: float = 1.0) -> str:
-    return f"{part / whole:.0%}" if whole else "0%"
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"

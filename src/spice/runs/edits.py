@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 
 from spice.errors import UserError
 from spice.runs.manifest import now
+from spice.wording import counted
 
 EDITS, LOCK = "edits.json", ".edits.lock"
 FORMAT = 1
@@ -38,10 +39,6 @@ class ImageId(NamedTuple):
 
     hash: str
     path: str
-
-
-def _images(images: list[ImageId]) -> str:
-    return f"{len(images):,} image{'' if len(images) == 1 else 's'}"
 
 
 class Name(_Operation):
@@ -100,7 +97,8 @@ class Move(_Operation):
 
     @property
     def words(self) -> str:
-        return f"move {_images(self.images)} to {'a new group' if self.group is None else f'group {self.group}'}"
+        target = "a new group" if self.group is None else f"group {self.group}"
+        return f"move {counted(len(self.images), 'image')} to {target}"
 
 
 class Reject(_Operation):
@@ -112,7 +110,7 @@ class Reject(_Operation):
 
     @property
     def words(self) -> str:
-        return f"take {_images(self.images)} out of group {self.group}"
+        return f"take {counted(len(self.images), 'image')} out of group {self.group}"
 
 
 class Pair(_Operation):
@@ -150,7 +148,7 @@ class Learned(_Operation):
 
     @property
     def words(self) -> str:
-        return f"move {_images([image for one in self.moved.values() for image in one])} as learned"
+        return f"move {counted(sum(map(len, self.moved.values())), 'image')} as learned"
 
 
 class Undo(_Operation):
