@@ -9,7 +9,7 @@ import mmap
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -90,6 +90,12 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
             file.write(header[begin:end])
             for place in range(max(begin - len(header), 0), end - len(header), _COPY_BYTES):
                 file.write(content[place : min(place + _COPY_BYTES, end - len(header))].data)
+
+
+def save_npz(path: Path, arrays: Mapping[str, NDArray[Any]], *, compress: bool = False) -> None:
+    """Write several arrays by name as one `.npz` file, atomically."""
+    with written_atomically(path) as temporary, temporary.open("wb") as file:
+        (np.savez_compressed if compress else np.savez)(file, **arrays)  # type: ignore[arg-type]  # of other keywords
 
 
 def reserve_array(path: Path, dtype: DTypeLike, shape: tuple[int, ...], *, first: Path) -> None:

@@ -126,11 +126,9 @@ def page(
 ) -> None:
     """Write a Markdown page of all tables from their saved JSON files."""
     from spice.benchmark.tables.render import page as page_of
-    from spice.files import written_atomically
+    from spice.files import write_text
 
-    text = page_of(folder)
-    with written_atomically(to) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(to, page_of(folder))
     print(f"wrote      {to}")
 
 

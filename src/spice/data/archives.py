@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from spice.data.decode import Content
-from spice.data.problems import BadImageError, Problem, Reason, printable
+from spice.data.problems import BadImageError, Problem, Reason
 from spice.data.sources import Entry, Piece, Source, read_if_image, stamp_of
 from spice.errors import UserError
+from spice.files import printable
 
 # Files that WebDataset stores beside an image: its label and description.
 _BESIDE_IMAGES = (".cls", ".json", ".txt")

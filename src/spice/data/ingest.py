@@ -16,12 +16,13 @@ import numpy as np
 from filelock import FileLock
 
 from spice.data.decode import MAX_PIXELS, Decoded, available_cores, decode, digest, pixel_hash
-from spice.data.problems import BadImageError, bad_file, printable, skipped_in_words
+from spice.data.problems import BadImageError, bad_file, skipped_in_words
 from spice.data.recognize import open_source
 from spice.data.sources import Entry, Piece, Source, SourceLike
 from spice.data.store import ImageStore, Originals
 from spice.data.writer import Outcome, Writer, explained_errors
 from spice.errors import NothingReadableError, UserError
+from spice.files import printable
 from spice.progress import Progress, silent
 
 LIMIT_BYTES = 32 << 30

@@ -7,11 +7,10 @@ import numpy as np
 from PIL import Image
 
 from spice.data.decode import from_array
-from spice.data.problems import printable
 from spice.data.recognize import open_source
 from spice.data.sources import Entry, Files, Folder, Source
 from spice.errors import UserError
-from spice.files import shortened
+from spice.files import printable, shortened
 
 
 def originals(source: str | None, names: Sequence[str], *, run: Path, taken_out: Path) -> list[Path]:

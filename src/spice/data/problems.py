@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from spice.files import written_atomically
+from spice.files import printable, written_atomically
 
 
 class Reason(StrEnum):
@@ -96,14 +96,6 @@ def bad_file(error: OSError, path: str | None = None) -> BadImageError:
     if isinstance(error, FileNotFoundError) and path is not None and os.path.islink(path):  # noqa: PTH114 - speed
         return BadImageError(Reason.BROKEN_LINK, f"points to {printable(os.readlink(path))}")  # noqa: PTH115
     return BadImageError(Reason.UNREADABLE, detail)
-
-
-def printable(name: str) -> str:
-    r"""The name as valid Unicode: bytes of a file name that are not UTF-8 become `\xe9`."""
-    try:
-        return os.fsencode(name).decode("utf-8", "backslashreplace")
-    except UnicodeEncodeError:  # no file can have this name, but a list may contain it
-        return name.encode("utf-8", "backslashreplace").decode()
 
 
 def write_problems(path: Path, problems: Iterable[Problem]) -> None:

@@ -13,12 +13,11 @@ import pyarrow.parquet as pq
 from spice.data.adapters import adapted
 from spice.data.archives import Shards, Tar, TarStream, Zip
 from spice.data.columns import PATH_COLUMNS, find_column
-from spice.data.problems import printable
 from spice.data.remote import Remote, is_remote
 from spice.data.sources import Files, Folder, Source, SourceLike, array_file
 from spice.data.vectors import Vectors
 from spice.errors import UserError
-from spice.files import read_parquet
+from spice.files import printable, read_parquet
 
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
 

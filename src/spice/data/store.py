@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from spice.data.collection import Collection
 from spice.data.decode import available_cores, decode, digest, pixel_hash
 from spice.data.pixels import COLOR, GRAY, mapped
-from spice.data.problems import BadImageError, printable
+from spice.data.problems import BadImageError
 from spice.data.sources import Entry, Source
 from spice.errors import UserError
+from spice.files import printable
 
 if TYPE_CHECKING:
     from torch import Tensor

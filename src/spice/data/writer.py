@@ -24,10 +24,10 @@ from spice import arrays
 from spice.data.collection import SCHEMA, Collection, in_order
 from spice.data.decode import Decoded
 from spice.data.pixels import COLOR, GRAY
-from spice.data.problems import Problem, Reason, printable
+from spice.data.problems import Problem, Reason
 from spice.data.sources import Entry
 from spice.errors import UserError
-from spice.files import read_parquet, remove, written_atomically
+from spice.files import printable, read_parquet, remove, write_text, written_atomically
 
 JOURNAL, _DESCRIPTION, _FORMAT = "journal", "store.json", 2
 
@@ -147,8 +147,7 @@ def _clear(folder: Path, size: int) -> None:
     for name in ("images.parquet", "problems.csv"):
         remove(folder / name)
     shutil.rmtree(folder / JOURNAL, ignore_errors=True)
-    with written_atomically(folder / _DESCRIPTION) as temporary:
-        temporary.write_text(json.dumps({"format": _FORMAT, "size": size}))
+    write_text(folder / _DESCRIPTION, json.dumps({"format": _FORMAT, "size": size}))
 
 
 class PixelFile:

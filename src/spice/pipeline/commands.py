@@ -22,7 +22,7 @@ from spice.data.vectors import Vectors
 from spice.engine.device import choose_device
 from spice.engine.processes import join_processes
 from spice.engine.run import Run
-from spice.errors import NothingReadableError, NoticeWarning, UserError, warn_user
+from spice.errors import NothingReadableError, NoticeWarning, UserError, field_of, warn_user
 from spice.files import refuse_undecodable
 from spice.models.encoders import SCRATCH, Encoder, load_encoder, with_precision
 from spice.pipeline.execute import DamagedFileWarning, Execution
@@ -287,7 +287,7 @@ def _requested(folder: RunFolder, *, current_first: bool = False) -> RunSettings
     try:
         return RunSettings.model_validate(requested)
     except ValidationError as error:
-        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        where = field_of(error)
         raise UserError(
             f"{folder.path} has settings that this version does not know ({where}); start a new run with --out"
         ) from None

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from PIL import Image, ImageOps
 
-from spice.files import written_atomically
+from spice.files import write_text
+from spice.report.page import environment
 from spice.report.pictures import data_url
 from spice.runs.checks import Question
 
@@ -19,12 +19,7 @@ def write_check_page(path: Path, questions: Sequence[Question], files: Mapping[i
     centers = {row for question in questions for row in question.centers}
     small = {row: _picture(files[row], SMALL) for row in sorted(centers)}
     asked = [(question, _picture(files[question.row], LARGE)) for question in questions]
-    environment = Environment(
-        loader=PackageLoader("spice.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    page = environment.get_template("check.html").render(asked=asked, small=small, title=title)
-    with written_atomically(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    write_text(path, environment().get_template("check.html").render(asked=asked, small=small, title=title))
 
 
 def _picture(path: Path, side: int) -> str:

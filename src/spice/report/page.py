@@ -13,7 +13,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from spice.files import written_atomically
+from spice.files import write_text
 from spice.progress import duration
 from spice.report import charts
 from spice.report.cards import cards
@@ -34,10 +34,8 @@ _SHARED = ("dom.js", "thumbs.js", "points.js", "labels.js", "plot.js")
 
 def write_report(result: Result) -> Path:
     """(Re)write `report.html` of a finished result."""
-    page = render(read_content(result))
     path = result / REPORT
-    with written_atomically(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    write_text(path, render(read_content(result)))
     return path
 
 
@@ -49,34 +47,43 @@ def renew_report(run: Path) -> None:
         RunFolder.open(run).link()
 
 
-def render(content: Content) -> str:
-    """The page as text."""
-    environment = Environment(
+def environment() -> Environment:
+    """Jinja with our templates. Every value is escaped."""
+    found = Environment(
         loader=PackageLoader("spice.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.filters |= {"share": percent, "duration": duration, "number": "{:,}".format, "counted": counted}
+    found.filters |= {"share": percent, "duration": duration, "number": "{:,}".format, "counted": counted}
+    return found
+
+
+def render(content: Content) -> str:
+    """The page as text."""
     own = [_asset(name) for name in ("page.js", "map.js", "browse.js")]
     script = "\n".join(['"use strict";', *map(_inlined, _SHARED), *own])
     rows, result = _listed(content), content.result
-    return environment.get_template("report.html").render(
-        content=content,
-        result=result,
-        title=Path(result.manifest.source).name if result.manifest.source else "images in memory",
-        cards=cards(content),
-        howmany=how_many_section(content),
-        tree=tree_section(content),
-        curves=curves(result),
-        checks=check_rows(result.joint) if result.joint else [],
-        score_curves=score_curves(result.scores, result.heads) if result.scores else [],
-        frame=charts,
-        settings=_flat(result.entry.settings),
-        listed=len(rows),
-        style=Markup(_asset("page.css", "shared")),  # our own file  # nosec B704
-        script=Markup(script),  # our own file, and data from _json  # nosec B704
-        # Only this script may run: markup smuggled in through a file name cannot.
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        data=_json(_data(content, rows)),
-        sheets=_sheets(content),
+    return (
+        environment()
+        .get_template("report.html")
+        .render(
+            content=content,
+            result=result,
+            title=Path(result.manifest.source).name if result.manifest.source else "images in memory",
+            cards=cards(content),
+            howmany=how_many_section(content),
+            tree=tree_section(content),
+            curves=curves(result),
+            checks=check_rows(result.joint) if result.joint else [],
+            score_curves=score_curves(result.scores, result.heads) if result.scores else [],
+            frame=charts,
+            settings=_flat(result.entry.settings),
+            listed=len(rows),
+            style=Markup(_asset("page.css", "shared")),  # our own file  # nosec B704
+            script=Markup(script),  # our own file, and data from _json  # nosec B704
+            # Only this script may run: markup smuggled in through a file name cannot.
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            data=_json(_data(content, rows)),
+            sheets=_sheets(content),
+        )
     )
 
 

@@ -15,7 +15,7 @@ from PIL import Image
 from pydantic import JsonValue
 
 from spice.errors import UserError
-from spice.files import folder_written_atomically, shortened, written_atomically
+from spice.files import folder_written_atomically, printable, shortened, write_text, written_atomically
 from spice.runs.classes import Classes, clusters_of
 from spice.runs.labels import Labels
 from spice.runs.table import write_table
@@ -233,11 +233,6 @@ def _copy(original: Path, target: Path) -> None:
     shutil.copy2(original, target)
 
 
-def printable(name: str) -> str:
-    """The name with bytes that are not UTF-8 escaped: no table could hold them."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
 def _root(originals: list[Path]) -> Path:
     """The folder that holds all of them."""
     return Path(os.path.commonpath([path.parent for path in originals]))
@@ -250,8 +245,7 @@ def _write_xml(path: Path, root: ElementTree.Element) -> None:
 
 
 def _write_json(path: Path, content: object) -> None:
-    with written_atomically(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    write_text(path, json.dumps(content, indent=1))
 
 
 def _refuse_missing(originals: list[Path]) -> None:

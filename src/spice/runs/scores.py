@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from spice.errors import UserError
+from spice.errors import UserError, field_of
 
 
 class Score(BaseModel, frozen=True):
@@ -64,7 +64,7 @@ def read_scores(path: Path) -> Scores | None:
     try:
         return Scores.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        where = field_of(error)
         raise UserError(
             f"{path} is damaged, or from another version of spice (at {where!r}); delete it and evaluate again"
         ) from None

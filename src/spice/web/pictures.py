@@ -14,11 +14,11 @@ from PIL import Image
 
 from spice.data.decode import digest, whole_picture
 from spice.data.pixels import COLOR, GRAY, mapped
-from spice.data.problems import BadImageError, printable
+from spice.data.problems import BadImageError
 from spice.data.recognize import open_source
 from spice.data.sources import Entry, Source
 from spice.errors import UserError
-from spice.files import read_parquet
+from spice.files import printable, read_parquet
 from spice.report.pictures import SHEET_COLUMNS, Sheets, read_sheets
 from spice.runs import Result
 from spice.runs.artifacts import IMAGES, PICTURES

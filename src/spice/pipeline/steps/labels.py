@@ -6,10 +6,9 @@ from typing import cast
 import numpy as np
 import torch
 
-from spice.arrays import open_array, save_array
+from spice.arrays import open_array, save_array, save_npz
 from spice.core import consistency_ratio, reliable
 from spice.engine.run import Run
-from spice.files import written_atomically
 from spice.pipeline.alike import find_alike
 from spice.pipeline.work import Work
 from spice.runs.artifacts import HEAD_LABELS, KMEANS, PAIRS, PROBABILITIES
@@ -30,8 +29,7 @@ def labels(work: Work, run: Run) -> LabelsResult:  # noqa: ARG001
     probs = probabilities(source.head, source.features)  # (N, K)
     alike, pairs = work.early.take("alike", partial(find_alike, work))
     found = answers(work.inputs.collection.paths, source.features, probs, source.neighbors, settings, alike=alike)
-    with written_atomically(work / PAIRS) as temporary, temporary.open("wb") as file:
-        np.savez(file, **pairs._asdict())
+    save_npz(work / PAIRS, pairs._asdict())
     save_array(work / PROBABILITIES, probs.numpy())
     write_labels(work.folders["labels"], found)
     count = reliability_neighbors(len(work), clusters, settings)

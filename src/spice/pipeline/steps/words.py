@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
+from spice.arrays import save_npz
 from spice.engine.run import Run
-from spice.files import written_atomically
 from spice.models.efficientnet import SCALES, load_classifier
 from spice.pipeline.work import Work
 from spice.runs.artifacts import WORDS
@@ -23,6 +23,5 @@ def words(work: Work, run: Run) -> StepResult:  # noqa: ARG001
     best = [classify(part).softmax(dim=1).topk(KEPT, dim=1) for part in torch.split(work.features, _AT_ONCE)]
     index = torch.cat([part.indices for part in best]).numpy().astype(np.uint16)
     share = torch.cat([part.values for part in best]).numpy().astype(np.float16)
-    with written_atomically(work / WORDS) as temporary, temporary.open("wb") as file:
-        np.savez(file, **ImageWords(index, share)._asdict())
+    save_npz(work / WORDS, ImageWords(index, share)._asdict())
     return StepResult()
