@@ -52,15 +52,14 @@ def _show(folder: "RunFolder", *, as_json: bool) -> None:
     manifest = folder.manifest
     rows = []
     for name, entry in manifest.results.items():
-        result = Result(folder.path, manifest, name, entry)
-        joint = result.joint
+        result = Result(folder.path, manifest, name)
         rows.append(
             {
                 "current": name == manifest.current,
                 "name": name,
                 "clusters": result.answer.clusters,
                 "reliable": float(result.labels.reliable.mean()),
-                "refined": "no" if joint is None else "yes" if joint.used else "rejected",
+                "refined": result.refinement,
                 "encoder": result.views.encoder,
                 "seed": entry.settings.get("seed"),
                 "created": entry.created,

@@ -16,6 +16,7 @@ from PIL import Image
 from spice.errors import UserError
 from spice.notebook.sheet import Section, contact_sheet
 from spice.pipeline.shown import shown_images
+from spice.report.pictures import as_jpeg, as_picture
 from spice.runs import Labels, Result, read_manifest
 from spice.runs.folder import is_run
 from spice.runs.table import Column
@@ -109,8 +110,7 @@ class Answers:
         if self.run is None or not is_run(self.run):
             return None
         manifest = read_manifest(self.run)
-        entry = manifest.results.get(self.result)
-        return None if entry is None else Result(self.run, manifest, self.result, entry)
+        return Result(self.run, manifest, self.result) if self.result in manifest.results else None
 
 
 def answers_of(result: Result, rows: NDArray[np.int64], names: list[str], *, kept: bool) -> Answers:
@@ -125,19 +125,14 @@ def pictures_of(result: Result, rows: NDArray[np.int64]) -> list[Image.Image]:
     if not len(rows):
         return []
     taken = shown_images(result).take(torch.from_numpy(rows)).numpy()
-    return [Image.fromarray(image[0] if len(image) == 1 else np.moveaxis(image, 0, -1)) for image in taken]
+    return [as_picture(pixels) for pixels in taken]
 
 
 def _typical_pictures(result: Result, labels: Labels, clusters: int) -> dict[int, bytes]:
     per_group = min(_PER_GROUP, max(1, _TOGETHER // clusters))
     rows = np.flatnonzero(labels.prototype_rank < per_group)
-    return {int(row): _jpeg(picture) for row, picture in zip(rows, pictures_of(result, rows), strict=True)}
-
-
-def _jpeg(picture: Image.Image) -> bytes:
-    buffer = BytesIO()
-    picture.convert("RGB").resize((_SIDE, _SIDE), Image.Resampling.LANCZOS).save(buffer, "JPEG", quality=85)
-    return buffer.getvalue()
+    small = (picture.resize((_SIDE, _SIDE), Image.Resampling.LANCZOS) for picture in pictures_of(result, rows))
+    return {int(row): as_jpeg(picture, 85) for row, picture in zip(rows, small, strict=True)}
 
 
 def _find(now: GroupsNow, group: int | str) -> int:

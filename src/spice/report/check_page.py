@@ -1,14 +1,13 @@
 """The pictures of a check by hand, for the terminal: every image to judge beside the center images of its group."""
 
 from collections.abc import Mapping, Sequence
-from io import BytesIO
 from pathlib import Path
 
 from PIL import Image, ImageOps
 
 from spice.files import write_text
 from spice.report.page import environment
-from spice.report.pictures import data_url
+from spice.report.pictures import as_jpeg, data_url
 from spice.runs.checks import Question
 
 LARGE, SMALL = 320, 128  # pixels on the longer side
@@ -28,6 +27,4 @@ def _picture(path: Path, side: int) -> str:
         opened.draft("RGB", (2 * side, 2 * side))
         upright = ImageOps.exif_transpose(opened).convert("RGB")
     upright.thumbnail((side, side))
-    buffer = BytesIO()
-    upright.save(buffer, "JPEG", quality=82)
-    return data_url(buffer.getvalue())
+    return data_url(as_jpeg(upright, 82))

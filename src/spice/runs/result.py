@@ -2,7 +2,7 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,10 +49,15 @@ Kind = TypeVar("Kind", bound=StepResult)
 
 
 class Result:
-    """One result: the folders of its steps, and what the steps reported. Each file is read once."""
+    """One result: the folders of its steps, and what the steps reported. Each file is read once.
 
-    def __init__(self, run: Path, manifest: Manifest, name: str, entry: ResultEntry) -> None:
-        self.run, self.manifest, self.name, self.entry = run, manifest, name, entry
+    Args:
+        entry: None: the one that the manifest has under this name.
+    """
+
+    def __init__(self, run: Path, manifest: Manifest, name: str, entry: ResultEntry | None = None) -> None:
+        self.run, self.manifest, self.name = run, manifest, name
+        self.entry = entry or manifest.results[name]
 
     def reread(self) -> "Result":
         """The same result, with no file read yet."""
@@ -133,6 +138,11 @@ class Result:
         """Whether the labels come from joint training."""
         return self.joint is not None and self.joint.used
 
+    @property
+    def refinement(self) -> Literal["no", "yes", "rejected"]:
+        """Whether joint training was run, and its answer used."""
+        return "no" if self.joint is None else "yes" if self.joint.used else "rejected"
+
     @cached_property
     def labels(self) -> Labels:
         if (self / LABELS).exists():
@@ -157,12 +167,12 @@ class Result:
 
     def with_step(self, step: Step) -> "Result | None":
         """This result if the step was run for it, or another one on the same features."""
-        same = [
-            Result(self.run, self.manifest, name, entry)
-            for name, entry in self.manifest.results.items()
-            if entry.folders.get("views") == self.entry.folders.get("views")
-        ]
-        return next((one for one in (self, *same) if step in one.entry.folders), None)
+        if step in self.entry.folders:
+            return self
+        views = self.entry.folders.get("views")
+        same = (name for name, entry in self.manifest.results.items() if entry.folders.get("views") == views)
+        found = next((name for name in same if step in self.manifest.results[name].folders), None)
+        return None if found is None else Result(self.run, self.manifest, found)
 
     def groups_after(self, edits: Edits) -> Groups:
         """The groups after these edits."""
@@ -171,7 +181,7 @@ class Result:
     def _other(self, name: str) -> Base | None:
         """Another result of the run, or what was kept of one that was removed."""
         if name in self.manifest.results:
-            return Result(self.run, self.manifest, name, self.manifest.results[name]).base
+            return Result(self.run, self.manifest, name).base
         return _kept_base(self.run, name)
 
     @cached_property
@@ -217,7 +227,7 @@ class Result:
 def keep_edited_groups(run: Path, manifest: Manifest, name: str) -> None:
     """Before a result is removed, save its groups if they were edited: their names carry over to other results."""
     if name in manifest.results and any(edit.result == name for edit in read_edits(run).edits):
-        Result(run, manifest, name, manifest.results[name]).base.save(run / KEPT / f"{name}.parquet")
+        Result(run, manifest, name).base.save(run / KEPT / f"{name}.parquet")
 
 
 def open_result(run: Path) -> Result:
@@ -225,7 +235,7 @@ def open_result(run: Path) -> Result:
     manifest = read_manifest(run)
     if manifest.current is None:
         raise UserError(f"{run} has no groups yet; finish it with: spice resume {run}")
-    return Result(run, manifest, manifest.current, manifest.results[manifest.current])
+    return Result(run, manifest, manifest.current)
 
 
 def _kept_base(run: Path, name: str) -> Base | None:

@@ -20,7 +20,7 @@ def describe_results(state: State) -> dict[str, JsonValue]:
     """Every result of the run, fewest groups first, and how to make another."""
     current = state.opened.result
     manifest = read_manifest(current.run)  # a run in the terminal may have added one
-    results = [Result(current.run, manifest, name, entry) for name, entry in manifest.results.items()]
+    results = [Result(current.run, manifest, name) for name in manifest.results]
     results.sort(key=lambda result: (result.answer.clusters, result.entry.created))
     source = quote(manifest.source) if manifest.source else "IMAGES"
     return {
@@ -77,7 +77,6 @@ def _describe(result: Result, current: Result) -> dict[str, JsonValue]:
     centers = np.flatnonzero(labels.prototype_rank == 0) if same else np.empty(0, dtype=np.int64)
     sizes = np.bincount(labels.cluster, minlength=result.answer.clusters)
     centers = centers[np.argsort(-sizes[labels.cluster[centers]], kind="stable")]
-    joint = result.joint
     return {
         "name": result.name,
         "current": result.name == current.name,
@@ -85,7 +84,7 @@ def _describe(result: Result, current: Result) -> dict[str, JsonValue]:
         "reliable": float(labels.reliable.mean()),
         "chance": float(labels.chance.mean()),
         "cut": _from_cut(result),
-        "refined": "no" if joint is None else "yes" if joint.used else "rejected",
+        "refined": result.refinement,
         "encoder": result.views.encoder,
         "created": result.entry.created,
         "centers": centers[:PICTURES_SHOWN].tolist(),
