@@ -25,7 +25,7 @@ from spice.runs.groups import Groups
 from spice.runs.manifest import MANIFEST
 from spice.runs.words import ImageWords, read_words
 from spice.stages.groups.merge_tree import MergeTree
-from spice.web.csv_keeper import CsvKeeper
+from spice.web.csv_updater import CsvUpdater
 from spice.web.pictures import Pictures
 
 
@@ -102,7 +102,7 @@ class Session:
         self._opened = OpenResult(run, open_result(run))
         self._stamp: tuple[tuple[int, ...], ...] = ()
         self._state: State | None = None
-        self._csv = CsvKeeper(run)
+        self._csv = CsvUpdater(run)
         self._revision = self.state().edits.revision
         if self._revision:  # the last explorer may have been killed before it wrote the table
             self._csv.changed()

@@ -18,7 +18,7 @@ class Proposal(NamedTuple):
     accept: Callable[[], object]
 
 
-class WantedExport(BaseModel):
+class ExportBody(BaseModel):
     """What to write, and how the new folder or file beside the run is called."""
 
     model_config = ConfigDict(frozen=True)
@@ -41,4 +41,4 @@ class Tools(NamedTuple):
     # Joint training on the current result -> the name of the result that it made, which is not used yet.
     refine: Callable[[Progress], str]
     shapes: tuple[str, ...]  # what `export` can write
-    export: Callable[[WantedExport, Path], str]  # what, and where to -> what was written, in words
+    export: Callable[[ExportBody, Path], str]  # what, and where to -> what was written, in words
