@@ -22,7 +22,6 @@ from spice.report.verdict import Evidence, Verdict, verdicts
 from spice.runs import Account, Labels, Result, account
 from spice.runs.artifacts import IMAGES, KMEANS, MAP, PICTURES, TRUTH
 from spice.runs.checks import Checks, Summary
-from spice.runs.checks import summary as check_summary
 from spice.runs.groups import unedited
 from spice.runs.records import StepWarning
 from spice.runs.words import read_words, suggest_names
@@ -99,7 +98,7 @@ def read_content(result: Result) -> Content:
     """The content of a finished result."""
     summary, answer, checks = account(result), result.answer, Checks(result)
     labels = result.labels._replace(chance=checks.chances)
-    checked = check_summary(result, checks=checks) if checks.answered else None
+    checked = checks.summary() if checks.answered else None
     points, pictures = result / MAP, result / PICTURES
     drawn = result.records.get("pictures")
     if pictures.exists() and drawn is not None and drawn.is_damaged(pictures.parent, pictures.name):

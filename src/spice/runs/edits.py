@@ -12,10 +12,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, get_args
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from spice.errors import UserError
 from spice.runs.manifest import now
@@ -30,8 +30,8 @@ class StaleEditsError(UserError):
     """Somebody else edited the run in the meantime: reread the edits and try again."""
 
 
-class _Operation(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class _Operation(BaseModel, frozen=True, extra="forbid"):
+    """The base of all operations."""
 
 
 class ImageId(NamedTuple):
@@ -125,13 +125,16 @@ class Pair(_Operation):
         return f"{self.first.path} and {self.second.path}: {self.kind} group{'s' if self.kind == 'different' else ''}"
 
 
+Answer = Literal["yes", "no", "unsure"]
+
+
 class Check(_Operation):
     """A person's answer to "is this image in the right group?"; it changes no group. See `spice.runs.checks`."""
 
     kind: Literal["check"] = "check"
     image: ImageId
     group: int
-    answer: Literal["yes", "no", "unsure"]
+    answer: Answer
 
     @property
     def words(self) -> str:
@@ -173,12 +176,17 @@ class Redo(_Operation):
         return f"redo edit {self.edit}"
 
 
-class Other(BaseModel):
+class Other(BaseModel, frozen=True, extra="allow"):
     """An operation that this version does not know: kept unchanged and ignored by `groups`."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
-
     kind: str
+
+    @field_validator("kind")
+    @classmethod
+    def _is_unknown(cls, kind: str) -> str:
+        if kind in _KINDS:
+            raise ValueError(f"not a valid {kind!r}")
+        return kind
 
     @property
     def words(self) -> str:
@@ -186,37 +194,13 @@ class Other(BaseModel):
         return self.kind
 
 
-_KNOWN = ("name", "merge", "split", "set_aside", "move", "reject", "check", "learned", "undo", "redo")
+_Known = Name | Merge | Split | SetAside | Move | Reject | Pair | Check | Learned | Undo | Redo
+_KINDS = frozenset(kind for known in get_args(_Known) for kind in get_args(known.model_fields["kind"].annotation))
+Operation = Annotated[_Known, Field(discriminator="kind")] | Other
 
 
-def _tag(value: Any) -> str:
-    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
-    if kind in ("same", "different"):
-        return "pair"
-    return kind if kind in _KNOWN else "other"
-
-
-Operation = Annotated[
-    Annotated[Name, Tag("name")]
-    | Annotated[Merge, Tag("merge")]
-    | Annotated[Split, Tag("split")]
-    | Annotated[SetAside, Tag("set_aside")]
-    | Annotated[Move, Tag("move")]
-    | Annotated[Reject, Tag("reject")]
-    | Annotated[Pair, Tag("pair")]
-    | Annotated[Check, Tag("check")]
-    | Annotated[Learned, Tag("learned")]
-    | Annotated[Undo, Tag("undo")]
-    | Annotated[Redo, Tag("redo")]
-    | Annotated[Other, Tag("other")],
-    Discriminator(_tag),
-]
-
-
-class Edit(BaseModel):
+class Edit(BaseModel, frozen=True):
     """One entry of the list."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: int  # 1, 2, 3, ...: its place in the list
     time: str
@@ -224,10 +208,8 @@ class Edit(BaseModel):
     operation: Operation
 
 
-class Edits(BaseModel):
+class Edits(BaseModel, frozen=True):
     """All entries of `edits.json`, oldest first."""
-
-    model_config = ConfigDict(frozen=True)
 
     format: int = FORMAT
     edits: list[Edit] = []

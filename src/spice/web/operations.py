@@ -3,17 +3,17 @@
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from spice.errors import UserError
-from spice.runs.edits import Check, ImageId, Merge, Move, Name, Operation, Pair, Reject, SetAside, Split
+from spice.runs.edits import Answer, Check, ImageId, Merge, Move, Name, Operation, Pair, Reject, SetAside, Split
 from spice.web.session import State
 
 Rows = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 
 
-class _PageEdit(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class _PageEdit(BaseModel, frozen=True, extra="forbid"):
+    """The base of all edits that name images."""
 
 
 class PageName(_PageEdit):
@@ -93,7 +93,7 @@ class PageCheck(_PageEdit):
 
     kind: Literal["check"]
     row: Annotated[int, Field(ge=0)]
-    answer: Literal["yes", "no", "unsure"]
+    answer: Answer
 
     def operations(self, state: State) -> list[Operation]:
         (image,) = _images(state, [self.row])
