@@ -22,7 +22,7 @@ from spice.data import Collection, Problem, SourceLike, ingest
 from spice.data.adapters import Given, adapted, is_table_of_numbers
 from spice.data.vectors import Vectors
 from spice.errors import UserError
-from spice.given_sizes import agreed_clusters, shares_of, with_sizes
+from spice.group_sizes import as_shares, clusters_from, with_sizes
 from spice.models.given_features import NoEncoder, checked_vectors
 from spice.notebook.answers import Answers, answers_of
 from spice.notebook.explorer import explore
@@ -112,9 +112,9 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
 
     def fit(self, X: SourceLike, y: object = None) -> Self:  # noqa: N803, ARG002 - scikit-learn's signature
         """Group the images `X`; `y` is ignored."""
-        clusters, shares = self.n_clusters, None if self.sizes is None else shares_of(self.sizes)
+        clusters, shares = self.n_clusters, None if self.sizes is None else as_shares(self.sizes)
         if shares is not None:
-            clusters = agreed_clusters(clusters, shares)
+            clusters = clusters_from(shares, clusters)
         settings = preset(
             self.preset,
             clusters=None if isinstance(clusters, tuple) else clusters,

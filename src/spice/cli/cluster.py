@@ -145,7 +145,7 @@ def command(
     as_json: Json = False,
 ) -> None:
     """Sort images into groups by what they show. Your images are never changed; run the command again to resume."""
-    from spice.given_sizes import agreed_clusters, read_sizes, with_sizes
+    from spice.group_sizes import clusters_from, read_sizes, with_sizes
     from spice.pipeline import cluster
     from spice.presets import started_from_cut
     from spice.settings_file import requested
@@ -160,7 +160,7 @@ def command(
     if shares is not None:
         if cut is not None:
             raise UserError("--sizes and --cut both set the number of groups; use only one of them")
-        count, between = agreed_clusters(clusters if between else count, shares), None
+        count, between = clusters_from(shares, clusters if between else count), None
     settings = requested(
         preset,
         settings_file,
