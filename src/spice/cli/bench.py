@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from spice.benchmark.tables.catalog import TABLES, SizeName, Table
-from spice.cli.display import shown_progress
+from spice.cli.display import show_progress
 from spice.cli.help import examples
 from spice.cli.running import STOPPED, Device, SettingsFile
 from spice.errors import UserError
@@ -110,7 +110,7 @@ def howmany(
 
     path = out / "howmany.jsonl"
     if not show:
-        with shown_progress() as progress:
+        with show_progress() as progress:
             run(sources, out, seeds=_numbers(seeds), images=images, criteria=criteria or (), progress=progress)
     saved = read_cells(path)
     if not saved:
@@ -155,7 +155,7 @@ def _run(
     if settings_file is not None:
         command += f" --settings {settings_file}"
     try:
-        with shown_progress() as progress:
+        with show_progress() as progress:
             if not show:
                 run(selection, out, device=device, progress=progress)
     except KeyboardInterrupt:

@@ -77,7 +77,7 @@ def _write_page(result: "Result", asked: "list[Question]") -> Path:
     rows = sorted({row for question in asked for row in (question.row, *question.centers)})
     with TemporaryDirectory(prefix="spice-") as scratch:
         names = [labels.path[row] for row in rows]
-        files = originals(result.manifest.source, names, run=result.run, taken_out=Path(scratch))
+        files = originals(result.manifest.source, names, run=result.run, extract_to=Path(scratch))
         write_check_page(page, asked, dict(zip(rows, files, strict=True)), title=result.run.name)
     return page
 

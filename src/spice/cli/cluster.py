@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spice.cli.display import offer_page, show_account, shown_progress
+from spice.cli.display import offer_page, show_account, show_progress
 from spice.cli.help import examples
 from spice.cli.running import Details, Device, Json, Open, Rescan, SettingsFile, interruptible
 from spice.errors import NothingTrustworthyError, UserError
@@ -190,7 +190,7 @@ def command(
 
         show_plan(images, settings, as_json=as_json)
         return
-    with interruptible(out), shown_progress() as progress:
+    with interruptible(out), show_progress() as progress:
         account = cluster(
             images,
             settings,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def shown_progress() -> Iterator[Progress]:
+def show_progress() -> Iterator[Progress]:
     """Progress bars on a terminal, a line every few seconds elsewhere. On stderr, because stdout is for the result."""
     if not sys.stderr.isatty():
         logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
@@ -50,10 +50,10 @@ def shown_progress() -> Iterator[Progress]:
         above = RichHandler(console=bars.console, show_time=False, show_level=False, show_path=False)
         logging.basicConfig(handlers=[above], format="%(message)s", level=logging.WARNING)
         logging.getLogger("spice").setLevel(logging.INFO)
-        yield _OnBars(bars)
+        yield _ProgressBars(bars)
 
 
-class _OnBars:
+class _ProgressBars:
     """Progress as one bar per task."""
 
     def __init__(self, bars: "Bars") -> None:

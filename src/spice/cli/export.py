@@ -133,7 +133,7 @@ def _export_images(run: Path, destination: Path, shape: As, *, rows: "NDArray[np
         if shape not in (As.csv, As.parquet):
             from spice.data.originals import originals
 
-            files = originals(result.manifest.source, labels.path, run=run, taken_out=Path(scratch))
+            files = originals(result.manifest.source, labels.path, run=run, extract_to=Path(scratch))
         inside = any(path.is_relative_to(scratch) for path in files[:1])
         if inside and shape in (As.labelstudio, As.cvat, As.xmp):
             raise UserError(f"--as {shape} needs image files, but these images are in an archive; unpack it first")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spice.cli.display import shown_progress
+from spice.cli.display import show_progress
 from spice.cli.help import examples
 from spice.cli.running import Device, model_folder, run_beside
 
@@ -38,7 +38,7 @@ def command(
     if out is not None:
         refuse_other_ending(out)
     model = load(model_folder(run), device=device)
-    with shown_progress() as progress:
+    with show_progress() as progress:
         found = model.assess(images, progress=progress)
     columns = {**found.columns(), **_groups(run, found)}
     with explain_output_errors(out or Path("the table")):

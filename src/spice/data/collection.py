@@ -113,8 +113,8 @@ def collection_of_vectors(
     return Collection(pa.table(table).cast(SCHEMA), problems)
 
 
-def in_order(table: pa.Table, problems: list[Problem]) -> Collection:
-    """The collection of all lines of `table` (SCHEMA without `copy_of`): sorted by content, copies marked."""
+def collection_of_images(table: pa.Table, problems: list[Problem]) -> Collection:
+    """The collection of all lines of `table` (SCHEMA without `copy_of`), sorted by content, with copies marked."""
     order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ("hash", "path", "number")])
     table = table.take(order)
     hashes = table["hash"].combine_chunks()

@@ -15,7 +15,7 @@ from PIL import Image
 
 from spice.errors import UserError
 from spice.notebook.sheet import Section, contact_sheet
-from spice.pipeline.shown import shown_images
+from spice.pipeline.stored_images import stored_images
 from spice.report.pictures import as_jpeg, as_picture
 from spice.runs import Labels, Result, read_manifest
 from spice.runs.folder import is_run
@@ -28,7 +28,7 @@ _IN_OVERVIEW = 10
 _FIRST_COLUMNS = ("path", "group", "name", "chance")
 
 
-class GroupsNow(NamedTuple):
+class CurrentGroups(NamedTuple):
     """The groups as they are now, with all edits."""
 
     group: NDArray[np.int32]  # (N,)
@@ -65,17 +65,17 @@ class Answers:
         first = {name: filled.pop(name) for name in _FIRST_COLUMNS}
         return {**first, **filled}
 
-    def groups(self) -> GroupsNow:
+    def groups(self) -> CurrentGroups:
         """The groups, with the edits that were made since the fit."""
         kept = self._kept()
         if kept is not None:
             now = kept.groups
-            return GroupsNow(
+            return CurrentGroups(
                 now.shown, now.columns(), now.names, [one for one in now.existing if one not in now.set_aside]
             )
         cluster, images = self.labels.cluster, len(self.labels.cluster)
         columns: dict[str, Column] = {"group": cluster, "name": [""] * images, "by_person": np.zeros(images, np.bool_)}
-        return GroupsNow(cluster, columns, {}, list(range(self.clusters)))
+        return CurrentGroups(cluster, columns, {}, list(range(self.clusters)))
 
     def sheet(self, group: int | str | None, images: int | None) -> Image.Image:
         """The most typical images of one group, or of all."""
@@ -91,7 +91,7 @@ class Answers:
         parts += [f"mean chance {self.labels.chance.mean():.0%}"]
         return ", ".join(parts + ([f"{unread:,} could not be read"] if unread else []))
 
-    def _section(self, now: GroupsNow, group: int, images: int) -> Section:
+    def _section(self, now: CurrentGroups, group: int, images: int) -> Section:
         members = np.flatnonzero(now.group == group)
         chance = float(self.labels.chance[members].mean()) if len(members) else 0.0
         name = f"{now.names[group]} (group {group})" if group in now.names else f"group {group}"
@@ -124,7 +124,7 @@ def pictures_of(result: Result, rows: NDArray[np.int64]) -> list[Image.Image]:
     """The images in these rows, at the size that the encoder used."""
     if not len(rows):
         return []
-    taken = shown_images(result).take(torch.from_numpy(rows)).numpy()
+    taken = stored_images(result).take(torch.from_numpy(rows)).numpy()
     return [as_picture(pixels) for pixels in taken]
 
 
@@ -135,7 +135,7 @@ def _typical_pictures(result: Result, labels: Labels, clusters: int) -> dict[int
     return {int(row): as_jpeg(picture, 85) for row, picture in zip(rows, small, strict=True)}
 
 
-def _find(now: GroupsNow, group: int | str) -> int:
+def _find(now: CurrentGroups, group: int | str) -> int:
     if group in now.existing:
         return int(group)
     named = [number for number, name in now.names.items() if name == group]

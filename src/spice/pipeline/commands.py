@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from spice.data import SourceLike
-from spice.data.adapters import adapted
+from spice.data.adapters import adapt
 from spice.data.recognize import open_source
 from spice.data.remote import is_remote
 from spice.data.store import DamagedStoreError
@@ -80,10 +80,10 @@ def cluster(
     """
     # Check everything that the user may have misspelled before anything is written.
     refuse_undecodable(_absolute(source) or "", settings.extra or "", str(out))
-    given = adapted(source)
-    vectors = isinstance(given, Vectors)
+    adapted = adapt(source)
+    vectors = isinstance(adapted, Vectors)
     if not vectors:
-        open_source(given)
+        open_source(adapted)
     _refuse_contradictions(settings, vectors=vectors)
     _refuse_on_ray(settings, engine, vectors=vectors)
     place = choose_device(device)
@@ -100,9 +100,9 @@ def cluster(
             def carry_out(settings: RunSettings, last: Stage, *, rescan: bool) -> Account:
                 embedder, started = _embedder(folder, settings, encoder, engine), time.monotonic()
                 if embedder is None:
-                    inputs = read_inputs(given, out, size=size, run=run, extra=settings.extra, rescan=rescan)
+                    inputs = read_inputs(adapted, out, size=size, run=run, extra=settings.extra, rescan=rescan)
                 else:
-                    inputs = read_embedded(given, out, encoder=embedder, address=address, run=run, rescan=rescan)
+                    inputs = read_embedded(adapted, out, encoder=embedder, address=address, run=run, rescan=rescan)
                 inputs = inputs._replace(seconds=time.monotonic() - started)
                 used = embedder or (encoder if inputs.vectors is None else vector_encoder(inputs.vectors))
                 decided = settings

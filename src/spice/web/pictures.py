@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from spice.data.decode import digest, whole_picture
-from spice.data.pixels import COLOR, GRAY, mapped
+from spice.data.pixels import COLOR, GRAY, map_pixels
 from spice.data.problems import BadImageError
 from spice.data.recognize import open_source
 from spice.data.sources import Entry, Source
@@ -124,7 +124,7 @@ class Pictures:
             folder = self._result.run / STORE / str(size)
             try:
                 table = read_parquet(folder / IMAGES.name, ["path", "hash", "gray", "row"])
-                files = {True: mapped(folder / GRAY, 1, size), False: mapped(folder / COLOR, 3, size)}
+                files = {True: map_pixels(folder / GRAY, 1, size), False: map_pixels(folder / COLOR, 3, size)}
             except (OSError, ValueError):
                 continue
             return files, *self._rows_in(table)
