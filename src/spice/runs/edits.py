@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, get_args
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from spice.errors import UserError
 from spice.runs.manifest import now
@@ -30,8 +30,8 @@ class StaleEditsError(UserError):
     """Somebody else edited the run in the meantime: reread the edits and try again."""
 
 
-class _Operation(BaseModel, frozen=True, extra="forbid"):
-    """The base of all operations."""
+class _Operation(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ImageId(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from spice.arrays import further_pieces, whole
 from spice.errors import UserError, field_of
@@ -16,8 +16,10 @@ from spice.files import write_text
 from spice.runs.artifacts import ARTIFACTS
 
 
-class StepResult(BaseModel, frozen=True):
+class StepResult(BaseModel):
     """What a step reports. Steps that only write files report nothing."""
+
+    model_config = ConfigDict(frozen=True)
 
 
 class ScanResult(StepResult):

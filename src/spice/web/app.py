@@ -281,7 +281,7 @@ async def _read(request: Request, kind: type[Body]) -> Body:
     if request.headers.get("content-type") != "application/json":
         raise HTTPException(415)
     try:
-        return kind.model_validateJSONResponse(await request.body())
+        return kind.model_validate_json(await request.body())
     except ValidationError as error:
         raise HTTPException(400, detail=error.errors()[0]["msg"]) from None
 

@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from spice.errors import UserError
 from spice.runs.edits import Answer, Check, ImageId, Merge, Move, Name, Operation, Pair, Reject, SetAside, Split
@@ -12,8 +12,8 @@ from spice.web.session import State
 Rows = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 
 
-class _PageEdit(BaseModel, frozen=True, extra="forbid"):
-    """The base of all edits that name images."""
+class _PageEdit(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class PageName(_PageEdit):
