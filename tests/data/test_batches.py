@@ -11,9 +11,9 @@ from spice.data.batches import batches
 from spice.randomness import generator
 
 
-def drawn(count: int, size: int, **options: int | bool) -> list[list[int]]:
+def drawn(count: int, size: int, **options: int) -> list[list[int]]:
     arguments = {"seed": 0, "epoch": 0, **options}
-    return [batch.images.tolist() for batch in batches(count, size, stage="heads", **arguments)]  # type: ignore[arg-type]
+    return [batch.images.tolist() for batch in batches(count, size, stage="heads", **arguments)]
 
 
 @settings(deadline=None)

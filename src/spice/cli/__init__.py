@@ -9,7 +9,6 @@ from io import TextIOWrapper
 import typer
 
 from spice.cli import (
-    alike,
     bench,
     check,
     cluster,
@@ -21,6 +20,7 @@ from spice.cli import (
     explore,
     export,
     figures,
+    image_flags,
     learn,
     memory,
     predict,
@@ -57,8 +57,8 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
     "Look at the groups": [
         ("groups", edit.show_groups, edit.GROUPS_EXAMPLES),
         ("why", why.command, why.EXAMPLES),
-        ("outliers", alike.outliers, alike.OUTLIERS_EXAMPLES),
-        ("duplicates", alike.duplicates, alike.DUPLICATES_EXAMPLES),
+        ("outliers", image_flags.outliers, image_flags.OUTLIERS_EXAMPLES),
+        ("duplicates", image_flags.duplicates, image_flags.DUPLICATES_EXAMPLES),
         ("report", report.command, report.EXAMPLES),
         ("runs", runs.command, runs.EXAMPLES),
     ],

@@ -153,7 +153,7 @@ def _computed(views: "ViewsResult") -> str:
 
 def _how_many(account: "Account") -> list[str]:
     """The number of groups found, other plausible numbers, and whether the two methods agree."""
-    from spice.runs.levels import in_words, nearest_count
+    from spice.runs.other_counts import counts_in_words, nearest_count
 
     found = account.howmany
     if found is None or found.clusters is None or account.reliable is None:
@@ -167,7 +167,7 @@ def _how_many(account: "Account") -> list[str]:
         tried = found.finest_peak if found.finest_peak != found.clusters else found.communities
         words = f"Two methods disagree ({found.finest_peak} and {found.communities} groups). To compare:"
     command = f"spice cluster {quote(_short(account.source))} -k {tried}{_out(account)}".replace(" ", TIED)
-    return [f"groups     {in_words(found.clusters, others, reason=reason)}", f"           {words} {command}"]
+    return [f"groups     {counts_in_words(found.clusters, others, reason=reason)}", f"           {words} {command}"]
 
 
 def _short(source: str | None) -> str:

@@ -27,7 +27,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
     """List, switch or remove the results in a run folder. Every result is kept until you remove it."""
-    from spice.runs import RunFolder, explain_write_errors, keep_edited_groups, locked, update_csv
+    from spice.runs import RunFolder, explain_write_errors, locked, save_edited_groups, update_csv
     from spice.runs.folder import refuse_links_outside
 
     if use is not None or remove is not None:
@@ -39,7 +39,7 @@ def command(
                 folder.use(use)
                 update_csv(run)
             if remove is not None:
-                keep_edited_groups(run, folder.manifest, remove)
+                save_edited_groups(run, folder.manifest, remove)
                 folder.remove(remove)
     _show(RunFolder.open(run), as_json=as_json)
 

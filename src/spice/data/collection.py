@@ -66,14 +66,6 @@ class Collection:
         return np.asarray(pc.fill_null(self.table["copy_of"], -1), dtype=np.int64)
 
     @property
-    def largest_first(self) -> NDArray[np.int64]:  # (N,)
-        """Positions by number of pixels, then by name, short ones first: `a.jpg` before `a copy.jpg`."""
-        pixels = np.asarray(self.table["width"], dtype=np.int64) * np.asarray(self.table["height"], dtype=np.int64)
-        paths = self.paths
-        order = sorted(range(len(self)), key=lambda row: (-int(pixels[row]), len(paths[row]), paths[row]))
-        return np.array(order, dtype=np.int64)
-
-    @property
     def starts(self) -> NDArray[np.int64]:  # (U,)
         """Positions of distinct images; the exact copies of each follow it."""
         return np.flatnonzero(self.copy_of < 0)

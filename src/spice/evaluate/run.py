@@ -11,7 +11,7 @@ from spice.evaluate.scores import accuracy, confusion, matched_labels, score
 from spice.evaluate.truth import Truth
 from spice.runs import Labels, Result
 from spice.runs.artifacts import HEAD_LABELS, KMEANS
-from spice.runs.scores import Confusion, HeadScores, Kept, Score, Scores
+from spice.runs.scores import AccuracyCurve, Confusion, HeadScores, Score, Scores
 
 # Points of a curve, and the smallest share of the images that a point stands for: fewer would be noise.
 _POINTS, _LEAST = 100, 0.01
@@ -46,7 +46,7 @@ def true_classes(truth: Truth, images: int) -> NDArray[np.int32]:
     return found
 
 
-def kept(trust: NDArray[np.float32], right: NDArray[np.bool_]) -> Kept:
+def kept(trust: NDArray[np.float32], right: NDArray[np.bool_]) -> AccuracyCurve:
     """Accuracy of the most trusted images, by how many are kept; images of equal trust are kept or dropped together.
 
     Clusters are matched to classes on all images, not again on those that are kept.
@@ -57,7 +57,7 @@ def kept(trust: NDArray[np.float32], right: NDArray[np.bool_]) -> Kept:
     counts = np.unique(np.append(counts[counts >= _LEAST * len(trust)], len(trust)))
     shown = counts[np.unique(np.linspace(0, len(counts) - 1, _POINTS).round().astype(np.int64))]
     correct = np.cumsum(right[order])[shown - 1]
-    return Kept(share=_rounded(shown / len(trust)), acc=_rounded(correct / shown))
+    return AccuracyCurve(share=_rounded(shown / len(trust)), acc=_rounded(correct / shown))
 
 
 def _head_scores(run: Result, labels: Labels, truth: Truth) -> HeadScores | None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from spice.report.charts import LineChart, Mark, Series, curve, head_chart, line_chart
 from spice.runs import Result
 from spice.runs.records import HeadsResult, JointResult
-from spice.runs.scores import HeadScores, Kept, Scores
+from spice.runs.scores import AccuracyCurve, HeadScores, Scores
 
 _SELECTED = (("selected", "selected"), ("plain", "the others"))
 
@@ -79,7 +79,7 @@ def score_curves(scores: Scores, heads: HeadsResult) -> list[Curve]:
     return [_kept(scores), *([_head_scores(heads, scores.heads)] if scores.heads is not None else [])]
 
 
-def point_at(kept: Kept, share: float) -> tuple[float, float]:
+def point_at(kept: AccuracyCurve, share: float) -> tuple[float, float]:
     """The point of the curve that is nearest to a share."""
     return min(zip(kept.share, kept.acc, strict=True), key=lambda point: abs(point[0] - share))
 

@@ -15,7 +15,7 @@ from spice.report.content import Content
 from spice.report.curves import Curve
 from spice.report.pictures import as_jpeg, data_url
 from spice.runs.artifacts import CANDIDATES
-from spice.runs.levels import parts_of
+from spice.runs.other_counts import parts_of
 from spice.runs.records import CandidateCount, HowManyResult
 
 # Groups shown for each number of groups, and splits shown between two numbers.

@@ -93,8 +93,9 @@ def _listed(content: Content) -> NDArray[np.int64]:
     if count <= MOST_LISTED:
         return np.arange(count)
     even = np.linspace(0, count - 1, MOST_LISTED).astype(np.int64)
-    alike = np.array([*content.alike.outliers, *(row for rows in content.alike.sets for row in rows)], dtype=np.int64)
-    return np.unique(np.concatenate([even, alike, *(rows for chosen in content.chosen for rows in chosen)]))
+    flags = content.image_flags
+    flagged = np.array([*flags.outliers, *(row for rows in flags.sets for row in rows)], dtype=np.int64)
+    return np.unique(np.concatenate([even, flagged, *(rows for chosen in content.chosen for rows in chosen)]))
 
 
 def _data(content: Content, rows: NDArray[np.int64]) -> dict[str, JsonValue]:

@@ -32,8 +32,8 @@ def tree_section(content: Content) -> Node | None:
     source = content.result.with_step("tree")
     if source is None or not (source / TREE).exists():
         return None
-    with np.load(source.need(TREE)) as kept:
-        leaf, merges = kept["leaf"], kept["merges"]
+    with np.load(source.need(TREE)) as saved:
+        leaf, merges = saved["leaf"], saved["merges"]
     if len(leaf) != len(content.labels.path) or not len(merges):
         return None
     ends = int(np.clip(content.result.answer.clusters, FEWEST_ENDS, MOST_ENDS))

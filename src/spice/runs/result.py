@@ -43,7 +43,7 @@ from spice.runs.records import (
 )
 from spice.runs.scores import Scores, read_scores
 
-KEPT = "edited"  # folder with the groups of removed results that people edited
+EDITED = "edited"  # folder with the groups of removed results that people edited
 
 Kind = TypeVar("Kind", bound=StepResult)
 
@@ -66,8 +66,8 @@ class Result:
     def with_current_edits(self) -> "Result":
         """The same result, with only the edits to be read again: its own files never change."""
         fresh = self.reread()
-        kept = ("records", "labels", "hashes", "base")
-        fresh.__dict__.update({name: value for name, value in self.__dict__.items() if name in kept})
+        same = ("records", "labels", "hashes", "base")
+        fresh.__dict__.update({name: value for name, value in self.__dict__.items() if name in same})
         return fresh
 
     def __truediv__(self, artifact: Artifact) -> Path:
@@ -179,10 +179,10 @@ class Result:
         return apply(self.base, edits, earlier=self._other)
 
     def _other(self, name: str) -> Base | None:
-        """Another result of the run, or what was kept of one that was removed."""
+        """Another result of the run, or what was saved of one that was removed."""
         if name in self.manifest.results:
             return Result(self.run, self.manifest, name).base
-        return _kept_base(self.run, name)
+        return _saved_base(self.run, name)
 
     @cached_property
     def scores(self) -> Scores | None:
@@ -191,20 +191,20 @@ class Result:
     @property
     def neighbors(self) -> NDArray[np.int64]:
         """(N, S), mapped: the nearest images by the features that the labels come from."""
-        kept = REFINED_NEIGHBORS if self.refined else NEIGHBORS
-        return cast(NDArray[np.int64], open_array(self.need(kept)))
+        artifact = REFINED_NEIGHBORS if self.refined else NEIGHBORS
+        return cast(NDArray[np.int64], open_array(self.need(artifact)))
 
     @property
     def answer_features(self) -> NDArray[np.float32]:
         """(N, D), mapped: the features that the labels come from."""
-        kept = REFINED_FEATURES if self.refined else FEATURES
-        return cast(NDArray[np.float32], open_array(self.need(kept)))
+        artifact = REFINED_FEATURES if self.refined else FEATURES
+        return cast(NDArray[np.float32], open_array(self.need(artifact)))
 
     @property
     def similarities(self) -> NDArray[np.float32]:
         """(N, S), mapped."""
-        kept = REFINED_SIMILARITIES if self.refined else SIMILARITIES
-        return cast(NDArray[np.float32], open_array(self.need(kept)))
+        artifact = REFINED_SIMILARITIES if self.refined else SIMILARITIES
+        return cast(NDArray[np.float32], open_array(self.need(artifact)))
 
     @property
     def problems(self) -> Path:
@@ -224,10 +224,10 @@ class Result:
         return found
 
 
-def keep_edited_groups(run: Path, manifest: Manifest, name: str) -> None:
+def save_edited_groups(run: Path, manifest: Manifest, name: str) -> None:
     """Before a result is removed, save its groups if they were edited: their names carry over to other results."""
     if name in manifest.results and any(edit.result == name for edit in read_edits(run).edits):
-        Result(run, manifest, name).base.save(run / KEPT / f"{name}.parquet")
+        Result(run, manifest, name).base.save(run / EDITED / f"{name}.parquet")
 
 
 def open_result(run: Path) -> Result:
@@ -238,7 +238,7 @@ def open_result(run: Path) -> Result:
     return Result(run, manifest, manifest.current)
 
 
-def _kept_base(run: Path, name: str) -> Base | None:
-    """What `keep_edited_groups` kept; None where there is nothing."""
-    file = run / KEPT / f"{name}.parquet"
+def _saved_base(run: Path, name: str) -> Base | None:
+    """What `save_edited_groups` kept; None where there is nothing."""
+    file = run / EDITED / f"{name}.parquet"
     return Base.load(name, file) if file.exists() else None

@@ -27,8 +27,8 @@ class Confusion(BaseModel, frozen=True):
     counts: list[list[int]]  # (C, K)
 
 
-class Kept(BaseModel, frozen=True):
-    """Accuracy of the most trusted images, by the share of images kept; the last point is all images."""
+class AccuracyCurve(BaseModel, frozen=True):
+    """Accuracy by the share of images kept, the most trusted first; the last point is all images."""
 
     share: list[float]
     acc: list[float]
@@ -52,8 +52,8 @@ class Scores(BaseModel, frozen=True):
     kmeans: Score
     second_stage: Score | None = None  # before joint training, where that changed the answer
     confusion: Confusion
-    by_chance: Kept
-    by_confidence: Kept
+    by_chance: AccuracyCurve
+    by_confidence: AccuracyCurve
     heads: HeadScores | None = None
 
 

@@ -15,7 +15,7 @@ from spice.runs.groups import Groups
 from spice.runs.result import Result
 
 CLASSES = 1000
-KEPT = 8  # T: classes beyond the eighth hardly change a suggestion
+CLASSES_KEPT = 8  # T: classes beyond the eighth hardly change a suggestion
 
 # A word is suggested if its mean probability and its information about the group (below) are at least these. Both were
 # set by reading the suggestions for six collections: a wrong word is worse than none.
@@ -56,8 +56,8 @@ def read_words(result: Result) -> ImageWords | None:
     """The words of a run; None if its encoder has no classifier, or an older version made it."""
     if not (result / WORDS).exists():
         return None
-    with np.load(result.need(WORDS)) as kept:
-        return ImageWords(kept["best"], kept["share"])
+    with np.load(result.need(WORDS)) as saved:
+        return ImageWords(saved["best"], saved["share"])
 
 
 def suggest_names(found: ImageWords | None, groups: Groups) -> dict[int, str]:

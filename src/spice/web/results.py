@@ -10,7 +10,7 @@ from spice.arrays import open_array
 from spice.runs import Result, RunFolder, explain_write_errors, locked, read_manifest
 from spice.runs.artifacts import CANDIDATES
 from spice.runs.folder import refuse_links_outside
-from spice.runs.levels import compare
+from spice.runs.other_counts import compare
 from spice.web.session import State
 
 PICTURES_SHOWN = 24

@@ -62,8 +62,8 @@ class OpenResult:
         source = self.result.with_step("tree")
         if source is None or not (source / TREE).exists():
             return None
-        with np.load(source.need(TREE)) as kept:
-            return MergeTree(kept["leaf"], kept["merges"], kept["lost"])
+        with np.load(source.need(TREE)) as saved:
+            return MergeTree(saved["leaf"], saved["merges"], saved["lost"])
 
     @cached_property
     def words(self) -> ImageWords | None:

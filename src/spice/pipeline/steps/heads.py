@@ -44,8 +44,8 @@ def _cut(work: Work, rows: NDArray[np.int64]) -> Tensor | None:
     settings = work.settings.heads
     if settings.start != "cut":
         return None
-    with np.load(work / TREE) as kept:
-        found = MergeTree(kept["leaf"], kept["merges"], kept["lost"])
+    with np.load(work / TREE) as saved:
+        found = MergeTree(saved["leaf"], saved["merges"], saved["lost"])
     leaves = len(found.merges) + 1
     if settings.clusters > leaves:
         raise UserError(f"the tree of these images can be cut into at most {leaves} groups, got {settings.clusters}")

@@ -19,7 +19,7 @@ DUPLICATES_EXAMPLES = examples(
 def outliers(run: RunArgument, as_json: Json = False) -> None:
     """List outliers: images that are unusually far from their five nearest images (Tukey's rule)."""
     from spice.runs import open_result
-    from spice.runs.alike import outliers_of
+    from spice.runs.image_flags import outliers_of
 
     result = open_result(run)
     found, labels = outliers_of(result), result.labels
@@ -46,7 +46,7 @@ def duplicates(
     Nothing is deleted. The largest image of each set is listed first.
     """
     from spice.runs import open_result
-    from spice.runs.alike import duplicates_of
+    from spice.runs.image_flags import duplicates_of
 
     result = open_result(run)
     path, sets = result.labels.path, duplicates_of(result, threshold=threshold)

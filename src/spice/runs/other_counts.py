@@ -56,7 +56,7 @@ def parts_of(whole: NDArray[np.int32], part: NDArray[np.int32]) -> list[list[int
     return [np.flatnonzero(column).tolist() for column in first.T]
 
 
-def in_words(count: int, others: list[OtherCount], *, reason: str = "", width: int = 69) -> str:
+def counts_in_words(count: int, others: list[OtherCount], *, reason: str = "", width: int = 69) -> str:
     """`15, but 6 or 12 would also fit (12 merges 6 with 13, 0 with 5, ...)`: what the nearest changes, in one line."""
     if not others:
         return f"{count}{reason}"
