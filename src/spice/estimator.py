@@ -129,16 +129,20 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         if shares is not None:
             settings = with_sizes(settings, shares)
         source = self._adapt(X, reset=True)
-        chosen, kept = self.run_folder, self.run_folder is not None  # a temporary folder needs no report
+        temporary = self.run_folder is None
         with (
-            TemporaryDirectory(prefix="spice-") if chosen is None else nullcontext(chosen) as folder,
+            TemporaryDirectory(prefix="spice-") if self.run_folder is None else nullcontext(self.run_folder) as folder,
             show_progress(self.verbose) as progress,
         ):
             out = Path(folder)
-            cluster(source, settings, out, page=kept, redo=True, download=True, device=self.device, progress=progress)
+            cluster(
+                source, settings, out, page=not temporary, redo=True, download=True,
+                device=self.device, progress=progress,
+            )  # fmt: skip
             result = open_result(out)
             collection = Collection.load((result / IMAGES).parent)
-            self._set_results_(result, user_order(source, collection), kept=kept)
+            self.model_ = TrainedModel.load(result / MODEL, device=self.device)
+            self._set_results_(result, user_order(source, collection), temporary=temporary)
         return self
 
     def fit_predict(self, X: SourceLike, y: object = None) -> NDArray[np.int32]:  # noqa: N803
@@ -204,7 +208,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             bundle["text/html"] += f"<p>{self.answers_.summary()}</p>"
         return bundle
 
-    def _set_results_(self, result: Result, order: UserOrder, *, kept: bool) -> None:
+    def _set_results_(self, result: Result, order: UserOrder, *, temporary: bool) -> None:
         labels = result.labels
         self.labels_ = order.fill(labels.cluster, np.int32(-1))
         self.n_clusters_ = result.answer.clusters
@@ -215,8 +219,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         self.reliability_ = order.fill(labels.reliability, np.float32(np.nan))
         self.reliable_ = order.fill(labels.reliable, np.bool_(False))
         self.paths_ = order.names
-        self.answers_ = answers_of(result, order.rows, order.names, kept=kept)
-        self.model_ = TrainedModel.load(result / MODEL, device=self.device)
+        self.answers_ = answers_of(result, order.rows, order.names, temporary=temporary)
         self._n_features_out = self.model_.head.clusters
 
     def _answers(self) -> Answers:
@@ -312,7 +315,7 @@ def load(folder: str | os.PathLike[str], *, device: str = "auto") -> SPICE:
     if result is not None:
         loaded.run_folder = path
         collection = Collection.load((result / IMAGES).parent)
-        loaded._set_results_(result, source_order(collection), kept=True)
+        loaded._set_results_(result, source_order(collection), temporary=False)
     return loaded
 
 

@@ -1,6 +1,6 @@
 """Scores against true labels, after everything else is done. ONLY THIS PACKAGE READS TRUE LABELS."""
 
-from spice.evaluate.run import evaluate_run, kept, true_classes
+from spice.evaluate.run import accuracy_curve, evaluate_run, true_classes
 from spice.evaluate.scores import UNMATCHED, Confusion, Scores, accuracy, confusion, match, matched_labels, score
 from spice.evaluate.truth import Truth, from_csv, from_folders
 
@@ -10,11 +10,11 @@ __all__ = [
     "Scores",
     "Truth",
     "accuracy",
+    "accuracy_curve",
     "confusion",
     "evaluate_run",
     "from_csv",
     "from_folders",
-    "kept",
     "match",
     "matched_labels",
     "score",

@@ -33,8 +33,8 @@ def evaluate_run(run: Result, truth: Truth) -> Scores:
         kmeans=_score(kmeans, truth.labels),
         second_stage=_second_stage(run, labels, truth),
         confusion=Confusion(clusters=table.clusters.tolist(), counts=table.counts.tolist()),
-        by_chance=kept(known.chance, right),
-        by_confidence=kept(known.confidence, right),
+        by_chance=accuracy_curve(known.chance, right),
+        by_confidence=accuracy_curve(known.confidence, right),
         heads=_head_scores(run, labels, truth),
     )
 
@@ -46,7 +46,7 @@ def true_classes(truth: Truth, images: int) -> NDArray[np.int32]:
     return found
 
 
-def kept(trust: NDArray[np.float32], right: NDArray[np.bool_]) -> AccuracyCurve:
+def accuracy_curve(trust: NDArray[np.float32], right: NDArray[np.bool_]) -> AccuracyCurve:
     """Accuracy of the most trusted images, by how many are kept; images of equal trust are kept or dropped together.
 
     Clusters are matched to classes on all images, not again on those that are kept.

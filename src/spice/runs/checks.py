@@ -89,7 +89,7 @@ class Checks:
             return self.labels.chance
         count = self.result.answer.neighbors
         ratio = agreement(self.group, self.result.neighbors[:, :count])
-        found = chance(ratio, count, max(1, len(set(groups.existing) - groups.set_aside)))
+        found = chance(ratio, count, max(1, len(groups.active)))
         found[groups.by_person] = check.HIGHEST  # a person has seen these
         return np.where(self.group == NONE, np.float32(0), found)
 

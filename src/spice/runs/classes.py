@@ -40,11 +40,7 @@ def classes_of(groups: Groups, rows: NDArray[np.int64]) -> Classes:
     """The groups of the images in these rows; each must be in a group."""
     shown = groups.shown[rows]
     assert not (shown == NONE).any()
-    labels = {
-        number: groups.names.get(number) or f"cluster_{number:02d}"
-        for number in groups.existing
-        if number not in groups.set_aside
-    }
+    labels = {number: groups.names.get(number) or f"cluster_{number:02d}" for number in groups.active}
     return Classes(shown, groups.by_person[rows], labels, frozenset(groups.names))
 
 

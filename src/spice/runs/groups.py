@@ -123,6 +123,11 @@ class Groups(NamedTuple):
     of_output: NDArray[np.int32] | None = None  # the group of each of its outputs
 
     @property
+    def active(self) -> list[int]:
+        """The numbers of the groups that are not set aside, ascending."""
+        return [group for group in self.existing if group not in self.set_aside]
+
+    @property
     def shown(self) -> NDArray[np.int32]:
         """(N,) number of each image's group; -1 for those in no group and those in a group that is set aside."""
         aside = np.isin(self.group, list(self.set_aside))

@@ -64,7 +64,7 @@ def suggest_names(found: ImageWords | None, groups: Groups) -> dict[int, str]:
     """A word for each unnamed group that one clearly fits; no word is used twice."""
     if found is None:
         return {}
-    numbers = [number for number in groups.existing if number not in groups.set_aside and number in groups.group]
+    numbers = [number for number in groups.active if number in groups.group]
     known, mean = vocabulary(), _means(found, groups, numbers)  # (G, W)
     others = (mean.sum(axis=0) - mean) / max(1, len(numbers) - 1)
     # What the word contributes to the Kullback-Leibler divergence of the group from the other groups.
