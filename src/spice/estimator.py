@@ -34,9 +34,9 @@ from spice.progress import Progress
 from spice.runs import Result, open_result
 from spice.runs.artifacts import IMAGES, MODEL, PROBABILITIES
 from spice.runs.folder import is_run
-from spice.runs.table import Column
 from spice.stages.encode import encode_plain
 from spice.stages.model import Predictions, TrainedModel
+from spice.tables import Column
 
 Floats = NDArray[np.float32]
 # Silhouette compares all pairs.

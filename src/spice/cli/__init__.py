@@ -156,11 +156,6 @@ def _use_utf_8() -> None:
             sys.stdout.reconfigure(encoding="utf-8")
 
 
-def _format_warning(  # where in the code it was raised helps no user
-    message: Warning | str,
-    category: type[Warning],  # noqa: ARG001
-    filename: str,  # noqa: ARG001
-    lineno: int,  # noqa: ARG001
-    line: str | None = None,  # noqa: ARG001
-) -> str:
+def _format_warning(message: Warning | str, *_: object, **__: object) -> str:
+    """Without the place in the code, which helps no user."""
     return f"spice: warning: {message}\n"

@@ -65,16 +65,9 @@ def _command(table: Table) -> Callable[..., None]:
             print(estimated(table, size, device=device))
             return
         _run(
-            table,
-            size,
-            seeds,
-            out / size,
-            only=only or [],
-            data=data or [],
-            settings_file=settings_file,
-            show=show,
+            table, size, seeds, out / size, only=only or [], data=data or [], settings_file=settings_file, show=show,
             device=device,
-        )
+        )  # fmt: skip
 
     paper = f" (the paper's Table {table.paper})" if table.paper else ""
     command.__doc__ = f"{table.title}{paper}."

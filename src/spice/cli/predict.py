@@ -12,7 +12,7 @@ from spice.cli.running import Device, model_folder, run_beside
 
 if TYPE_CHECKING:
     from spice.estimator import Assessment
-    from spice.runs.table import Column
+    from spice.tables import Column
 
 EXAMPLES = examples(
     "spice predict photos.spice new_photos --out new.csv",
@@ -33,7 +33,7 @@ def command(
     """Sort more images into the groups of a run, with the chance that each is right."""
     from spice.estimator import load
     from spice.runs import explain_output_errors
-    from spice.runs.table import refuse_other_ending, write_csv, write_table
+    from spice.tables import refuse_other_ending, write_csv, write_table
 
     if out is not None:
         refuse_other_ending(out)

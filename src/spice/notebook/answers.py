@@ -20,7 +20,7 @@ from spice.report.pictures import as_jpeg, as_picture
 from spice.runs import Groups, Labels, Result, read_manifest
 from spice.runs.folder import is_run
 from spice.runs.groups import Base, unedited
-from spice.runs.table import Column
+from spice.tables import Column
 
 # Pictures kept if there is no run folder: at most this many of each group, and of all groups.
 _PER_GROUP, _TOGETHER, _SIDE = 48, 2000, 96

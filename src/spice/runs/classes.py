@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spice.runs.groups import NONE, Groups
-from spice.runs.table import Column
+from spice.tables import Column
 
 
 class Classes(NamedTuple):

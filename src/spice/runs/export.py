@@ -18,8 +18,8 @@ from spice.errors import UserError
 from spice.files import folder_written_atomically, printable, shortened, write_text, written_atomically
 from spice.runs.classes import Classes
 from spice.runs.labels import Labels
-from spice.runs.table import write_table
 from spice.runs.xmp import sidecar
+from spice.tables import write_table
 
 Shape = Literal["folders", "imagefolder", "csv", "parquet", "labelstudio", "fiftyone", "cvat", "xmp"]
 

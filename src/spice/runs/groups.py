@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from spice.files import read_parquet, write_parquet
 from spice.runs.edits import ImageId
 from spice.runs.labels import Labels
-from spice.runs.table import Column
+from spice.tables import Column
 
 NONE = -1  # the group of an image that is in no group
 

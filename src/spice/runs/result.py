@@ -66,7 +66,7 @@ class Result:
     def with_current_edits(self) -> "Result":
         """The same result, with only the edits to be read again: its own files never change."""
         fresh = self.reread()
-        same = ("records", "labels", "hashes", "base")
+        same = ("records", "labels", "hashes", "base", "neighbors", "answer_features", "similarities")
         fresh.__dict__.update({name: value for name, value in self.__dict__.items() if name in same})
         return fresh
 
@@ -188,19 +188,19 @@ class Result:
     def scores(self) -> Scores | None:
         return read_scores(self / SCORES)
 
-    @property
+    @cached_property
     def neighbors(self) -> NDArray[np.int64]:
         """(N, S), mapped: the nearest images by the features that the labels come from."""
         artifact = REFINED_NEIGHBORS if self.refined else NEIGHBORS
         return cast(NDArray[np.int64], open_array(self.need(artifact)))
 
-    @property
+    @cached_property
     def answer_features(self) -> NDArray[np.float32]:
         """(N, D), mapped: the features that the labels come from."""
         artifact = REFINED_FEATURES if self.refined else FEATURES
         return cast(NDArray[np.float32], open_array(self.need(artifact)))
 
-    @property
+    @cached_property
     def similarities(self) -> NDArray[np.float32]:
         """(N, S), mapped."""
         artifact = REFINED_SIMILARITIES if self.refined else SIMILARITIES

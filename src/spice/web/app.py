@@ -131,9 +131,9 @@ class Explorer:
 
     def nearest(self, request: Request) -> Response:
         opened, row = self._session.state().opened, self._row(request)
-        near = np.asarray(opened.neighbors[row])
+        near = np.asarray(opened.result.neighbors[row])
         return JSONResponse(
-            {"rows": near.tolist(), "similarity": np.asarray(opened.similarities[row]).round(3).tolist()}
+            {"rows": near.tolist(), "similarity": np.asarray(opened.result.similarities[row]).round(3).tolist()}
         )
 
     def results(self, request: Request) -> Response:  # noqa: ARG002

@@ -77,7 +77,7 @@ class Suggestion(NamedTuple):
 def suggested_merges(state: State) -> list[Suggestion]:
     """The pairs of groups whose images are most often neighbors, with image pairs that support a merge."""
     group, existing = state.groups.shown, state.groups.existing
-    neighbors = state.opened.neighbors[:, : state.opened.result.answer.neighbors]
+    neighbors = state.opened.result.neighbors[:, : state.opened.result.answer.neighbors]
     every = max(1, len(group) // _VOTERS)
     votes = neighbor_votes(group, neighbors, max(existing, default=0) + 1, every=every)
     found = similar_groups(votes, SUGGESTED_SHARE)[:MOST_SUGGESTIONS]
@@ -88,7 +88,7 @@ def _pairs(state: State, first: int, second: int) -> list[tuple[int, int, float]
     """The most similar images across two groups, no image twice."""
     group = state.groups.shown
     rows = np.flatnonzero(group == first)
-    neighbors, similarities = state.opened.neighbors[rows], np.asarray(state.opened.similarities[rows])
+    neighbors, similarities = state.opened.result.neighbors[rows], np.asarray(state.opened.result.similarities[rows])
     across = np.where(group[neighbors] == second, similarities, -2.0)
     best, place = across.max(axis=1), across.argmax(axis=1)
     pairs: list[tuple[int, int, float]] = []

@@ -115,4 +115,4 @@ def operations_of(edit: PageEdit, state: State) -> list[Operation]:
 def _images(state: State, rows: list[int]) -> list[ImageId]:
     if max(rows) >= len(state.opened.labels.path):
         raise UserError(f"there is no image number {max(rows)}; the run has {len(state.opened.labels.path):,}")
-    return state.opened.images(rows)
+    return state.opened.editor.base.images(rows)

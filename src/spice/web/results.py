@@ -22,24 +22,21 @@ def describe_results(state: State) -> dict[str, JsonValue]:
     manifest = read_manifest(current.run)  # a run in the terminal may have added one
     results = [Result(current.run, manifest, name) for name in manifest.results]
     results.sort(key=lambda result: (result.answer.clusters, result.entry.created))
-    source = quote(manifest.source) if manifest.source else "IMAGES"
+    images = quote(manifest.source) if manifest.source else "IMAGES"
+    source = current.with_step("howmany")
     return {
         "results": [_describe(result, current) for result in results],
-        "plausible": _plausible(current, {result.answer.clusters for result in results}),
-        "numbers": _plausible_numbers(current),
-        "command": f"spice cluster {source} -k NUMBER --out {quote(str(current.run))}",
+        "plausible": _plausible(current, source, {result.answer.clusters for result in results}),
+        "numbers": [one.clusters for one in source.howmany.candidates] if source and source.howmany else [],
+        "command": f"spice cluster {images} -k NUMBER --out {quote(str(current.run))}",
     }
 
 
-def _plausible_numbers(current: Result) -> list[JsonValue]:
-    """All plausible numbers of groups, fewest first."""
-    source = current.with_step("howmany")
-    return [] if source is None or source.howmany is None else [one.clusters for one in source.howmany.candidates]
+def _plausible(current: Result, source: Result | None, made: set[int]) -> list[JsonValue]:
+    """The plausible numbers of groups that no result has yet, and what they would change.
 
-
-def _plausible(current: Result, made: set[int]) -> list[JsonValue]:
-    """The plausible numbers of groups that no result has yet, and what they would change."""
-    source = current.with_step("howmany")
+    `source`: the result for which the number of groups was looked for.
+    """
     if source is None or source.howmany is None:
         return []
     counted, labels = source.howmany, current.labels

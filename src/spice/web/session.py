@@ -1,7 +1,4 @@
-"""An open run: its current result with all edits applied, reread whenever someone changes it.
-
-Shapes: N images, S neighbors.
-"""
+"""An open run: its current result with all edits applied, reread whenever someone changes it."""
 
 import threading
 from collections.abc import Callable
@@ -20,7 +17,7 @@ from spice.runs.artifacts import LABELS_CSV, MAP, TREE
 from spice.runs.checks import Checks
 from spice.runs.edited_csv import write_edited_csv
 from spice.runs.editor import Editor
-from spice.runs.edits import EDITS, Edits, ImageId, Operation
+from spice.runs.edits import EDITS, Edits, Operation
 from spice.runs.groups import Groups
 from spice.runs.manifest import MANIFEST
 from spice.runs.words import ImageWords, read_words
@@ -41,20 +38,9 @@ class OpenResult:
         """The head's answer, before edits."""
         return self.result.labels
 
-    def images(self, rows: list[int]) -> list[ImageId]:
-        return self.editor.base.images(rows)
-
     @cached_property
     def pictures(self) -> Pictures:
         return Pictures(self.result)
-
-    @cached_property
-    def neighbors(self) -> NDArray[np.int64]:  # (N, S)
-        return self.result.neighbors
-
-    @cached_property
-    def similarities(self) -> NDArray[np.float32]:  # (N, S)
-        return self.result.similarities
 
     @cached_property
     def tree(self) -> MergeTree | None:
