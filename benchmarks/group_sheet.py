@@ -38,7 +38,7 @@ def main() -> None:
         draw.text((2, place * height + 4), title, fill="black", font=font)
         with TemporaryDirectory() as scratch:
             names = [labels.path[row] for row in chosen]
-            files = originals(result.manifest.source, names, run=given.run, taken_out=Path(scratch))
+            files = originals(result.manifest.source, names, run=given.run, extract_to=Path(scratch))
             for column, (file, name) in enumerate(zip(files, names, strict=True)):
                 corner = column * (SIDE + GAP), place * height + TITLE
                 with Image.open(file) as picture:

@@ -23,7 +23,7 @@ from spice.runs import open_result
 from spice.runs.editor import Editor
 from spice.runs.edits import Name
 from spice.runs.groups import Groups
-from spice.runs.words import KEPT, ImageWords, suggest_names
+from spice.runs.words import CLASSES_KEPT, ImageWords, suggest_names
 from stored import Features, Truth, read_class_names, read_features
 
 NEW = 0.2
@@ -66,7 +66,7 @@ def suggested(features: Features, truth: Truth) -> list[tuple[str, Truth]]:
     labels = KMeans(clusters, n_init=2, random_state=0).fit_predict(normalize(features)).astype(np.int32)
     numbers, unedited = np.arange(clusters, dtype=np.int32), np.zeros(len(labels), dtype=np.bool_)
     groups = Groups(labels, unedited, {}, numbers.tolist(), frozenset(), numbers, {}, frozenset())
-    best = load_classifier("lite0")(torch.from_numpy(features)).softmax(dim=1).topk(KEPT, dim=1)
+    best = load_classifier("lite0")(torch.from_numpy(features)).softmax(dim=1).topk(CLASSES_KEPT, dim=1)
     words = ImageWords(best.indices.numpy().astype(np.uint16), best.values.numpy().astype(np.float16))
     return [(word, np.bincount(truth[labels == group])) for group, word in suggest_names(words, groups).items()]
 

@@ -9,7 +9,7 @@ import mmap
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -88,6 +88,12 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
         with written_atomically(piece(path, number)) as temporary, temporary.open("wb") as file:
             file.write(header[begin:end])
             file.write(content[max(begin - len(header), 0) : max(end - len(header), 0)].data)
+
+
+def save_npz(path: Path, arrays: Mapping[str, NDArray[Any]], *, compress: bool = False) -> None:
+    """Write several arrays by name as one `.npz` file, atomically."""
+    with written_atomically(path) as temporary, temporary.open("wb") as file:
+        (np.savez_compressed if compress else np.savez)(file, **arrays)  # type: ignore[arg-type]  # of other keywords
 
 
 def reserve_array(path: Path, dtype: DTypeLike, shape: tuple[int, ...], *, first: Path) -> None:

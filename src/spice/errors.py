@@ -4,6 +4,10 @@ import os
 import sys
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 _OURS = f"{Path(__file__).parent}{os.sep}"
 
@@ -37,6 +41,11 @@ class NoticeWarning(SpiceWarning):
 def one_line(error: BaseException) -> str:
     """The message of an error on one line, shortened; its class if it has no message."""
     return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def field_of(error: "ValidationError") -> str:
+    """Where the first mistake is: `heads.clusters`."""
+    return ".".join(str(part) for part in error.errors()[0]["loc"])
 
 
 def warn_user(message: str, category: type[SpiceWarning]) -> None:

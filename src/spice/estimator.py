@@ -19,24 +19,24 @@ from torch import Tensor
 
 from spice.arrays import open_array
 from spice.data import Collection, Problem, SourceLike, ingest
-from spice.data.adapters import Given, adapted, is_table_of_numbers
+from spice.data.adapters import Adapted, adapt, is_table_of_numbers
 from spice.data.vectors import Vectors
 from spice.errors import UserError
-from spice.given_sizes import agreed_clusters, shares_of, with_sizes
+from spice.group_sizes import as_shares, clusters_from, with_sizes
 from spice.models.precomputed import NoEncoder, checked_vectors
 from spice.notebook.answers import Answers, answers_of
 from spice.notebook.explorer import explore
-from spice.notebook.places import Places, in_order, places_of
-from spice.notebook.progress import shown
+from spice.notebook.order import UserOrder, source_order, user_order
+from spice.notebook.progress import show_progress
 from spice.pipeline import cluster
 from spice.presets import preset
 from spice.progress import Progress
 from spice.runs import Result, open_result
 from spice.runs.artifacts import IMAGES, MODEL, PROBABILITIES
 from spice.runs.folder import is_run
-from spice.runs.table import Column
 from spice.stages.encode import encode_plain
 from spice.stages.model import Predictions, TrainedModel
+from spice.tables import Column
 
 Floats = NDArray[np.float32]
 # Silhouette compares all pairs.
@@ -112,9 +112,9 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
 
     def fit(self, X: SourceLike, y: object = None) -> Self:  # noqa: N803, ARG002 - scikit-learn's signature
         """Group the images `X`; `y` is ignored."""
-        clusters, shares = self.n_clusters, None if self.sizes is None else shares_of(self.sizes)
+        clusters, shares = self.n_clusters, None if self.sizes is None else as_shares(self.sizes)
         if shares is not None:
-            clusters = agreed_clusters(clusters, shares)
+            clusters = clusters_from(shares, clusters)
         settings = preset(
             self.preset,
             clusters=None if isinstance(clusters, tuple) else clusters,
@@ -128,17 +128,21 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         )
         if shares is not None:
             settings = with_sizes(settings, shares)
-        source = self._given(X, reset=True)
-        chosen, kept = self.run_folder, self.run_folder is not None  # a temporary folder needs no report
+        source = self._adapt(X, reset=True)
+        temporary = self.run_folder is None
         with (
-            TemporaryDirectory(prefix="spice-") if chosen is None else nullcontext(chosen) as folder,
-            shown(self.verbose) as progress,
+            TemporaryDirectory(prefix="spice-") if self.run_folder is None else nullcontext(self.run_folder) as folder,
+            show_progress(self.verbose) as progress,
         ):
             out = Path(folder)
-            cluster(source, settings, out, page=kept, redo=True, download=True, device=self.device, progress=progress)
+            cluster(
+                source, settings, out, page=not temporary, redo=True, download=True,
+                device=self.device, progress=progress,
+            )  # fmt: skip
             result = open_result(out)
             collection = Collection.load((result / IMAGES).parent)
-            self._keep_(result, places_of(source, collection), kept=kept)
+            self.model_ = TrainedModel.load(result / MODEL, device=self.device)
+            self._set_results_(result, user_order(source, collection), temporary=temporary)
         return self
 
     def fit_predict(self, X: SourceLike, y: object = None) -> NDArray[np.int32]:  # noqa: N803
@@ -159,9 +163,9 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         It needs no labels. Unlike reliability and neighbor agreement, it does not simply fall as groups are added.
         Images that cannot be read do not count; of many images, a sample of 5,000 is scored.
         """
-        features, places, _ = self._features(X)
+        features, order, _ = self._features(X)
         cluster = self.model_.predict_features(features).cluster
-        rows = np.unique(places.rows[places.rows >= 0])
+        rows = np.unique(order.rows[order.rows >= 0])
         rows = np.random.default_rng(0).permutation(rows)[:_SCORED]
         found = cluster[rows]
         if not 1 < len(np.unique(found)) < len(found):
@@ -204,19 +208,18 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             bundle["text/html"] += f"<p>{self.answers_.summary()}</p>"
         return bundle
 
-    def _keep_(self, result: Result, places: Places, *, kept: bool) -> None:
+    def _set_results_(self, result: Result, order: UserOrder, *, temporary: bool) -> None:
         labels = result.labels
-        self.labels_ = places.fill(labels.cluster, np.int32(-1))
+        self.labels_ = order.fill(labels.cluster, np.int32(-1))
         self.n_clusters_ = result.answer.clusters
         found = result.howmany
         self.plausible_n_clusters_ = [self.n_clusters_] if found is None else [one.clusters for one in found.candidates]
-        self.probabilities_ = places.fill(open_array(result / PROBABILITIES), np.float32(np.nan))
-        self.chance_ = places.fill(labels.chance, np.float32(np.nan))
-        self.reliability_ = places.fill(labels.reliability, np.float32(np.nan))
-        self.reliable_ = places.fill(labels.reliable, np.bool_(False))
-        self.paths_ = places.names
-        self.answers_ = answers_of(result, places.rows, places.names, kept=kept)
-        self.model_ = TrainedModel.load(result / MODEL, device=self.device)
+        self.probabilities_ = order.fill(open_array(result / PROBABILITIES), np.float32(np.nan))
+        self.chance_ = order.fill(labels.chance, np.float32(np.nan))
+        self.reliability_ = order.fill(labels.reliability, np.float32(np.nan))
+        self.reliable_ = order.fill(labels.reliable, np.bool_(False))
+        self.paths_ = order.names
+        self.answers_ = answers_of(result, order.rows, order.names, temporary=temporary)
         self._n_features_out = self.model_.head.clusters
 
     def _answers(self) -> Answers:
@@ -230,19 +233,19 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
 
     def predict(self, X: SourceLike) -> NDArray[np.int32]:  # noqa: N803
         """The clusters of other images, under the same numbers; -1 for one that cannot be read."""
-        found, places, _ = self._predict(X)
-        return places.fill(found.cluster, np.int32(-1))
+        found, order, _ = self._predict(X)
+        return order.fill(found.cluster, np.int32(-1))
 
     def predict_proba(self, X: SourceLike) -> Floats:  # noqa: N803
         """The probability of every cluster for other images (Q, K)."""
-        found, places, _ = self._predict(X)
-        return places.fill(found.probabilities, np.float32(np.nan))
+        found, order, _ = self._predict(X)
+        return order.fill(found.probabilities, np.float32(np.nan))
 
     def assess(self, X: SourceLike, *, progress: Progress | None = None) -> "Assessment":  # noqa: N803
         """All results for other images: names and predictions of those that can be read, and the problems."""
-        found, places, problems = self._predict(X, progress)
-        rows = places.rows[places.rows >= 0]
-        names = [name for name, row in zip(places.names, places.rows, strict=True) if row >= 0]
+        found, order, problems = self._predict(X, progress)
+        rows = order.rows[order.rows >= 0]
+        names = [name for name, row in zip(order.names, order.rows, strict=True) if row >= 0]
         return Assessment(names, found.rows(rows), problems)
 
     def save(self, folder: str | os.PathLike[str], *, embed: bool = False) -> None:
@@ -252,38 +255,38 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
 
     def _predict(
         self, images: SourceLike, progress: Progress | None = None
-    ) -> tuple[Predictions, Places, tuple[Problem, ...]]:
-        features, places, problems = self._features(images, progress)
-        return self.model_.predict_features(features), places, problems
+    ) -> tuple[Predictions, UserOrder, tuple[Problem, ...]]:
+        features, order, problems = self._features(images, progress)
+        return self.model_.predict_features(features), order, problems
 
     def _features(
         self, images: SourceLike, progress: Progress | None = None
-    ) -> tuple[Tensor, Places, tuple[Problem, ...]]:
+    ) -> tuple[Tensor, UserOrder, tuple[Problem, ...]]:
         check_is_fitted(self, "model_")
         encoder = self.model_.encoder
-        given = self._given(images, reset=False)
-        if isinstance(given, Vectors):
-            features = checked_vectors(given.values, given.label)
-            names = given.names or [str(row) for row in range(len(features))]
-            return features, Places(np.arange(len(features)), names), ()
+        source = self._adapt(images, reset=False)
+        if isinstance(source, Vectors):
+            features = checked_vectors(source.values, source.label)
+            names = source.names or [str(row) for row in range(len(features))]
+            return features, UserOrder(np.arange(len(features)), names), ()
         if isinstance(encoder, NoEncoder):
             encoder.refuse()
-        with TemporaryDirectory(prefix="spice-") as folder, shown(self.verbose) as usual:
+        with TemporaryDirectory(prefix="spice-") as folder, show_progress(self.verbose) as usual:
             progress = progress or usual
-            store = ingest(given, size=encoder.size, folder=Path(folder), progress=progress)
+            store = ingest(source, size=encoder.size, folder=Path(folder), progress=progress)
             features = encode_plain(encoder, store, starts=store.collection.starts, progress=progress)
-        return features, places_of(given, store.collection), store.collection.problems
+        return features, user_order(source, store.collection), store.collection.problems
 
-    def _given(self, images: SourceLike, *, reset: bool) -> Given:
+    def _adapt(self, images: SourceLike, *, reset: bool) -> Adapted:
         """The images as a source; vectors are checked as scikit-learn checks them."""
         if is_table_of_numbers(images):
             return Vectors(
                 validate_data(self, images, dtype=np.float32, ensure_min_samples=2 if reset else 1, reset=reset)
             )
-        given = adapted(images)
-        if isinstance(given, Vectors):
-            validate_data(self, given.values, dtype=np.float32, reset=reset)
-        return given
+        source = adapt(images)
+        if isinstance(source, Vectors):
+            validate_data(self, source.values, dtype=np.float32, reset=reset)
+        return source
 
 
 class Assessment(NamedTuple):
@@ -312,7 +315,7 @@ def load(folder: str | os.PathLike[str], *, device: str = "auto") -> SPICE:
     if result is not None:
         loaded.run_folder = path
         collection = Collection.load((result / IMAGES).parent)
-        loaded._keep_(result, in_order(collection), kept=True)
+        loaded._set_results_(result, source_order(collection), temporary=False)
     return loaded
 
 

@@ -29,6 +29,12 @@ def written_atomically(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically, in UTF-8."""
+    with written_atomically(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 @contextmanager
 def folder_written_atomically(path: Path) -> Iterator[Path]:
     """Yield a new folder beside `path`; on success it takes the place of `path`, on failure it is removed."""
@@ -53,6 +59,14 @@ def shortened(name: str, mark: str = "") -> str:
     while stem and len(os.fsencode(stem + ending)) > MAX_NAME:
         stem = stem[:-1]
     return stem + ending
+
+
+def printable(name: str) -> str:
+    r"""The name as valid Unicode: bytes of a file name that are not UTF-8 become `\xe9`."""
+    try:
+        return os.fsencode(name).decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # no file can have this name, but a list may contain it
+        return name.encode("utf-8", "backslashreplace").decode()
 
 
 def refuse_undecodable(*names: str) -> None:

@@ -16,7 +16,7 @@ from spice.data.sources import Entry
 from spice.errors import NothingReadableError, UserError
 from spice.estimator import SPICE
 from spice.runs import explain_write_errors, open_result
-from spice.runs.table import Column, write_csv
+from spice.tables import Column, write_csv
 
 WATCHED = "watched.csv"
 # With `once`, a file that has not changed for this long counts as complete.

@@ -14,7 +14,7 @@ from spice.errors import UserError
 from spice.files import MAX_NAME, shortened
 from spice.pipeline import cluster
 from spice.presets import standard
-from spice.runs.table import write_table
+from spice.tables import write_table
 
 Spice = Callable[..., Any]
 

@@ -463,7 +463,7 @@ def test_images_of_an_array_are_exported_as_files(
 ) -> None:
     array: NDArray[np.generic] = np.random.default_rng(0).integers(0, np.iinfo(kind).max, shape).astype(kind)
     np.save(tmp_path / "images.npy", array)
-    files = originals(str(tmp_path / "images.npy"), ["2", "0"], run=tmp_path / "run", taken_out=tmp_path / "out")
+    files = originals(str(tmp_path / "images.npy"), ["2", "0"], run=tmp_path / "run", extract_to=tmp_path / "out")
     assert [file.name for file in files] == ["0000002.png", "0000000.png"]
     for file, row in zip(files, (2, 0), strict=True):
         assert np.array_equal(decode(file.read_bytes(), 8).pixels, decode(array[row], 8).pixels)

@@ -16,7 +16,7 @@ from sklearn.metrics import adjusted_rand_score
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from spice import SPICE, load
-from spice.data.adapters import adapted
+from spice.data.adapters import adapt
 from spice.errors import UserError
 from spice.runs import open_result, read_labels
 from spice.runs.artifacts import PICTURES, PROBLEMS
@@ -100,7 +100,7 @@ def test_a_frame_with_a_column_of_paths(library: str, fitted: SPICE, paths: list
     np.testing.assert_array_equal(fitted.predict(listed), fitted.labels_)
     np.testing.assert_array_equal(fitted.predict(listed["path"]), fitted.labels_)
     with pytest.raises(UserError, match=r"no image column; name one `path` \(found: id, name\)"):
-        adapted(frames.DataFrame({"id": ["1"], "name": ["x"]}))
+        adapt(frames.DataFrame({"id": ["1"], "name": ["x"]}))
 
 
 def test_a_data_set_of_hugging_face(fitted: SPICE, paths: list[Path]) -> None:

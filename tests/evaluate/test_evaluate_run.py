@@ -7,7 +7,7 @@ import pytest
 from made_run import add_steps, heads_result, make_run
 from numpy.typing import NDArray
 
-from spice.evaluate import Truth, accuracy, accuracy_by_coverage, evaluate_run
+from spice.evaluate import Truth, accuracy, accuracy_curve, evaluate_run
 from spice.runs import Labels, Result
 from spice.runs.artifacts import HEAD_LABELS, KMEANS
 from spice.runs.records import JointResult
@@ -97,7 +97,7 @@ def test_a_run_without_the_labels_of_its_heads_is_scored_without_them(run: Resul
 def test_what_is_kept_is_counted_by_hand() -> None:
     trust = np.array([0.9, 0.5, 0.9, 0.7, 0.1], dtype=np.float32)
     right = np.array([True, False, True, False, True])
-    found = accuracy_by_coverage(trust, right)
+    found = accuracy_curve(trust, right)
     assert found.share == [0.4, 0.6, 0.8, 1.0]
     assert found.acc == [1.0, 0.6667, 0.5, 0.6]
 
@@ -105,7 +105,7 @@ def test_what_is_kept_is_counted_by_hand() -> None:
 def test_of_many_thresholds_a_hundred_are_kept_and_the_last_is_all_images() -> None:
     random = np.random.default_rng(0)
     trust, right = random.random(5000).astype(np.float32), random.random(5000) < 0.7
-    found = accuracy_by_coverage(trust, right)
+    found = accuracy_curve(trust, right)
     assert len(found.share) == 100
     assert found.share[0] >= 0.01  # fewer images say nothing
     assert (found.share[-1], found.acc[-1]) == (1.0, round(float(right.mean()), 4))
@@ -113,7 +113,7 @@ def test_of_many_thresholds_a_hundred_are_kept_and_the_last_is_all_images() -> N
     place = 40
     cut = np.sort(trust)[::-1][round(found.share[place] * 5000) - 1]
     assert found.acc[place] == pytest.approx(right[trust >= cut].mean(), abs=1e-4)
-    single = accuracy_by_coverage(np.ones(1, dtype=np.float32), np.ones(1, dtype=np.bool_))
+    single = accuracy_curve(np.ones(1, dtype=np.float32), np.ones(1, dtype=np.bool_))
     assert (single.share, single.acc) == ([1.0], [1.0])
 
 

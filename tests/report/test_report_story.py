@@ -24,7 +24,7 @@ from spice.runs.artifacts import SCORES, WORDS
 from spice.runs.editor import Editor
 from spice.runs.edits import Merge, Name
 from spice.runs.records import JointResult, StepWarning
-from spice.runs.scores import Kept
+from spice.runs.scores import AccuracyCurve
 
 Floats = NDArray[np.float64]
 
@@ -175,7 +175,7 @@ def test_scores_of_another_version_are_refused_in_words(run: Result) -> None:
 
 
 def test_the_line_is_drawn_at_the_point_nearest_to_the_reliable_share() -> None:
-    assert point_at(Kept(share=[0.2, 0.5, 1.0], acc=[1.0, 0.9, 0.8]), 0.6) == (0.5, 0.9)
+    assert point_at(AccuracyCurve(share=[0.2, 0.5, 1.0], acc=[1.0, 0.9, 0.8]), 0.6) == (0.5, 0.9)
 
 
 # What those see who lack red, green or blue cones (Machado, Oliveira and Fernandes 2009), in linear light.

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from made_run import make_run
 
-from spice.runs import Labels, keep_edited_groups, open_result, read_manifest
+from spice.runs import Labels, open_result, read_manifest, save_edited_groups
 from spice.runs.apply import apply
 from spice.runs.edits import Edit, Edits, Merge, Move, Name, Operation, Reject, SetAside, Split, append
 from spice.runs.groups import Base, Groups
@@ -123,5 +123,5 @@ def test_names_live_on_when_the_result_that_they_were_given_to_is_removed(tmp_pa
     manifest = read_manifest(run)
     assert open_result(run).groups.names == {}  # nothing is left of that result
     renamed = manifest.model_copy(update={"results": {"gone": manifest.results["made"]}})
-    keep_edited_groups(run, renamed, "gone")
+    save_edited_groups(run, renamed, "gone")
     assert open_result(run).groups.names == {2: "dogs"}

@@ -9,7 +9,7 @@ from made_run import add_steps, labels_result, make_run
 from spice.errors import UserError
 from spice.runs import Labels, Result
 from spice.runs.artifacts import NEIGHBORS
-from spice.runs.checks import Checks, questions, record, summary, undo_answer
+from spice.runs.checks import Checks, record, undo_answer
 from spice.runs.editor import Editor
 from spice.runs.edits import Merge, Name, SetAside, read_edits
 
@@ -40,12 +40,12 @@ def run(tmp_path: Path) -> Result:
 
 
 def answer(run: Result, wrong: set[int], count: int) -> None:
-    for question in questions(run, count):
+    for question in Checks(run).questions(count):
         record(run.run, question.row, "no" if question.group in wrong else "yes")
 
 
 def test_questions_show_the_center_images_of_the_group(run: Result) -> None:
-    for question in questions(run, 30):
+    for question in Checks(run).questions(30):
         assert question.group == question.row // 40
         expected = [row for row in range(question.group * 40, question.group * 40 + 8) if row != question.row]
         assert question.centers == expected
@@ -53,15 +53,15 @@ def test_questions_show_the_center_images_of_the_group(run: Result) -> None:
 
 
 def test_a_check_resumes_where_it_was_left(run: Result) -> None:
-    asked = questions(run, 10)
+    asked = Checks(run).questions(10)
     record(run.run, asked[0].row, "yes")
     record(run.run, asked[1].row, "unsure")
-    assert [question.row for question in questions(run, 10)] == [question.row for question in asked[2:]]
-    assert [question.row for question in questions(run, 20)][:8] == [question.row for question in asked[2:]]
+    assert [question.row for question in Checks(run).questions(10)] == [question.row for question in asked[2:]]
+    assert [question.row for question in Checks(run).questions(20)][:8] == [question.row for question in asked[2:]]
 
 
 def test_the_last_answer_can_be_taken_back_and_other_edits_cannot(run: Result) -> None:
-    first, second, *_ = questions(run, 5)
+    first, second, *_ = Checks(run).questions(5)
     Editor(run.run).do(Name(group=1, name="dogs"))
     assert undo_answer(run.run) is None
     record(run.run, first.row, "yes")
@@ -77,7 +77,7 @@ def test_the_last_answer_can_be_taken_back_and_other_edits_cannot(run: Result) -
 
 def test_answers_say_how_good_all_images_and_each_group_are(run: Result) -> None:
     answer(run, wrong={2}, count=60)
-    found = summary(run)
+    found = Checks(run).summary()
     assert found.answers == 60
     assert found.accuracy is not None
     assert found.accuracy.low < 2 / 3 < found.accuracy.high
@@ -86,14 +86,14 @@ def test_answers_say_how_good_all_images_and_each_group_are(run: Result) -> None
 
 
 def test_unsure_answers_are_counted_and_left_out(run: Result) -> None:
-    for number, question in enumerate(questions(run, 10)):
+    for number, question in enumerate(Checks(run).questions(10)):
         record(run.run, question.row, "unsure" if number < 3 else "yes")
-    found = summary(run)
+    found = Checks(run).summary()
     assert (found.yes, found.no, found.unsure, found.answers) == (7, 0, 3, 7)
 
 
 def test_a_changed_answer_replaces_the_one_before(run: Result) -> None:
-    row = questions(run, 1)[0].row
+    row = Checks(run).questions(1)[0].row
     record(run.run, row, "yes")
     record(run.run, row, "no")
     assert Checks(run).answered == {row: "no"}
@@ -103,12 +103,12 @@ def test_a_changed_answer_replaces_the_one_before(run: Result) -> None:
 def test_right_answers_keep_images_without_those_found_wrong(run: Result) -> None:
     answer(run, wrong=set(), count=100)
     checks = Checks(run)
-    found = summary(run, checks=checks)
+    found = checks.summary()
     assert found.keep.images == int(checks.kept(found.keep).sum()) == N
     wrong = int(checks.rows[0])
     record(run.run, wrong, "no")
     checks = Checks(run)
-    found = summary(run, checks=checks)
+    found = checks.summary()
     assert found.keep.wrong == 1
     assert not checks.kept(found.keep)[wrong]
     assert found.keep.images == int(checks.kept(found.keep).sum()) == N - 1
@@ -117,27 +117,29 @@ def test_right_answers_keep_images_without_those_found_wrong(run: Result) -> Non
 def test_chances_follow_the_answers(run: Result) -> None:
     answer(run, wrong={0, 1, 2}, count=40)
     checks = Checks(run)
-    assert checks.chances.mean() < 0.05 < checks.chance.mean()
+    assert checks.chances.mean() < 0.05 < checks.prior_chance.mean()
 
 
 def test_after_a_merge_chances_count_neighbors_of_the_merged_group_and_old_answers_of_moved_images_are_dropped(
     run: Result,
 ) -> None:
-    rows = {question.group: question.row for question in questions(run, 20)}
+    rows = {question.group: question.row for question in Checks(run).questions(20)}
     for row in rows.values():
         record(run.run, row, "yes")
     Editor(run.run).do(Merge(groups=[0, 1]))
     checks = Checks(run)
     assert sorted(checks.answered) == sorted([rows[0], rows[2]])  # the other image was asked as one of group 1
-    assert checks.chance[39] == checks.chance[0] > checks.chance[79]  # its neighbors are in the merged group now
+    assert (
+        checks.prior_chance[39] == checks.prior_chance[0] > checks.prior_chance[79]
+    )  # its neighbors are in the merged group now
 
 
 def test_images_of_a_group_that_is_set_aside_are_not_asked_about(run: Result) -> None:
     Editor(run.run).do(SetAside(group=1))
-    assert {question.group for question in questions(run, 50)} == {0, 2}
+    assert {question.group for question in Checks(run).questions(50)} == {0, 2}
     answer(run, wrong=set(), count=50)
     checks = Checks(run)
-    found = summary(run, checks=checks)
+    found = checks.summary()
     assert found.keep.images == int(checks.kept(found.keep).sum()) == 80
 
 

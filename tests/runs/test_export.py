@@ -15,7 +15,10 @@ import pytest
 
 from spice.errors import UserError
 from spice.runs import Labels
-from spice.runs.export import Place, Shape, export
+from spice.runs.classes import classes_of
+from spice.runs.export import Export, Shape
+from spice.runs.export import export as export_classes
+from spice.runs.groups import Base, unedited
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
@@ -27,13 +30,20 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("place", ["link", "copy"])
+def export(labels: Labels, originals: list[Path], destination: Path, *, shape: Shape, copy: bool = False) -> Export:
+    """Export the clusters, which nobody has edited."""
+    base = Base.of("made", labels, labels.path, clusters=3)
+    classes = classes_of(unedited(base), np.arange(len(labels.path)))
+    return export_classes(labels, originals, destination, shape=shape, classes=classes, copy=copy)
+
+
+@pytest.mark.parametrize("copy", [False, True])
 @pytest.mark.parametrize("shape", ["folders", "imagefolder", "csv", "parquet", "labelstudio", "fiftyone"])
 def test_originals_are_never_moved_or_changed(
-    labels: Labels, photos: list[Path], tmp_path: Path, shape: Shape, place: Place
+    labels: Labels, photos: list[Path], tmp_path: Path, shape: Shape, copy: bool
 ) -> None:
     before = fingerprint(tmp_path / "photos")
-    export(labels, photos, tmp_path / "out", shape=shape, place=place)
+    export(labels, photos, tmp_path / "out", shape=shape, copy=copy)
     assert fingerprint(tmp_path / "photos") == before
 
 
@@ -53,8 +63,8 @@ def test_folders_put_typical_images_first_and_doubtful_ones_apart(
 
 
 def test_links_lead_to_the_originals_and_copies_stand_alone(labels: Labels, photos: list[Path], tmp_path: Path) -> None:
-    export(labels, photos, tmp_path / "links", shape="imagefolder", place="link")
-    export(labels, photos, tmp_path / "copies", shape="imagefolder", place="copy")
+    export(labels, photos, tmp_path / "links", shape="imagefolder")
+    export(labels, photos, tmp_path / "copies", shape="imagefolder", copy=True)
     assert (tmp_path / "links" / "cluster_02" / "a.png").resolve() == photos[2]
     copy = tmp_path / "copies" / "cluster_02" / "a.png"
     assert not copy.is_symlink()
@@ -65,7 +75,7 @@ def test_two_images_of_one_name_in_one_cluster_are_both_there(
     labels: Labels, photos: list[Path], tmp_path: Path
 ) -> None:
     together = labels._replace(cluster=np.zeros(6, np.int32))
-    export(together, photos, tmp_path / "out", shape="imagefolder", place="copy")
+    export(together, photos, tmp_path / "out", shape="imagefolder", copy=True)
     names = sorted(path.name for path in (tmp_path / "out" / "cluster_00").iterdir())
     assert len(names) == 6
     assert "a-2.png" in names
@@ -132,13 +142,11 @@ def test_names_that_are_not_utf_8_are_no_trouble(
         assert any(b"caf\xe9" in bytes(path) for path in (tmp_path / "out").rglob("*.png"))
 
 
-@pytest.mark.parametrize("place", ["link", "copy"])
-def test_names_as_long_as_can_be_are_shortened(
-    labels: Labels, photos: list[Path], tmp_path: Path, place: Place
-) -> None:
+@pytest.mark.parametrize("copy", [False, True])
+def test_names_as_long_as_can_be_are_shortened(labels: Labels, photos: list[Path], tmp_path: Path, copy: bool) -> None:
     long = [photo.rename(photo.with_name(f"{row}{'é' * 125}.png")) for row, photo in enumerate(photos)]
-    export(labels, long, tmp_path / "folders", shape="folders", place=place)
-    export(labels._replace(cluster=labels.cluster * 0), long, tmp_path / "flat", shape="imagefolder", place=place)
+    export(labels, long, tmp_path / "folders", shape="folders", copy=copy)
+    export(labels._replace(cluster=labels.cluster * 0), long, tmp_path / "flat", shape="imagefolder", copy=copy)
     for folder in ("folders", "flat"):
         written = list((tmp_path / folder).rglob("*.png"))
         assert sorted(path.read_bytes() for path in written) == sorted(path.read_bytes() for path in long)
@@ -159,6 +167,6 @@ def test_an_export_that_fails_leaves_nothing_half_written(
         full.setattr(shutil, "copy2", fail)
         full.setattr(json, "dumps", fail)
         with pytest.raises(OSError, match="No space left"):
-            export(labels, photos, tmp_path / "out", shape=shape, place="copy")
+            export(labels, photos, tmp_path / "out", shape=shape, copy=True)
     assert sorted(tmp_path.iterdir()) == before
-    export(labels, photos, tmp_path / "out", shape=shape, place="copy")
+    export(labels, photos, tmp_path / "out", shape=shape, copy=True)

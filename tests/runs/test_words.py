@@ -8,7 +8,7 @@ from explored_runs import make_explored_run
 from spice.runs import Groups, Result
 from spice.runs.artifacts import WORDS
 from spice.runs.groups import unedited
-from spice.runs.words import KEPT, ImageWords, read_words, suggest_names, vocabulary
+from spice.runs.words import CLASSES_KEPT, ImageWords, read_words, suggest_names, vocabulary
 
 # Classes by their number in ILSVRC 2012.
 TENCH, GOLDFISH, GOLDEN_RETRIEVER, BEAGLE, POODLE, LEMON, GAS_PUMP = 0, 1, 207, 162, 266, 951, 571
@@ -24,7 +24,8 @@ def groups(sizes: list[int]) -> Groups:
 
 def seen(*images: dict[int, float]) -> ImageWords:
     """Every image's classes with their probabilities."""
-    index, share = np.full((len(images), KEPT), 999, dtype=np.uint16), np.zeros((len(images), KEPT), dtype=np.float16)
+    index = np.full((len(images), CLASSES_KEPT), 999, dtype=np.uint16)
+    share = np.zeros((len(images), CLASSES_KEPT), dtype=np.float16)
     for row, image in enumerate(images):
         for place, (number, probability) in enumerate(image.items()):
             index[row, place], share[row, place] = number, probability

@@ -18,7 +18,7 @@ from spice.progress import Progress
 from spice.web.app import make_app
 from spice.web.server import Server
 from spice.web.session import Session
-from spice.web.tools import Proposal, Tools, WantedExport
+from spice.web.tools import ExportBody, Proposal, Tools
 
 
 def _nothing_near(content: bytes, count: int) -> list[tuple[int, float]]:
@@ -29,7 +29,7 @@ def _nothing_learned(progress: Progress) -> Proposal:
     raise UserError(f"no training here: {progress}")
 
 
-def _nothing_written(wanted: WantedExport, destination: Path) -> str:
+def _nothing_written(wanted: ExportBody, destination: Path) -> str:
     raise UserError(f"no export here: {wanted}, {destination}")
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from spice.trust.evidence import alike, groups_among_neighbors, two_parts
+from spice.trust.evidence import groups_among_neighbors, similar_groups, two_parts
 
 
 def test_the_number_of_groups_is_that_of_equally_frequent_ones() -> None:
@@ -14,8 +14,8 @@ def test_the_number_of_groups_is_that_of_equally_frequent_ones() -> None:
 
 def test_groups_are_alike_if_each_has_neighbors_in_the_other() -> None:
     votes = np.array([[0.6, 0.4, 0.0], [0.2, 0.5, 0.3], [0.0, 0.3, 0.7]])
-    assert alike(votes, 0.15) == [(1, 2, 0.3), (0, 1, 0.2)]
-    assert alike(votes, 0.25) == [(1, 2, 0.3)]
+    assert similar_groups(votes, 0.15) == [(1, 2, 0.3), (0, 1, 0.2)]
+    assert similar_groups(votes, 0.25) == [(1, 2, 0.3)]
 
 
 def rings(sizes: list[int]) -> np.ndarray:

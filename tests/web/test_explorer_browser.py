@@ -16,7 +16,7 @@ from serving import NO_TOOLS, Explorer, served
 from spice.progress import Progress
 from spice.runs import Result, open_result
 from spice.runs.artifacts import WORDS
-from spice.runs.checks import summary
+from spice.runs.checks import Checks
 from spice.runs.edits import read_edits
 
 READY = "document.querySelector('.loading') === null && document.querySelectorAll('.thumb:not(.ready)').length === 0"
@@ -317,7 +317,7 @@ def test_a_check_narrows_the_interval_with_every_answer(page: Page, run: Result)
         "0",
         "1",
     ]
-    assert summary(open_result(run.run)).answers == 19
+    assert Checks(open_result(run.run)).summary().answers == 19
 
 
 def test_a_harmful_name_is_text(page: Page) -> None:

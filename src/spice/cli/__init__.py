@@ -9,7 +9,6 @@ from io import TextIOWrapper
 import typer
 
 from spice.cli import (
-    alike,
     bench,
     check,
     cluster,
@@ -21,6 +20,7 @@ from spice.cli import (
     explore,
     export,
     figures,
+    image_flags,
     learn,
     memory,
     predict,
@@ -57,8 +57,8 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
     "Look at the groups": [
         ("groups", edit.show_groups, edit.GROUPS_EXAMPLES),
         ("why", why.command, why.EXAMPLES),
-        ("outliers", alike.outliers, alike.OUTLIERS_EXAMPLES),
-        ("duplicates", alike.duplicates, alike.DUPLICATES_EXAMPLES),
+        ("outliers", image_flags.outliers, image_flags.OUTLIERS_EXAMPLES),
+        ("duplicates", image_flags.duplicates, image_flags.DUPLICATES_EXAMPLES),
         ("report", report.command, report.EXAMPLES),
         ("runs", runs.command, runs.EXAMPLES),
     ],
@@ -156,11 +156,6 @@ def _use_utf_8() -> None:
             sys.stdout.reconfigure(encoding="utf-8")
 
 
-def _format_warning(  # where in the code it was raised helps no user
-    message: Warning | str,
-    category: type[Warning],  # noqa: ARG001
-    filename: str,  # noqa: ARG001
-    lineno: int,  # noqa: ARG001
-    line: str | None = None,  # noqa: ARG001
-) -> str:
+def _format_warning(message: Warning | str, *_: object, **__: object) -> str:
+    """Without the place in the code, which helps no user."""
     return f"spice: warning: {message}\n"

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from spice.benchmark.tables.catalog import TABLES, SizeName, Table
-from spice.cli.display import shown_progress
+from spice.cli.display import show_progress
 from spice.cli.help import examples
 from spice.cli.running import STOPPED, Device, SettingsFile
 from spice.errors import UserError
@@ -65,16 +65,9 @@ def _command(table: Table) -> Callable[..., None]:
             print(estimated(table, size, device=device))
             return
         _run(
-            table,
-            size,
-            seeds,
-            out / size,
-            only=only or [],
-            data=data or [],
-            settings_file=settings_file,
-            show=show,
+            table, size, seeds, out / size, only=only or [], data=data or [], settings_file=settings_file, show=show,
             device=device,
-        )
+        )  # fmt: skip
 
     paper = f" (the paper's Table {table.paper})" if table.paper else ""
     command.__doc__ = f"{table.title}{paper}."
@@ -110,7 +103,7 @@ def howmany(
 
     path = out / "howmany.jsonl"
     if not show:
-        with shown_progress() as progress:
+        with show_progress() as progress:
             run(sources, out, seeds=_numbers(seeds), images=images, criteria=criteria or (), progress=progress)
     saved = read_cells(path)
     if not saved:
@@ -126,11 +119,9 @@ def page(
 ) -> None:
     """Write a Markdown page of all tables from their saved JSON files."""
     from spice.benchmark.tables.render import page as page_of
-    from spice.files import written_atomically
+    from spice.files import write_text
 
-    text = page_of(folder)
-    with written_atomically(to) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(to, page_of(folder))
     print(f"wrote      {to}")
 
 
@@ -157,7 +148,7 @@ def _run(
     if settings_file is not None:
         command += f" --settings {settings_file}"
     try:
-        with shown_progress() as progress:
+        with show_progress() as progress:
             if not show:
                 run(selection, out, device=device, progress=progress)
     except KeyboardInterrupt:

@@ -1,5 +1,6 @@
 """`spice check`: check a sample of images by hand to measure the accuracy of all of them."""
 
+import json
 import sys
 import webbrowser
 from pathlib import Path
@@ -14,7 +15,8 @@ from spice.cli.running import Json, RunArgument
 
 if TYPE_CHECKING:
     from spice.runs import Result
-    from spice.runs.checks import Answer, Question, Summary
+    from spice.runs.checks import Question, Summary
+    from spice.runs.edits import Answer
 
 EXAMPLES = examples(
     "spice check photos.spice  # 50 images, one key each; stop any time and resume later",
@@ -52,9 +54,9 @@ def command(
 
 
 def _ask(result: "Result", images: int) -> None:
-    from spice.runs.checks import questions
+    from spice.runs.checks import Checks
 
-    asked = questions(result, images)
+    asked = Checks(result).questions(images)
     if not asked:
         print(f"{images:,} images are already checked; to check more: --images {2 * images}\n")
         return
@@ -75,7 +77,7 @@ def _write_page(result: "Result", asked: "list[Question]") -> Path:
     rows = sorted({row for question in asked for row in (question.row, *question.centers)})
     with TemporaryDirectory(prefix="spice-") as scratch:
         names = [labels.path[row] for row in rows]
-        files = originals(result.manifest.source, names, run=result.run, taken_out=Path(scratch))
+        files = originals(result.manifest.source, names, run=result.run, extract_to=Path(scratch))
         write_check_page(page, asked, dict(zip(rows, files, strict=True)), title=result.run.name)
     return page
 
@@ -113,24 +115,25 @@ def _key() -> str:
 
 
 def _show_summary(result: "Result", keep: float, *, as_json: bool) -> None:
-    from spice.runs.checks import summary
+    from spice.runs.checks import Checks
 
-    found = summary(result, target=keep)
+    found = Checks(result).summary(target=keep)
     if as_json:
-        import json
-
         print(json.dumps(_plain(found), indent=2))
         return
     print("\n".join(_lines(found, result)))
 
 
 def _plain(found: "Summary") -> dict[str, object]:
-    groups = {str(group): estimate._asdict() for group, estimate in found.groups.items()}
-    several = {name: value and value._asdict() for name, value in found._asdict().items() if name in _NAMED}
-    return {"yes": found.yes, "no": found.no, "unsure": found.unsure, **several, "groups": groups}
-
-
-_NAMED = ("accuracy", "reliable", "keep")
+    return {
+        "yes": found.yes,
+        "no": found.no,
+        "unsure": found.unsure,
+        "accuracy": found.accuracy and found.accuracy._asdict(),
+        "reliable": found.reliable and found.reliable._asdict(),
+        "keep": found.keep._asdict(),
+        "groups": {str(group): estimate._asdict() for group, estimate in found.groups.items()},
+    }
 
 
 def _lines(found: "Summary", result: "Result") -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spice.cli.display import offer_page, show_account, shown_progress
+from spice.cli.display import offer_page, show_account, show_progress
 from spice.cli.help import examples
 from spice.cli.running import Details, Device, Json, Open, Rescan, SettingsFile, interruptible
 from spice.errors import NothingTrustworthyError, UserError
@@ -145,7 +145,7 @@ def command(
     as_json: Json = False,
 ) -> None:
     """Sort images into groups by what they show. Your images are never changed; run the command again to resume."""
-    from spice.given_sizes import agreed_clusters, read_sizes, with_sizes
+    from spice.group_sizes import clusters_from, read_sizes, with_sizes
     from spice.pipeline import cluster
     from spice.presets import with_cut_start
     from spice.settings_file import requested_settings
@@ -160,7 +160,7 @@ def command(
     if shares is not None:
         if cut is not None:
             raise UserError("--sizes and --cut both set the number of groups; use only one of them")
-        count, between = agreed_clusters(clusters if between else count, shares), None
+        count, between = clusters_from(shares, clusters if between else count), None
     settings = requested_settings(
         preset,
         settings_file,
@@ -190,7 +190,7 @@ def command(
 
         show_plan(images, settings, as_json=as_json)
         return
-    with interruptible(out), shown_progress() as progress:
+    with interruptible(out), show_progress() as progress:
         account = cluster(
             images,
             settings,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spice.cli.display import shown_progress
+from spice.cli.display import show_progress
 from spice.cli.help import examples
 from spice.cli.running import STOPPED
 
@@ -62,7 +62,7 @@ def get(
 
     card, root = datasets.card_of(name), to or datasets.default_root()
     try:
-        with shown_progress() as progress:
+        with show_progress() as progress:
             dataset = datasets.get(name, source=source, root=root, progress=progress)
     except KeyboardInterrupt:
         print("\nspice: stopped; the partial download is kept. Run the same command again to resume", file=sys.stderr)

@@ -11,6 +11,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from spice.progress import LogProgress, Progress, duration
+from spice.wording import listed, percent
 
 WIDTH, INDENT, BAR = 80, 11, 10  # of the summary, in characters
 TIED = "\xa0"  # a space at which lines are not broken
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def shown_progress() -> Iterator[Progress]:
+def show_progress() -> Iterator[Progress]:
     """Progress bars on a terminal, a line every few seconds elsewhere. On stderr, because stdout is for the result."""
     if not sys.stderr.isatty():
         logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
@@ -49,10 +50,10 @@ def shown_progress() -> Iterator[Progress]:
         above = RichHandler(console=bars.console, show_time=False, show_level=False, show_path=False)
         logging.basicConfig(handlers=[above], format="%(message)s", level=logging.WARNING)
         logging.getLogger("spice").setLevel(logging.INFO)
-        yield _OnBars(bars)
+        yield _ProgressBars(bars)
 
 
-class _OnBars:
+class _ProgressBars:
     """Progress as one bar per task."""
 
     def __init__(self, bars: "Bars") -> None:
@@ -152,7 +153,7 @@ def _computed(views: "ViewsResult") -> str:
 
 def _how_many(account: "Account") -> list[str]:
     """The number of groups found, other plausible numbers, and whether the two methods agree."""
-    from spice.runs.levels import in_words, nearest_count
+    from spice.runs.other_counts import counts_in_words, nearest_count
 
     found = account.howmany
     if found is None or found.clusters is None or account.reliable is None:
@@ -166,7 +167,7 @@ def _how_many(account: "Account") -> list[str]:
         tried = found.finest_peak if found.finest_peak != found.clusters else found.communities
         words = f"Two methods disagree ({found.finest_peak} and {found.communities} groups). To compare:"
     command = f"spice cluster {quote(_short(account.source))} -k {tried}{_out(account)}".replace(" ", TIED)
-    return [f"groups     {in_words(found.clusters, others, reason=reason)}", f"           {words} {command}"]
+    return [f"groups     {counts_in_words(found.clusters, others, reason=reason)}", f"           {words} {command}"]
 
 
 def _short(source: str | None) -> str:
@@ -220,11 +221,11 @@ def _trust_lines(account: "Account", reliable: int, *, details: bool) -> list[st
     if account.joint is not None:
         lines.append(f"refined    {_refined(account.joint)}")
     if details:
-        share = _share(reliable, account.images)
+        share = percent(reliable, account.images)
         lines.append(f"reliable   {reliable:,} images ({share}): nearly all similar images are in their group")
     if details and account.labels is not None:
         lines.append(
-            f"k-means    {_share(account.labels.kmeans_reliable, account.images)} reliable; agreement with these "
+            f"k-means    {percent(account.labels.kmeans_reliable, account.images)} reliable; agreement with these "
             f"groups {account.labels.kmeans_agreement:.2f} (adjusted Rand index, same features)"
         )
     return lines
@@ -234,15 +235,13 @@ def _chance(account: "Account") -> str:
     """The mean chance, and how to replace this estimate by a measurement."""
     total = sum(cluster.images * (cluster.chance or 0.0) for cluster in account.clusters)
     return (
-        f"chance     about {_share(total, account.images)} are in the right group, if images that look alike to the "
+        f"chance     about {percent(total, account.images)} are in the right group, if images that look alike to the "
         f"encoder belong together. To measure it: {_command(account, 'check')}"
     )
 
 
 def _weak(account: "Account") -> list[str]:
     """The groups to look at first."""
-    from spice.runs.levels import listed
-
     weak = [cluster.cluster for cluster in account.clusters if cluster.grade == "weak" and cluster.images]
     if not weak:
         return []
@@ -290,7 +289,3 @@ def _next_lines(account: "Account") -> list[str]:
 def _command(account: "Account", name: str, arguments: str = "") -> str:
     """A command to copy, which is not broken over two lines."""
     return f"spice {name} {quote(account.run)} {arguments}".strip().replace(" ", TIED)
-
-
-def _share(part: float, whole: int) -> str:
-    return f"{part / whole:.0%}" if whole else "0%"

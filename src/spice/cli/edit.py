@@ -9,6 +9,7 @@ import typer
 from spice.cli.help import examples
 from spice.cli.running import Json, RunArgument
 from spice.errors import UserError
+from spice.wording import counted
 
 if TYPE_CHECKING:
     from spice.runs import Groups
@@ -278,5 +279,4 @@ def _called(groups: "Groups", number: int) -> str:
 
 
 def _images(groups: "Groups", number: int) -> str:
-    count = int((groups.group == number).sum())
-    return f"{count:,} image{'' if count == 1 else 's'}"
+    return counted(int((groups.group == number).sum()), "image")

@@ -26,10 +26,9 @@ def command(
     as_json: Json = False,
 ) -> None:
     """Score the groups against true labels (ACC, NMI, ARI), with k-means for comparison."""
-    import numpy as np
-
+    from spice.arrays import save_array
     from spice.evaluate import evaluate_run, from_csv, from_folders, true_classes
-    from spice.files import written_atomically
+    from spice.files import write_text
     from spice.runs import explain_write_errors, open_result
     from spice.runs.artifacts import SCORES, TRUTH
     from spice.runs.folder import refuse_links_outside
@@ -42,10 +41,8 @@ def command(
     text = found.model_dump_json(indent=2)
     print(text if as_json else _table(found))
     with explain_write_errors(run):
-        with written_atomically(result / TRUTH) as temporary, temporary.open("wb") as file:
-            np.save(file, true_classes(known, len(paths)))
-        with written_atomically(result / SCORES) as temporary:
-            temporary.write_text(text + "\n", encoding="utf-8")
+        save_array(result / TRUTH, true_classes(known, len(paths)))
+        write_text(result / SCORES, text + "\n")
     _write_page(result)
 
 

@@ -14,7 +14,7 @@ from spice.cli.running import RunArgument
 if TYPE_CHECKING:
     from spice.pipeline.example import ExampleSearch
     from spice.progress import Progress
-    from spice.web.tools import Proposal, Tools, WantedExport
+    from spice.web.tools import ExportBody, Proposal, Tools
 
 EXAMPLES = examples(
     "spice open photos.spice",
@@ -97,7 +97,7 @@ def _tools(run: Path) -> "Tools":
     )
 
 
-def _export(run: Path, wanted: "WantedExport", destination: Path) -> str:
+def _export(run: Path, wanted: "ExportBody", destination: Path) -> str:
     """Export like `spice export`, and return its message."""
     group = None if wanted.group is None else str(wanted.group)
     said = StringIO()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from spice.runs.export import Place, Shape
+    from spice.runs.export import Shape
 
 EXAMPLES = examples(
     "spice export photos.spice groups --as folders  # one folder per group, with links to your images",
@@ -133,10 +133,10 @@ def _export_images(run: Path, destination: Path, shape: As, *, rows: "NDArray[np
         if shape not in (As.csv, As.parquet):
             from spice.data.originals import originals
 
-            files = originals(result.manifest.source, labels.path, run=run, taken_out=Path(scratch))
+            files = originals(result.manifest.source, labels.path, run=run, extract_to=Path(scratch))
         inside = any(path.is_relative_to(scratch) for path in files[:1])
         if inside and shape in (As.labelstudio, As.cvat, As.xmp):
             raise UserError(f"--as {shape} needs image files, but these images are in an archive; unpack it first")
-        place: Place = "copy" if copy or inside else "link"
-        written = export(labels, files, destination, shape=cast("Shape", shape.value), place=place, classes=classes)
+        wanted = cast("Shape", shape.value)
+        written = export(labels, files, destination, shape=wanted, classes=classes, copy=copy or inside)
     print(f"exported {written.images:,} images to {written.destination}")

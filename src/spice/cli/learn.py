@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spice.cli.display import shown_progress
+from spice.cli.display import show_progress
 from spice.cli.give import Split, give
-from spice.cli.help import counted, examples
+from spice.cli.help import examples
 from spice.cli.running import Device, RunArgument
+from spice.wording import counted
 
 if TYPE_CHECKING:
     from spice.pipeline.learn import Proposal
@@ -46,7 +47,7 @@ def command(
     refuse_links_outside(run)
     if labels is not None:
         give(run, labels, split=split)
-    with shown_progress() as progress:
+    with show_progress() as progress:
         proposal = propose(run, device=device, progress=progress)
     for line in _lines(proposal):
         print(line)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spice.cli.display import shown_progress
+from spice.cli.display import show_progress
 from spice.cli.help import examples
 from spice.cli.running import Device, model_folder, run_beside
 
 if TYPE_CHECKING:
     from spice.estimator import Assessment
-    from spice.runs.table import Column
+    from spice.tables import Column
 
 EXAMPLES = examples(
     "spice predict photos.spice new_photos --out new.csv",
@@ -33,12 +33,12 @@ def command(
     """Sort more images into the groups of a run, with the chance that each is right."""
     from spice.estimator import load
     from spice.runs import explain_output_errors
-    from spice.runs.table import refuse_other_ending, write_csv, write_table
+    from spice.tables import refuse_other_ending, write_csv, write_table
 
     if out is not None:
         refuse_other_ending(out)
     model = load(model_folder(run), device=device)
-    with shown_progress() as progress:
+    with show_progress() as progress:
         found = model.assess(images, progress=progress)
     columns = {**found.columns(), **_groups(run, found)}
     with explain_output_errors(out or Path("the table")):

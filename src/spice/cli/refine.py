@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from spice.cli.cluster import finish
-from spice.cli.display import shown_progress
+from spice.cli.display import show_progress
 from spice.cli.give import Split, give
 from spice.cli.help import examples
 from spice.cli.running import Details, Device, Json, Open, RunArgument, SettingsFile, interruptible
@@ -49,6 +49,6 @@ def command(
 
     if labels is not None and processes_from_environment().first:
         give(run, labels, split=split)
-    with interruptible(run), shown_progress() as progress:
+    with interruptible(run), show_progress() as progress:
         account = refine(run, minutes=minutes, settings_file=settings_file, device=device, progress=progress)
     finish(account, as_json=as_json, details=details, open_page=open_page)

@@ -27,7 +27,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
     """List, switch or remove the results in a run folder. Every result is kept until you remove it."""
-    from spice.runs import RunFolder, explain_write_errors, keep_edited_groups, locked, update_csv
+    from spice.runs import RunFolder, explain_write_errors, locked, save_edited_groups, update_csv
     from spice.runs.folder import refuse_links_outside
 
     if use is not None or remove is not None:
@@ -39,7 +39,7 @@ def command(
                 folder.use(use)
                 update_csv(run)
             if remove is not None:
-                keep_edited_groups(run, folder.manifest, remove)
+                save_edited_groups(run, folder.manifest, remove)
                 folder.remove(remove)
     _show(RunFolder.open(run), as_json=as_json)
 
@@ -52,15 +52,14 @@ def _show(folder: "RunFolder", *, as_json: bool) -> None:
     manifest = folder.manifest
     rows = []
     for name, entry in manifest.results.items():
-        result = Result(folder.path, manifest, name, entry)
-        joint = result.joint
+        result = Result(folder.path, manifest, name)
         rows.append(
             {
                 "current": name == manifest.current,
                 "name": name,
                 "clusters": result.answer.clusters,
                 "reliable": float(result.labels.reliable.mean()),
-                "refined": "no" if joint is None else "yes" if joint.used else "rejected",
+                "refined": result.refinement,
                 "encoder": result.views.encoder,
                 "seed": entry.settings.get("seed"),
                 "created": entry.created,

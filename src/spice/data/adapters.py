@@ -12,18 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spice.data.columns import VECTOR_COLUMNS, find_column
-from spice.data.items import IMAGE_KEYS, Items, Numbered, as_array, content_of
+from spice.data.items import IMAGE_KEYS, Indexable, Items, as_array, content_of
 from spice.data.sources import Arrays, Files, Source
-from spice.data.vectors import Vectors, pictured, stacked, vectors_in
+from spice.data.vectors import Vectors, read_vectors, stack, with_pictures
 from spice.errors import UserError
 
 _UNIT, _BYTE = 1.0, 255.0  # the largest value of images given as floats
 _KINDS = "paths, PIL images, bytes, open files, arrays or tensors"
 
-Given = str | Source | Vectors
+# A path or glob, which `recognize` opens; a source of images; vectors to cluster without an encoder.
+Adapted = str | Source | Vectors
 
 
-def adapted(source: object) -> Given:
+def adapt(source: object) -> Adapted:
     """A path or glob unchanged, a file of vectors as `Vectors`, anything else as a source; UserError if it is neither.
 
     This consumes a generator or a loader, so call it once and pass the result on.
@@ -32,7 +33,7 @@ def adapted(source: object) -> Given:
         return source
     if isinstance(source, str | os.PathLike):
         name = os.fspath(source)
-        return vectors_in(Path(name)) or str(name)
+        return read_vectors(Path(name)) or str(name)
     array = as_array(source)
     if array is not None and array.dtype.kind not in "OUS":
         return Vectors(array) if array.ndim == 2 else Arrays({"": array}, label=type(source).__name__)
@@ -72,28 +73,28 @@ def _column_names(source: object) -> list[str] | None:
     return listed if all(isinstance(name, str) for name in listed) else None
 
 
-def _of_table(table: Any, names: list[str]) -> Given:
+def _of_table(table: Any, names: list[str]) -> Adapted:
     if callable(getattr(table, "cast_column", None)):  # a data set of Hugging Face
         return _of_dataset(table, names)
     vector, listed = find_column(names, VECTOR_COLUMNS), find_column(names, IMAGE_KEYS)
-    values = [] if listed is None else _listed(table[listed])
+    values = [] if listed is None else _to_list(table[listed])
     paths = [os.fspath(value) for value in values if isinstance(value, str | os.PathLike)]
     whole = listed is not None and len(paths) == len(values)
     if vector is not None:
-        return pictured(
-            stacked(_listed(table[vector]), f"the column {vector}"), paths if whole else None, label=vector, base=None
+        return with_pictures(
+            stack(_to_list(table[vector]), f"the column {vector}"), paths if whole else None, label=vector, base=None
         )
     if listed is None:
         raise UserError(f"the table has no image column; name one `path` (found: {', '.join(names)})")
     return _of_items(values)
 
 
-def _of_dataset(dataset: Any, names: list[str]) -> Given:
+def _of_dataset(dataset: Any, names: list[str]) -> Adapted:
     features = getattr(dataset, "features", None) or {}
     drawn = next((name for name in names if type(features.get(name)).__name__ == "Image"), None)
     chosen = drawn or find_column(names, IMAGE_KEYS)
     if chosen is None and (vector := find_column(names, VECTOR_COLUMNS)) is not None:
-        return Vectors(stacked(_listed(dataset.with_format(None)[vector]), f"the column {vector}"), vector)
+        return Vectors(stack(_to_list(dataset.with_format(None)[vector]), f"the column {vector}"), vector)
     if chosen is None:
         raise UserError(f"the data set has no image column; name one `image` (found: {', '.join(names)})")
     if not hasattr(dataset, "__len__"):  # one that is streamed
@@ -116,13 +117,13 @@ class _Rows:
         return self.dataset[number][self.column]
 
 
-def _of_items(source: Any) -> Given:
+def _of_items(source: Any) -> Adapted:
     if hasattr(source, "dataset") and hasattr(source, "batch_size"):
         return _of_batches(source)
     if isinstance(source, list | tuple):
-        items: Numbered = source
+        items: Indexable = source
     elif callable(getattr(source, "to_list", None)) or isinstance(source, np.ndarray):
-        items = _listed(source)
+        items = _to_list(source)
     elif hasattr(source, "__len__") and hasattr(source, "__getitem__") and not isinstance(source, Mapping):
         items = source
     elif isinstance(source, Iterable) and not isinstance(source, Mapping | bytes | bytearray):
@@ -134,7 +135,7 @@ def _of_items(source: Any) -> Given:
     return _of_list(items)
 
 
-def _of_list(items: Numbered) -> Given:
+def _of_list(items: Indexable) -> Adapted:
     if isinstance(items, list | tuple) and all(isinstance(item, str | os.PathLike) for item in items):
         return Files([os.fspath(item) for item in items], label="list of paths")
     checked: Sequence[Any] = items if isinstance(items, list | tuple) else [items[0]]
@@ -170,7 +171,7 @@ def _vector(item: object) -> NDArray[np.generic]:
     return array
 
 
-def _of_batches(loader: Iterable[object]) -> Given:
+def _of_batches(loader: Iterable[object]) -> Adapted:
     """A loader's batches as one array, with 8 bits per value to save memory."""
     parts, largest = list[NDArray[np.generic]](), 0.0
     for batch in loader:
@@ -203,7 +204,7 @@ def _eight_bits(array: NDArray[np.generic], largest: float) -> NDArray[np.uint8]
     return pixels
 
 
-def _listed(column: Any) -> list[Any]:
+def _to_list(column: Any) -> list[Any]:
     """The values of a column of any library."""
     for method in ("to_pylist", "to_list", "tolist"):
         if callable(listed := getattr(column, method, None)):

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from spice.data.decode import Content
-from spice.data.problems import BadImageError, Problem, Reason, printable
-from spice.data.sources import Entry, Piece, Source, read_if_image, stamp_of
+from spice.data.problems import BadImageError, Problem, Reason
+from spice.data.sources import Entry, Readable, Source, read_if_image, stamp_of
 from spice.errors import UserError
+from spice.files import printable
 
 # Files that WebDataset stores beside an image: its label and description.
 _BESIDE_IMAGES = (".cls", ".json", ".txt")
@@ -104,7 +105,7 @@ class TarStream(Tar):
     def _linked(self, links: dict[str, str], stamp: str) -> Iterator[Entry | Problem]:  # noqa: ARG002
         return (Problem(name, Reason.UNREADABLE, "a link inside a compressed archive") for name in links)
 
-    def contents(self, entries: Iterable[Entry]) -> Iterator[Piece]:
+    def contents(self, entries: Iterable[Entry]) -> Iterator[Readable]:
         stream = self._stream()
         end = BadImageError(Reason.TRUNCATED, "the archive ends before this image")
         for entry in entries:

@@ -20,22 +20,18 @@ class Batch(NamedTuple):
 
 
 def batches(
-    count: int, size: int, *, seed: int, stage: str, epoch: int, rank: int = 0, processes: int = 1, whole: bool = True
+    count: int, size: int, *, seed: int, stage: str, epoch: int, rank: int = 0, processes: int = 1
 ) -> Iterator[Batch]:
     """One epoch: `count` images in random order, in batches of `size` over all processes together.
 
     Process `rank` gets every `processes`-th image of each batch, so all processes see the same number of batches, and
-    their shares differ by at most one image. With `whole`, an incomplete last batch is dropped, as in Algorithm 1
-    (floor(N / M) batches); without it, every image comes exactly once, and a process may get no image of a very short
-    last batch.
+    their shares differ by at most one image. An incomplete last batch is dropped, as in Algorithm 1 (floor(N / M)
+    batches).
     """
     if size < 1 or not 0 <= rank < processes:
         raise ValueError(f"process {rank} of {processes} cannot have a share of batches of {size}")
-    if whole and count < size:
+    if count < size:
         raise ValueError(f"{count} images do not fill one batch of {size}: choose a smaller batch")
     order = torch.randperm(count, generator=generator(seed, stage, "order", epoch))
-    for number, start in enumerate(range(0, count, size)):
-        batch = order[start : start + size]
-        if whole and len(batch) < size:
-            return
-        yield Batch(number, batch[rank::processes])
+    for number in range(count // size):
+        yield Batch(number, order[number * size : (number + 1) * size][rank::processes])

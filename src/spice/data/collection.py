@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spice.data.problems import Problem, printable, read_problems, write_problems
-from spice.files import read_parquet, write_parquet
+from spice.data.problems import Problem, read_problems, write_problems
+from spice.files import printable, read_parquet, write_parquet
 
 # The lines of images.parquet. A position in the collection is a line here.
 SCHEMA = pa.schema(
@@ -66,14 +66,6 @@ class Collection:
         return np.asarray(pc.fill_null(self.table["copy_of"], -1), dtype=np.int64)
 
     @property
-    def largest_first(self) -> NDArray[np.int64]:  # (N,)
-        """Positions by number of pixels, then by name, short ones first: `a.jpg` before `a copy.jpg`."""
-        pixels = np.asarray(self.table["width"], dtype=np.int64) * np.asarray(self.table["height"], dtype=np.int64)
-        paths = self.paths
-        order = sorted(range(len(self)), key=lambda row: (-int(pixels[row]), len(paths[row]), paths[row]))
-        return np.array(order, dtype=np.int64)
-
-    @property
     def starts(self) -> NDArray[np.int64]:  # (U,)
         """Positions of distinct images; the exact copies of each follow it."""
         return np.flatnonzero(self.copy_of < 0)
@@ -113,8 +105,8 @@ def collection_of_vectors(
     return Collection(pa.table(table).cast(SCHEMA), problems)
 
 
-def in_order(table: pa.Table, problems: list[Problem]) -> Collection:
-    """The collection of all lines of `table` (SCHEMA without `copy_of`): sorted by content, copies marked."""
+def collection_of_images(table: pa.Table, problems: list[Problem]) -> Collection:
+    """The collection of all lines of `table` (SCHEMA without `copy_of`), sorted by content, with copies marked."""
     order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ("hash", "path", "number")])
     table = table.take(order)
     hashes = table["hash"].combine_chunks()

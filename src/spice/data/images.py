@@ -114,7 +114,7 @@ class Tiles:
         return np.asarray(tile)
 
 
-class Pictured:
+class VectorPictures:
     """The images of vectors, by the vector's row; a tile with its number where there is none."""
 
     def __init__(self, images: Images, rows: NDArray[np.int64], count: int) -> None:

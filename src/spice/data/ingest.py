@@ -16,12 +16,13 @@ import numpy as np
 from filelock import FileLock
 
 from spice.data.decode import MAX_PIXELS, Decoded, available_cores, decode, digest, pixel_hash
-from spice.data.problems import BadImageError, bad_file, printable, skipped_in_words
+from spice.data.problems import BadImageError, bad_file, skipped_in_words
 from spice.data.recognize import open_source
-from spice.data.sources import Entry, Piece, Source, SourceLike
+from spice.data.sources import Entry, Readable, Source, SourceLike
 from spice.data.store import ImageStore, Originals
-from spice.data.writer import Outcome, Writer, explained_errors
+from spice.data.writer import Outcome, Writer, explain_store_errors
 from spice.errors import NothingReadableError, UserError
+from spice.files import printable
 from spice.progress import Progress, silent
 
 LIMIT_BYTES = 32 << 30
@@ -63,7 +64,7 @@ def ingest(
     opened = open_source(source, leave_out=[*leave_out, folder])
     entries, problems = opened.listing()
     decode_group = partial(examine, size=size, max_pixels=max_pixels)
-    with _locked(folder), closing(Writer(folder, size, limit_bytes, anew=rescan)) as writer:
+    with _locked(folder), closing(Writer(folder, size, limit_bytes, restart=rescan)) as writer:
         missing = writer.journal.missing(entries)
         done, bad = len(entries) - len(missing), len(problems)
         progress("reading images", done, len(entries), {"problems": bad})
@@ -84,14 +85,14 @@ def ingest(
     if len(collection) == 0:
         words = skipped_in_words(Counter(problem.reason for problem in collection.problems))
         raise NothingReadableError(f"{opened.label} contains no readable image; {words}")
-    known = np.isin(collection.numbers, [entry.number for entry in missing])
-    return ImageStore(folder, collection, size, Originals(opened, entries, collection), known=known)
+    verified = np.isin(collection.numbers, [entry.number for entry in missing])
+    return ImageStore(folder, collection, size, Originals(opened, entries, collection), verified=verified)
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Wait while another process fills the same store, then reuse what it has read."""
-    with explained_errors(folder):
+    with explain_store_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / "lock").acquire()
     with lock:
@@ -99,15 +100,15 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _in_threads(
-    decode_group: Callable[[list[Piece]], list[Examined]], pieces: Iterable[Piece], workers: int
+    decode_group: Callable[[list[Readable]], list[Examined]], entries: Iterable[Readable], workers: int
 ) -> Iterator[list[Examined]]:
-    """Examine all pieces in threads (Pillow decodes without Python's lock), a few groups ahead, in order."""
+    """Examine all entries in threads (Pillow decodes without Python's lock), a few groups ahead, in order."""
     waiting: deque[Future[list[Examined]]] = deque()
     pool = ThreadPoolExecutor(workers)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="PIL")  # it warns of flaws that do not cost a pixel
         try:
-            for group in _groups(pieces):
+            for group in _groups(entries):
                 waiting.append(pool.submit(decode_group, group))
                 if len(waiting) > 2 * workers:
                     yield waiting.popleft().result()
@@ -117,11 +118,11 @@ def _in_threads(
             pool.shutdown(cancel_futures=True)
 
 
-def _groups(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    group, length = list[Piece](), 0
-    for piece in pieces:
-        group.append(piece)
-        length += piece[0].length
+def _groups(entries: Iterable[Readable]) -> Iterator[list[Readable]]:
+    group, length = list[Readable](), 0
+    for entry in entries:
+        group.append(entry)
+        length += entry[0].length
         if len(group) == _GROUP_ENTRIES or length >= _GROUP_BYTES:
             yield group
             group, length = [], 0
@@ -129,7 +130,7 @@ def _groups(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
         yield group
 
 
-def examine(group: list[Piece], *, size: int, max_pixels: int) -> list[Examined]:
+def examine(group: list[Readable], *, size: int, max_pixels: int) -> list[Examined]:
     """The outcome of every entry of a group, and its pixels."""
     examined = list[Examined]()
     for entry, read in group:

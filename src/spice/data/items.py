@@ -20,7 +20,7 @@ IMAGE_KEYS = ("image", "img", "picture", "photo", "pixel_values", "pixels", "byt
 _CHANNELS = (1, 3, 4)
 
 
-class Numbered(Protocol):
+class Indexable(Protocol):
     """A list or a data set: anything with a length and items by number."""
 
     def __len__(self) -> int: ...
@@ -31,7 +31,7 @@ class Numbered(Protocol):
 class Items(Source):
     """Images by number, read one at a time: a user's data set may not be thread-safe."""
 
-    def __init__(self, items: Numbered, *, label: str) -> None:
+    def __init__(self, items: Indexable, *, label: str) -> None:
         self.label, self.items, self.count = label, items, len(items)
         self.stamp = uuid.uuid4().hex  # never the same twice: objects in memory have no modification time
         self._one_at_a_time = Lock()

@@ -7,15 +7,14 @@ import numpy as np
 from PIL import Image
 
 from spice.data.decode import from_array
-from spice.data.problems import printable
 from spice.data.recognize import open_source
 from spice.data.sources import Entry, Files, Folder, Source
 from spice.errors import UserError
-from spice.files import shortened
+from spice.files import printable, shortened
 
 
-def originals(source: str | None, names: Sequence[str], *, run: Path, taken_out: Path) -> list[Path]:
-    """A file for each of the `names` of a run's images; images in an archive or array are extracted to `taken_out`."""
+def originals(source: str | None, names: Sequence[str], *, run: Path, extract_to: Path) -> list[Path]:
+    """A file for each of the `names` of a run's images; images in an archive or array are extracted to `extract_to`."""
     if source is None:
         raise UserError(
             f"the images of {run} were passed from memory; only csv and parquet can be exported without image files"
@@ -27,10 +26,10 @@ def originals(source: str | None, names: Sequence[str], *, run: Path, taken_out:
         raise UserError(f"{missing} is no longer in {source}; only csv and parquet can be exported without image files")
     if isinstance(opened, Folder | Files):
         return [Path(opened.base, entries[name].name).absolute() for name in names]
-    return _take_out(opened, [entries[name] for name in names], taken_out)
+    return _extract(opened, [entries[name] for name in names], extract_to)
 
 
-def _take_out(source: Source, entries: list[Entry], folder: Path) -> list[Path]:
+def _extract(source: Source, entries: list[Entry], folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     # Numbered: an archive may hold one name in many folders, and an array's images have no ending.
     paths = {}

@@ -10,7 +10,7 @@ from spice.arrays import further_pieces, map_files
 GRAY, COLOR = "gray.u8", "color.u8"
 
 
-def mapped(path: Path, channels: int, size: int) -> NDArray[np.uint8]:
+def map_pixels(path: Path, channels: int, size: int) -> NDArray[np.uint8]:
     """The file, or its pieces, as a memory-mapped array (rows, C, S, S)."""
     paths = [path, *further_pieces(path)]
     rows = sum(one.stat().st_size for one in paths) // (channels * size * size)

@@ -9,7 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from spice.files import written_atomically
+from spice.files import printable
+from spice.tables import write_table
 
 
 class Reason(StrEnum):
@@ -98,22 +99,10 @@ def bad_file(error: OSError, path: str | None = None) -> BadImageError:
     return BadImageError(Reason.UNREADABLE, detail)
 
 
-def printable(name: str) -> str:
-    r"""The name as valid Unicode: bytes of a file name that are not UTF-8 become `\xe9`."""
-    try:
-        return os.fsencode(name).decode("utf-8", "backslashreplace")
-    except UnicodeEncodeError:  # no file can have this name, but a list may contain it
-        return name.encode("utf-8", "backslashreplace").decode()
-
-
 def write_problems(path: Path, problems: Iterable[Problem]) -> None:
     """Write `problems.csv`: one record per file, sorted by path, in UTF-8, quoted where a name needs it."""
-    rows = [(printable(p.path), p.reason, printable(p.detail)) for p in sorted(problems)]
-    # Before 3.13, Python does not quote "\r", as in the name of macOS's `Icon\r` files, where a reader ends the line.
-    quote_all = any("\r" in text for row in rows for text in row)
-    with written_atomically(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL)
-        writer.writerows([Problem._fields, *rows])
+    rows = [(printable(one.path), str(one.reason), printable(one.detail)) for one in sorted(problems)]
+    write_table(path, {name: [row[place] for row in rows] for place, name in enumerate(Problem._fields)})
 
 
 def read_problems(path: Path) -> list[Problem]:

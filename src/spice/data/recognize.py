@@ -10,15 +10,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spice.data.adapters import adapted
+from spice.data.adapters import adapt
 from spice.data.archives import Shards, Tar, TarStream, Zip
 from spice.data.columns import PATH_COLUMNS, find_column
-from spice.data.problems import printable
 from spice.data.remote import Remote, is_remote
 from spice.data.sources import Files, Folder, Source, SourceLike, array_file
 from spice.data.vectors import Vectors
 from spice.errors import UserError
-from spice.files import read_parquet
+from spice.files import printable, read_parquet
 
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
 
@@ -28,17 +27,17 @@ def open_source(source: SourceLike, *, leave_out: Iterable[Path] = ()) -> Source
 
     `leave_out`: folders to skip, such as the run's own, if it is inside the source.
     """
-    given = adapted(source)
-    if isinstance(given, Vectors):
-        if given.pictures is None:
-            raise UserError(f"{given.label} contains vectors of shape {given.values.shape}, not images")
-        return given.pictures
-    if isinstance(given, Source):
-        return given
+    adapted = adapt(source)
+    if isinstance(adapted, Vectors):
+        if adapted.pictures is None:
+            raise UserError(f"{adapted.label} contains vectors of shape {adapted.values.shape}, not images")
+        return adapted.pictures
+    if isinstance(adapted, Source):
+        return adapted
     try:
-        return _open_path(given, leave_out)
+        return _open_path(adapted, leave_out)
     except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
-        raise UserError(f"{printable(given)} cannot be read: {error}") from error
+        raise UserError(f"{printable(adapted)} cannot be read: {error}") from error
 
 
 def _open_path(name: str, leave_out: Iterable[Path]) -> Source:
@@ -74,7 +73,7 @@ def _open_file(path: Path) -> Source:
     if suffix in (".npy", ".npz"):
         return array_file(path)
     if suffix in (".txt", ".lst", ".csv", ".tsv", ".parquet"):
-        return Files(_listed(path, suffix), label=str(path), base=path.parent)
+        return Files(_read_list(path, suffix), label=str(path), base=path.parent)
     if suffix == ".zip" or zipfile.is_zipfile(path):
         return Zip(path)
     if ".tar" in path.suffixes or suffix in (".tgz", ".tbz2", ".txz") or tarfile.is_tarfile(path):
@@ -83,7 +82,7 @@ def _open_file(path: Path) -> Source:
     return Files([str(path)], label=str(path))
 
 
-def _listed(path: Path, suffix: str) -> Sequence[str]:
+def _read_list(path: Path, suffix: str) -> Sequence[str]:
     """The paths in a list; relative ones start at the list's own folder. Other columns are ignored."""
     if suffix == ".parquet":
         column = _path_column(pq.read_schema(path).names, path)

@@ -22,7 +22,7 @@ from spice.errors import UserError, one_line
 from spice.progress import log
 
 HEAD = 32  # first bytes, which show whether a file is an image at all
-_PIECE = 1 << 20  # bytes read at once: a read allocates what it asks for, however short the file is
+_READ_BYTES = 1 << 20  # bytes read at once: a read allocates what it asks for, however short the file is
 
 # Folders in which file managers, cloud drives and photo libraries keep thumbnails and deleted files.
 _SYSTEM_FOLDERS = ("@eaDir", "__MACOSX", "$RECYCLE.BIN", "System Volume Information", "lost+found")
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
     length: int  # bytes, as far as the listing shows
 
 
-Piece = tuple[Entry, Callable[[], Content]]  # an entry, and the function that reads it
+Readable = tuple[Entry, Callable[[], Content]]  # an entry, and the function that reads it
 
 
 class Source:
@@ -58,7 +58,7 @@ class Source:
         """The content of one entry; raises BadImageError or OSError. Safe to call from several threads."""
         raise NotImplementedError
 
-    def contents(self, entries: Iterable[Entry]) -> Iterator[Piece]:
+    def contents(self, entries: Iterable[Entry]) -> Iterator[Readable]:
         """The entries, each with the function that reads it, in their order."""
         return ((entry, partial(self.read, entry)) for entry in entries)
 
@@ -181,11 +181,11 @@ def read_if_image(file: IO[bytes], length: int, *, longest: int = MAX_BYTES, nam
         raise not_an_image(head)
     if length > MAX_BYTES:
         raise BadImageError(Reason.TOO_LARGE, f"{length:,} bytes")
-    pieces, left = [head], longest - len(head)
-    while left > 0 and (piece := file.read(min(_PIECE, left))):
-        pieces.append(piece)
-        left -= len(piece)
-    data = b"".join(pieces)
+    parts, left = [head], longest - len(head)
+    while left > 0 and (part := file.read(min(_READ_BYTES, left))):
+        parts.append(part)
+        left -= len(part)
+    data = b"".join(parts)
     return raw_preview(data) if raw else data
 
 

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from spice.data.collection import Collection
 from spice.data.decode import available_cores, decode, digest, pixel_hash
-from spice.data.pixels import COLOR, GRAY, mapped
-from spice.data.problems import BadImageError, printable
+from spice.data.pixels import COLOR, GRAY, map_pixels
+from spice.data.problems import BadImageError
 from spice.data.sources import Entry, Source
 from spice.errors import UserError
+from spice.files import printable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,7 +37,7 @@ class ImageStore:
     """The images of a collection at the working size, by position. Each is checked for damage on its first use.
 
     Args:
-        known: (N,) images that this process has just written, which need no check.
+        verified: (N,) images that this process has just written, which need no check.
     """
 
     def __init__(
@@ -46,17 +47,17 @@ class ImageStore:
         size: int,
         originals: "Originals | None" = None,
         *,
-        known: NDArray[np.bool_] | None = None,
+        verified: NDArray[np.bool_] | None = None,
     ) -> None:
         self.collection = collection
         self.size = size
         self.channels = 1 if bool(collection.gray.all()) else 3
         self._gray, self._rows = collection.gray, collection.rows
-        self._files = {True: mapped(folder / GRAY, 1, size), False: mapped(folder / COLOR, 3, size)}
+        self._files = {True: map_pixels(folder / GRAY, 1, size), False: map_pixels(folder / COLOR, 3, size)}
         self._originals = originals
-        self._streamed = originals.at(size) if originals is not None and bool((collection.rows < 0).any()) else None
+        self._on_demand = OnDemand(originals, size) if originals and bool((collection.rows < 0).any()) else None
         self._folder, self._hashes = folder, collection.table["pixels"]
-        self._unchecked = np.ones(len(collection), dtype=np.bool_) if known is None else ~known
+        self._unchecked = np.ones(len(collection), dtype=np.bool_) if verified is None else ~verified
 
     def __len__(self) -> int:
         return len(self.collection)
@@ -76,22 +77,24 @@ class ImageStore:
                 found = file[rows[here]]
                 self._check(wanted[here], found)
                 out[here] = found  # the one channel of a gray image spreads over three
-        if self._streamed is not None:
+        if self._on_demand is not None:
             elsewhere = np.flatnonzero(rows < 0)
-            for place, pixels in zip(elsewhere, self._streamed.take(wanted[elsewhere].tolist()), strict=True):
+            for place, pixels in zip(elsewhere, self._on_demand.take(wanted[elsewhere].tolist()), strict=True):
                 out[place] = pixels
         return torch.from_numpy(out)
 
     def sharp(self, positions: NDArray[np.int64], size: int) -> "list[NDArray[np.uint8]]":
         """The images (C, s, s) with s up to `size`, decoded from the originals where these are larger."""
         found: list[NDArray[np.uint8]] = list(self.take(positions).numpy())
-        if self._originals is None or not self._originals.random_access or size <= self.size:
+        if self._originals is None or not self._originals.source.random_access or size <= self.size:
             return found
         table = self.collection.table
         short = np.minimum(np.asarray(table["width"]), np.asarray(table["height"]))[positions]
         larger = np.flatnonzero(short > self.size)
-        for place, original in zip(larger, self._originals.at(size).take_unchanged(positions[larger]), strict=True):
-            found[place] = found[place] if original is None else original
+        originals = OnDemand(self._originals, size).take_unchanged(positions[larger])
+        for place, original in zip(larger, originals, strict=True):
+            if original is not None:
+                found[place] = original
         return found
 
     def _check(self, positions: NDArray[np.int64], pixels: NDArray[np.uint8]) -> None:
@@ -113,24 +116,15 @@ class Originals(NamedTuple):
     entries: Sequence[Entry]
     collection: Collection
 
-    @property
-    def random_access(self) -> bool:
-        """Whether a single one can be read without all before it."""
-        return self.source.random_access
 
-    def at(self, size: int) -> "Streamed":
-        """Decoded on demand at this size."""
-        return Streamed(self.source, self.entries, self.collection, size)
+class OnDemand:
+    """Original images decoded at one size when they are needed, with a small cache."""
 
-
-class Streamed:
-    """Images of a collection decoded on demand, with a small cache."""
-
-    def __init__(self, source: Source, entries: Sequence[Entry], collection: Collection, size: int) -> None:
-        self._source, self._size = source, size
-        self._entries = {entry.number: entry for entry in entries}
-        self._numbers = collection.numbers
-        self._hashes = collection.table.column("hash")
+    def __init__(self, originals: Originals, size: int) -> None:
+        self._source, self._size = originals.source, size
+        self._entries = {entry.number: entry for entry in originals.entries}
+        self._numbers = originals.collection.numbers
+        self._hashes = originals.collection.table.column("hash")
         self._pool = ThreadPoolExecutor(available_cores())
         self._pixels = lru_cache(max(1, _CACHE_BYTES // (3 * size * size)))(self._decode)
 

@@ -33,13 +33,13 @@ class Vectors:
         return len(self.values)
 
 
-def vectors_in(path: Path) -> Vectors | None:
+def read_vectors(path: Path) -> Vectors | None:
     """The vectors in a .npy, .npz or .parquet file; None for any other file, which may hold images.
 
     `.npy`: an array (N, D). `.npz`: an array called `features`, `embedding`, ..., or the only one of two dimensions,
     and paths, if it has them. `.parquet`: such a column of lists, and a column of paths, if it has one.
     """
-    reader = {".npy": _in_npy, ".npz": _in_npz, ".parquet": _in_parquet}.get(path.suffix.lower())
+    reader = {".npy": _read_npy, ".npz": _read_npz, ".parquet": _read_parquet}.get(path.suffix.lower())
     if reader is None or not path.is_file():
         return None
     try:
@@ -49,12 +49,12 @@ def vectors_in(path: Path) -> Vectors | None:
     except Exception:  # noqa: BLE001 - reading it as images reports what is wrong
         return None
     if found is not None:
-        with_pictures = "" if found.pictures is None else "; its paths are for the pictures"
-        log.info("%s contains %s vectors, used as features%s", path, f"{len(found):,}", with_pictures)
+        note = "" if found.pictures is None else "; its paths are for the pictures"
+        log.info("%s contains %s vectors, used as features%s", path, f"{len(found):,}", note)
     return found
 
 
-def pictured(values: NDArray[np.generic], paths: list[str] | None, *, label: str, base: Path | None) -> Vectors:
+def with_pictures(values: NDArray[np.generic], paths: list[str] | None, *, label: str, base: Path | None) -> Vectors:
     """Vectors with the paths of their images, relative ones from `base`."""
     if paths is None:
         return Vectors(values, label)
@@ -63,7 +63,7 @@ def pictured(values: NDArray[np.generic], paths: list[str] | None, *, label: str
     return Vectors(values, label, paths, Files(paths, label=label, base=base))
 
 
-def stacked(rows: list[Any], label: str) -> NDArray[np.generic]:
+def stack(rows: list[Any], label: str) -> NDArray[np.generic]:
     """Rows of numbers, all equally long, as an array (N, D)."""
     try:
         found = np.stack([np.asarray(row, dtype=np.float32) for row in rows])
@@ -74,12 +74,12 @@ def stacked(rows: list[Any], label: str) -> NDArray[np.generic]:
     return found
 
 
-def _in_npy(path: Path) -> Vectors | None:
+def _read_npy(path: Path) -> Vectors | None:
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     return Vectors(np.asarray(array), str(path)) if array.ndim == 2 else None
 
 
-def _in_npz(path: Path) -> Vectors | None:
+def _read_npz(path: Path) -> Vectors | None:
     with np.load(path, allow_pickle=False) as file:
         arrays: Mapping[str, NDArray[np.generic]] = {name: file[name] for name in file.files}
     if any(array.ndim in (3, 4) for array in arrays.values()):
@@ -91,10 +91,10 @@ def _in_npz(path: Path) -> Vectors | None:
     names = [name for name, array in arrays.items() if array.ndim == 1 and array.dtype.kind in "US"]
     listed = find_column(names, ("paths", *PATH_COLUMNS))
     paths = None if listed is None else arrays[listed].astype(str).tolist()
-    return pictured(arrays[chosen], paths, label=str(path), base=path.parent)
+    return with_pictures(arrays[chosen], paths, label=str(path), base=path.parent)
 
 
-def _in_parquet(path: Path) -> Vectors | None:
+def _read_parquet(path: Path) -> Vectors | None:
     schema = pq.read_schema(path)
     lists = {field.name: field.type.value_type for field in schema if _is_list(field.type)}
     floats = [name for name, kind in lists.items() if pa.types.is_floating(kind)]
@@ -104,8 +104,8 @@ def _in_parquet(path: Path) -> Vectors | None:
     listed = find_column(set(schema.names) - {chosen}, PATH_COLUMNS)
     table = read_parquet(path, [chosen, *([] if listed is None else [listed])])
     paths = None if listed is None else ["" if name is None else str(name) for name in table[listed].to_pylist()]
-    return pictured(
-        stacked(table[chosen].to_pylist(), f"the column {chosen} of {path}"), paths, label=str(path), base=path.parent
+    return with_pictures(
+        stack(table[chosen].to_pylist(), f"the column {chosen} of {path}"), paths, label=str(path), base=path.parent
     )
 
 

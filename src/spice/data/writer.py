@@ -21,13 +21,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from spice import arrays
-from spice.data.collection import SCHEMA, Collection, in_order
+from spice.data.collection import SCHEMA, Collection, collection_of_images
 from spice.data.decode import Decoded
 from spice.data.pixels import COLOR, GRAY
-from spice.data.problems import Problem, Reason, printable
+from spice.data.problems import Problem, Reason
 from spice.data.sources import Entry
 from spice.errors import UserError
-from spice.files import read_parquet, remove, written_atomically
+from spice.files import printable, read_parquet, remove, write_text, written_atomically
 
 JOURNAL, _DESCRIPTION, _FORMAT = "journal", "store.json", 2
 
@@ -62,16 +62,16 @@ _SCHEMA = pa.schema([("key", pa.binary()), *_IN_TABLE, ("reason", pa.string()), 
 class Writer:
     """Adds decoded images to the store in a folder; pixels first, then the journal that refers to them."""
 
-    def __init__(self, folder: Path, size: int, limit_bytes: int, *, anew: bool = False) -> None:
+    def __init__(self, folder: Path, size: int, limit_bytes: int, *, restart: bool = False) -> None:
         """Continue the store in `folder`, or start it again."""
         self.folder = folder
         self.is_full = False
         self._limit = limit_bytes
         self._pending: list[Outcome] = []
         self._saved = time.monotonic()
-        with explained_errors(folder):
+        with explain_store_errors(folder):
             try:
-                if anew:
+                if restart:
                     raise ValueError("start again")
                 self._open(size)
             except ValueError:
@@ -82,7 +82,7 @@ class Writer:
 
     def add(self, examined: Sequence[tuple[Outcome, Decoded | None]]) -> None:
         """Store the pixels as long as there is room, and record all outcomes."""
-        with explained_errors(self.folder):
+        with explain_store_errors(self.folder):
             for outcome, decoded in examined:
                 row = -1 if decoded is None else self._keep(decoded)
                 self._pending.append(outcome._replace(row=row))
@@ -92,7 +92,7 @@ class Writer:
 
     def finish(self, entries: list[Entry], problems: list[Problem]) -> Collection:
         """Save what is pending, and write the table."""
-        with explained_errors(self.folder):
+        with explain_store_errors(self.folder):
             self._save()
             collection = self.journal.collection(entries, problems)
             collection.save(self.folder)
@@ -132,7 +132,7 @@ class Writer:
 
 
 @contextmanager
-def explained_errors(folder: Path) -> Iterator[None]:
+def explain_store_errors(folder: Path) -> Iterator[None]:
     """Report a full disk or a read-only folder to the user; what has been written is kept."""
     try:
         yield
@@ -147,8 +147,7 @@ def _clear(folder: Path, size: int) -> None:
     for name in ("images.parquet", "problems.csv"):
         remove(folder / name)
     shutil.rmtree(folder / JOURNAL, ignore_errors=True)
-    with written_atomically(folder / _DESCRIPTION) as temporary:
-        temporary.write_text(json.dumps({"format": _FORMAT, "size": size}))
+    write_text(folder / _DESCRIPTION, json.dumps({"format": _FORMAT, "size": size}))
 
 
 class PixelFile:
@@ -278,7 +277,7 @@ class Journal:
         good = pc.is_valid(table["hash"])
         bad = table.filter(pc.invert(good)).select(["path", "reason", "detail"]).to_pylist()
         more = [Problem(row["path"], Reason(row["reason"]), row["detail"]) for row in bad]
-        return in_order(table.filter(good).drop_columns(["reason", "detail"]), [*problems, *more])
+        return collection_of_images(table.filter(good).drop_columns(["reason", "detail"]), [*problems, *more])
 
     def _all(self) -> pa.Table:
         """Every outcome, the latest first, so that a search returns that one."""

@@ -1,6 +1,6 @@
 """Scores against true labels, after everything else is done. ONLY THIS PACKAGE READS TRUE LABELS."""
 
-from spice.evaluate.run import accuracy_by_coverage, evaluate_run, true_classes
+from spice.evaluate.run import accuracy_curve, evaluate_run, true_classes
 from spice.evaluate.scores import UNMATCHED, Confusion, Scores, accuracy, confusion, match, matched_labels, score
 from spice.evaluate.truth import Truth, from_csv, from_folders
 
@@ -10,7 +10,7 @@ __all__ = [
     "Scores",
     "Truth",
     "accuracy",
-    "accuracy_by_coverage",
+    "accuracy_curve",
     "confusion",
     "evaluate_run",
     "from_csv",

@@ -11,7 +11,7 @@ from spice.evaluate.scores import accuracy, confusion, matched_labels, score
 from spice.evaluate.truth import Truth
 from spice.runs import Labels, Result
 from spice.runs.artifacts import HEAD_LABELS, KMEANS
-from spice.runs.scores import Confusion, HeadScores, Kept, Score, Scores
+from spice.runs.scores import AccuracyCurve, Confusion, HeadScores, Score, Scores
 
 # Points of a curve, and the smallest share of the images that a point stands for: fewer would be noise.
 _POINTS, _LEAST = 100, 0.01
@@ -33,8 +33,8 @@ def evaluate_run(run: Result, truth: Truth) -> Scores:
         kmeans=_score(kmeans, truth.labels),
         second_stage=_second_stage(run, labels, truth),
         confusion=Confusion(clusters=table.clusters.tolist(), counts=table.counts.tolist()),
-        by_chance=accuracy_by_coverage(known.chance, right),
-        by_confidence=accuracy_by_coverage(known.confidence, right),
+        by_chance=accuracy_curve(known.chance, right),
+        by_confidence=accuracy_curve(known.confidence, right),
         heads=_head_scores(run, labels, truth),
     )
 
@@ -46,8 +46,8 @@ def true_classes(truth: Truth, images: int) -> NDArray[np.int32]:
     return found
 
 
-def accuracy_by_coverage(trust: NDArray[np.float32], right: NDArray[np.bool_]) -> Kept:
-    """Accuracy of the most trusted images, by the share that is kept. Images of equal trust stay together.
+def accuracy_curve(trust: NDArray[np.float32], right: NDArray[np.bool_]) -> AccuracyCurve:
+    """Accuracy of the most trusted images, by how many are kept; images of equal trust are kept or dropped together.
 
     Clusters are matched to classes on all images, not again on those that are kept.
     """
@@ -57,7 +57,7 @@ def accuracy_by_coverage(trust: NDArray[np.float32], right: NDArray[np.bool_]) -
     counts = np.unique(np.append(counts[counts >= _LEAST * len(trust)], len(trust)))
     shown = counts[np.unique(np.linspace(0, len(counts) - 1, _POINTS).round().astype(np.int64))]
     correct = np.cumsum(right[order])[shown - 1]
-    return Kept(share=_rounded(shown / len(trust)), acc=_rounded(correct / shown))
+    return AccuracyCurve(share=_rounded(shown / len(trust)), acc=_rounded(correct / shown))
 
 
 def _head_scores(run: Result, labels: Labels, truth: Truth) -> HeadScores | None:

@@ -6,7 +6,7 @@ Shapes: N images, L lines: the images in the user's order, including those that 
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,25 +15,18 @@ from PIL import Image
 
 from spice.errors import UserError
 from spice.notebook.sheet import Section, contact_sheet
-from spice.pipeline.shown import shown_images
-from spice.runs import Labels, Result, read_manifest
+from spice.pipeline.stored_images import stored_images
+from spice.report.pictures import as_jpeg, as_picture
+from spice.runs import Groups, Labels, Result, read_manifest
 from spice.runs.folder import is_run
-from spice.runs.table import Column
+from spice.runs.groups import Base, unedited
+from spice.tables import Column
 
 # Pictures kept if there is no run folder: at most this many of each group, and of all groups.
 _PER_GROUP, _TOGETHER, _SIDE = 48, 2000, 96
 _IN_OVERVIEW = 10
 # These columns come first.
 _FIRST_COLUMNS = ("path", "group", "name", "chance")
-
-
-class GroupsNow(NamedTuple):
-    """The groups as they are now, with all edits."""
-
-    group: NDArray[np.int32]  # (N,)
-    columns: dict[str, Column]  # `group`, `name`, `by_person`
-    names: dict[int, str]
-    existing: list[int]
 
 
 @dataclass(eq=False)
@@ -44,9 +37,9 @@ class Answers:
     clusters: int
     rows: NDArray[np.int64]  # (L,) the row of each line; -1: it could not be read
     names: list[str]  # (L,)
-    run: Path | None  # None: the fit was not kept
+    run: Path | None  # the run folder; None: there is none
     result: str  # its name among the run's results
-    pictures: dict[int, bytes]  # JPEG by row, where the fit was not kept
+    pictures: dict[int, bytes]  # JPEG by row, where there is no run folder
 
     def table(self) -> Any:
         """A line per image as a pandas DataFrame."""
@@ -58,94 +51,84 @@ class Answers:
 
     def columns(self) -> dict[str, Column]:
         """Every column, in the user's order."""
-        found: dict[str, Column] = {**self.labels._asdict(), **self.groups().columns}
+        found: dict[str, Column] = {**self.labels._asdict(), **self.groups().columns()}
         filled = {name: _filled(column, self.rows) for name, column in found.items()}
         filled["path"] = self.names
         first = {name: filled.pop(name) for name in _FIRST_COLUMNS}
         return {**first, **filled}
 
-    def groups(self) -> GroupsNow:
+    def groups(self) -> Groups:
         """The groups, with the edits that were made since the fit."""
-        kept = self._kept()
-        if kept is not None:
-            now = kept.groups
-            return GroupsNow(
-                now.shown, now.columns(), now.names, [one for one in now.existing if one not in now.set_aside]
-            )
-        cluster, images = self.labels.cluster, len(self.labels.cluster)
-        columns: dict[str, Column] = {"group": cluster, "name": [""] * images, "by_person": np.zeros(images, np.bool_)}
-        return GroupsNow(cluster, columns, {}, list(range(self.clusters)))
+        saved = self._saved()
+        if saved is not None:
+            return saved.groups
+        return unedited(Base.of(self.result, self.labels, self.labels.path, clusters=self.clusters))
 
     def sheet(self, group: int | str | None, images: int | None) -> Image.Image:
         """The most typical images of one group, or of all."""
-        now = self.groups()
+        groups = self.groups()
         if group is None:
-            return contact_sheet([self._section(now, one, images or _IN_OVERVIEW) for one in now.existing])
-        return contact_sheet([self._section(now, _find(now, group), images or _PER_GROUP)])
+            return contact_sheet([self._section(groups, one, images or _IN_OVERVIEW) for one in groups.active])
+        return contact_sheet([self._section(groups, _find(groups, group), images or _PER_GROUP)])
 
     def summary(self) -> str:
         """`96 images, 4 groups, mean chance 92%`."""
         unread = int((self.rows < 0).sum())
-        parts = [f"{len(self.labels.path):,} images", f"{len(self.groups().existing):,} groups"]
+        parts = [f"{len(self.labels.path):,} images", f"{len(self.groups().active):,} groups"]
         parts += [f"mean chance {self.labels.chance.mean():.0%}"]
         return ", ".join(parts + ([f"{unread:,} could not be read"] if unread else []))
 
-    def _section(self, now: GroupsNow, group: int, images: int) -> Section:
-        members = np.flatnonzero(now.group == group)
+    def _section(self, groups: Groups, group: int, images: int) -> Section:
+        members = np.flatnonzero(groups.shown == group)
         chance = float(self.labels.chance[members].mean()) if len(members) else 0.0
-        name = f"{now.names[group]} (group {group})" if group in now.names else f"group {group}"
+        name = f"{groups.names[group]} (group {group})" if group in groups.names else f"group {group}"
         title = f"{name}: {len(members):,} images, mean chance {chance:.0%}"
         typical = members[self.labels.prototype_rank[members].argsort(kind="stable")]
         return Section(title, self._pictures(typical, images))
 
     def _pictures(self, rows: NDArray[np.int64], count: int) -> list[Image.Image]:
-        kept = self._kept()
-        if kept is None:
+        saved = self._saved()
+        if saved is None:
             there = [self.pictures[row] for row in rows.tolist() if row in self.pictures][:count]
             return [Image.open(BytesIO(data)) for data in there]
-        return pictures_of(kept, rows[:count])
+        return pictures_of(saved, rows[:count])
 
-    def _kept(self) -> Result | None:
+    def _saved(self) -> Result | None:
+        """The result in the run folder; None where there is no such folder, or it no longer has this result."""
         if self.run is None or not is_run(self.run):
             return None
         manifest = read_manifest(self.run)
-        entry = manifest.results.get(self.result)
-        return None if entry is None else Result(self.run, manifest, self.result, entry)
+        return Result(self.run, manifest, self.result) if self.result in manifest.results else None
 
 
-def answers_of(result: Result, rows: NDArray[np.int64], names: list[str], *, kept: bool) -> Answers:
-    """The answers of a result; with pictures if its folder will be deleted (not `kept`)."""
+def answers_of(result: Result, rows: NDArray[np.int64], names: list[str], *, temporary: bool) -> Answers:
+    """The answers of a result; with pictures if its run folder is temporary."""
     labels, clusters = result.labels, result.answer.clusters
-    pictures = {} if kept else _typical_pictures(result, labels, clusters)
-    return Answers(labels, clusters, rows, names, result.run.absolute() if kept else None, result.name, pictures)
+    pictures = _typical_pictures(result, labels, clusters) if temporary else {}
+    return Answers(labels, clusters, rows, names, None if temporary else result.run.absolute(), result.name, pictures)
 
 
 def pictures_of(result: Result, rows: NDArray[np.int64]) -> list[Image.Image]:
     """The images in these rows, at the size that the encoder used."""
     if not len(rows):
         return []
-    taken = shown_images(result).take(torch.from_numpy(rows)).numpy()
-    return [Image.fromarray(image[0] if len(image) == 1 else np.moveaxis(image, 0, -1)) for image in taken]
+    taken = stored_images(result).take(torch.from_numpy(rows)).numpy()
+    return [as_picture(pixels) for pixels in taken]
 
 
 def _typical_pictures(result: Result, labels: Labels, clusters: int) -> dict[int, bytes]:
     per_group = min(_PER_GROUP, max(1, _TOGETHER // clusters))
     rows = np.flatnonzero(labels.prototype_rank < per_group)
-    return {int(row): _jpeg(picture) for row, picture in zip(rows, pictures_of(result, rows), strict=True)}
+    small = (picture.resize((_SIDE, _SIDE), Image.Resampling.LANCZOS) for picture in pictures_of(result, rows))
+    return {int(row): as_jpeg(picture, 85) for row, picture in zip(rows, small, strict=True)}
 
 
-def _jpeg(picture: Image.Image) -> bytes:
-    buffer = BytesIO()
-    picture.convert("RGB").resize((_SIDE, _SIDE), Image.Resampling.LANCZOS).save(buffer, "JPEG", quality=85)
-    return buffer.getvalue()
-
-
-def _find(now: GroupsNow, group: int | str) -> int:
-    if group in now.existing:
+def _find(groups: Groups, group: int | str) -> int:
+    if group in groups.active:
         return int(group)
-    named = [number for number, name in now.names.items() if name == group]
+    named = [number for number, name in groups.names.items() if name == group]
     if not named:
-        known = ", ".join(str(now.names.get(one, one)) for one in now.existing[:20])
+        known = ", ".join(str(groups.names.get(one, one)) for one in groups.active[:20])
         raise UserError(f"there is no group {group!r}; the groups are: {known}")
     return named[0]
 

@@ -15,7 +15,7 @@ _SECONDS_BETWEEN_DRAWINGS = 0.2
 
 
 @contextmanager
-def shown(verbose: bool) -> Iterator[Progress]:
+def show_progress(verbose: bool) -> Iterator[Progress]:
     """If `verbose`, progress as bars in a notebook or lines on stderr in a script; otherwise none."""
     if not verbose:
         yield silent

@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from spice.data import SourceLike
-from spice.data.adapters import adapted
+from spice.data.adapters import adapt
 from spice.data.recognize import open_source
 from spice.data.remote import is_remote
 from spice.data.store import DamagedStoreError
@@ -22,7 +22,7 @@ from spice.data.vectors import Vectors
 from spice.engine.device import choose_device
 from spice.engine.processes import join_processes
 from spice.engine.run import Run
-from spice.errors import NothingReadableError, NoticeWarning, UserError, warn_user
+from spice.errors import NothingReadableError, NoticeWarning, UserError, field_of, warn_user
 from spice.files import refuse_undecodable
 from spice.models.encoders import SCRATCH, Encoder, load_encoder, with_precision
 from spice.pipeline.execute import DamagedFileWarning, Execution
@@ -80,10 +80,10 @@ def cluster(
     """
     # Check everything that the user may have misspelled before anything is written.
     refuse_undecodable(_absolute(source) or "", settings.extra or "", str(out))
-    given = adapted(source)
-    vectors = isinstance(given, Vectors)
+    adapted = adapt(source)
+    vectors = isinstance(adapted, Vectors)
     if not vectors:
-        open_source(given)
+        open_source(adapted)
     _refuse_contradictions(settings, vectors=vectors)
     _refuse_on_ray(settings, engine, vectors=vectors)
     place = choose_device(device)
@@ -92,19 +92,19 @@ def cluster(
         encoder = load_encoder(settings.encoder, size=settings.size, device=place, download=download)
         if settings.joint is not None:
             refuse_untrainable(encoder)
-    with _forgotten_if_canceled(out), explain_write_errors(out), join_processes(place) as processes:
+    with _forget_if_canceled(out), explain_write_errors(out), join_processes(place) as processes:
         run = Run(settings.seed, None, place, processes, progress if processes.first else silent)
-        with _opened(out, run, source, settings) as folder:
+        with _open_run(out, run, source, settings) as folder:
             size = working_size(settings, encoder)
 
             def carry_out(settings: RunSettings, last: Stage, *, rescan: bool) -> Account:
-                embedder, started = _embedder(folder, settings, encoder, engine), time.monotonic()
-                if embedder is None:
-                    inputs = read_inputs(given, out, size=size, run=run, extra=settings.extra, rescan=rescan)
+                ray_encoder, started = _ray_encoder(folder, settings, encoder, engine), time.monotonic()
+                if ray_encoder is None:
+                    inputs = read_inputs(adapted, out, size=size, run=run, extra=settings.extra, rescan=rescan)
                 else:
-                    inputs = read_embedded(given, out, encoder=embedder, address=address, run=run, rescan=rescan)
+                    inputs = read_embedded(adapted, out, encoder=ray_encoder, address=address, run=run, rescan=rescan)
                 inputs = inputs._replace(seconds=time.monotonic() - started)
-                used = embedder or (encoder if inputs.vectors is None else vector_encoder(inputs.vectors))
+                used = ray_encoder or (encoder if inputs.vectors is None else vector_encoder(inputs.vectors))
                 decided = settings
                 if used is not None:
                     precision = chosen_precision(folder.manifest, settings, used, inputs, run)
@@ -123,7 +123,7 @@ def cluster(
                 warn_user(f"{str(error).partition(';')[0]}; rereading the images", DamagedFileWarning)
                 account = carry_out(settings, until, rescan=True)
             # The user's labels become edits of the stage-2 result; joint training learns them.
-            placed = _give(out, settings, run) if naming else {}
+            placed = _labels_to_edits(out, settings, run) if naming else {}
             if until == last or settings.joint is None:
                 return account
             return carry_out(settings.model_copy(update={"placed": placed}), last, rescan=False)
@@ -177,7 +177,7 @@ def refine(
         return cluster(_source_of(folder), settings, out, name_groups=False, use=use, device=device, progress=progress)
 
 
-def _give(out: Path, settings: RunSettings, run: Run) -> dict[str, int]:
+def _labels_to_edits(out: Path, settings: RunSettings, run: Run) -> dict[str, int]:
     """Turn the user's labels into edits of the current result; returns the cluster of every image a person placed."""
     if run.processes.first:
         try:
@@ -215,7 +215,7 @@ def regroup(
 
 
 @contextmanager
-def _forgotten_if_canceled(out: Path) -> Iterator[None]:
+def _forget_if_canceled(out: Path) -> Iterator[None]:
     """A canceled run is not resumed later. A killed one is."""
     before = RunFolder.open(out).manifest.pending if is_run(out) else None
     try:
@@ -226,7 +226,7 @@ def _forgotten_if_canceled(out: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(out: Path, run: Run, source: SourceLike, settings: RunSettings) -> Iterator[RunFolder]:
+def _open_run(out: Path, run: Run, source: SourceLike, settings: RunSettings) -> Iterator[RunFolder]:
     """The run folder, locked by the first process and read by the others."""
     first = run.processes.first
     is_new = first and not is_run(out)
@@ -250,7 +250,7 @@ def _opened(out: Path, run: Run, source: SourceLike, settings: RunSettings) -> I
         raise NothingReadableError(f"{error}{f' (listed in {problems})' if problems else ''}") from None
 
 
-def _embedder(folder: RunFolder, settings: RunSettings, encoder: Encoder | None, engine: Engine) -> Encoder | None:
+def _ray_encoder(folder: RunFolder, settings: RunSettings, encoder: Encoder | None, engine: Engine) -> Encoder | None:
     """The encoder that runs on a Ray cluster, if that was requested now or earlier; None: this process encodes.
 
     In floats unless integers were requested: machines of a cluster may compute integers differently.
@@ -287,7 +287,7 @@ def _requested(folder: RunFolder, *, current_first: bool = False) -> RunSettings
     try:
         return RunSettings.model_validate(requested)
     except ValidationError as error:
-        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        where = field_of(error)
         raise UserError(
             f"{folder.path} has settings that this version does not know ({where}); start a new run with --out"
         ) from None

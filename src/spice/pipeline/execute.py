@@ -14,8 +14,8 @@ from spice.arrays import array_name, remove_array
 from spice.engine.run import Run
 from spice.errors import NothingTrustworthyError, NoticeWarning, SpiceWarning, UserError, warn_user
 from spice.models.encoders import SCRATCH, Encoder
-from spice.pipeline.alike import find_alike
 from spice.pipeline.early import MOST_IMAGES
+from spice.pipeline.image_flags import flag_images
 from spice.pipeline.plan import MADE_BY, STEPS_IN_ORDER, Plan, Step, plan
 from spice.pipeline.resolve import resolve
 from spice.pipeline.steps.kmeans import labels_of
@@ -150,7 +150,7 @@ class Execution:
 
     def _find_clusters(self) -> None:
         """If the number of clusters is not given, find it and plan for it."""
-        if self.asked.how_many is None:
+        if self.unresolved.how_many is None:
             return
         self.ensure("scan")
         found = cast(HowManyResult, self.ensure("howmany").result)
@@ -159,7 +159,7 @@ class Execution:
                 f"no clear groups: the features score {max(found.score):.2f}, shuffled ones {found.null:.2f}. To group "
                 "these images anyway, set the number with -k, or try another --encoder"
             )
-        self._plan_for(self.asked)
+        self._plan_for(self.unresolved)
 
     def _plan_for(self, settings: RunSettings) -> None:
         """Plan the steps; until the number of clusters is found, only those up to that step are final."""
@@ -169,7 +169,7 @@ class Execution:
             self._plan(settings, cast(HowManyResult, record.result).clusters)
 
     def _plan(self, settings: RunSettings, found: int | None) -> None:
-        self.asked = settings
+        self.unresolved = settings
         self.settings = resolve(settings, self.inputs, self.encoder, found)
         self.plan: Plan = plan(self.settings, self.inputs, self.encoder)
         known = self.folder.manifest.results.get(self.plan.name)
@@ -215,7 +215,7 @@ class Execution:
         if "kmeans" in wanted:
             work.early.start("kmeans", partial(labels_of, work, run))
         if not self.is_done("labels") and not self.settings.views.fresh:  # fresh views read the images, too
-            work.early.start("alike", partial(find_alike, work))
+            work.early.start("image flags", partial(flag_images, work))
         if "map" in wanted and self.settings.joint is None:
             work.early.start("map", partial(embed, work.features.numpy()))
 

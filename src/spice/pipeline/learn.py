@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from spice.engine.device import choose_device
 from spice.engine.run import Run
-from spice.errors import UserError
+from spice.errors import UserError, field_of
 from spice.progress import Progress, silent
 from spice.runs import Groups, explain_write_errors, open_result
 from spice.runs.artifacts import MODEL
@@ -54,7 +54,7 @@ def propose(run: Path, *, device: str = "auto", progress: Progress = silent) -> 
     try:
         settings = RunSettings.model_validate(result.entry.settings)
     except ValidationError as error:
-        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        where = field_of(error)
         raise UserError(
             f"{run} has settings that this version does not know ({where}); run spice cluster again first"
         ) from None

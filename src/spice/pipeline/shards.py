@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spice.arrays import save_array
 from spice.data import Collection
 from spice.errors import UserError
-from spice.files import written_atomically
 
 _HASHES = ".hashes.npy"
 
@@ -28,9 +28,8 @@ class Shards:
         """Write one more shard: features (n, D) of images with these hashes. Once this returns, it survives a kill."""
         number = 1 + max((int(path.name.split(".")[0]) for path in self.folder.glob(f"*{_HASHES}")), default=-1)
         # The hashes last: a shard without them does not count.
-        for name, array in ((f"{number:06d}.npy", features), (f"{number:06d}{_HASHES}", np.array(hashes, dtype="S"))):
-            with written_atomically(self.folder / name) as temporary, temporary.open("wb") as file:
-                np.save(file, array)
+        save_array(self.folder / f"{number:06d}.npy", features)
+        save_array(self.folder / f"{number:06d}{_HASHES}", np.array(hashes, dtype="S"))
 
     def of(self, collection: Collection) -> "ShardedFeatures":
         """The features of a collection's images, by position."""

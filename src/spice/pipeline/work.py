@@ -91,7 +91,7 @@ class Work:
         return self.inputs.store
 
     @property
-    def shown_images(self) -> Images:
+    def page_images(self) -> Images:
         """What the page shows."""
         return self.images if self.inputs.pictures is None else self.inputs.pictures
 

@@ -1,14 +1,13 @@
 """The pictures of a check by hand, for the terminal: every image to judge beside the center images of its group."""
 
 from collections.abc import Mapping, Sequence
-from io import BytesIO
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from PIL import Image, ImageOps
 
-from spice.files import written_atomically
-from spice.report.pictures import data_url
+from spice.files import write_text
+from spice.report.page import environment
+from spice.report.pictures import as_jpeg, data_url
 from spice.runs.checks import Question
 
 LARGE, SMALL = 320, 128  # pixels on the longer side
@@ -19,12 +18,7 @@ def write_check_page(path: Path, questions: Sequence[Question], files: Mapping[i
     centers = {row for question in questions for row in question.centers}
     small = {row: _picture(files[row], SMALL) for row in sorted(centers)}
     asked = [(question, _picture(files[question.row], LARGE)) for question in questions]
-    environment = Environment(
-        loader=PackageLoader("spice.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    page = environment.get_template("check.html").render(asked=asked, small=small, title=title)
-    with written_atomically(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    write_text(path, environment().get_template("check.html").render(asked=asked, small=small, title=title))
 
 
 def _picture(path: Path, side: int) -> str:
@@ -33,6 +27,4 @@ def _picture(path: Path, side: int) -> str:
         opened.draft("RGB", (2 * side, 2 * side))
         upright = ImageOps.exif_transpose(opened).convert("RGB")
     upright.thumbnail((side, side))
-    buffer = BytesIO()
-    upright.save(buffer, "JPEG", quality=82)
-    return data_url(buffer.getvalue())
+    return data_url(as_jpeg(upright, 82))

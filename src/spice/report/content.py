@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from spice.arrays import open_array
 from spice.errors import UserError
 from spice.files import read_parquet
-from spice.report.alike import AlikeSection, alike_section
 from spice.report.chosen import Chosen, choose
+from spice.report.image_flags import ImageFlagsSection, image_flags_section
 from spice.report.pictures import Sheets, read_sheets
 from spice.report.verdict import Evidence, Verdict, verdicts
 from spice.runs import Account, Labels, Result, account
 from spice.runs.artifacts import IMAGES, KMEANS, MAP, PICTURES, TRUTH
 from spice.runs.checks import Checks, Summary
-from spice.runs.checks import summary as check_summary
 from spice.runs.groups import unedited
 from spice.runs.records import StepWarning
 from spice.runs.words import read_words, suggest_names
@@ -83,7 +82,7 @@ class Content(NamedTuple):
     sheets: Sheets | None
     problems: Table
     copies: Table
-    alike: AlikeSection
+    image_flags: ImageFlagsSection
     check: Summary | None  # of a check by hand; None: there are no answers
     truth: NDArray[np.int32] | None  # (N,) true class, its place in `result.scores.classes`, or -1; only for figures
     called: list[Called]  # (K,)
@@ -99,7 +98,7 @@ def read_content(result: Result) -> Content:
     """The content of a finished result."""
     summary, answer, checks = account(result), result.answer, Checks(result)
     labels = result.labels._replace(chance=checks.chances)
-    checked = check_summary(result, checks=checks) if checks.answered else None
+    checked = checks.summary() if checks.answered else None
     points, pictures = result / MAP, result / PICTURES
     drawn = result.records.get("pictures")
     if pictures.exists() and drawn is not None and drawn.is_damaged(pictures.parent, pictures.name):
@@ -116,7 +115,7 @@ def read_content(result: Result) -> Content:
         sheets=read_sheets(result / PICTURES),
         problems=_problems(result.problems),
         copies=_copies(result.need(IMAGES)),
-        alike=alike_section(result),
+        image_flags=image_flags_section(result),
         check=checked,
         truth=_truth(result),
         called=_called(result),

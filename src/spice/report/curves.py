@@ -5,7 +5,7 @@ from typing import NamedTuple
 from spice.report.charts import LineChart, Mark, Series, curve, head_chart, line_chart
 from spice.runs import Result
 from spice.runs.records import HeadsResult, JointResult
-from spice.runs.scores import HeadScores, Kept, Scores
+from spice.runs.scores import AccuracyCurve, HeadScores, Scores
 
 _SELECTED = (("selected", "selected"), ("plain", "the others"))
 
@@ -76,12 +76,12 @@ def check_rows(joint: JointResult) -> list[CheckRow]:
 
 def score_curves(scores: Scores, heads: HeadsResult) -> list[Curve]:
     """Charts that use true labels."""
-    return [_kept(scores), *([_head_scores(heads, scores.heads)] if scores.heads is not None else [])]
+    return [_accuracy_by_share(scores), *([_head_scores(heads, scores.heads)] if scores.heads is not None else [])]
 
 
-def point_at(kept: Kept, share: float) -> tuple[float, float]:
+def point_at(curve: AccuracyCurve, share: float) -> tuple[float, float]:
     """The point of the curve that is nearest to a share."""
-    return min(zip(kept.share, kept.acc, strict=True), key=lambda point: abs(point[0] - share))
+    return min(zip(curve.share, curve.acc, strict=True), key=lambda point: abs(point[0] - share))
 
 
 def _heads(heads: HeadsResult) -> Curve:
@@ -91,7 +91,7 @@ def _heads(heads: HeadsResult) -> Curve:
     return Curve("Loss of every head", caption, head_chart(heads, heads.loss, y_title="loss"), _SELECTED)
 
 
-def _kept(scores: Scores) -> Curve:
+def _accuracy_by_share(scores: Scores) -> Curve:
     chance, confidence = scores.by_chance, scores.by_confidence
     share = scores.reliable.images / scores.images
     lines = [

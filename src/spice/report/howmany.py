@@ -3,21 +3,19 @@
 Shapes: N images.
 """
 
-import io
-from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from spice.arrays import open_array
 from spice.report.charts import Mark, Series, line_chart
 from spice.report.content import Content
 from spice.report.curves import Curve
-from spice.report.pictures import data_url
+from spice.report.pictures import as_jpeg, data_url
 from spice.runs.artifacts import CANDIDATES
-from spice.runs.levels import parts_of
+from spice.runs.other_counts import parts_of
 from spice.runs.records import CandidateCount, HowManyResult
 
 # Groups shown for each number of groups, and splits shown between two numbers.
@@ -84,8 +82,7 @@ def how_many_section(content: Content) -> HowMany | None:
         )
         for candidate, groups in zip(found.candidates, examples, strict=True)
     ]
-    pairs = zip(range(len(levels) - 1), range(1, len(levels)), strict=True)
-    changes = [_change(found, partitions, examples, before, after) for before, after in pairs]
+    changes = [_change(found, partitions, examples, *pair) for pair in pairwise(range(len(levels)))]
     return HowMany(found, _curve(found), levels, changes)
 
 
@@ -140,27 +137,11 @@ def _examples(content: Content, partition: NDArray[np.int32]) -> list[Example]:
     for number in range(int(partition.max()) + 1):
         members = np.flatnonzero(partition == number)
         shown = members[np.isin(members, content.sheets.rows)] if content.sheets is not None else members[:0]
-        row = int(shown[rank[shown].argmin()]) if len(shown) else None
-        found.append(Example(None if row is None else tile_of(content, row), len(members)))
+        found.append(Example(tile_url(content, int(shown[rank[shown].argmin()])) if len(shown) else None, len(members)))
     return found
 
 
-def tile_of(content: Content, row: int) -> str:
-    """The small picture of an image, cut out of its sheet."""
-    sheets = content.sheets
-    assert sheets is not None
-    place = sheets.rows.index(row)
-    number, inside = divmod(place, sheets.columns**2)
-    top, left = divmod(inside, sheets.columns)
-    sheet = _sheet(str(content.pictures / f"sheet-{number}.jpg"))
-    corner = (left * sheets.tile, top * sheets.tile)
-    cut = sheet.crop((*corner, corner[0] + sheets.tile, corner[1] + sheets.tile))
-    file = io.BytesIO()
-    cut.save(file, "JPEG", quality=80)
-    return data_url(file.getvalue())
-
-
-@lru_cache(maxsize=8)
-def _sheet(path: str) -> Image.Image:
-    with Image.open(path) as sheet:
-        return sheet.convert("RGB")
+def tile_url(content: Content, row: int) -> str | None:
+    """The small picture of an image as a data URL; None where the page has none."""
+    picture = content.sheets and content.sheets.picture(content.pictures, row)
+    return data_url(as_jpeg(picture, 80)) if picture else None

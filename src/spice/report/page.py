@@ -13,7 +13,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from spice.files import written_atomically
+from spice.files import write_text
 from spice.progress import duration
 from spice.report import charts
 from spice.report.cards import cards
@@ -24,6 +24,7 @@ from spice.report.howmany import how_many_section
 from spice.report.tree import tree_section
 from spice.runs import Result, RunFolder, open_result
 from spice.runs.artifacts import REPORT
+from spice.wording import counted, percent
 
 # Images that can be searched and sorted in the page; a larger collection lists an even sample, and says so.
 MOST_LISTED = 50_000
@@ -33,10 +34,8 @@ _SHARED = ("dom.js", "thumbs.js", "points.js", "labels.js", "plot.js")
 
 def write_report(result: Result) -> Path:
     """(Re)write `report.html` of a finished result."""
-    page = render(read_content(result))
     path = result / REPORT
-    with written_atomically(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    write_text(path, render(read_content(result)))
     return path
 
 
@@ -48,34 +47,43 @@ def renew_report(run: Path) -> None:
         RunFolder.open(run).link()
 
 
-def render(content: Content) -> str:
-    """The page as text."""
-    environment = Environment(
+def environment() -> Environment:
+    """Jinja with our templates. Every value is escaped."""
+    found = Environment(
         loader=PackageLoader("spice.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.filters |= {"share": _share, "duration": duration, "number": "{:,}".format, "counted": _counted}
+    found.filters |= {"share": percent, "duration": duration, "number": "{:,}".format, "counted": counted}
+    return found
+
+
+def render(content: Content) -> str:
+    """The page as text."""
     own = [_asset(name) for name in ("page.js", "map.js", "browse.js")]
     script = "\n".join(['"use strict";', *map(_inlined, _SHARED), *own])
     rows, result = _listed(content), content.result
-    return environment.get_template("report.html").render(
-        content=content,
-        result=result,
-        title=Path(result.manifest.source).name if result.manifest.source else "images in memory",
-        cards=cards(content),
-        howmany=how_many_section(content),
-        tree=tree_section(content),
-        curves=curves(result),
-        checks=check_rows(result.joint) if result.joint else [],
-        score_curves=score_curves(result.scores, result.heads) if result.scores else [],
-        frame=charts,
-        settings=_flat(result.entry.settings),
-        listed=len(rows),
-        style=Markup(_asset("page.css", "shared")),  # our own file  # nosec B704
-        script=Markup(script),  # our own file, and data from _json  # nosec B704
-        # Only this script may run: markup smuggled in through a file name cannot.
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        data=_json(_data(content, rows)),
-        sheets=_sheets(content),
+    return (
+        environment()
+        .get_template("report.html")
+        .render(
+            content=content,
+            result=result,
+            title=Path(result.manifest.source).name if result.manifest.source else "images in memory",
+            cards=cards(content),
+            howmany=how_many_section(content),
+            tree=tree_section(content),
+            curves=curves(result),
+            checks=check_rows(result.joint) if result.joint else [],
+            score_curves=score_curves(result.scores, result.heads) if result.scores else [],
+            frame=charts,
+            settings=_flat(result.entry.settings),
+            listed=len(rows),
+            style=Markup(_asset("page.css", "shared")),  # our own file  # nosec B704
+            script=Markup(script),  # our own file, and data from _json  # nosec B704
+            # Only this script may run: markup smuggled in through a file name cannot.
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            data=_json(_data(content, rows)),
+            sheets=_sheets(content),
+        )
     )
 
 
@@ -85,8 +93,9 @@ def _listed(content: Content) -> NDArray[np.int64]:
     if count <= MOST_LISTED:
         return np.arange(count)
     even = np.linspace(0, count - 1, MOST_LISTED).astype(np.int64)
-    alike = np.array([*content.alike.outliers, *(row for rows in content.alike.sets for row in rows)], dtype=np.int64)
-    return np.unique(np.concatenate([even, alike, *(rows for chosen in content.chosen for rows in chosen)]))
+    flags = content.image_flags
+    flagged = np.array([*flags.outliers, *(row for rows in flags.sets for row in rows)], dtype=np.int64)
+    return np.unique(np.concatenate([even, flagged, *(rows for chosen in content.chosen for rows in chosen)]))
 
 
 def _data(content: Content, rows: NDArray[np.int64]) -> dict[str, JsonValue]:
@@ -152,11 +161,3 @@ def _inlined(name: str) -> str:
 def _thousandths(values: NDArray[np.float32]) -> JsonValue:
     thousandths: JsonValue = (values * 1000).round().astype(int).tolist()
     return thousandths
-
-
-def _share(part: float, whole: float = 1.0) -> str:
-    return f"{part / whole:.0%}" if whole else "0%"
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"

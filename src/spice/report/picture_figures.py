@@ -126,14 +126,8 @@ def _pictures(content: Content, row: int) -> list[Path]:
 
 def _from_sheet(content: Content, row: int) -> NDArray[np.uint8]:
     """The small picture of an image; white where it has none."""
-    sheets = content.sheets
-    place = int(np.searchsorted(sheets.rows, row)) if sheets is not None else 0
-    if sheets is None or place == len(sheets.rows) or sheets.rows[place] != row:
-        return np.full((_PICTURE, _PICTURE, 3), 255, dtype=np.uint8)
-    number, place = divmod(place, sheets.columns**2)
-    down, right = (sheets.tile * part for part in divmod(place, sheets.columns))
-    with Image.open(content.pictures / f"sheet-{number}.jpg") as sheet:
-        return _fitted(sheet.crop((right, down, right + sheets.tile, down + sheets.tile)))
+    picture = content.sheets and content.sheets.picture(content.pictures, row)
+    return _fitted(picture) if picture else np.full((_PICTURE, _PICTURE, 3), 255, dtype=np.uint8)
 
 
 def _pixels(path: Path) -> NDArray[np.uint8]:

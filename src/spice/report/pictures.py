@@ -6,9 +6,11 @@ The folder `pictures` holds `image-ROW.jpg`, `attention-ROW.jpg`, `sheet-NUMBER.
 import base64
 import itertools
 import os
-import shutil
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from pydantic import BaseModel
 
+from spice.files import folder_written_atomically
 from spice.progress import Progress, silent
 
 Pixels = NDArray[np.uint8]  # (C, S, S)
@@ -47,6 +50,15 @@ class Sheets(BaseModel, frozen=True):
     count: int
     rows: list[int]  # rows of the label table that have a small picture, in order
 
+    def picture(self, folder: Path, row: int) -> Image.Image | None:
+        """The small picture of an image, cut out of its sheet; None where it has none."""
+        place = bisect_left(self.rows, row)
+        if self.rows[place : place + 1] != [row]:
+            return None
+        number, inside = divmod(place, self.columns**2)
+        top, left = (self.tile * part for part in divmod(inside, self.columns))
+        return _sheet(folder / f"sheet-{number}.jpg").crop((left, top, left + self.tile, top + self.tile))
+
 
 class Attention(NamedTuple):
     """Where an image resembles its cluster's center."""
@@ -72,19 +84,28 @@ def write_pictures(
     Args:
         sharp: decodes the originals, which may have more pixels than `take` returns.
     """
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    for row, pixels in _taken(take, np.setdiff1d(on_cards, large)):
-        _save(_picture(pixels, CARD_SIDE), partial / f"image-{row}.jpg", _QUALITY)
-    for row, pixels in _taken(take if sharp is None else lambda rows: sharp(rows, LARGE_SIDE), large):
-        _save(_picture(pixels, LARGE_SIDE), partial / f"image-{row}.jpg", _QUALITY)
-    for row, heat in attention:
-        with Image.open(partial / f"image-{row}.jpg") as picture:
-            _save(overlay(picture, heat), partial / f"attention-{row}.jpg", _QUALITY)
-    _write_sheets(partial, take, images, side, progress)
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.replace(folder)
+    with folder_written_atomically(folder) as new:
+        for row, pixels in _taken(take, np.setdiff1d(on_cards, large)):
+            _save(_picture(pixels, CARD_SIDE), new / f"image-{row}.jpg", _QUALITY)
+        for row, pixels in _taken(take if sharp is None else lambda rows: sharp(rows, LARGE_SIDE), large):
+            _save(_picture(pixels, LARGE_SIDE), new / f"image-{row}.jpg", _QUALITY)
+        for row, heat in attention:
+            with Image.open(new / f"image-{row}.jpg") as picture:
+                _save(overlay(picture, heat), new / f"attention-{row}.jpg", _QUALITY)
+        _write_sheets(new, take, images, side, progress)
+
+
+def as_picture(pixels: Pixels) -> Image.Image:
+    """(C, S, S) as an RGB image."""
+    planes = [Image.fromarray(plane) for plane in pixels]
+    return Image.merge("RGB", planes if len(planes) == 3 else 3 * planes)
+
+
+def as_jpeg(picture: Image.Image, quality: int) -> bytes:
+    """The bytes of a JPEG file."""
+    buffer = BytesIO()
+    picture.convert("RGB").save(buffer, "JPEG", quality=quality)
+    return buffer.getvalue()
 
 
 def data_url(jpeg: bytes) -> str:
@@ -143,12 +164,17 @@ def _taken(take: Take, rows: NDArray[np.int64]) -> Iterator[tuple[int, Pixels]]:
 
 
 def _picture(pixels: Pixels, side: int) -> Image.Image:
-    planes = [Image.fromarray(plane) for plane in pixels]
-    picture = Image.merge("RGB", planes if len(planes) == 3 else 3 * planes)
+    picture = as_picture(pixels)
     if picture.width > side:
         # Halving first costs little and loses nothing that can be seen.
         picture = picture.resize((side, side), Image.Resampling.LANCZOS, reducing_gap=1.0)
     return picture
+
+
+@lru_cache(maxsize=8)
+def _sheet(path: Path) -> Image.Image:
+    with Image.open(path, formats=("JPEG",)) as sheet:
+        return sheet.convert("RGB")
 
 
 def _save(picture: Image.Image, path: Path, quality: int) -> None:

@@ -3,13 +3,14 @@
 Shapes: N images, K leaves.
 """
 
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spice.report.content import Content
-from spice.report.howmany import tile_of
+from spice.report.howmany import tile_url
 from spice.runs.artifacts import TREE
 
 # Leaves of the tree as shown: as many as the answer has groups, within these bounds. Pictures of each leaf.
@@ -31,8 +32,8 @@ def tree_section(content: Content) -> Node | None:
     source = content.result.with_step("tree")
     if source is None or not (source / TREE).exists():
         return None
-    with np.load(source.need(TREE)) as kept:
-        leaf, merges = kept["leaf"], kept["merges"]
+    with np.load(source.need(TREE)) as saved:
+        leaf, merges = saved["leaf"], saved["merges"]
     if len(leaf) != len(content.labels.path) or not len(merges):
         return None
     ends = int(np.clip(content.result.answer.clusters, FEWEST_ENDS, MOST_ENDS))
@@ -68,8 +69,5 @@ def _leaves(merges: NDArray[np.int32], number: int) -> list[int]:
 
 def _pictures(content: Content, rows: NDArray[np.int64]) -> list[str]:
     """The most central images of a group that the page has pictures of."""
-    if content.sheets is None:
-        return []
-    shown = rows[np.isin(rows, content.sheets.rows)]
-    central = shown[np.argsort(content.labels.prototype_rank[shown], kind="stable")[:PICTURES]]
-    return [tile_of(content, int(row)) for row in central]
+    central = rows[np.argsort(content.labels.prototype_rank[rows], kind="stable")]
+    return list(islice(filter(None, (tile_url(content, row) for row in central.tolist())), PICTURES))

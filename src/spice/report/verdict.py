@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spice.runs import Labels
 from spice.trust.check import Estimate
-from spice.trust.evidence import Parts, alike, groups_among_neighbors
+from spice.trust.evidence import Parts, groups_among_neighbors, similar_groups
 from spice.trust.grade import GOOD_UP_TO, NEAREST, Grade, grade_of
 
 # Overlap (Jaccard index) with another head's cluster: below the first it is another cluster, above the second the same.
@@ -110,7 +110,7 @@ def _overlap(heads: float) -> str:
 def _advice(evidence: Evidence, found: Sequence[Verdict]) -> dict[int, str]:
     """At most one piece of advice per cluster. Merging and splitting are never advised in one run."""
     advice: dict[int, str] = {}
-    for first, second, share in alike(evidence.votes, MERGE_SHARE):
+    for first, second, share in similar_groups(evidence.votes, MERGE_SHARE):
         if first not in advice and second not in advice:
             text = f"each has at least {share:.0%} of its neighbors in the other. Merge them?"
             advice[first] = f"seems to be one group with {second}: {text}"

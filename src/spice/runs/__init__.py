@@ -7,7 +7,7 @@ from spice.runs.groups import Groups
 from spice.runs.labels import Labels, read_labels, write_labels
 from spice.runs.lock import locked
 from spice.runs.manifest import Manifest, ResultEntry, read_manifest
-from spice.runs.result import Result, keep_edited_groups, open_result
+from spice.runs.result import Result, open_result, save_edited_groups
 from spice.runs.write_errors import explain_output_errors, explain_write_errors
 
 __all__ = [
@@ -22,12 +22,12 @@ __all__ = [
     "account",
     "explain_output_errors",
     "explain_write_errors",
-    "keep_edited_groups",
     "key_of",
     "locked",
     "open_result",
     "read_labels",
     "read_manifest",
+    "save_edited_groups",
     "update_csv",
     "write_labels",
 ]

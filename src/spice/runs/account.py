@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from spice.runs.labels import Labels
-from spice.runs.levels import OtherCount, other_counts
+from spice.runs.other_counts import OtherCount, other_counts
 from spice.runs.records import (
     FeaturesResult,
     HeadsResult,

@@ -22,8 +22,8 @@ from spice.runs.groups import NONE, Base, Groups, unedited
 class _Shared(NamedTuple):
     """What two results have in common."""
 
-    before: NDArray[np.int64]  # (N,) row in the old result; -1: a new image
-    was: NDArray[np.int64]  # (N,) group in the old result; -1: none
+    old_row: NDArray[np.int64]  # (N,) row in the old result; -1: a new image
+    old_group: NDArray[np.int64]  # (N,) group in the old result; -1: none
     by_person: NDArray[np.bool_]  # (N,) whether a person put it there
     counts: NDArray[np.int64]  # (G, K) shared images of each old group and new cluster
     targets: dict[int, int]  # old group -> the new cluster that takes its name
@@ -40,22 +40,22 @@ def carry(old: Base, edited: Groups, new: Base) -> Groups:
 def _share(old: Base, edited: Groups, new: Base) -> _Shared:
     from scipy.optimize import linear_sum_assignment  # late: slow to import
 
-    before = _same_images(old, new)
-    known = before >= 0
-    was = np.full(len(new), NONE, dtype=np.int64)
-    was[known] = edited.group[before[known]]
-    placed = np.zeros(len(new), dtype=np.bool_)
-    placed[known] = edited.by_person[before[known]]
+    old_row = _same_images(old, new)
+    known = old_row >= 0
+    old_group = np.full(len(new), NONE, dtype=np.int64)
+    old_group[known] = edited.group[old_row[known]]
+    by_person = np.zeros(len(new), dtype=np.bool_)
+    by_person[known] = edited.by_person[old_row[known]]
     counts = np.zeros((len(edited.existing), new.clusters), dtype=np.int64)  # (G, K)
-    grouped = was != NONE
-    np.add.at(counts, (np.searchsorted(edited.existing, was[grouped]), new.cluster[grouped]), 1)
+    grouped = old_group != NONE
+    np.add.at(counts, (np.searchsorted(edited.existing, old_group[grouped]), new.cluster[grouped]), 1)
     olds, clusters = linear_sum_assignment(counts, maximize=True)
     targets = {
         edited.existing[at]: int(cluster)
         for at, cluster in zip(olds.tolist(), clusters, strict=True)
         if 2 * counts[at, cluster] > counts[:, cluster].sum()
     }
-    return _Shared(before, was, placed & grouped, counts, targets)
+    return _Shared(old_row, old_group, by_person & grouped, counts, targets)
 
 
 def _same_images(old: Base, new: Base) -> NDArray[np.int64]:
@@ -82,10 +82,10 @@ def _keep_groups(edited: Groups, start: Groups, shared: _Shared, *, images_too: 
         owner = edited.existing[int(counts.argmax())]
         if owner in number and 2 * counts.max() > counts.sum():
             of_cluster[cluster] = number[owner]
-    stays = shared.was != NONE if images_too else shared.by_person
+    stays = shared.old_group != NONE if images_too else shared.by_person
     group[~stays] = of_cluster[group[~stays]]
     for kept, now in number.items():
-        group[stays & (shared.was == kept)] = now
+        group[stays & (shared.old_group == kept)] = now
     names = {number[kept]: name for kept, name in edited.names.items()}
     merged = {cluster for cluster in start.existing if of_cluster[cluster] != cluster}
     dissolved = set(number.values()) - set(start.existing) - set(names)
@@ -106,7 +106,7 @@ def _rejected(edited: Groups, shared: _Shared, number: dict[int, int]) -> dict[i
     """Groups that images do not belong to, by their rows and numbers in the new result."""
     return {
         row: frozenset(number[group] for group in edited.rejected[before] if group in number)
-        for row, before in enumerate(shared.before.tolist())
+        for row, before in enumerate(shared.old_row.tolist())
         if before in edited.rejected
     }
 
@@ -114,9 +114,9 @@ def _rejected(edited: Groups, shared: _Shared, number: dict[int, int]) -> dict[i
 def _keep_names(edited: Groups, start: Groups, shared: _Shared) -> Groups:
     group, free, number = start.group.copy(), len(start.existing), {}
     # Only named groups survive: an unnamed one means nothing among other groups.
-    placed = shared.by_person & np.isin(shared.was, list(edited.names))
+    placed = shared.by_person & np.isin(shared.old_group, list(edited.names))
     for named in edited.names:
-        stay = placed & (shared.was == named)
+        stay = placed & (shared.old_group == named)
         if named in shared.targets or stay.any():
             number[named] = shared.targets.get(named, free)
             free += number[named] == free

@@ -1,7 +1,7 @@
 """A check by hand: images drawn at random, a person's answers, and what they say about all images.
 
-The terminal and the explorer share these functions: `questions` draws the images, `record` and `undo_answer` keep the
-answers as edits of the run, `summary` says what they show so far.
+Shared by the terminal and the explorer: `Checks.questions` draws the images, `record` and `undo_answer` keep the
+answers as edits of the run, `Checks.summary` says what they show so far.
 
 Shapes: N images, A answered images.
 """
@@ -9,14 +9,14 @@ Shapes: N images, A answered images.
 from functools import cached_property
 from pathlib import Path
 from shlex import quote
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spice.errors import UserError
 from spice.runs.editor import Editor
-from spice.runs.edits import Check, Undo, add_held, editing, read_edits
+from spice.runs.edits import Answer, Check, Undo, add_held, editing, read_edits
 from spice.runs.groups import NONE
 from spice.runs.labels import Labels
 from spice.runs.result import Result
@@ -24,7 +24,6 @@ from spice.trust import check
 from spice.trust.chance import agreement, chance
 from spice.trust.check import Estimate, Keep
 
-Answer = Literal["yes", "no", "unsure"]
 IMAGES = 50  # to ask about
 CENTER_IMAGES = 8  # shown beside each
 
@@ -83,14 +82,14 @@ class Checks:
         self.group: NDArray[np.int32] = self.result.groups.shown  # (N,)
 
     @cached_property
-    def chance(self) -> NDArray[np.float32]:
+    def prior_chance(self) -> NDArray[np.float32]:
         """(N,) from neighbors, in the groups as edited, before any answer; 0 for an image in no group."""
         groups = self.result.groups
         if not groups.touched and (self.group == self.labels.cluster).all():
             return self.labels.chance
         count = self.result.answer.neighbors
         ratio = agreement(self.group, self.result.neighbors[:, :count])
-        found = chance(ratio, count, max(1, len(set(groups.existing) - groups.set_aside)))
+        found = chance(ratio, count, max(1, len(groups.active)))
         found[groups.by_person] = check.HIGHEST  # a person has seen these
         return np.where(self.group == NONE, np.float32(0), found)
 
@@ -117,47 +116,62 @@ class Checks:
 
     @cached_property
     def chances(self) -> NDArray[np.float32]:
-        """(N,) recalibrated by the answers; unchanged where there are too few."""
+        """(N,) the prior chances recalibrated by the answers; unchanged where there are too few."""
         inside = self._inside
-        found = self.chance.copy()
+        found = self.prior_chance.copy()
         if len(self.rows) >= check.FEWEST_ANSWERS:
-            found[inside] = check.recalibrated(self.chance[inside], self._places, self.right)
+            found[inside] = check.recalibrated(self.prior_chance[inside], self._places, self.right)
         return found
+
+    def questions(self, count: int = IMAGES) -> list[Question]:
+        """The images to ask about, without those that have an answer. A longer list starts with the shorter one."""
+        groups, inside = self.result.groups, self._inside
+        seed = int.from_bytes(self.result.name.encode()[-4:], "little")
+        drawn = inside[check.draw(self.group[inside], self.prior_chance[inside], count, seed=seed)]
+        centers: dict[int, list[int]] = {}
+        for group in np.unique(self.group[drawn]).tolist():
+            members = np.flatnonzero(self.group == group)
+            nearest = np.argsort(self.labels.prototype_rank[members], kind="stable")[:CENTER_IMAGES]
+            centers[group] = members[nearest].tolist()
+        path = self.labels.path
+        return [
+            Question(row, path[row], group, groups.name(group), [other for other in centers[group] if other != row])
+            for row, group in zip(drawn.tolist(), self.group[drawn].tolist(), strict=True)
+            if row not in self.answered
+        ]
+
+    def summary(self, *, target: float = check.KEEP) -> Summary:
+        """What the answers show so far: accuracy of all images, the reliable ones and each group; what to keep."""
+        inside, places, right = self._inside, self._places, self.right
+        group, before = self.group[inside], self.prior_chance[inside]
+        found = check.purities(group, places, right, int(group.max(initial=-1)) + 1)
+        return Summary(
+            yes=int(right.sum()),
+            no=int((~right).sum()),
+            unsure=sum(answer == "unsure" for answer in self.answered.values()),
+            accuracy=check.accuracy(before, places, right),
+            reliable=check.accuracy(before, places, right, among=self.labels.reliable[inside]),
+            groups={number: purity for number, purity in enumerate(found) if purity is not None},
+            keep=check.keep(before, places, right, target=target),
+        )
 
     def kept(self, keep: Keep) -> NDArray[np.bool_]:
         """(N,) the images that `keep` keeps; those that a person found wrong are left out."""
         if keep.threshold is None:
             return np.zeros(len(self.group), dtype=np.bool_)
-        found: NDArray[np.bool_] = (self.chance >= keep.threshold) & (self.group != NONE)
+        found: NDArray[np.bool_] = (self.prior_chance >= keep.threshold) & (self.group != NONE)
         found[self.rows[~self.right]] = False
         return found
 
     @property
     def _inside(self) -> NDArray[np.int64]:
+        """The images that are in a group."""
         return np.flatnonzero(self.group != NONE)
 
     @property
     def _places(self) -> NDArray[np.int64]:
         """(A,) the answered images among those that are in a group."""
         return np.searchsorted(self._inside, self.rows)
-
-
-def questions(result: Result, count: int = IMAGES) -> list[Question]:
-    """The images to ask about, without those that have an answer. A longer list starts with the shorter one."""
-    checks = Checks(result)
-    inside, labels = checks._inside, checks.labels
-    seed = int.from_bytes(checks.result.name.encode()[-4:], "little")
-    drawn = inside[check.draw(checks.group[inside], checks.chance[inside], count, seed=seed)]
-    groups = checks.result.groups
-    centers: dict[int, list[int]] = {}
-    for group in np.unique(checks.group[drawn]).tolist():
-        members = np.flatnonzero(checks.group == group)
-        centers[group] = members[np.argsort(labels.prototype_rank[members], kind="stable")][:CENTER_IMAGES].tolist()
-    return [
-        Question(row, labels.path[row], group, groups.name(group), [other for other in centers[group] if other != row])
-        for row, group in zip(drawn.tolist(), checks.group[drawn].tolist(), strict=True)
-        if row not in checks.answered
-    ]
 
 
 def record(run: Path, row: int, answer: Answer, *, expected: int | None = None) -> None:
@@ -182,31 +196,8 @@ def undo_answer(run: Path) -> Check | None:
 def kept_rows(result: Result, *, target: float = check.KEEP) -> NDArray[np.int64]:
     """The rows of the kept images; UserError where the answers do not allow any."""
     checks = Checks(result)
-    found = summary(result, target=target, checks=checks)
+    found = checks.summary(target=target)
     if found.keep.threshold is None:
         reason = found.promise if found.answers else "no image was checked yet"
         raise UserError(f"{reason}; run first: spice check {quote(str(result.run))}")
     return np.flatnonzero(checks.kept(found.keep))
-
-
-def summary(
-    result: Result,
-    *,
-    target: float = check.KEEP,
-    confidence: float = check.KEEP_CONFIDENCE,
-    checks: Checks | None = None,
-) -> Summary:
-    """What the answers show so far: accuracy of all images, of the reliable ones and of each group; what to keep."""
-    checks = checks or Checks(result)
-    inside, places, right = checks._inside, checks._places, checks.right
-    group, before = checks.group[inside], checks.chance[inside]
-    found = check.purities(group, places, right, int(group.max(initial=-1)) + 1)
-    return Summary(
-        yes=int(right.sum()),
-        no=int((~right).sum()),
-        unsure=sum(answer == "unsure" for answer in checks.answered.values()),
-        accuracy=check.accuracy(before, places, right),
-        reliable=check.accuracy(before, places, right, among=checks.labels.reliable[inside]),
-        groups={number: purity for number, purity in enumerate(found) if purity is not None},
-        keep=check.keep(before, places, right, target=target, confidence=confidence),
-    )

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spice.runs.groups import NONE, Groups
-from spice.runs.labels import Labels
-from spice.runs.table import Column
+from spice.tables import Column
 
 
 class Classes(NamedTuple):
@@ -26,10 +25,10 @@ class Classes(NamedTuple):
         """What to call the group of an image."""
         return self.labels[int(self.group[row])]
 
-    def folder(self, row: int) -> str:
-        """The same as the name of a folder on every system."""
-        group = int(self.group[row])
-        return folder_names(self.labels)[group]
+    def folders(self) -> list[str]:
+        """(n,) the name of each image's group, as a folder can be called on every system."""
+        names = folder_names(self.labels)
+        return [names[group] for group in self.group.tolist()]
 
     def columns(self) -> dict[str, Column]:
         """As columns of a table."""
@@ -41,19 +40,8 @@ def classes_of(groups: Groups, rows: NDArray[np.int64]) -> Classes:
     """The groups of the images in these rows; each must be in a group."""
     shown = groups.shown[rows]
     assert not (shown == NONE).any()
-    labels = {
-        number: groups.names.get(number) or f"cluster_{number:02d}"
-        for number in groups.existing
-        if number not in groups.set_aside
-    }
+    labels = {number: groups.names.get(number) or f"cluster_{number:02d}" for number in groups.active}
     return Classes(shown, groups.by_person[rows], labels, frozenset(groups.names))
-
-
-def clusters_of(labels: Labels) -> Classes:
-    """The clusters, where nobody has edited anything."""
-    numbers = range(int(labels.cluster.max(initial=-1)) + 1)
-    by_person = np.zeros(len(labels.path), dtype=np.bool_)
-    return Classes(labels.cluster, by_person, {number: f"cluster_{number:02d}" for number in numbers}, frozenset())
 
 
 def folder_names(labels: dict[int, str]) -> dict[int, str]:

@@ -12,13 +12,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, get_args
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from spice.errors import UserError
 from spice.runs.manifest import now
+from spice.wording import counted
 
 EDITS, LOCK = "edits.json", ".edits.lock"
 FORMAT = 1
@@ -38,10 +39,6 @@ class ImageId(NamedTuple):
 
     hash: str
     path: str
-
-
-def _images(images: list[ImageId]) -> str:
-    return f"{len(images):,} image{'' if len(images) == 1 else 's'}"
 
 
 class Name(_Operation):
@@ -100,7 +97,8 @@ class Move(_Operation):
 
     @property
     def words(self) -> str:
-        return f"move {_images(self.images)} to {'a new group' if self.group is None else f'group {self.group}'}"
+        target = "a new group" if self.group is None else f"group {self.group}"
+        return f"move {counted(len(self.images), 'image')} to {target}"
 
 
 class Reject(_Operation):
@@ -112,7 +110,7 @@ class Reject(_Operation):
 
     @property
     def words(self) -> str:
-        return f"take {_images(self.images)} out of group {self.group}"
+        return f"take {counted(len(self.images), 'image')} out of group {self.group}"
 
 
 class Pair(_Operation):
@@ -127,13 +125,16 @@ class Pair(_Operation):
         return f"{self.first.path} and {self.second.path}: {self.kind} group{'s' if self.kind == 'different' else ''}"
 
 
+Answer = Literal["yes", "no", "unsure"]
+
+
 class Check(_Operation):
     """A person's answer to "is this image in the right group?"; it changes no group. See `spice.runs.checks`."""
 
     kind: Literal["check"] = "check"
     image: ImageId
     group: int
-    answer: Literal["yes", "no", "unsure"]
+    answer: Answer
 
     @property
     def words(self) -> str:
@@ -150,7 +151,7 @@ class Learned(_Operation):
 
     @property
     def words(self) -> str:
-        return f"move {_images([image for one in self.moved.values() for image in one])} as learned"
+        return f"move {counted(sum(map(len, self.moved.values())), 'image')} as learned"
 
 
 class Undo(_Operation):
@@ -175,12 +176,17 @@ class Redo(_Operation):
         return f"redo edit {self.edit}"
 
 
-class Other(BaseModel):
+class Other(BaseModel, frozen=True, extra="allow"):
     """An operation that this version does not know: kept unchanged and ignored by `groups`."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
-
     kind: str
+
+    @field_validator("kind")
+    @classmethod
+    def _is_unknown(cls, kind: str) -> str:
+        if kind in _KINDS:
+            raise ValueError(f"not a valid {kind!r}")
+        return kind
 
     @property
     def words(self) -> str:
@@ -188,37 +194,13 @@ class Other(BaseModel):
         return self.kind
 
 
-_KNOWN = ("name", "merge", "split", "set_aside", "move", "reject", "check", "learned", "undo", "redo")
+_Known = Name | Merge | Split | SetAside | Move | Reject | Pair | Check | Learned | Undo | Redo
+_KINDS = frozenset(kind for known in get_args(_Known) for kind in get_args(known.model_fields["kind"].annotation))
+Operation = Annotated[_Known, Field(discriminator="kind")] | Other
 
 
-def _tag(value: Any) -> str:
-    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
-    if kind in ("same", "different"):
-        return "pair"
-    return kind if kind in _KNOWN else "other"
-
-
-Operation = Annotated[
-    Annotated[Name, Tag("name")]
-    | Annotated[Merge, Tag("merge")]
-    | Annotated[Split, Tag("split")]
-    | Annotated[SetAside, Tag("set_aside")]
-    | Annotated[Move, Tag("move")]
-    | Annotated[Reject, Tag("reject")]
-    | Annotated[Pair, Tag("pair")]
-    | Annotated[Check, Tag("check")]
-    | Annotated[Learned, Tag("learned")]
-    | Annotated[Undo, Tag("undo")]
-    | Annotated[Redo, Tag("redo")]
-    | Annotated[Other, Tag("other")],
-    Discriminator(_tag),
-]
-
-
-class Edit(BaseModel):
+class Edit(BaseModel, frozen=True):
     """One entry of the list."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: int  # 1, 2, 3, ...: its place in the list
     time: str
@@ -226,10 +208,8 @@ class Edit(BaseModel):
     operation: Operation
 
 
-class Edits(BaseModel):
+class Edits(BaseModel, frozen=True):
     """All entries of `edits.json`, oldest first."""
-
-    model_config = ConfigDict(frozen=True)
 
     format: int = FORMAT
     edits: list[Edit] = []

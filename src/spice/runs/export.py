@@ -15,14 +15,13 @@ from PIL import Image
 from pydantic import JsonValue
 
 from spice.errors import UserError
-from spice.files import folder_written_atomically, shortened, written_atomically
-from spice.runs.classes import Classes, clusters_of
+from spice.files import folder_written_atomically, printable, shortened, write_text, written_atomically
+from spice.runs.classes import Classes
 from spice.runs.labels import Labels
-from spice.runs.table import write_table
 from spice.runs.xmp import sidecar
+from spice.tables import write_table
 
 Shape = Literal["folders", "imagefolder", "csv", "parquet", "labelstudio", "fiftyone", "cvat", "xmp"]
-Place = Literal["link", "copy"]
 
 
 class Export(NamedTuple):
@@ -38,15 +37,15 @@ def export(
     destination: Path,
     *,
     shape: Shape,
-    place: Place = "link",
-    classes: Classes | None = None,
+    classes: Classes,
+    copy: bool = False,
 ) -> Export:
     """Write `labels` to `destination`; `originals` are the image files, one per row.
 
     Args:
-        classes: the groups as people edited them. None: the clusters.
+        classes: the groups as people edited them.
+        copy: copy the images instead of linking to them.
     """
-    classes = classes or clusters_of(labels)
     if shape in ("csv", "parquet") and destination.suffix != f".{shape}":
         destination = destination.with_name(f"{destination.name}.{shape}")
     if os.path.lexists(destination) and not (destination.is_dir() and not any(destination.iterdir())):
@@ -57,7 +56,7 @@ def export(
         return Export(destination, len(labels.path))
     _refuse_missing(originals)
     with folder_written_atomically(destination) as new:
-        _WRITERS[shape](Images(labels, classes, originals), new, _link if place == "link" else _copy)
+        _WRITERS[shape](Images(labels, classes, originals), new, _copy if copy else _link)
     return Export(destination, len(labels.path))
 
 
@@ -75,12 +74,12 @@ class Images(NamedTuple):
 def _folders(images: Images, destination: Path, put: Put) -> None:
     """For people: one folder per group, sorted from the most typical image on, doubtful images apart."""
     labels, originals = images.labels, images.originals
-    digits = len(str(len(originals)))
+    folders, digits = images.classes.folders(), len(str(len(originals)))
 
     def place(row: int) -> Path:
         part = "reliable" if labels.reliable[row] else "doubtful"
         name = f"{labels.prototype_rank[row]:0{digits}d}_{originals[row].name}"
-        return destination / images.classes.folder(row) / part / name
+        return destination / folders[row] / part / name
 
     _put_all(originals, place, put)
 
@@ -92,7 +91,8 @@ def _imagefolder(images: Images, destination: Path, put: Put) -> None:
     folders do not.
     """
     classes, labels, originals = images.classes, images.labels, images.originals
-    placed = _put_all(originals, lambda row: destination / classes.folder(row) / originals[row].name, put)
+    folders = classes.folders()
+    placed = _put_all(originals, lambda row: destination / folders[row] / originals[row].name, put)
     names = [printable(path.relative_to(destination).as_posix()) for path in placed]
     columns = classes.columns() | {"label": [classes.label(row) for row in range(len(originals))]}
     write_table(destination / "metadata.csv", {"file_name": names, **columns, "chance": labels.chance})
@@ -233,11 +233,6 @@ def _copy(original: Path, target: Path) -> None:
     shutil.copy2(original, target)
 
 
-def printable(name: str) -> str:
-    """The name with bytes that are not UTF-8 escaped: no table could hold them."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
 def _root(originals: list[Path]) -> Path:
     """The folder that holds all of them."""
     return Path(os.path.commonpath([path.parent for path in originals]))
@@ -250,8 +245,7 @@ def _write_xml(path: Path, root: ElementTree.Element) -> None:
 
 
 def _write_json(path: Path, content: object) -> None:
-    with written_atomically(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    write_text(path, json.dumps(content, indent=1))
 
 
 def _refuse_missing(originals: list[Path]) -> None:

@@ -60,14 +60,11 @@ class RunFolder:
 
     def publish(self, name: str, entry: ResultEntry, *, use: bool = True) -> None:
         """Add the complete result `name`, and with `use` (or if there is no other) make it the current one."""
-        if not use and self.manifest.current is not None:
-            self.update(results={**self.manifest.results, name: entry})
-            return
-        if self.manifest.current == name and self.manifest.results.get(name) == entry:
+        current = name if use or self.manifest.current is None else self.manifest.current
+        if self.manifest.current != current or self.manifest.results.get(name) != entry:
+            self.update(results={**self.manifest.results, name: entry}, current=current)
+        if current == name:
             self.link()
-            return
-        self.update(results={**self.manifest.results, name: entry}, current=name)
-        self.link()
 
     def use(self, name: str) -> None:
         """Make another of the results the current one."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from spice.files import read_parquet, write_parquet
 from spice.runs.edits import ImageId
 from spice.runs.labels import Labels
-from spice.runs.table import Column
+from spice.tables import Column
 
 NONE = -1  # the group of an image that is in no group
 
@@ -121,6 +121,11 @@ class Groups(NamedTuple):
     touched: frozenset[int]  # groups that a person named, merged, split or moved images to
     model: str | None = None  # folder of the model that learned from the edits; None: the result's own
     of_output: NDArray[np.int32] | None = None  # the group of each of its outputs
+
+    @property
+    def active(self) -> list[int]:
+        """The numbers of the groups that are not set aside, ascending."""
+        return [group for group in self.existing if group not in self.set_aside]
 
     @property
     def shown(self) -> NDArray[np.int32]:

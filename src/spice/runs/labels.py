@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from spice.errors import UserError
 from spice.files import read_parquet, write_parquet
 from spice.runs.artifacts import LABELS, LABELS_CSV
-from spice.runs.table import Column, arrow_table, write_table
+from spice.tables import Column, arrow_table, write_table
 
 MOST_IN_CSV = 200_000  # images
 

@@ -9,8 +9,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, ValidationError, model_validator
 
-from spice.errors import UserError
-from spice.files import written_atomically
+from spice.errors import UserError, field_of
+from spice.files import write_text
 from spice.runs.records import RESULTS
 from spice.version import __version__
 
@@ -77,14 +77,13 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         return Manifest.model_validate(content)
     except ValidationError as error:
-        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        where = field_of(error)
         raise UserError(f"{path} is damaged at {where!r}; start a new run with: spice cluster --out OTHER") from None
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest in one step."""
-    with written_atomically(folder / MANIFEST) as temporary:
-        temporary.write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    write_text(folder / MANIFEST, manifest.model_dump_json(indent=2) + "\n")
 
 
 def versions() -> dict[str, str]:

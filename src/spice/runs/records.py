@@ -11,8 +11,8 @@ from typing import Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from spice.arrays import array_name, further_pieces
-from spice.errors import UserError
-from spice.files import written_atomically
+from spice.errors import UserError, field_of
+from spice.files import write_text
 from spice.runs.artifacts import ARTIFACTS
 
 
@@ -254,9 +254,8 @@ def _size(path: Path) -> int | None:
 
 def write_record(folder: Path, record: Record[StepResult]) -> None:
     """Mark the step as finished."""
-    with written_atomically(folder / f"{record.step}.json") as temporary:
-        # As its own class: the record's type is only StepResult.
-        temporary.write_text(record.model_dump_json(indent=1, serialize_as_any=True) + "\n", encoding="utf-8")
+    # `serialize_as_any`: the result as its own class, not as StepResult.
+    write_text(folder / f"{record.step}.json", record.model_dump_json(indent=1, serialize_as_any=True) + "\n")
 
 
 def read_record(folder: Path, step: str) -> Record[StepResult] | None:
@@ -270,7 +269,7 @@ def read_record(folder: Path, step: str) -> Record[StepResult] | None:
     try:
         return kind.model_validate_json(content)
     except ValidationError as error:
-        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        where = field_of(error)
         raise UserError(
             f"{path} is damaged, or from another version of spice (at {where!r}); delete it and resume the run"
         ) from None

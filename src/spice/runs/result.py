@@ -2,7 +2,7 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,16 +43,21 @@ from spice.runs.records import (
 )
 from spice.runs.scores import Scores, read_scores
 
-KEPT = "edited"  # folder with the groups of removed results that people edited
+EDITED = "edited"  # folder with the groups of removed results that people edited
 
 Kind = TypeVar("Kind", bound=StepResult)
 
 
 class Result:
-    """One result: the folders of its steps, and what the steps reported. Each file is read once."""
+    """One result: the folders of its steps, and what the steps reported. Each file is read once.
 
-    def __init__(self, run: Path, manifest: Manifest, name: str, entry: ResultEntry) -> None:
-        self.run, self.manifest, self.name, self.entry = run, manifest, name, entry
+    Args:
+        entry: None: the one that the manifest has under this name.
+    """
+
+    def __init__(self, run: Path, manifest: Manifest, name: str, entry: ResultEntry | None = None) -> None:
+        self.run, self.manifest, self.name = run, manifest, name
+        self.entry = entry or manifest.results[name]
 
     def reread(self) -> "Result":
         """The same result, with no file read yet."""
@@ -61,8 +66,8 @@ class Result:
     def with_current_edits(self) -> "Result":
         """The same result, with only the edits to be read again: its own files never change."""
         fresh = self.reread()
-        kept = ("records", "labels", "hashes", "base")
-        fresh.__dict__.update({name: value for name, value in self.__dict__.items() if name in kept})
+        same = ("records", "labels", "hashes", "base", "neighbors", "answer_features", "similarities")
+        fresh.__dict__.update({name: value for name, value in self.__dict__.items() if name in same})
         return fresh
 
     def __truediv__(self, artifact: Artifact) -> Path:
@@ -133,6 +138,11 @@ class Result:
         """Whether the labels come from joint training."""
         return self.joint is not None and self.joint.used
 
+    @property
+    def refinement(self) -> Literal["no", "yes", "rejected"]:
+        """Whether joint training was run, and its answer used."""
+        return "no" if self.joint is None else "yes" if self.joint.used else "rejected"
+
     @cached_property
     def labels(self) -> Labels:
         if (self / LABELS).exists():
@@ -157,44 +167,44 @@ class Result:
 
     def with_step(self, step: Step) -> "Result | None":
         """This result if the step was run for it, or another one on the same features."""
-        same = [
-            Result(self.run, self.manifest, name, entry)
-            for name, entry in self.manifest.results.items()
-            if entry.folders.get("views") == self.entry.folders.get("views")
-        ]
-        return next((one for one in (self, *same) if step in one.entry.folders), None)
+        if step in self.entry.folders:
+            return self
+        views = self.entry.folders.get("views")
+        same = (name for name, entry in self.manifest.results.items() if entry.folders.get("views") == views)
+        found = next((name for name in same if step in self.manifest.results[name].folders), None)
+        return None if found is None else Result(self.run, self.manifest, found)
 
     def groups_after(self, edits: Edits) -> Groups:
         """The groups after these edits."""
         return apply(self.base, edits, earlier=self._other)
 
     def _other(self, name: str) -> Base | None:
-        """Another result of the run, or what was kept of one that was removed."""
+        """Another result of the run, or what was saved of one that was removed."""
         if name in self.manifest.results:
-            return Result(self.run, self.manifest, name, self.manifest.results[name]).base
-        return _kept_base(self.run, name)
+            return Result(self.run, self.manifest, name).base
+        return _saved_base(self.run, name)
 
     @cached_property
     def scores(self) -> Scores | None:
         return read_scores(self / SCORES)
 
-    @property
+    @cached_property
     def neighbors(self) -> NDArray[np.int64]:
         """(N, S), mapped: the nearest images by the features that the labels come from."""
-        kept = REFINED_NEIGHBORS if self.refined else NEIGHBORS
-        return cast(NDArray[np.int64], open_array(self.need(kept)))
+        artifact = REFINED_NEIGHBORS if self.refined else NEIGHBORS
+        return cast(NDArray[np.int64], open_array(self.need(artifact)))
 
-    @property
+    @cached_property
     def answer_features(self) -> NDArray[np.float32]:
         """(N, D), mapped: the features that the labels come from."""
-        kept = REFINED_FEATURES if self.refined else FEATURES
-        return cast(NDArray[np.float32], open_array(self.need(kept)))
+        artifact = REFINED_FEATURES if self.refined else FEATURES
+        return cast(NDArray[np.float32], open_array(self.need(artifact)))
 
-    @property
+    @cached_property
     def similarities(self) -> NDArray[np.float32]:
         """(N, S), mapped."""
-        kept = REFINED_SIMILARITIES if self.refined else SIMILARITIES
-        return cast(NDArray[np.float32], open_array(self.need(kept)))
+        artifact = REFINED_SIMILARITIES if self.refined else SIMILARITIES
+        return cast(NDArray[np.float32], open_array(self.need(artifact)))
 
     @property
     def problems(self) -> Path:
@@ -214,10 +224,10 @@ class Result:
         return found
 
 
-def keep_edited_groups(run: Path, manifest: Manifest, name: str) -> None:
+def save_edited_groups(run: Path, manifest: Manifest, name: str) -> None:
     """Before a result is removed, save its groups if they were edited: their names carry over to other results."""
     if name in manifest.results and any(edit.result == name for edit in read_edits(run).edits):
-        Result(run, manifest, name, manifest.results[name]).base.save(run / KEPT / f"{name}.parquet")
+        Result(run, manifest, name).base.save(run / EDITED / f"{name}.parquet")
 
 
 def open_result(run: Path) -> Result:
@@ -225,10 +235,10 @@ def open_result(run: Path) -> Result:
     manifest = read_manifest(run)
     if manifest.current is None:
         raise UserError(f"{run} has no groups yet; finish it with: spice resume {run}")
-    return Result(run, manifest, manifest.current, manifest.results[manifest.current])
+    return Result(run, manifest, manifest.current)
 
 
-def _kept_base(run: Path, name: str) -> Base | None:
-    """What `keep_edited_groups` kept; None where there is nothing."""
-    file = run / KEPT / f"{name}.parquet"
+def _saved_base(run: Path, name: str) -> Base | None:
+    """What `save_edited_groups` kept; None where there is nothing."""
+    file = run / EDITED / f"{name}.parquet"
     return Base.load(name, file) if file.exists() else None

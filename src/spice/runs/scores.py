@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from spice.errors import UserError
+from spice.errors import UserError, field_of
 
 
 class Score(BaseModel, frozen=True):
@@ -27,8 +27,8 @@ class Confusion(BaseModel, frozen=True):
     counts: list[list[int]]  # (C, K)
 
 
-class Kept(BaseModel, frozen=True):
-    """Accuracy of the most trusted images, by the share of images kept; the last point is all images."""
+class AccuracyCurve(BaseModel, frozen=True):
+    """Accuracy by the share of images kept, the most trusted first; the last point is all images."""
 
     share: list[float]
     acc: list[float]
@@ -52,8 +52,8 @@ class Scores(BaseModel, frozen=True):
     kmeans: Score
     second_stage: Score | None = None  # before joint training, where that changed the answer
     confusion: Confusion
-    by_chance: Kept
-    by_confidence: Kept
+    by_chance: AccuracyCurve
+    by_confidence: AccuracyCurve
     heads: HeadScores | None = None
 
 
@@ -64,7 +64,7 @@ def read_scores(path: Path) -> Scores | None:
     try:
         return Scores.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        where = field_of(error)
         raise UserError(
             f"{path} is damaged, or from another version of spice (at {where!r}); delete it and evaluate again"
         ) from None

@@ -15,7 +15,7 @@ from spice.runs.groups import Groups
 from spice.runs.result import Result
 
 CLASSES = 1000
-KEPT = 8  # T: classes beyond the eighth hardly change a suggestion
+CLASSES_KEPT = 8  # T: classes beyond the eighth hardly change a suggestion
 
 # A word is suggested if its mean probability and its information about the group (below) are at least these. Both were
 # set by reading the suggestions for six collections: a wrong word is worse than none.
@@ -56,15 +56,15 @@ def read_words(result: Result) -> ImageWords | None:
     """The words of a run; None if its encoder has no classifier, or an older version made it."""
     if not (result / WORDS).exists():
         return None
-    with np.load(result.need(WORDS)) as kept:
-        return ImageWords(kept["best"], kept["share"])
+    with np.load(result.need(WORDS)) as saved:
+        return ImageWords(saved["best"], saved["share"])
 
 
 def suggest_names(found: ImageWords | None, groups: Groups) -> dict[int, str]:
     """A word for each unnamed group that one clearly fits; no word is used twice."""
     if found is None:
         return {}
-    numbers = [number for number in groups.existing if number not in groups.set_aside and number in groups.group]
+    numbers = [number for number in groups.active if number in groups.group]
     known, mean = vocabulary(), _means(found, groups, numbers)  # (G, W)
     others = (mean.sum(axis=0) - mean) / max(1, len(numbers) - 1)
     # What the word contributes to the Kullback-Leibler divergence of the group from the other groups.

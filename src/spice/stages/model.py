@@ -19,7 +19,7 @@ from torch import Tensor
 
 from spice.core import reliable
 from spice.engine.device import choose_device
-from spice.errors import NoticeWarning, UserError, one_line, warn_user
+from spice.errors import NoticeWarning, UserError, field_of, one_line, warn_user
 from spice.files import folder_written_atomically
 from spice.models.encoders import (
     SCRATCH,
@@ -231,7 +231,7 @@ def _read_about(folder: Path) -> About:
     except OSError as error:
         raise UserError(f"cannot read {folder / ABOUT}: {error.strerror}") from error
     except ValidationError as error:
-        what = ".".join(str(part) for part in error.errors()[0]["loc"])
+        what = field_of(error)
         raise UserError(f"{folder / ABOUT} is not a model that spice {__version__} can read (at {what!r})") from None
     if about.format != FORMAT:
         raise UserError(

@@ -6,7 +6,7 @@ one image may be a crop of the other, brighter, smaller or mirrored.
 Shapes: N images, S neighbors, P pairs, W windows, G x G pixels.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -104,6 +104,12 @@ def _windows() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
                     points = (offset + share * (np.arange(_GRID) + 0.5) / _GRID) * SIDE
                     found.append(np.minimum(points.astype(np.int64), SIDE - 1))
     return np.array(rows), np.array(columns)
+
+
+def largest_first(width: NDArray[np.integer], height: NDArray[np.integer], paths: Sequence[str]) -> NDArray[np.int64]:
+    """Rows by number of pixels, then by name, short ones first: `a.jpg` before `a copy.jpg`."""
+    pixels = (width.astype(np.int64) * height).tolist()
+    return np.array(sorted(range(len(paths)), key=lambda row: (-pixels[row], len(paths[row]), paths[row])), np.int64)
 
 
 def duplicate_of(images: int, pairs: Pairs, order: NDArray[np.int64]) -> NDArray[np.int64]:

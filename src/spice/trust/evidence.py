@@ -25,13 +25,20 @@ class Parts(NamedTuple):
     links: float  # share of the smaller part's links that lead to the other part
 
 
-def neighbor_votes(cluster: NDArray[np.int32], neighbors: NDArray[np.int64], clusters: int) -> NDArray[np.float64]:
-    """Share of the neighbors (N, S) of each group's images that are in each group: (K, K)."""
+def neighbor_votes(
+    cluster: NDArray[np.int32], neighbors: NDArray[np.int64], clusters: int, *, every: int = 1
+) -> NDArray[np.float64]:
+    """Share of the neighbors (N, S) of each group's images that are in each group: (K, K).
+
+    Images in no group (-1) do not count. `every`: of the images, only every n-th votes.
+    """
     wide = cluster.astype(np.int64)
     counts = np.zeros(clusters * clusters, dtype=np.int64)
-    for start in range(0, len(wide), _CHUNK):
-        pairs = wide[start : start + _CHUNK, None] * clusters + wide[neighbors[start : start + _CHUNK]]  # (B, S)
-        counts += np.bincount(pairs.ravel(), minlength=clusters * clusters)
+    for start in range(0, len(wide), every * _CHUNK):
+        part = slice(start, start + every * _CHUNK, every)
+        mine, theirs = wide[part, None], wide[neighbors[part]]  # (B, 1), (B, S)
+        pairs = (mine * clusters + theirs)[(mine >= 0) & (theirs >= 0)]
+        counts += np.bincount(pairs, minlength=clusters * clusters)
     table = counts.reshape(clusters, clusters)
     return np.asarray(table / np.maximum(1, table.sum(axis=1, keepdims=True)), dtype=np.float64)
 
@@ -46,8 +53,8 @@ def groups_among_neighbors(votes: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.exp(-(votes * logs).sum(axis=1)), dtype=np.float64)
 
 
-def alike(votes: NDArray[np.float64], least: float) -> list[tuple[int, int, float]]:
-    """Pairs of groups of which each has at least this share of its neighbors in the other, most alike first."""
+def similar_groups(votes: NDArray[np.float64], least: float) -> list[tuple[int, int, float]]:
+    """Pairs of groups of which each has at least this share of its neighbors in the other, most similar first."""
     both = np.minimum(votes, votes.T)
     first, second = np.nonzero(np.triu(both >= least, k=1))
     pairs = zip(first.tolist(), second.tolist(), both[first, second].tolist(), strict=True)

@@ -1,7 +1,7 @@
 """The explorer's requests: the page and its files, the state of the run, pictures, and edits."""
 
-import json
 from collections.abc import Callable
+from functools import partial
 from importlib.resources import files
 from typing import Annotated, TypeVar
 
@@ -20,11 +20,11 @@ from spice.stages.groups.split import split_rows
 from spice.web import pictures
 from spice.web.content import column, describe, describe_check, paths
 from spice.web.learning import Learning
-from spice.web.operations import Asked
+from spice.web.operations import PageEdit, operations_of
 from spice.web.pictures import NoPictureError
 from spice.web.results import describe_results, use_result
 from spice.web.session import Session, StalePageError, State
-from spice.web.tools import Tools, WantedExport
+from spice.web.tools import ExportBody, Tools
 from spice.web.training import Training
 from spice.web.tree import describe_tree
 
@@ -34,19 +34,19 @@ SIMILAR_SHOWN = 200
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
-class Wanted(BaseModel):
-    """A change that the page asks for, and the state that the page shows."""
+class ChangeBody(BaseModel):
+    """The body of a request that changes something: which state the page shows."""
 
     version: str
 
 
-class WantedEdit(Wanted):
-    """One operation."""
+class EditBody(ChangeBody):
+    """An edit."""
 
-    operation: Asked
+    operation: PageEdit
 
 
-class WantedSplit(BaseModel):
+class SplitBody(BaseModel):
     """A group, and how many parts to look for."""
 
     group: int
@@ -54,14 +54,14 @@ class WantedSplit(BaseModel):
     tree: bool = False  # along the merge tree, instead of by the group's own images
 
 
-class WantedTraining(Wanted):
+class TrainingBody(ChangeBody):
     """Another number of groups, or None: joint training on the groups as they are."""
 
     groups: Annotated[int, Field(ge=2, le=10_000)] | None
     cut: bool = False  # start from the merge tree, cut at this number
 
 
-class WantedResult(Wanted):
+class ResultBody(ChangeBody):
     """Another result of the run."""
 
     result: str
@@ -118,10 +118,10 @@ class Explorer:
         return JSONResponse({"version": self._session.state().version})
 
     def state(self, request: Request) -> Response:  # noqa: ARG002
-        return _json(describe(self._session.state()))
+        return JSONResponse(describe(self._session.state()))
 
     def paths(self, request: Request) -> Response:  # noqa: ARG002
-        return _json(paths(self._session.state()))
+        return JSONResponse(paths(self._session.state()))
 
     def column(self, request: Request) -> Response:
         found = column(self._session.state(), request.path_params["name"])
@@ -131,49 +131,51 @@ class Explorer:
 
     def nearest(self, request: Request) -> Response:
         opened, row = self._session.state().opened, self._row(request)
-        near = np.asarray(opened.neighbors[row])
-        return _json({"rows": near.tolist(), "similarity": np.asarray(opened.similarities[row]).round(3).tolist()})
+        near = np.asarray(opened.result.neighbors[row])
+        return JSONResponse(
+            {"rows": near.tolist(), "similarity": np.asarray(opened.result.similarities[row]).round(3).tolist()}
+        )
 
     def results(self, request: Request) -> Response:  # noqa: ARG002
         """The results that the run keeps."""
-        return _json(describe_results(self._session.state()))
+        return JSONResponse(describe_results(self._session.state()))
 
     def tree(self, request: Request) -> Response:  # noqa: ARG002
         """Groups within groups."""
-        return _json(describe_tree(self._session.state()))
+        return JSONResponse(describe_tree(self._session.state()))
 
     async def use(self, request: Request) -> Response:
-        wanted = await _read(request, WantedResult)
+        body = await _read(request, ResultBody)
 
         def do() -> State:
-            use_result(self._session.run, wanted.result)
+            use_result(self._session.run, body.result)
             return self._session.state()
 
-        return await _changed(do)
+        return await _change(do)
 
     def check(self, request: Request) -> Response:
         """The next questions of a check by hand, and what the answers say so far."""
-        return _json(describe_check(self._session.state(), _count(request, "images", default=50, most=2000)))
+        return JSONResponse(describe_check(self._session.state(), _count(request, "images", default=50, most=2000)))
 
     async def example(self, request: Request) -> Response:
         """The images that are most similar to a file."""
         content = await request.body()
         found = await run_in_threadpool(self._tools.nearest_to, content, SIMILAR_SHOWN)
-        return _json({"rows": [row for row, _ in found], "similarity": [round(value, 3) for _, value in found]})
+        return JSONResponse({"rows": [row for row, _ in found], "similarity": [round(value, 3) for _, value in found]})
 
     def shapes(self, request: Request) -> Response:  # noqa: ARG002
         """What can be exported, and where to."""
         folder = self._session.run.absolute().parent
-        return _json({"shapes": [*self._tools.shapes], "folder": str(folder), "run": str(self._session.run)})
+        return JSONResponse({"shapes": [*self._tools.shapes], "folder": str(folder), "run": str(self._session.run)})
 
     async def export(self, request: Request) -> Response:
         """Write the groups beside the run folder. Nothing is overwritten."""
-        wanted = await _read(request, WantedExport)
-        if wanted.shape not in self._tools.shapes:
+        body = await _read(request, ExportBody)
+        if body.shape not in self._tools.shapes:
             raise HTTPException(400)
-        destination = self._session.run.absolute().parent / wanted.name
-        told = await run_in_threadpool(self._tools.export, wanted, destination)
-        return _json({"told": told})
+        destination = self._session.run.absolute().parent / body.name
+        told = await run_in_threadpool(self._tools.export, body, destination)
+        return JSONResponse({"told": told})
 
     def table(self, request: Request) -> Response:  # noqa: ARG002
         """`labels.csv` with all edits, to download."""
@@ -182,37 +184,24 @@ class Explorer:
 
     def learning(self, request: Request) -> Response:  # noqa: ARG002
         """What learning from corrections would move, or its progress."""
-        return _json(self._learning.describe())
+        return JSONResponse(self._learning.describe())
 
     async def learn(self, request: Request) -> Response:
         """Start, cancel or accept."""
-        await _read(request, Wanted)
-        does = {"start": self._learning.start, "cancel": self._learning.cancel}.get(request.path_params["do"])
-        if does is not None:
-            await run_in_threadpool(does)
-            return _json(await run_in_threadpool(self._learning.describe))
-        if request.path_params["do"] != "accept":
-            raise HTTPException(404)
-        return await _changed(self._learning.accept)
+        await _read(request, ChangeBody)
+        return await _control(request, self._learning, self._learning.start)
 
     def training(self, request: Request) -> Response:  # noqa: ARG002
         """The progress of a training, or what joint training would change."""
-        return _json(self._training.describe())
+        return JSONResponse(self._training.describe())
 
     async def train(self, request: Request) -> Response:
         """Start, cancel or accept."""
-        do = request.path_params["do"]
-        if do == "start":
-            wanted = await _read(request, WantedTraining)
-            await run_in_threadpool(self._training.start, wanted.groups, cut=wanted.cut)
-        else:
-            await _read(request, Wanted)
-            if do == "accept":
-                return await _changed(self._training.accept)
-            if do != "cancel":
-                raise HTTPException(404)
-            await run_in_threadpool(self._training.cancel)
-        return _json(await run_in_threadpool(self._training.describe))
+        if request.path_params["do"] != "start":
+            await _read(request, ChangeBody)
+            return await _control(request, self._training)
+        body = await _read(request, TrainingBody)
+        return await _control(request, self._training, partial(self._training.start, body.groups, cut=body.cut))
 
     def strip(self, request: Request) -> Response:
         opened = self._session.state().opened
@@ -232,37 +221,33 @@ class Explorer:
         return Response(found, media_type="image/jpeg", headers=_FOREVER)
 
     async def edit(self, request: Request) -> Response:
-        wanted = await _read(request, WantedEdit)
-
-        def do() -> State:
-            return self._session.edit(wanted.version, wanted.operation.operations)
-
-        return await _changed(do)
+        body = await _read(request, EditBody)
+        return await _change(lambda: self._session.edit(body.version, partial(operations_of, body.operation)))
 
     async def split(self, request: Request) -> Response:
         """What the parts of a group would be; nothing is changed."""
-        wanted = await _read(request, WantedSplit)
+        body = await _read(request, SplitBody)
 
         def look() -> JsonValue:
             state = self._session.state()
-            members = np.flatnonzero(state.groups.group == wanted.group)
-            tree = state.opened.tree if wanted.tree else None
+            members = np.flatnonzero(state.groups.group == body.group)
+            tree = state.opened.tree if body.tree else None
             if tree is not None:
-                parts = tree.split(members, into=wanted.into)
+                parts = tree.split(members, into=body.into)
             else:
-                parts = split_rows(state.opened.result.answer_features, members, into=wanted.into)
+                parts = split_rows(state.opened.result.answer_features, members, into=body.into)
             rank = state.opened.labels.prototype_rank
             return {"parts": [rows[np.argsort(rank[rows], kind="stable")].tolist() for rows in parts]}
 
-        return _json(await run_in_threadpool(look))
+        return JSONResponse(await run_in_threadpool(look))
 
     async def undo(self, request: Request) -> Response:
-        wanted = await _read(request, Wanted)
-        return await _changed(lambda: self._session.undo(wanted.version))
+        body = await _read(request, ChangeBody)
+        return await _change(lambda: self._session.undo(body.version))
 
     async def redo(self, request: Request) -> Response:
-        wanted = await _read(request, Wanted)
-        return await _changed(lambda: self._session.redo(wanted.version))
+        body = await _read(request, ChangeBody)
+        return await _change(lambda: self._session.redo(body.version))
 
     def _row(self, request: Request) -> int:
         row: int = request.path_params["row"]
@@ -271,10 +256,22 @@ class Explorer:
         return row
 
 
-async def _changed(do: Callable[[], State]) -> Response:
+async def _change(do: Callable[[], State]) -> Response:
     """The state after a change. Answered only when the change is on the disk."""
     state = await run_in_threadpool(do)
-    return await run_in_threadpool(lambda: _json(describe(state)))
+    return await run_in_threadpool(lambda: JSONResponse(describe(state)))
+
+
+async def _control(request: Request, work: Learning | Training, start: Callable[[], None] | None = None) -> Response:
+    """Start, cancel or accept work in the background, as the last part of the address says."""
+    do = request.path_params["do"]
+    if do == "accept":
+        return await _change(work.accept)
+    action = {"start": start, "cancel": work.cancel}.get(do)
+    if action is None:
+        raise HTTPException(404)
+    await run_in_threadpool(action)
+    return JSONResponse(await run_in_threadpool(work.describe))
 
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -294,10 +291,6 @@ def _count(request: Request, name: str, *, default: int, most: int) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= most:
         raise HTTPException(400)
     return int(text)
-
-
-def _json(content: JsonValue) -> Response:
-    return Response(json.dumps(content, separators=(",", ":"), allow_nan=False), media_type="application/json")
 
 
 def _asset(name: str) -> Response:

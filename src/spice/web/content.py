@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from spice.runs.checks import questions, summary
 from spice.runs.edits import Edit
 from spice.trust.check import Estimate
 from spice.web.groups import cards, suggested_merges
@@ -40,8 +39,7 @@ def describe(state: State) -> dict[str, JsonValue]:
 
 def describe_check(state: State, images: int) -> dict[str, JsonValue]:
     """A check by hand: the next question, the one after it, and what is known so far."""
-    found = summary(state.opened.result, checks=state.checks)
-    asked = questions(state.opened.result, images)
+    found, asked = state.checks.summary(), state.checks.questions(images)
     return {
         "images": min(images, int((state.groups.shown >= 0).sum())),
         "left": len(asked),

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from spice.report.colors import colors
-from spice.runs.groups import NONE
 from spice.runs.words import suggest_names
+from spice.trust.evidence import neighbor_votes, similar_groups
 from spice.web.session import State
 
 PICTURES_SHOWN = 8
@@ -19,8 +19,7 @@ MOST_SUGGESTIONS, PAIRS_SHOWN = 4, 4
 # A merge is suggested from this share of neighbors in the other group on: the same share from which the report names
 # the other group in its verdict.
 SUGGESTED_SHARE = 0.05
-_VOTERS = 100_000  # images by whose neighbors groups are compared, at most
-_CHUNK = 65536
+_VOTERS = 100_000  # images by whose neighbors groups are compared, about
 
 
 def cards(state: State) -> list[JsonValue]:
@@ -78,33 +77,18 @@ class Suggestion(NamedTuple):
 def suggested_merges(state: State) -> list[Suggestion]:
     """The pairs of groups whose images are most often neighbors, with image pairs that support a merge."""
     group, existing = state.groups.shown, state.groups.existing
-    counted = state.opened.result.answer.neighbors
+    neighbors = state.opened.result.neighbors[:, : state.opened.result.answer.neighbors]
     every = max(1, len(group) // _VOTERS)
-    voters, neighbors = group[::every], state.opened.neighbors[::every, :counted]
-    size = max(existing, default=0) + 1
-    votes = np.zeros(size * size, dtype=np.int64)
-    for start in range(0, len(voters), _CHUNK):
-        mine, theirs = voters[start : start + _CHUNK, None].astype(np.int64), group[neighbors[start : start + _CHUNK]]
-        inside = (mine != NONE) & (theirs != NONE)
-        votes += np.bincount((mine * size + theirs)[inside], minlength=size * size)
-    table = votes.reshape(size, size)
-    share = table / np.maximum(1, table.sum(axis=1, keepdims=True))
-    # Of the smaller of the two shares: a small group beside a large one is not part of it yet.
-    both = np.triu(np.minimum(share, share.T), k=1)
-    best = np.argsort(-both, axis=None, kind="stable")[:MOST_SUGGESTIONS]
-    found = [(int(place // size), int(place % size), float(both.flat[place])) for place in best]
-    return [
-        Suggestion(first, second, part, _pairs(state, first, second))
-        for first, second, part in found
-        if part >= SUGGESTED_SHARE
-    ]
+    votes = neighbor_votes(group, neighbors, max(existing, default=0) + 1, every=every)
+    found = similar_groups(votes, SUGGESTED_SHARE)[:MOST_SUGGESTIONS]
+    return [Suggestion(first, second, share, _pairs(state, first, second)) for first, second, share in found]
 
 
 def _pairs(state: State, first: int, second: int) -> list[tuple[int, int, float]]:
     """The most similar images across two groups, no image twice."""
     group = state.groups.shown
     rows = np.flatnonzero(group == first)
-    neighbors, similarities = state.opened.neighbors[rows], np.asarray(state.opened.similarities[rows])
+    neighbors, similarities = state.opened.result.neighbors[rows], np.asarray(state.opened.result.similarities[rows])
     across = np.where(group[neighbors] == second, similarities, -2.0)
     best, place = across.max(axis=1), across.argmax(axis=1)
     pairs: list[tuple[int, int, float]] = []

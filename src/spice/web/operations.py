@@ -1,4 +1,4 @@
-"""From what the page asks for, images by row, to operations of `edits.json`, images by content."""
+"""Edits as the page sends them, images by row, turned into operations of `edits.json`, images by content."""
 
 from typing import Annotated, Literal
 
@@ -6,17 +6,17 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from spice.errors import UserError
-from spice.runs.edits import Check, ImageId, Merge, Move, Name, Operation, Pair, Reject, SetAside, Split
+from spice.runs.edits import Answer, Check, ImageId, Merge, Move, Name, Operation, Pair, Reject, SetAside, Split
 from spice.web.session import State
 
 Rows = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 
 
-class _Asked(BaseModel):
+class _PageEdit(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class AskedName(_Asked):
+class PageName(_PageEdit):
     """Name a group."""
 
     kind: Literal["name"]
@@ -28,7 +28,7 @@ class AskedName(_Asked):
         return [Name(group=self.group, name=" ".join(self.name.split()))]
 
 
-class AskedNames(_Asked):
+class PageNames(_PageEdit):
     """Name several groups: suggested names that were accepted together."""
 
     kind: Literal["names"]
@@ -39,18 +39,7 @@ class AskedNames(_Asked):
         return [Name(group=number, name=" ".join(name.split())) for number, name in self.names.items()]
 
 
-class AskedMerge(_Asked):
-    """Merge several groups into one."""
-
-    kind: Literal["merge"]
-    groups: Annotated[list[int], Field(min_length=2)]
-
-    def operations(self, state: State) -> list[Operation]:
-        del state
-        return [Merge(groups=self.groups)]
-
-
-class AskedSplit(_Asked):
+class PageSplit(_PageEdit):
     """Move some images of a group to new groups."""
 
     kind: Literal["split"]
@@ -61,20 +50,8 @@ class AskedSplit(_Asked):
         return [Split(group=self.group, parts=[_images(state, rows) for rows in self.parts])]
 
 
-class AskedAside(_Asked):
-    """Not a group, or a group again."""
-
-    kind: Literal["set_aside"]
-    group: int
-    aside: bool
-
-    def operations(self, state: State) -> list[Operation]:
-        del state
-        return [SetAside(group=self.group, aside=self.aside)]
-
-
-class AskedMove(_Asked):
-    """Images into a group; None: into a new one."""
+class PageMove(_PageEdit):
+    """Move images to a group; None creates a new one."""
 
     kind: Literal["move"]
     rows: Rows
@@ -84,8 +61,8 @@ class AskedMove(_Asked):
         return [Move(images=_images(state, self.rows), group=self.group)]
 
 
-class AskedReject(_Asked):
-    """Images out of the groups that they are in."""
+class PageReject(_PageEdit):
+    """Take images out of the groups that they are in."""
 
     kind: Literal["reject"]
     rows: Rows
@@ -100,8 +77,8 @@ class AskedReject(_Asked):
         return [Reject(images=_images(state, rows[inside == number].tolist()), group=number) for number in numbers]
 
 
-class AskedPair(_Asked):
-    """Two images: together or apart."""
+class PagePair(_PageEdit):
+    """Two images belong to the same group, or to different ones."""
 
     kind: Literal["same", "different"]
     rows: Annotated[Rows, Field(min_length=2, max_length=2)]
@@ -111,25 +88,31 @@ class AskedPair(_Asked):
         return [Pair(kind=self.kind, first=first, second=second)]
 
 
-class AskedCheck(_Asked):
+class PageCheck(_PageEdit):
     """An answer: is the image in the right group?"""
 
     kind: Literal["check"]
     row: Annotated[int, Field(ge=0)]
-    answer: Literal["yes", "no", "unsure"]
+    answer: Answer
 
     def operations(self, state: State) -> list[Operation]:
         (image,) = _images(state, [self.row])
         return [Check(image=image, group=int(state.groups.shown[self.row]), answer=self.answer)]
 
 
-Asked = Annotated[
-    AskedCheck | AskedName | AskedNames | AskedMerge | AskedSplit | AskedAside | AskedMove | AskedReject | AskedPair,
+# A merge and a group set aside name no images, so the page sends the operation itself.
+PageEdit = Annotated[
+    Merge | SetAside | PageCheck | PageName | PageNames | PageSplit | PageMove | PageReject | PagePair,
     Field(discriminator="kind"),
 ]
+
+
+def operations_of(edit: PageEdit, state: State) -> list[Operation]:
+    """The operations to add; UserError for rows that the run does not have."""
+    return [edit] if isinstance(edit, Merge | SetAside) else edit.operations(state)
 
 
 def _images(state: State, rows: list[int]) -> list[ImageId]:
     if max(rows) >= len(state.opened.labels.path):
         raise UserError(f"there is no image number {max(rows)}; the run has {len(state.opened.labels.path):,}")
-    return state.opened.images(rows)
+    return state.opened.editor.base.images(rows)

@@ -5,21 +5,20 @@ Small pictures are asked for in strips, a whole screen at a time. Where the run 
 
 import threading
 from functools import cached_property, lru_cache
-from io import BytesIO
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
 from spice.data.decode import digest, whole_picture
-from spice.data.pixels import COLOR, GRAY, mapped
-from spice.data.problems import BadImageError, printable
+from spice.data.pixels import COLOR, GRAY, map_pixels
+from spice.data.problems import BadImageError
 from spice.data.recognize import open_source
 from spice.data.sources import Entry, Source
 from spice.errors import UserError
-from spice.files import read_parquet
-from spice.report.pictures import SHEET_COLUMNS, Sheets, read_sheets
+from spice.files import printable, read_parquet
+from spice.report.pictures import Sheets, as_jpeg, as_picture, read_sheets
 from spice.runs import Result
 from spice.runs.artifacts import IMAGES, PICTURES
 from spice.runs.folder import STORE
@@ -57,18 +56,20 @@ class Pictures:
                 strip.paste(self._tile(row, side), (place * side, 0))
             except NoPictureError:
                 continue
-        return _jpeg(strip, _QUALITY)
+        return as_jpeg(strip, _QUALITY)
 
     def large(self, row: int, side: int) -> bytes:
         """The original, upright and whole, as a JPEG of at most `side` pixels; else the best picture that is left."""
         try:
-            return _jpeg(self._original(row, side), _LARGE_QUALITY)
+            return as_jpeg(self._original(row, side), _LARGE_QUALITY)
         except NoPictureError:
-            return _jpeg(self._tile(row, LARGEST_TILE), _LARGE_QUALITY)
+            return as_jpeg(self._tile(row, LARGEST_TILE), _LARGE_QUALITY)
 
-    def original(self, row: int) -> bytes | Image.Image | NDArray[np.generic]:
-        """The image as the source holds it, if it has not changed since the run."""
-        entry, source = self._entries.get(self._names[row]), self._source
+    def _original(self, row: int, side: int) -> Image.Image:
+        """The image in the source, if it has not changed since the run: upright, at most `side` pixels long."""
+        with self._opening:
+            source, entries = self._opened
+        entry = entries.get(self._names[row])
         if entry is None or source is None:
             raise NoPictureError
         try:
@@ -78,11 +79,8 @@ class Pictures:
         # The hash confines us to the run's own images, whatever a name or a link in the folder leads to by now.
         if digest(content) != self._hashes[row].as_py():
             raise NoPictureError
-        return content
-
-    def _original(self, row: int, side: int) -> Image.Image:
         try:
-            return whole_picture(self.original(row), side)
+            return whole_picture(content, side)
         except BadImageError:
             raise NoPictureError from None
 
@@ -90,8 +88,7 @@ class Pictures:
         pixels = self._stored(row)
         if pixels is None:
             return self._tile_of_original(row, side)
-        planes = [Image.fromarray(plane) for plane in pixels]
-        picture = Image.merge("RGB", planes if len(planes) == 3 else 3 * planes)
+        picture = as_picture(pixels)
         return picture if picture.width == side else picture.resize((side, side), Image.Resampling.BILINEAR)
 
     def _tile_of_original(self, row: int, side: int) -> Image.Image:
@@ -99,25 +96,17 @@ class Pictures:
             picture = self._original(row, 2 * side).convert("RGB")
         except NoPictureError:
             return self._from_sheet(row, side)
-        short = min(picture.size)
-        left, top = (picture.width - short) // 2, (picture.height - short) // 2
-        return picture.resize((side, side), Image.Resampling.BILINEAR, box=(left, top, left + short, top + short))
+        return ImageOps.fit(picture, (side, side), Image.Resampling.BILINEAR)
 
     def _from_sheet(self, row: int, side: int) -> Image.Image:
         """From the report's small pictures, which stay when the run's pixels and the originals are gone."""
-        place = self._places.get(row)
-        sheets = self._sheets
-        if sheets is None or place is None:
-            raise NoPictureError
-        number, inside = divmod(place, SHEET_COLUMNS**2)
-        left, top = inside % sheets.columns * sheets.tile, inside // sheets.columns * sheets.tile
-        path = self._result / PICTURES / f"sheet-{number}.jpg"
         try:
-            with Image.open(path, formats=("JPEG",)) as sheet:
-                tile = sheet.crop((left, top, left + sheets.tile, top + sheets.tile))
+            picture = self._sheets and self._sheets.picture(self._result / PICTURES, row)
         except OSError:
-            raise NoPictureError from None
-        return tile.resize((side, side), Image.Resampling.BICUBIC)
+            picture = None
+        if not picture:
+            raise NoPictureError
+        return picture.resize((side, side), Image.Resampling.BICUBIC)
 
     def _stored(self, row: int) -> NDArray[np.uint8] | None:
         """Pixels (C, S, S) from the run's store, or None."""
@@ -135,7 +124,7 @@ class Pictures:
             folder = self._result.run / STORE / str(size)
             try:
                 table = read_parquet(folder / IMAGES.name, ["path", "hash", "gray", "row"])
-                files = {True: mapped(folder / GRAY, 1, size), False: mapped(folder / COLOR, 3, size)}
+                files = {True: map_pixels(folder / GRAY, 1, size), False: map_pixels(folder / COLOR, 3, size)}
             except (OSError, ValueError):
                 continue
             return files, *self._rows_in(table)
@@ -153,16 +142,6 @@ class Pictures:
         lines = np.array([held.get(key, -1) for key in wanted], dtype=np.int64)
         return gray[lines], np.where(lines >= 0, rows[lines], -1)
 
-    @property
-    def _source(self) -> Source | None:
-        with self._opening:
-            return self._opened[0]
-
-    @property
-    def _entries(self) -> dict[str, Entry]:
-        with self._opening:
-            return self._opened[1]
-
     @cached_property
     def _opened(self) -> tuple[Source | None, dict[str, Entry]]:
         """The run's source and its entries by name; opened when the first original is looked at."""
@@ -177,13 +156,3 @@ class Pictures:
     @cached_property
     def _sheets(self) -> Sheets | None:
         return read_sheets(self._result / PICTURES)
-
-    @cached_property
-    def _places(self) -> dict[int, int]:
-        return {row: place for place, row in enumerate(self._sheets.rows)} if self._sheets else {}
-
-
-def _jpeg(picture: Image.Image, quality: int) -> bytes:
-    buffer = BytesIO()
-    picture.convert("RGB").save(buffer, "JPEG", quality=quality)
-    return buffer.getvalue()

@@ -10,7 +10,7 @@ from spice.arrays import open_array
 from spice.runs import Result, RunFolder, explain_write_errors, locked, read_manifest
 from spice.runs.artifacts import CANDIDATES
 from spice.runs.folder import refuse_links_outside
-from spice.runs.levels import compare
+from spice.runs.other_counts import compare
 from spice.web.session import State
 
 PICTURES_SHOWN = 24
@@ -20,26 +20,23 @@ def describe_results(state: State) -> dict[str, JsonValue]:
     """Every result of the run, fewest groups first, and how to make another."""
     current = state.opened.result
     manifest = read_manifest(current.run)  # a run in the terminal may have added one
-    results = [Result(current.run, manifest, name, entry) for name, entry in manifest.results.items()]
+    results = [Result(current.run, manifest, name) for name in manifest.results]
     results.sort(key=lambda result: (result.answer.clusters, result.entry.created))
-    source = quote(manifest.source) if manifest.source else "IMAGES"
+    images = quote(manifest.source) if manifest.source else "IMAGES"
+    source = current.with_step("howmany")
     return {
         "results": [_describe(result, current) for result in results],
-        "plausible": _plausible(current, {result.answer.clusters for result in results}),
-        "numbers": _plausible_numbers(current),
-        "command": f"spice cluster {source} -k NUMBER --out {quote(str(current.run))}",
+        "plausible": _plausible(current, source, {result.answer.clusters for result in results}),
+        "numbers": [one.clusters for one in source.howmany.candidates] if source and source.howmany else [],
+        "command": f"spice cluster {images} -k NUMBER --out {quote(str(current.run))}",
     }
 
 
-def _plausible_numbers(current: Result) -> list[JsonValue]:
-    """All plausible numbers of groups, fewest first."""
-    source = current.with_step("howmany")
-    return [] if source is None or source.howmany is None else [one.clusters for one in source.howmany.candidates]
+def _plausible(current: Result, source: Result | None, made: set[int]) -> list[JsonValue]:
+    """The plausible numbers of groups that no result has yet, and what they would change.
 
-
-def _plausible(current: Result, made: set[int]) -> list[JsonValue]:
-    """The plausible numbers of groups that no result has yet, and what they would change."""
-    source = current.with_step("howmany")
+    `source`: the result for which the number of groups was looked for.
+    """
     if source is None or source.howmany is None:
         return []
     counted, labels = source.howmany, current.labels
@@ -77,7 +74,6 @@ def _describe(result: Result, current: Result) -> dict[str, JsonValue]:
     centers = np.flatnonzero(labels.prototype_rank == 0) if same else np.empty(0, dtype=np.int64)
     sizes = np.bincount(labels.cluster, minlength=result.answer.clusters)
     centers = centers[np.argsort(-sizes[labels.cluster[centers]], kind="stable")]
-    joint = result.joint
     return {
         "name": result.name,
         "current": result.name == current.name,
@@ -85,7 +81,7 @@ def _describe(result: Result, current: Result) -> dict[str, JsonValue]:
         "reliable": float(labels.reliable.mean()),
         "chance": float(labels.chance.mean()),
         "cut": _from_cut(result),
-        "refined": "no" if joint is None else "yes" if joint.used else "rejected",
+        "refined": result.refinement,
         "encoder": result.views.encoder,
         "created": result.entry.created,
         "centers": centers[:PICTURES_SHOWN].tolist(),

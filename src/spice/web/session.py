@@ -1,7 +1,4 @@
-"""An open run: its current result with all edits applied, reread whenever someone changes it.
-
-Shapes: N images, S neighbors.
-"""
+"""An open run: its current result with all edits applied, reread whenever someone changes it."""
 
 import threading
 from collections.abc import Callable
@@ -20,12 +17,12 @@ from spice.runs.artifacts import LABELS_CSV, MAP, TREE
 from spice.runs.checks import Checks
 from spice.runs.edited_csv import write_edited_csv
 from spice.runs.editor import Editor
-from spice.runs.edits import EDITS, Edits, ImageId, Operation
+from spice.runs.edits import EDITS, Edits, Operation
 from spice.runs.groups import Groups
 from spice.runs.manifest import MANIFEST
 from spice.runs.words import ImageWords, read_words
 from spice.stages.groups.merge_tree import MergeTree
-from spice.web.csv_keeper import CsvKeeper
+from spice.web.csv_updater import CsvUpdater
 from spice.web.pictures import Pictures
 
 
@@ -41,20 +38,9 @@ class OpenResult:
         """The head's answer, before edits."""
         return self.result.labels
 
-    def images(self, rows: list[int]) -> list[ImageId]:
-        return self.editor.base.images(rows)
-
     @cached_property
     def pictures(self) -> Pictures:
         return Pictures(self.result)
-
-    @cached_property
-    def neighbors(self) -> NDArray[np.int64]:  # (N, S)
-        return self.result.neighbors
-
-    @cached_property
-    def similarities(self) -> NDArray[np.float32]:  # (N, S)
-        return self.result.similarities
 
     @cached_property
     def tree(self) -> MergeTree | None:
@@ -62,8 +48,8 @@ class OpenResult:
         source = self.result.with_step("tree")
         if source is None or not (source / TREE).exists():
             return None
-        with np.load(source.need(TREE)) as kept:
-            return MergeTree(kept["leaf"], kept["merges"], kept["lost"])
+        with np.load(source.need(TREE)) as saved:
+            return MergeTree(saved["leaf"], saved["merges"], saved["lost"])
 
     @cached_property
     def words(self) -> ImageWords | None:
@@ -102,7 +88,7 @@ class Session:
         self._opened = OpenResult(run, open_result(run))
         self._stamp: tuple[tuple[int, ...], ...] = ()
         self._state: State | None = None
-        self._csv = CsvKeeper(run)
+        self._csv = CsvUpdater(run)
         self._revision = self.state().edits.revision
         if self._revision:  # the last explorer may have been killed before it wrote the table
             self._csv.changed()

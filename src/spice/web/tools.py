@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from spice.progress import Progress
 
@@ -18,10 +18,8 @@ class Proposal(NamedTuple):
     accept: Callable[[], object]
 
 
-class WantedExport(BaseModel):
+class ExportBody(BaseModel, frozen=True):
     """What to write, and how the new folder or file beside the run is called."""
-
-    model_config = ConfigDict(frozen=True)
 
     shape: str
     name: Annotated[str, Field(pattern=r"^[^./\\\x00-\x1f][^/\\\x00-\x1f]*$", max_length=120)]
@@ -41,4 +39,4 @@ class Tools(NamedTuple):
     # Joint training on the current result -> the name of the result that it made, which is not used yet.
     refine: Callable[[Progress], str]
     shapes: tuple[str, ...]  # what `export` can write
-    export: Callable[[WantedExport, Path], str]  # what, and where to -> what was written, in words
+    export: Callable[[ExportBody, Path], str]  # what, and where to -> what was written, in words

@@ -67,7 +67,7 @@ class Training:
 
 def _proposal(state: State, name: str) -> JsonValue:
     manifest = read_manifest(state.opened.result.run)
-    made = Result(state.opened.result.run, manifest, name, manifest.results[name])
+    made = Result(state.opened.result.run, manifest, name)
     joint = made.joint
     if joint is None:
         return None

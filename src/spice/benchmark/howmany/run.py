@@ -20,7 +20,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from spice.benchmark.howmany.criteria import CRITERIA, NEEDS, Sweep
 from spice.errors import UserError
-from spice.files import written_atomically
+from spice.files import write_text
 from spice.progress import Progress, silent
 from spice.stages.groups.curve import numbers_to_try
 from spice.stages.groups.howmany import highest, how_many, principal_components
@@ -183,8 +183,7 @@ def _mean(saved: Sequence[Cell], criterion: str, field: str) -> str:
 
 def save_table(saved: Sequence[Cell], path: Path) -> None:
     """The cells as one json file, for the docs."""
-    with written_atomically(path) as temporary:
-        temporary.write_text(json.dumps([cell.model_dump() for cell in saved], indent=1) + "\n", encoding="utf-8")
+    write_text(path, json.dumps([cell.model_dump() for cell in saved], indent=1) + "\n")
 
 
 def _found(own: list[Cell]) -> str:

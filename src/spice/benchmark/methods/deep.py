@@ -23,7 +23,7 @@ from spice.benchmark.semi import predict
 from spice.benchmark.workbench import Workbench
 from spice.data.images import Images, InColor
 from spice.errors import UserError
-from spice.files import written_atomically
+from spice.files import write_text
 from spice.models.backbone import Backbone
 from spice.randomness import seeded
 from spice.stages.features.train import card_of, untrained_network
@@ -163,6 +163,5 @@ def pictures(images: Images, kind: type[Objective], bench: Workbench) -> Picture
 def _in_all(path: Path, spent: float) -> float:
     """Processor seconds over all runs that had a part in a training, this one included."""
     total = spent + (float(path.read_text(encoding="utf-8")) if path.is_file() else 0.0)
-    with written_atomically(path) as temporary:
-        temporary.write_text(str(total), encoding="utf-8")
+    write_text(path, str(total))
     return total

@@ -19,7 +19,7 @@ from spice.benchmark.datasets import card_of
 from spice.benchmark.methods import uses
 from spice.benchmark.tables.catalog import TABLES, SizeName, Table
 from spice.errors import UserError
-from spice.files import written_atomically
+from spice.files import write_text
 from spice.models.encoders import SCRATCH
 from spice.settings import Settings
 from spice.version import __version__
@@ -195,5 +195,4 @@ def machine() -> str:
 
 def _write(path: Path, content: BaseModel) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_atomically(path) as temporary:
-        temporary.write_text(content.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    write_text(path, content.model_dump_json(indent=1) + "\n")

@@ -5,10 +5,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spice.arrays import save_npz
 from spice.data.images import Subset
 from spice.engine.run import Run
 from spice.errors import UserError
-from spice.files import written_atomically
 from spice.pipeline.work import Work, save_weights
 from spice.progress import log
 from spice.runs.artifacts import HEAD, HEAD_LABELS, TREE
@@ -34,9 +34,8 @@ def heads(work: Work, run: Run) -> HeadsResult:
     trained = train_heads(views, work.settings.heads, run, neighbors, cut=_cut(work, rows))
     if run.processes.first:
         save_weights(work / HEAD, trained.head)
-        with written_atomically(work / HEAD_LABELS) as temporary, temporary.open("wb") as file:
-            labels = np.stack([snapshot.labels.numpy() for snapshot in trained.snapshots])
-            np.savez_compressed(file, rows=rows[trained.sample], labels=labels)
+        labels = np.stack([snapshot.labels.numpy() for snapshot in trained.snapshots])
+        save_npz(work / HEAD_LABELS, {"rows": rows[trained.sample], "labels": labels}, compress=True)
     return _result(trained, work, learned_from=len(rows))
 
 
@@ -45,8 +44,8 @@ def _cut(work: Work, rows: NDArray[np.int64]) -> Tensor | None:
     settings = work.settings.heads
     if settings.start != "cut":
         return None
-    with np.load(work / TREE) as kept:
-        found = MergeTree(kept["leaf"], kept["merges"], kept["lost"])
+    with np.load(work / TREE) as saved:
+        found = MergeTree(saved["leaf"], saved["merges"], saved["lost"])
     leaves = len(found.merges) + 1
     if settings.clusters > leaves:
         raise UserError(f"the tree of these images can be cut into at most {leaves} groups, got {settings.clusters}")

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from spice.arrays import save_array
+from spice.arrays import save_array, save_npz
 from spice.engine.run import Run
-from spice.files import written_atomically
 from spice.pipeline.work import Work
 from spice.runs.artifacts import CANDIDATES, TREE
 from spice.runs.records import CandidateCount, HowManyResult, TreeResult
@@ -32,8 +31,7 @@ def tree(work: Work, run: Run) -> TreeResult:
     points = principal_components(work.features.numpy(), np.random.default_rng([run.seed, 1]))
     neighbors = np.asarray(work.neighbors[:, :NEIGHBORS])
     found = merge_tree(points, neighbors, seed=run.seed)
-    with written_atomically(work / TREE) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, leaf=found.leaf, merges=found.merges, lost=found.lost)
+    save_npz(work / TREE, {"leaf": found.leaf, "merges": found.merges, "lost": found.lost}, compress=True)
     information = neighbor_information(found.leaf.astype(np.int64), neighbors)
     return TreeResult(leaves=len(found.merges) + 1, information=round(information, 6))
 

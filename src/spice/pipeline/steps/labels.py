@@ -6,11 +6,10 @@ from typing import cast
 import numpy as np
 import torch
 
-from spice.arrays import open_array, save_array
+from spice.arrays import open_array, save_array, save_npz
 from spice.core import consistency_ratio, reliable
 from spice.engine.run import Run
-from spice.files import written_atomically
-from spice.pipeline.alike import find_alike
+from spice.pipeline.image_flags import flag_images
 from spice.pipeline.work import Work
 from spice.runs.artifacts import HEAD_LABELS, KMEANS, PAIRS, PROBABILITIES
 from spice.runs.labels import Labels, write_labels
@@ -28,10 +27,9 @@ def labels(work: Work, run: Run) -> LabelsResult:  # noqa: ARG001
     source, settings = work.answer, work.settings.reliability
     clusters = work.settings.heads.clusters
     probs = probabilities(source.head, source.features)  # (N, K)
-    alike, pairs = work.early.take("alike", partial(find_alike, work))
-    found = make_labels(work.inputs.collection.paths, source.features, probs, source.neighbors, settings, flags=alike)
-    with written_atomically(work / PAIRS) as temporary, temporary.open("wb") as file:
-        np.savez(file, **pairs._asdict())
+    flags, pairs = work.early.take("image flags", partial(flag_images, work))
+    found = make_labels(work.inputs.collection.paths, source.features, probs, source.neighbors, settings, flags=flags)
+    save_npz(work / PAIRS, pairs._asdict())
     save_array(work / PROBABILITIES, probs.numpy())
     write_labels(work.folders["labels"], found)
     count = reliability_neighbors(len(work), clusters, settings)
@@ -54,8 +52,8 @@ def _head_overlap(work: Work, found: Labels) -> list[float] | None:
     good = cast(HeadsResult, record.result).good
     if not good:
         return None
-    with np.load(work / HEAD_LABELS) as kept:
-        rows, last = kept["rows"], kept["labels"][-1, good]  # (n,), (good heads, n)
+    with np.load(work / HEAD_LABELS) as saved:
+        rows, last = saved["rows"], saved["labels"][-1, good]  # (n,), (good heads, n)
     cluster = torch.from_numpy(found.cluster[rows])
     overlap = cluster_stability(cluster, torch.from_numpy(last), work.settings.heads.clusters)  # (K,)
     return [round(value, 4) for value in overlap.tolist()]

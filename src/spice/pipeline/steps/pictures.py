@@ -23,7 +23,7 @@ def pictures(work: Work, run: Run) -> StepResult:
     chosen = choose(found, work.settings.heads.clusters)
     rows = np.concatenate(with_attention(chosen))
     probs = torch.from_numpy(open_array(work / PROBABILITIES, "c"))
-    images = work.shown_images
+    images = work.page_images
     seen: Iterable[tuple[int, Tensor]] = ()
     if work.inputs.pictures is None:  # pictures of vectors were not encoded
         seen = attention_maps(rows, images=images, encoder=source.encoder, features=source.features, probs=probs)

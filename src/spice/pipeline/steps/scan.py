@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spice.data import ImageStore, Problem, ingest
-from spice.data.adapters import Given
+from spice.data.adapters import Adapted
 from spice.data.collection import collection_of_vectors
-from spice.data.images import Images, Pictured, Tiles
+from spice.data.images import Images, Tiles, VectorPictures
 from spice.data.sources import Source
 from spice.data.vectors import Vectors
 from spice.engine.run import Run
@@ -22,20 +22,20 @@ from spice.runs import key_of
 from spice.runs.folder import STORE
 from spice.runs.records import ScanResult
 
-STORED_PICTURES = "pictures"
+PICTURES = "pictures"
 # Pixels on a side of the pictures shown beside vectors.
-SHOWN_SIZE = 160
+PICTURE_SIZE = 160
 
 
 def read_inputs(
-    source: Given, out: Path, *, size: int, run: Run, extra: str | None = None, rescan: bool = False
+    source: Adapted, out: Path, *, size: int, run: Run, extra: str | None = None, rescan: bool = False
 ) -> Inputs:
     """The images of `source`, decoded into the store of the run folder `out`; or its vectors, with their pictures.
 
     Under several processes the first one decodes, and the others then find everything decoded.
     """
 
-    def decoded(images: Given, name: str, size: int) -> ImageStore:
+    def decoded(images: Adapted, name: str, size: int) -> ImageStore:
         folder = out / STORE / name
         if not run.processes.first:
             run.processes.barrier()
@@ -46,13 +46,13 @@ def read_inputs(
         return store
 
     if isinstance(source, Vectors):
-        return _vector_inputs(source, lambda images: decoded(images, STORED_PICTURES, SHOWN_SIZE))
+        return _vector_inputs(source, lambda images: decoded(images, PICTURES, PICTURE_SIZE))
     store = decoded(source, str(size), size)
     return Inputs(store.collection, store, extra=None if extra is None else decoded(extra, f"extra-{size}", size))
 
 
 def read_embedded(
-    source: Given, out: Path, *, encoder: Encoder, address: str | None, run: Run, rescan: bool = False
+    source: Adapted, out: Path, *, encoder: Encoder, address: str | None, run: Run, rescan: bool = False
 ) -> Inputs:
     """The images of `source`, decoded and embedded on a Ray cluster. Pixels are not stored but decoded on demand.
 
@@ -89,7 +89,7 @@ def _vector_inputs(given: Vectors, decoded: Callable[[Source], ImageStore]) -> I
             log.info("no pictures: %s", error)
         else:
             problems = store.collection.problems
-            pictures = Pictured(store, store.collection.numbers, len(given))
+            pictures = VectorPictures(store, store.collection.numbers, len(given))
     vectors = checked_vectors(given.values, given.label)
     return Inputs(collection_of_vectors(given.values, given.names, problems), None, vectors, pictures=pictures)
 

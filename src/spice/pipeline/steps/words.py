@@ -3,13 +3,13 @@
 import numpy as np
 import torch
 
+from spice.arrays import save_npz
 from spice.engine.run import Run
-from spice.files import written_atomically
 from spice.models.efficientnet import SCALES, load_classifier
 from spice.pipeline.work import Work
 from spice.runs.artifacts import WORDS
 from spice.runs.records import StepResult
-from spice.runs.words import KEPT, ImageWords
+from spice.runs.words import CLASSES_KEPT, ImageWords
 
 _AT_ONCE = 4096
 
@@ -20,9 +20,8 @@ def words(work: Work, run: Run) -> StepResult:  # noqa: ARG001
         return StepResult()
     assert work.settings.encoder in SCALES
     classify = load_classifier(work.settings.encoder)
-    best = [classify(part).softmax(dim=1).topk(KEPT, dim=1) for part in torch.split(work.features, _AT_ONCE)]
+    best = [classify(part).softmax(dim=1).topk(CLASSES_KEPT, dim=1) for part in torch.split(work.features, _AT_ONCE)]
     index = torch.cat([part.indices for part in best]).numpy().astype(np.uint16)
     share = torch.cat([part.values for part in best]).numpy().astype(np.float16)
-    with written_atomically(work / WORDS) as temporary, temporary.open("wb") as file:
-        np.savez(file, **ImageWords(index, share)._asdict())
+    save_npz(work / WORDS, ImageWords(index, share)._asdict())
     return StepResult()

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from spice.cli.help import counted, examples
+from spice.cli.help import examples
 from spice.cli.running import Json, RunArgument
+from spice.wording import counted
 
 OUTLIERS_EXAMPLES = examples("spice outliers photos.spice  # most unusual first", "spice outliers photos.spice --json")
 DUPLICATES_EXAMPLES = examples(
@@ -18,7 +19,7 @@ DUPLICATES_EXAMPLES = examples(
 def outliers(run: RunArgument, as_json: Json = False) -> None:
     """List outliers: images that are unusually far from their five nearest images (Tukey's rule)."""
     from spice.runs import open_result
-    from spice.runs.alike import outliers_of
+    from spice.runs.image_flags import outliers_of
 
     result = open_result(run)
     found, labels = outliers_of(result), result.labels
@@ -45,7 +46,7 @@ def duplicates(
     Nothing is deleted. The largest image of each set is listed first.
     """
     from spice.runs import open_result
-    from spice.runs.alike import duplicates_of
+    from spice.runs.image_flags import duplicates_of
 
     result = open_result(run)
     path, sets = result.labels.path, duplicates_of(result, threshold=threshold)

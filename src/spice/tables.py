@@ -38,7 +38,7 @@ def refuse_other_ending(path: Path) -> None:
 
 def write_csv(file: TextIO, columns: Mapping[str, Column]) -> None:
     """As text: six decimal places, 1 and 0 for true and false, names quoted where necessary."""
-    # Before 3.13, Python does not quote "\r", where a reader ends the line.
+    # Before 3.13, Python does not quote "\r", as in macOS's `Icon\r` files, where a reader ends the line.
     quote_all = any("\r" in text for column in columns.values() if isinstance(column, list) for text in column)
     rows = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL)
     rows.writerow(columns)

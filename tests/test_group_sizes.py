@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from spice import SPICE
 from spice.cli import app
 from spice.errors import UserError
-from spice.given_sizes import agreed_clusters, read_sizes, shares_of, with_sizes
+from spice.group_sizes import as_shares, clusters_from, read_sizes, with_sizes
 from spice.presets import preset
 from spice.settings import HeadSettings
 from spice.settings_file import requested_settings
@@ -42,9 +42,9 @@ def test_what_is_no_size_is_refused_in_words(given: str, words: str) -> None:
 
 
 def test_another_number_of_groups_is_refused() -> None:
-    assert agreed_clusters(None, (0.5, 0.5)) == agreed_clusters(2, (0.5, 0.5)) == 2
+    assert clusters_from((0.5, 0.5), None) == clusters_from((0.5, 0.5), 2) == 2
     with pytest.raises(UserError, match="got 2 sizes for 3 groups; leave out the number"):
-        agreed_clusters(3, (0.5, 0.5))
+        clusters_from((0.5, 0.5), 3)
     with pytest.raises(UserError, match="sizes for 3 groups"):
         SPICE(3, sizes=[0.5, 0.5]).fit(np.zeros((40, 4)))
     with pytest.raises(ValueError, match="sizes has 3 shares for 2 clusters"):
@@ -76,7 +76,7 @@ def test_a_settings_file_may_give_sizes_and_so_the_number_of_groups(tmp_path: Pa
 
 
 def test_a_batch_holds_ten_images_of_the_smallest_group_but_for_the_papers_batch() -> None:
-    shares = shares_of([995, 5])
+    shares = as_shares([995, 5])
     assert with_sizes(preset("standard", clusters=2), shares).heads.batch == 2000
     assert with_sizes(preset("paper:cifar10", clusters=2), shares).heads.batch == 1000
 

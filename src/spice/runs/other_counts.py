@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from spice.arrays import open_array
 from spice.runs.artifacts import CANDIDATES
 from spice.runs.records import HowManyResult
+from spice.wording import listed
 
 if TYPE_CHECKING:
     from spice.runs.result import Result
@@ -55,7 +56,7 @@ def parts_of(whole: NDArray[np.int32], part: NDArray[np.int32]) -> list[list[int
     return [np.flatnonzero(column).tolist() for column in first.T]
 
 
-def in_words(count: int, others: list[OtherCount], *, reason: str = "", width: int = 69) -> str:
+def counts_in_words(count: int, others: list[OtherCount], *, reason: str = "", width: int = 69) -> str:
     """`15, but 6 or 12 would also fit (12 merges 6 with 13, 0 with 5, ...)`: what the nearest changes, in one line."""
     if not others:
         return f"{count}{reason}"
@@ -80,10 +81,3 @@ def _change(other: OtherCount, count: int, *, most: int) -> str:
         verb, parts, most = "splits", [str(group) for group in other.splits], 2 * most
     more = ["..."] if len(parts) > most else []
     return f"{verb} {', '.join([*parts[:most], *more])}" if parts else ""
-
-
-def listed(numbers: list[int], most: int = 4) -> str:
-    """`1 and 3`, `1, 3 and 5`, `1, 3, 5 and 7 more`."""
-    if len(numbers) > most:
-        return f"{', '.join(map(str, numbers[: most - 1]))} and {len(numbers) - most + 1} more"
-    return " and ".join(filter(None, [", ".join(map(str, numbers[:-1])), str(numbers[-1])]))

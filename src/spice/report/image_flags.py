@@ -3,14 +3,14 @@
 from typing import NamedTuple
 
 from spice.runs import Result
-from spice.runs.alike import duplicates_of, outliers_of
 from spice.runs.artifacts import PAIRS, SIMILARITIES
+from spice.runs.image_flags import duplicates_of, outliers_of
 
 MOST_SHOWN = 48  # outliers, and sets of duplicates
 MOST_COPIES = 5  # of one image
 
 
-class AlikeSection(NamedTuple):
+class ImageFlagsSection(NamedTuple):
     """Rows of the images that are shown, and how many there are in total."""
 
     outliers: list[int]
@@ -20,11 +20,11 @@ class AlikeSection(NamedTuple):
     copy_count: int
 
 
-def alike_section(result: Result) -> AlikeSection:
+def image_flags_section(result: Result) -> ImageFlagsSection:
     """The farthest outliers, and the images with the most copies; empty for a run of an older version."""
     outliers = outliers_of(result).farthest().tolist() if (result / SIMILARITIES).exists() else []
     sets = duplicates_of(result) if (result / PAIRS).exists() else []
-    return AlikeSection(
+    return ImageFlagsSection(
         outliers=outliers[:MOST_SHOWN],
         outlier_count=len(outliers),
         sets=[[found.row, *found.copies[:MOST_COPIES]] for found in sets[:MOST_SHOWN]],

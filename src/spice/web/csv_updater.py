@@ -11,7 +11,7 @@ from spice.runs import update_csv
 _PAUSE = 0.5  # seconds: a row of quick edits is one writing
 
 
-class CsvKeeper:
+class CsvUpdater:
     """Writes the table in a thread of its own, soon after the last edit."""
 
     def __init__(self, run: Path) -> None:

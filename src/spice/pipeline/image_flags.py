@@ -10,7 +10,7 @@ from spice.arrays import open_array
 from spice.pipeline.work import Work
 from spice.runs.artifacts import NEIGHBORS, SIMILARITIES
 from spice.stages.labels import ImageFlags
-from spice.trust.duplicates import SAME, SIDE, Pairs, compare_pixels, duplicate_of, similar_pairs
+from spice.trust.duplicates import SAME, SIDE, Pairs, compare_pixels, duplicate_of, largest_first, similar_pairs
 from spice.trust.outliers import find_outliers
 
 # Vectors without pixels are duplicates only if they are equal: how similar they usually are depends on their encoder.
@@ -19,7 +19,7 @@ EQUAL = 0.9999
 AT_ONCE = 16
 
 
-def find_alike(work: Work) -> tuple[ImageFlags, Pairs]:
+def flag_images(work: Work) -> tuple[ImageFlags, Pairs]:
     """Outliers and duplicates for the labels, and all pairs that were compared.
 
     The features are those before joint training, which moves all images of a cluster together.
@@ -30,7 +30,9 @@ def find_alike(work: Work) -> tuple[ImageFlags, Pairs]:
         pairs, same = pairs.above(EQUAL), EQUAL
     else:
         pairs, same = compare_pixels(pairs, lambda rows: _gray(work, rows)), SAME
-    original = duplicate_of(len(work), pairs.above(same), work.inputs.collection.largest_first)
+    table, paths = work.inputs.collection.table, work.inputs.collection.paths
+    order = largest_first(np.asarray(table["width"]), np.asarray(table["height"]), paths)
+    original = duplicate_of(len(work), pairs.above(same), order)
     return ImageFlags(find_outliers(similarities).outlier, original), pairs
 
 

@@ -19,19 +19,19 @@ def read_sizes(given: str) -> tuple[float, ...]:
         text = path.read_text(encoding="utf-8") if path.is_file() else given
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read the sizes in {path}: {error}") from None
-    words = text.replace(",", " ").split()
-    try:
-        numbers = [float(word) for word in words]
-    except ValueError:
-        wrong = next(word for word in words if not _is_number(word))
-        where = f"{path} holds" if path.is_file() else "--sizes has"
-        raise UserError(
-            f"{where} {wrong!r}, which is not a number; give the size of every group, {EXAMPLE}, or a file of them"
-        ) from None
-    return shares_of(numbers)
+    numbers = []
+    for word in text.replace(",", " ").split():
+        try:
+            numbers.append(float(word))
+        except ValueError:
+            where = f"{path} holds" if path.is_file() else "--sizes has"
+            raise UserError(
+                f"{where} {word!r}, which is not a number; give the size of every group, {EXAMPLE}, or a file of them"
+            ) from None
+    return as_shares(numbers)
 
 
-def shares_of(sizes: Sequence[float]) -> tuple[float, ...]:
+def as_shares(sizes: Sequence[float]) -> tuple[float, ...]:
     """Shares that sum to 1, the largest first; counts (whole numbers) are divided by their sum."""
     numbers, total = [float(size) for size in sizes], math.fsum(sizes)
     if len(numbers) < 2:
@@ -44,8 +44,8 @@ def shares_of(sizes: Sequence[float]) -> tuple[float, ...]:
     return tuple(sorted((number / total for number in numbers), reverse=True))
 
 
-def agreed_clusters(clusters: object, shares: Sequence[float]) -> int:
-    """The number of groups, which must match the sizes."""
+def clusters_from(shares: Sequence[float], clusters: object) -> int:
+    """The number of groups, which must be `clusters` if that is given too."""
     if clusters not in (None, len(shares)):
         raise UserError(f"got {len(shares)} sizes for {clusters} groups; leave out the number of groups")
     return len(shares)
@@ -58,11 +58,3 @@ def with_sizes(settings: RunSettings, shares: tuple[float, ...]) -> RunSettings:
         batch = max(batch, math.ceil(FEWEST_OF_SMALLEST / min(shares)))
     heads = settings.heads.model_copy(update={"sizes": shares, "batch": batch})
     return settings.model_copy(update={"heads": heads})
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True

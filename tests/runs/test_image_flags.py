@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from spice.cli import app
 from spice.runs import Result
-from spice.runs.alike import duplicates_of, outliers_of
 from spice.runs.artifacts import PAIRS, SIMILARITIES
+from spice.runs.image_flags import duplicates_of, outliers_of
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spice.data import Collection
-from spice.data.adapters import Given
+from spice.data.adapters import Adapted
 from spice.data.vectors import Vectors
 
 Value = TypeVar("Value", bound=np.generic)
 
 
-class Places(NamedTuple):
+class UserOrder(NamedTuple):
     """For every image of the user, the row of its result."""
 
     rows: NDArray[np.int64]  # (N,) for every image of the user its row in the collection; -1: it could not be read
@@ -25,18 +25,18 @@ class Places(NamedTuple):
         return found
 
 
-def places_of(given: Given, collection: Collection) -> Places:
-    """The places of the user's images: for a path, those that could be read; otherwise everything given."""
-    if isinstance(given, str):
-        return in_order(collection)
+def user_order(source: Adapted, collection: Collection) -> UserOrder:
+    """The order of the user's images: of a path, those that could be read; otherwise all that were passed."""
+    if isinstance(source, str):
+        return source_order(collection)
     numbers = collection.numbers
-    rows = np.full(len(given) if isinstance(given, Vectors) else given.count, -1, dtype=np.int64)
+    rows = np.full(len(source) if isinstance(source, Vectors) else source.count, -1, dtype=np.int64)
     rows[numbers] = np.arange(len(collection))
     paths = collection.paths
-    return Places(rows, [paths[row] if row >= 0 else "" for row in rows])
+    return UserOrder(rows, [paths[row] if row >= 0 else "" for row in rows])
 
 
-def in_order(collection: Collection) -> Places:
+def source_order(collection: Collection) -> UserOrder:
     """The images that could be read, in the order of their source."""
     order, paths = collection.numbers.argsort(kind="stable"), collection.paths
-    return Places(order, [paths[row] for row in order])
+    return UserOrder(order, [paths[row] for row in order])

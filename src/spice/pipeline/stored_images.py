@@ -1,25 +1,25 @@
-"""The images of a finished run, as the page and contact sheets show them."""
+"""The decoded images of a finished run."""
 
 from typing import cast
 
 from spice.data import Collection, ImageStore
-from spice.data.images import Images, Pictured, Tiles
+from spice.data.images import Images, Tiles, VectorPictures
 from spice.models.precomputed import NoEncoder
-from spice.pipeline.steps.scan import SHOWN_SIZE, STORED_PICTURES
+from spice.pipeline.steps.scan import PICTURE_SIZE, PICTURES
 from spice.runs import Result
 from spice.runs.artifacts import IMAGES
 from spice.runs.folder import STORE
 
 
-def shown_images(result: Result) -> Images:
-    """The decoded images, by row; numbered tiles for images that were not kept."""
+def stored_images(result: Result) -> Images:
+    """The images by row; numbered tiles for those that were not kept."""
     collection = Collection.load((result / IMAGES).parent)
     if result.views.encoder == NoEncoder.name:
-        folder = result.run / STORE / STORED_PICTURES
+        folder = result.run / STORE / PICTURES
         if not (folder / IMAGES.name).exists():
             return Tiles(len(collection))
         found = Collection.load(folder)
-        return Pictured(ImageStore(folder, found, SHOWN_SIZE), found.numbers, len(collection))
+        return VectorPictures(ImageStore(folder, found, PICTURE_SIZE), found.numbers, len(collection))
     size = cast(int, result.entry.settings["size"])
     folder = result.run / STORE / str(size)
     if not folder.exists() or bool((collection.rows < 0).any()):  # moved, or beyond the store's limit

@@ -1,0 +1,20 @@
+"""Numbers in sentences."""
+
+from collections.abc import Sequence
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 image`, `1,204 images`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def listed(numbers: Sequence[int], most: int = 4) -> str:
+    """`1 and 3`, `1, 3 and 5`, `1, 3, 5 and 7 more`."""
+    if len(numbers) > most:
+        return f"{', '.join(map(str, numbers[: most - 1]))} and {len(numbers) - most + 1} more"
+    return " and ".join(filter(None, [", ".join(map(str, numbers[:-1])), str(numbers[-1])]))
+
+
+def percent(part: float, whole: float = 1.0) -> str:
+    """`17%`; `0%` of nothing."""
+    return f"{part / whole:.0%}" if whole else "0%"
