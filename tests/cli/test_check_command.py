@@ -79,6 +79,7 @@ def test_the_page_shows_every_image_beside_its_group(run: Path) -> None:
 def test_right_answers_promise_what_is_kept_and_export_writes_it(run: Path, tmp_path: Path) -> None:
     told = check(run, "y" * 60, "--images", "60", "--keep", "0.9")
     assert "60 images are kept; at least 90% of them are right (90% confidence)" in told
+    assert "kept --as folders --kept --keep 0.9 " in told
     found = CliRunner().invoke(app, ["export", str(run), str(tmp_path / "out.csv"), "--as", "csv", "--kept"])
     assert found.exit_code == 0
     assert "exported 60 images" in found.stdout

@@ -152,4 +152,7 @@ def _lines(found: "Summary", result: "Result") -> list[str]:
 def _next(found: "Summary", run: Path) -> list[str]:
     if found.keep.threshold is None:
         return []
-    return [f"next       spice export {quote(str(run))} kept --as folders --kept     (exports these images)"]
+    from spice.trust.check import KEEP
+
+    kept = "--kept" if found.keep.target == KEEP else f"--kept --keep {found.keep.target:g}"
+    return [f"next       spice export {quote(str(run))} kept --as folders {kept}     (exports these images)"]
