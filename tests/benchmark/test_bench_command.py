@@ -12,9 +12,11 @@ from spice.benchmark.choice import choices
 from spice.benchmark.methods.spice import VARIANTS
 from spice.benchmark.semi import ALGORITHMS
 from spice.benchmark.tables.catalog import TABLES, SizeName
-from spice.benchmark.tables.estimate import Part, estimate, parts, stage_2_runs
+from spice.benchmark.tables.estimate import Cost, Count, Part, Trial, estimate, parts, stage_2_runs
 from spice.cli import app
 from spice.cli.bench import _numbers
+from spice.engine.processes import CPU
+from spice.engine.run import Run
 from spice.errors import UserError
 
 
@@ -62,32 +64,32 @@ def test_one_step_of_every_configuration_of_the_paper_runs(name: str, dataset: s
     )
     changed = {"heads": few_heads, "paper_heads": few_heads, "features": narrow, "larger": larger}
     choice = choice.model_copy(update=changed)
-    found = {part.name: part for part in parts(choice, TABLES[name], batch=2)}
+    found = {part.name: part for part in parts(choice, TABLES[name], few=2, affordable=0.0)}
     assert all(part.seconds > 0 and part.amount > 0 for part in found.values())
     methods = set(TABLES[name].methods) - set(choice.left_out)
     scan = {"SCAN*", "SCAN", "RUC (SCAN)"}
     trained = {  # what is trained, and for which methods
-        "stage 1, images": methods,
+        "stage 1, steps": methods,
         "views, images": methods,
         "stage 2": {"SPICE-s", "SPICE", "Before", "SPICE-s of the paper", *VARIANTS},
         "stage 2, new views": {"SPICE-s", "SPICE", "Before", "SPICE-s of the paper", *VARIANTS},
-        "stage 3, views": {"SPICE", "After", "SPICE on all labels"},
-        "stage 3, views (SPICE (ResNet-34))": {"SPICE (ResNet-34)"},
-        "Autoencoder, images": {"AE", "VAE"},
-        "StackedAutoencoder, images": {"SDAE", "DEC"},
-        "DEC, images": {"DEC"},
-        "NeighborStep, images": scan,
-        "SelfLabeling, images": scan - {"SCAN*"},
-        "RUC, images": {"RUC (SCAN)", "RUC (SPICE-s)"},
-        **{f"{rival}, images": {rival} for rival in ("IIC", "PICA", "CC", "IDFD", "Joint-SH", "Joint-MH")},
-        **{f"{rival}, views": {rival} for rival in ALGORITHMS},
+        "stage 3, steps": {"SPICE", "After", "SPICE on all labels"},
+        "stage 3, steps (SPICE (ResNet-34))": {"SPICE (ResNet-34)"},
+        "Autoencoder, steps": {"AE", "VAE"},
+        "StackedAutoencoder, steps": {"SDAE", "DEC"},
+        "DEC, steps": {"DEC"},
+        "NeighborStep, steps": scan,
+        "SelfLabeling, steps": scan - {"SCAN*"},
+        "RUC, steps": {"RUC (SCAN)", "RUC (SPICE-s)"},
+        **{f"{rival}, steps": {rival} for rival in ("IIC", "PICA", "CC", "IDFD", "Joint-SH", "Joint-MH")},
+        **{f"{rival}, steps": {rival} for rival in ALGORITHMS},
     }
     for part, users in trained.items():
         assert any(each.startswith(part) for each in found) == bool(users & methods), part
     unlabeled = 100_000 if dataset == "stl10" else 0
     images = found["views, images"].amount / (1 + choice.views.weak + choice.views.strong)
     steps = (images + unlabeled) // choice.features.batch
-    assert found["stage 1, images"].amount == choice.features.epochs * steps * choice.features.batch
+    assert found["stage 1, steps"].amount == choice.features.epochs * steps
 
 
 def test_methods_with_the_same_settings_of_stage_2_are_estimated_once() -> None:
@@ -105,12 +107,41 @@ def test_methods_with_the_same_settings_of_stage_2_are_estimated_once() -> None:
 
 
 def test_what_all_seeds_share_is_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = [Part("stage 1, images", 600, 1.0), Part("views, images", 60, 1.0), Part("stage 2, steps", 60, 1.0)]
+    second = Cost(1.0, extrapolated=False)
+    made = [Part("stage 1, steps", 600, second), Part("views, images", 60, second), Part("stage 2, steps", 60, second)]
     monkeypatch.setattr("spice.benchmark.tables.estimate.parts", lambda *_, **__: made)
     few = estimate(TABLES["semi-supervised"], "cpu", device="cpu")  # two data sets with one feature model each
     assert "one seed   24 min 00 s, 3 seeds 28 min 00 s" in few
     many = estimate(TABLES["semi-supervised"], "full", device="cpu")  # two data sets, a feature model for every seed
     assert "one seed   24 min 00 s, 5 seeds 2 h 00 min" in many
+
+
+@pytest.mark.parametrize(
+    ("seconds", "tried", "expected"),
+    [
+        (lambda images: 0.1, [8, 32, 128], Cost(0.1, extrapolated=False)),  # as of fully connected layers
+        (lambda images: images / 100, [8, 32], Cost(1.28, extrapolated=True)),
+        (lambda images: images / 10, [8], Cost(12.8, extrapolated=True)),
+    ],
+)
+def test_the_real_batch_is_timed_where_a_step_of_it_is_affordable(
+    seconds: Callable[[int], float], tried: list[int], expected: Cost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, batches = 0.0, []
+
+    def learn(images: int, run: Run) -> None:
+        nonlocal now
+        batches.append(images)
+        for step in range(3):
+            now += seconds(images) + 60.0 * (step == 0)  # the first is slow, and is not counted
+            run.progress("learning", step + 1, 3)
+
+    monkeypatch.setattr("time.process_time", lambda: now)
+    trial = Trial(choices(TABLES["whole"], "smoke")[0], Count(2000, 0), few=8, affordable=0.5, device=CPU)
+    found = trial.step(128, learn)
+    assert batches == tried
+    assert found.seconds == pytest.approx(expected.seconds)
+    assert found.extrapolated == expected.extrapolated
 
 
 def test_seeds_are_given_as_ranges_and_lists() -> None:

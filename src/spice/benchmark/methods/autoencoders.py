@@ -141,7 +141,7 @@ def dropped(values: Tensor, random: torch.Generator) -> Tensor:
 
 def fit(kind: type[Autoencoder], images: Images, clusters: int, settings: AutoencoderSettings, run: Run) -> Labels:
     """Labels (N,) of images by k-means on their codes."""
-    pictures = _pictures(images, settings)
+    pictures = pictures_of(images, settings)
     codes = pictures.outputs(trained(kind, pictures, settings, run).codes, run.device)
     return kmeans_labels(codes.numpy(), clusters, seed=run.seed)
 
@@ -161,7 +161,7 @@ def trained(kind: type[Autoencoder], pictures: Pictures, settings: AutoencoderSe
 
 def fit_dec(images: Images, clusters: int, settings: AutoencoderSettings, run: Run) -> Labels:
     """Labels (N,) of images by DEC, after SDAE and k-means on its codes."""
-    pictures = _pictures(images, settings)
+    pictures = pictures_of(images, settings)
     network = trained(StackedAutoencoder, pictures, settings, run)
     codes = pictures.outputs(network.codes, run.device).numpy()
     start = KMeans(clusters, n_init=20, random_state=run.seed).fit(codes)
@@ -219,7 +219,8 @@ def targets(soft: Tensor) -> Tensor:
     return sharp / sharp.sum(dim=1, keepdim=True)
 
 
-def _pictures(images: Images, settings: AutoencoderSettings) -> Pictures:
+def pictures_of(images: Images, settings: AutoencoderSettings) -> Pictures:
+    """Images as an autoencoder sees them: plain, and shrunk to its size."""
     normalization = IMAGENET_GRAY if images.channels == 1 else IMAGENET
     return Pictures(images, AugmentSettings(), settings.size, normalization)
 

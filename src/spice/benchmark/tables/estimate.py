@@ -1,9 +1,10 @@
-"""What a table would take: a few steps of every configuration on made-up images, times the steps it has.
+"""What a table would take: a few steps of every training on made-up images, times the steps it has.
 
-Batches are small, so that the paper's networks fit anywhere; time is counted by the image. A GPU is used better by full
-batches, so that there the figure is an upper bound; so it is for joint training that leaves the first layers as they
-are, since all of them are timed. It is also how a machine without a GPU checks that every configuration of `--size
-full` runs.
+Batches grow from a few images to the real number as long as a step is affordable. Where it is not, as for the paper's
+networks on a CPU, its time is extrapolated from the largest batch that was; for a GPU, which uses full batches better,
+that is an upper bound. It is also how a machine without a GPU checks that every configuration of `--size full` runs.
+
+On a CPU, seconds are processor seconds, as in the tables.
 
 Shapes: N images, M in a batch of heads, D feature width, K clusters, V views.
 """
@@ -20,10 +21,9 @@ import torch
 
 from spice.benchmark.choice import LARGER, SEEDS, Choice, choices
 from spice.benchmark.datasets import card_of
-from spice.benchmark.deep.objective import Objective, Pictures, Start, train
-from spice.benchmark.methods.autoencoders import Autoencoder, StackedAutoencoder, fit_dec
-from spice.benchmark.methods.autoencoders import fit as fit_autoencoder
-from spice.benchmark.methods.deep import OBJECTIVES, schedule
+from spice.benchmark.deep.objective import Epoch, Objective, Pictures, Schedule, Start, train
+from spice.benchmark.methods.autoencoders import DEC, Autoencoder, StackedAutoencoder, pictures_of, trained
+from spice.benchmark.methods.deep import OBJECTIVES, TUNED, schedule
 from spice.benchmark.methods.joint_heads import train_joint_heads
 from spice.benchmark.methods.spice import VARIANTS
 from spice.benchmark.semi import ALGORITHMS, with_linear_head
@@ -35,18 +35,24 @@ from spice.engine.processes import CPU
 from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder
+from spice.models.heads import Head
 from spice.models.weights import NetworkCard
-from spice.progress import Progress, duration
-from spice.settings import AugmentSettings, HeadSettings, JointSettings
+from spice.progress import duration
+from spice.settings import HeadSettings, JointSettings
 from spice.stages.features.train import card_of as network_card
 from spice.stages.features.train import train_features
 from spice.stages.heads.train import train_heads
 from spice.stages.joint.algorithms import find_algorithm
 from spice.stages.joint.draws import Labeled
+from spice.stages.joint.refine import networks_to_train
 from spice.stages.joint.train import Learner, train_jointly
 from spice.stages.views import Views, with_fresh_views
 
-STEPS = 2  # the first, which is slow, and one to time
+FEW = 8  # images in the first batch that is tried
+GROWTH = 4  # each further batch is so many times larger
+AFFORDABLE = 0.5  # seconds that a step may take
+STEPS = 3  # of each batch; the first is slow and not counted
+VIEWS_AT_ONCE = 64
 # Each autoencoder, and the methods that train one.
 AUTOENCODERS = {Autoencoder: ("AE", "VAE"), StackedAutoencoder: ("SDAE", "DEC")}
 JOINT_HEADS = ("Joint-SH", "Joint-MH")
@@ -60,15 +66,26 @@ class Count(NamedTuple):
     extra: int  # in stages 1 and 3 only, as those of STL-10; stage 3 has as many steps with them as without
 
 
+class Cost(NamedTuple):
+    """What a step or an image takes here."""
+
+    seconds: float
+    extrapolated: bool  # from a smaller batch
+
+
 class Part(NamedTuple):
     """A piece of work that one or more methods need."""
 
     name: str
-    amount: float  # images that go through it, or steps
-    seconds: float  # for each of them, measured here
+    amount: float  # steps, or images that go through it
+    each: Cost
+
+    @property
+    def seconds(self) -> float:
+        return self.amount * self.each.seconds
 
 
-def estimate(table: Table, size: SizeName, *, batch: int = 8, device: str = "auto") -> str:
+def estimate(table: Table, size: SizeName, *, device: str = "auto") -> str:
     """In words: what each part of the table takes on this machine, for one seed and for all."""
     place = choose_device(device)
     lines = [f"{table.title}, size {size}: measured on {place.type}, {torch.get_num_threads()} thread(s)"]
@@ -79,23 +96,37 @@ def estimate(table: Table, size: SizeName, *, batch: int = 8, device: str = "aut
         lines.append(f"{card_of(choice.dataset).title}, {images.clustered:,} images{extra}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SpiceWarning)  # about groups of made-up images
-            found = list(parts(choice, table, batch=batch, device=place))
-        for name, amount, seconds in found:
-            total += amount * seconds
-            shared += amount * seconds if choice.one_encoder and name.startswith(FEATURE_PARTS) else 0.0
-            cost = duration(amount * seconds)
-            lines.append(f"  {name:<44}{amount:>16,.0f} x {seconds * 1000:>9.2f} ms = {cost:>14}")
-    sums = f"{duration(total)}, {seeds} seeds {duration(seeds * (total - shared) + shared)}"
-    return "\n".join([*lines, f"one seed   {sums}, as measured with small batches"])
+            found = list(parts(choice, table, device=place))
+        total += sum(part.seconds for part in found)
+        if choice.one_encoder:
+            shared += sum(part.seconds for part in found if part.name.startswith(FEATURE_PARTS))
+        lines += map(_line, found)
+    lines.append(f"one seed   {duration(total)}, {seeds} seeds {duration(seeds * (total - shared) + shared)}")
+    if any(line.endswith("~") for line in lines):
+        lines.append("~ extrapolated from smaller batches")
+    return "\n".join(lines)
 
 
-def parts(choice: Choice, table: Table, *, batch: int, device: torch.device = CPU) -> Iterator[Part]:
-    """Every kind of work that the table's methods do with this data set, each tried out."""
+def _line(part: Part) -> str:
+    each, mark = f"{part.each.seconds * 1000:,.2f} ms", " ~" * part.each.extrapolated
+    return f"  {part.name:<44}{part.amount:>16,.0f} x {each:>14} = {duration(part.seconds):>14}{mark}"
+
+
+def parts(
+    choice: Choice, table: Table, *, few: int = FEW, affordable: float = AFFORDABLE, device: torch.device = CPU
+) -> Iterator[Part]:
+    """Every kind of work that the table's methods do with this data set, each tried out.
+
+    Args:
+        few: images in the first batch that is tried.
+        affordable: seconds that a step of a larger one may take.
+    """
     methods = [method for method in table.methods if method not in (*choice.left_out, LARGER)]
+    trial = Trial(choice, _count(choice, table), few, affordable, device)
     if choice.larger is not None and LARGER in table.methods:
-        row = parts(choice.of_row(LARGER), replace(table, methods=("SPICE",)), batch=batch, device=device)
+        larger = replace(table, methods=("SPICE",))
+        row = parts(choice.of_row(LARGER), larger, few=few, affordable=affordable, device=device)
         yield from (part._replace(name=f"{part.name} ({LARGER})") for part in row)
-    trial = _Trial(choice, _count(choice, table), batch, device)
     for autoencoder, users in AUTOENCODERS.items():
         if count := len(set(users) & set(methods)):
             yield trial.autoencoder(autoencoder, count)
@@ -104,9 +135,8 @@ def parts(choice: Choice, table: Table, *, batch: int, device: torch.device = CP
     yield from trial.features()
     for settings, runs in stage_2_runs(choice, methods).items():
         yield from trial.heads(settings, runs)
-    if trained := len({"SPICE", "After"} & set(methods)) + ("SPICE on all labels" in methods):
-        once = trial.joint()
-        yield once._replace(amount=trained * once.amount)
+    if runs := len({"SPICE", "After"} & set(methods)) + ("SPICE on all labels" in methods):
+        yield trial.joint(runs)
     for kind in dict.fromkeys(kind for method in methods for kind in OBJECTIVES.get(method, ())):
         yield trial.rival(kind)
     yield from (trial.joint_heads(method) for method in methods if method in JOINT_HEADS)
@@ -127,14 +157,13 @@ def stage_2_runs(choice: Choice, methods: Sequence[str]) -> Counter[HeadSettings
     return Counter(wanted.values())
 
 
-class _Trial:
+class Trial:
     """A few steps of everything, for one data set."""
 
-    def __init__(self, choice: Choice, count: Count, batch: int, device: torch.device) -> None:
-        self.choice, self.batch, self.device = choice, batch, device
+    def __init__(self, choice: Choice, count: Count, few: int, affordable: float, device: torch.device) -> None:
+        self.choice, self.few, self.affordable, self.device = choice, few, affordable, device
         self.images, self.extra = count
-        self.made = self._made(batch)
-        self.card = network_card(self.made, choice.features)
+        self.card = network_card(self._made(1), choice.features)
         self.encoder: Encoder  # of stage 2
         if choice.encoder == SCRATCH:
             network, about = self.card.build(), self.card.normalization
@@ -146,124 +175,192 @@ class _Trial:
             )
 
     def autoencoder(self, kind: type[Autoencoder], methods: int) -> Part:
-        settings = self.choice.autoencoder
-        few = settings.model_copy(update={"batch": self.batch, "epochs": STEPS})
-        each = _pace(lambda seen: fit_autoencoder(kind, self.made, 2, few, Run(0, None, self.device, progress=seen)))
+        settings, batch = self.choice.autoencoder, self._batch(self.choice.autoencoder.batch)
+
+        def learn(images: int, run: Run) -> None:
+            shorter = settings.model_copy(update={"batch": images, "epochs": STEPS})
+            trained(kind, pictures_of(self._made(images), settings), shorter, run)
+
         # Each of the stacked one's layers is trained, then all of them for twice as long.
         trainings = methods * (len(settings.layers) + 2 if kind is StackedAutoencoder else 1)
-        return Part(f"{kind.__name__}, images", trainings * settings.epochs * self.images, each / self.batch)
+        steps = trainings * settings.epochs * (self.images // batch)
+        return Part(f"{kind.__name__}, steps", steps, self.step(batch, learn))
 
     def dec(self) -> Part:
-        settings = self.choice.autoencoder
-        few = settings.model_copy(update={"batch": self.batch, "epochs": 1, "refining_epochs": STEPS})
-        each = _pace(lambda seen: fit_dec(self.made, 2, few, Run(0, None, self.device, progress=seen)))
-        return Part("DEC, images", settings.refining_epochs * self.images, each / self.batch)
+        settings, batch = self.choice.autoencoder, self._batch(self.choice.autoencoder.batch)
+
+        def learn(images: int, run: Run) -> None:
+            made = self._made(images)
+            centers = torch.randn(self.choice.clusters, settings.layers[-1])
+            objective = _EndlessDEC(StackedAutoencoder(settings, channels=made.channels).encode, centers, images)
+            train(objective, pictures_of(made, settings), Schedule(STEPS, images, 1e-4), run)
+
+        return Part("DEC, steps", settings.refining_epochs * (self.images // batch), self.step(batch, learn))
 
     def features(self) -> Iterator[Part]:
         settings = self.choice.features
         if self.choice.encoder == SCRATCH:
-            few = settings.model_copy(update={"batch": self.batch, "epochs": STEPS, "queue": None, "warmup": 0.0})
-            each = _pace(lambda told: train_features(self.made, few, Run(device=self.device, progress=told)))
-            count = settings.epochs * ((self.images + self.extra) // settings.batch) * settings.batch
-            yield Part("stage 1, images", count, each / self.batch)
+            steps = settings.epochs * ((self.images + self.extra) // settings.batch)
+            small = round(settings.early * steps) if settings.early_view_size else 0
+            for name, count, early in (("stage 1, small views", small, 1.0), ("stage 1", steps - small, 0.0)):
+                if count:
+                    yield Part(f"{name}, steps", count, self.step(settings.batch, self._pretext(early)))
         views = 1 + self.choice.views.weak + self.choice.views.strong
-        yield Part("views, images", self.images * views, self._pace_of_views())
+        yield Part("views, images", self.images * views, self._view())
 
     def heads(self, settings: HeadSettings, runs: int) -> Iterator[Part]:
-        batch = min(settings.batch or self.images, self.images)
+        batch = self._batch(settings.batch)
         features = np.random.default_rng(0).normal(size=(batch, self.encoder.features)).astype(np.float32)
         views = Views(features, features[None], features[None])
         few = settings.model_copy(update={"epochs": STEPS, "least_steps": 1, "select_every": 10 * STEPS})
-        each = _pace(lambda told: train_heads(views, few, Run(device=self.device, progress=told)))
+        clock = _Clock(self.device)
+        train_heads(views, few, Run(device=self.device, progress=clock))
         steps = max(settings.epochs * (self.images // batch), settings.least_steps)
         many = f" ({runs} runs)" * (runs > 1)
-        yield Part(f"stage 2, steps{many}", runs * steps, each)
+        yield Part(f"stage 2, steps{many}", runs * steps, Cost(clock.pace, extrapolated=False))
         if self.choice.views.fresh:  # one view that is labeled, and one that is learned
-            yield Part(f"stage 2, new views{many}", 2 * runs * steps * batch, self._pace_of_views())
+            yield Part(f"stage 2, new views{many}", 2 * runs * steps * batch, self._view())
 
-    def joint(self) -> Part:
-        settings, card = self.choice.joint, self.card
-        few = settings.model_copy(update={"labeled": self.batch, "unlabeled": self.batch, "steps": STEPS})
-        if settings.network is not None:
-            card = card.model_copy(update={"network": settings.network, "stem": None, "width": None})
-        each = self._pace_of_joint(few, card)
-        views = settings.labeled + 2 * settings.unlabeled
-        return Part("stage 3, views", settings.steps * views, each / (3 * self.batch))
+    def joint(self, runs: int) -> Part:
+        settings, head = self.choice.joint, Head(self.encoder.features, self.choice.clusters)
+
+        def learner() -> Learner:
+            return networks_to_train(self.encoder, head, settings, 0, self.device).learner
+
+        many = f" ({runs} runs)" * (runs > 1)
+        return Part(f"stage 3, steps{many}", runs * settings.steps, self._joint_step(settings, learner))
 
     def rival(self, kind: type[Objective]) -> Part:
-        settings, backbone = schedule(kind, self.choice), self.card.build()
-        objective = kind.of(Start(backbone, self.choice.clusters, torch.randn(self.batch, backbone.features)))
-        shown = Pictures(self.made, self.choice.joint.augment, self.card.size, self.card.normalization)
-        few = settings._replace(batch=self.batch, epochs=STEPS)
-        each = _pace(lambda told: train(objective, shown, few, Run(device=self.device, progress=told)))
-        return Part(f"{kind.__name__}, images", settings.epochs * self.images, each / self.batch)
+        chosen = schedule(kind, self.choice)
+        batch = self._batch(chosen.batch)
+
+        def learn(images: int, run: Run) -> None:
+            backbone = self.card.build()
+            # IDFD compares with all images; the others need only features of those that they are shown.
+            features = torch.randn(images, backbone.features) if kind in TUNED else torch.empty(self.images, 0)
+            objective = kind.of(Start(backbone, self.choice.clusters, features))
+            augment = self.choice.joint.augment
+            shown = Pictures(self._made(images), augment, self.card.size, self.card.normalization)
+            train(objective, shown, chosen._replace(batch=images, epochs=STEPS), run)
+
+        return Part(f"{kind.__name__}, steps", chosen.epochs * (self.images // batch), self.step(batch, learn))
 
     def joint_heads(self, name: str) -> Part:
         chosen, clusters = self.choice.joint_heads, self.choice.clusters
-        batch = min(self.choice.paper_heads.batch or self.images, self.images)
-        made = self._made(max(self.batch, 2 * clusters))  # the fewest that stage 2 takes
-        heads = 1 if name == "Joint-SH" else chosen.heads
-        changes = {"heads": heads, "epochs": STEPS, "least_steps": 1, "components": None, "batch": len(made)}
-        few = self.choice.paper_heads.model_copy(update=changes)
-        network, features = self.card.build(), torch.randn(len(made), self.encoder.features)
-        learner = Learner.on_images(
-            network, clusters, self.choice.views.augment, size=self.card.size, normalization=self.card.normalization
-        )
-        each = _pace(
-            lambda seen: train_joint_heads(learner, made, features, few, Run(device=self.device, progress=seen))
-        )
-        return Part(f"{name}, images", chosen.epochs * (self.images // batch) * batch, each / len(made))
+        batch = self._batch(self.choice.paper_heads.batch)
+        changes = {"heads": 1 if name == "Joint-SH" else chosen.heads, "least_steps": 1, "components": None}
+
+        def learn(images: int, run: Run) -> None:
+            few = self.choice.paper_heads.model_copy(update=changes | {"epochs": STEPS, "batch": images})
+            learner = Learner.on_images(
+                self.card.build(),
+                clusters,
+                self.choice.views.augment,
+                size=self.card.size,
+                normalization=self.card.normalization,
+            )
+            train_joint_heads(learner, self._made(images), torch.randn(images, self.encoder.features), few, run)
+
+        cost = self.step(batch, learn, least=2 * clusters)  # the fewest that stage 2 takes
+        return Part(f"{name}, steps", chosen.epochs * (self.images // batch), cost)
 
     def labeled(self, name: str) -> Part:
         semi, algorithm = self.choice.semi, ALGORITHMS[name]
-        settings = semi.training
-        steps = semi.supervised_steps if name == "supervised" else settings.steps
-        few = settings.model_copy(
-            update={"algorithm": algorithm, "labeled": self.batch, "unlabeled": self.batch, "steps": STEPS}
-        )
-        card = labeled_card(self.choice, self.made) if self.choice.encoder == SCRATCH else self.card
-        each = self._pace_of_joint(few, card, algorithm)
-        views = len(find_algorithm(algorithm).views)
-        there = settings.labeled + views * settings.unlabeled
-        return Part(f"{name}, views", steps * there, each / ((1 + views) * self.batch))
+        steps = semi.supervised_steps if name == "supervised" else semi.training.steps
+        settings = semi.training.model_copy(update={"algorithm": algorithm})
+        card = labeled_card(self.choice, self._made(1)) if self.choice.encoder == SCRATCH else self.card
+
+        def learner() -> Learner:
+            network = module_to_device(with_linear_head(card.build(), self.choice.clusters, algorithm), self.device)
+            return Learner.on_images(
+                network, self.choice.clusters, settings.augment, size=card.size, normalization=card.normalization
+            )
+
+        return Part(f"{name}, steps", steps, self._joint_step(settings, learner))
 
     def _made(self, images: int) -> InMemory:
         channels = 1 if self.choice.dataset in ("mnist", "fashion-mnist", "digits") else 3
         shape = (images, channels, self.choice.pixels, self.choice.pixels)
         return InMemory(torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(0)).byte())
 
-    def _pace_of_views(self) -> float:
-        """Seconds to make one view and to encode it."""
-        none = np.empty((self.batch, 0), dtype=np.float32)
-        views = with_fresh_views(Views(none, none[None], none[None]), self.made, self.encoder, self.choice.views)
-        for _ in range(STEPS):
-            started = time.monotonic()
-            views.draw("strong", torch.arange(self.batch), torch.Generator())
-        return (time.monotonic() - started) / self.batch
+    def _batch(self, wanted: int | None) -> int:
+        """Images in a batch: there may be fewer than wanted."""
+        return min(wanted or self.images, self.images)
 
-    def _pace_of_joint(self, few: JointSettings, card: NetworkCard, algorithm: str = "fixmatch") -> float:
-        labeled = Labeled(torch.arange(self.batch), torch.arange(self.batch) % self.choice.clusters)
-        learner = self._learner(card, few.augment, algorithm)
-        return _pace(
-            lambda told: train_jointly(learner, self.made, labeled, few, Run(device=self.device, progress=told))
-        )
+    def step(self, batch: int, learn: Callable[[int, Run], None], *, least: int = 2) -> Cost:
+        """A step of `batch` images; `learn` takes `STEPS` steps of as many as it is told."""
+        tried = min(batch, max(self.few, least))
+        while True:
+            clock = _Clock(self.device)
+            learn(tried, Run(device=self.device, progress=clock))
+            larger = min(batch, GROWTH * tried)
+            if tried == batch or clock.pace * larger / tried > self.affordable:
+                return Cost(clock.pace * batch / tried, extrapolated=tried < batch)
+            tried = larger
 
-    def _learner(self, card: NetworkCard, augment: AugmentSettings, algorithm: str = "fixmatch") -> Learner:
-        network = module_to_device(with_linear_head(card.build(), self.choice.clusters, algorithm), self.device)
-        return Learner.on_images(
-            network, self.choice.clusters, augment, size=card.size, normalization=card.normalization
-        )
+    def _pretext(self, early: float) -> Callable[[int, Run], None]:
+        """Stage 1, of whose steps a share is on small views."""
+        changes = {"early": early, "epochs": STEPS, "queue": None, "warmup": 0.0}
+
+        def learn(images: int, run: Run) -> None:
+            train_features(self._made(images), self.choice.features.model_copy(update=changes | {"batch": images}), run)
+
+        return learn
+
+    def _view(self) -> Cost:
+        """One view of an image, made and encoded."""
+
+        def learn(images: int, run: Run) -> None:
+            none = np.empty((images, 0), dtype=np.float32)
+            made = Views(none, none[None], none[None])
+            views = with_fresh_views(made, self._made(images), self.encoder, self.choice.views)
+            for step in range(STEPS):
+                views.draw("strong", torch.arange(images), torch.Generator())
+                run.progress("views", step + 1, STEPS)
+
+        cost = self.step(VIEWS_AT_ONCE, learn)
+        return cost._replace(seconds=cost.seconds / VIEWS_AT_ONCE)
+
+    def _joint_step(self, settings: JointSettings, learner: Callable[[], Learner]) -> Cost:
+        """A step of the training loop of stage 3."""
+        views = settings.labeled + len(find_algorithm(settings.algorithm).views) * settings.unlabeled
+
+        def learn(shown: int, run: Run) -> None:
+            labeled, unlabeled = (
+                max(2, round(part * shown / views)) for part in (settings.labeled, settings.unlabeled)
+            )
+            few = settings.model_copy(update={"labeled": labeled, "unlabeled": unlabeled, "steps": STEPS})
+            images = torch.arange(labeled + unlabeled)
+            train_jointly(learner(), self._made(len(images)), Labeled(images, images % self.choice.clusters), few, run)
+
+        return self.step(views, learn)
 
 
-def _pace(work: Callable[[Progress], object]) -> float:
-    """Seconds between two steps, without the first, which is slow."""
-    times: list[float] = []
+class _EndlessDEC(DEC):
+    """DEC, though no label changes."""
 
-    def seen(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:  # noqa: ARG001
-        times.append(time.monotonic())
+    def begin_(self, epoch: Epoch, pictures: Pictures, device: torch.device) -> bool:
+        super().begin_(epoch, pictures, device)
+        return True
 
-    work(seen)
-    return (times[-1] - times[0]) / (len(times) - 1)
+
+class _Clock:
+    """A progress callback that times the steps of trainings, without the first of each, which is slow."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.now = time.process_time if device.type == "cpu" else time.monotonic
+        self.before, self.times = 0.0, list[float]()
+
+    def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+        now = self.now()
+        if done > 1:
+            self.times.append(now - self.before)
+        self.before = now
+
+    @property
+    def pace(self) -> float:
+        """Seconds of a step."""
+        return sum(self.times) / len(self.times)
 
 
 def _count(choice: Choice, table: Table) -> Count:

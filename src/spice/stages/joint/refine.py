@@ -67,7 +67,7 @@ def refine(stage2: Stage2, labeled: Labeled, settings: JointSettings, run: Run) 
     images, encoder, count = stage2.images, stage2.encoder, len(stage2.features)
     if len(images) < count:
         raise ValueError(f"{count} features need as many images, got {len(images)}")
-    start = _start(encoder, stage2.head, settings, run.seed, run.device)
+    start = networks_to_train(encoder, stage2.head, settings, run.seed, run.device)
     joint = train_jointly(start.learner, InColor(images, encoder.channels), labeled, settings, run)
     # Into the network that training started from; it may have a frozen front.
     start.learner.network.load_state_dict(joint.network.state_dict())
@@ -107,7 +107,7 @@ def estimated_seconds(
     pixels = InMemory(torch.randint(0, 256, shape, generator=random).byte())
     few = settings.model_copy(update={"steps": 4})
     labeled = Labeled(torch.arange(64), torch.arange(64) % clusters)
-    start = _start(encoder, Head(encoder.features, clusters), few, 0, device)
+    start = networks_to_train(encoder, Head(encoder.features, clusters), few, 0, device)
     times: list[float] = []
     train_jointly(
         start.learner, pixels, labeled, few, Run(device=device, progress=lambda *_: times.append(time.monotonic()))
@@ -119,15 +119,17 @@ def estimated_seconds(
     return training + (time.monotonic() - started) * images / len(pixels)
 
 
-class _Start(NamedTuple):
-    """The networks to train."""
+class NetworksToTrain(NamedTuple):
+    """What stage 3 trains."""
 
     backbone: Backbone  # whole
     head: Head
     learner: Learner  # the head and the part of the backbone that learns, on views that the other part has encoded
 
 
-def _start(encoder: Encoder, head: Head, settings: JointSettings, seed: int, device: torch.device) -> _Start:
+def networks_to_train(
+    encoder: Encoder, head: Head, settings: JointSettings, seed: int, device: torch.device
+) -> NetworksToTrain:
     """Networks to train: copies of those from stages 1 and 2 (paper), or random weights (authors' code)."""
     refuse_untrainable(encoder)
     backbone, head, card = copy.deepcopy(encoder.module), copy.deepcopy(head), _card(encoder, settings)
@@ -147,9 +149,10 @@ def _start(encoder: Encoder, head: Head, settings: JointSettings, seed: int, dev
     )
     if front is not None:
         frozen = TorchEncoder("front", front, encoder.normalization, size=encoder.size, device=device)
-        weak, strong = (_encoded_view(view, frozen) for view in (learner.weak, learner.strong))
-        learner = learner._replace(weak=weak, strong=strong)
-    return _Start(backbone, head, learner)
+        learner = learner._replace(
+            weak=_encoded_view(learner.weak, frozen), strong=_encoded_view(learner.strong, frozen)
+        )
+    return NetworksToTrain(backbone, head, learner)
 
 
 def _card(encoder: Encoder, settings: JointSettings) -> NetworkCard | None:
