@@ -30,6 +30,14 @@ def test_folders_are_called_by_the_names_of_groups(
     assert len(list((out / "_cats_ & _co_").rglob("*.png"))) == 4
 
 
+def test_an_image_that_a_person_moved_is_not_exported_as_doubtful(
+    labels: Labels, photos: list[Path], tmp_path: Path, classes: Classes
+) -> None:
+    assert not labels.reliable[3]
+    out = written(labels, photos, tmp_path / "out", "folders", classes)
+    assert [path.parent.name for path in out.rglob(f"*{photos[3].name}")] == ["reliable"]
+
+
 @pytest.mark.parametrize("bad", ["..", "a/b", "a\\b", "con:1", " . "])
 def test_no_name_of_a_group_leads_out_of_the_folder(bad: str) -> None:
     name = folder_names({0: bad})[0]

@@ -73,11 +73,12 @@ class Images(NamedTuple):
 
 def _folders(images: Images, destination: Path, put: Put) -> None:
     """For people: one folder per group, sorted from the most typical image on, doubtful images apart."""
-    labels, originals = images.labels, images.originals
-    folders, digits = images.classes.folders(), len(str(len(originals)))
+    labels, originals, classes = images.labels, images.originals, images.classes
+    folders, digits = classes.folders(), len(str(len(originals)))
+    certain = labels.reliable | classes.by_person  # (n,) nobody doubts where a person put an image
 
     def place(row: int) -> Path:
-        part = "reliable" if labels.reliable[row] else "doubtful"
+        part = "reliable" if certain[row] else "doubtful"
         name = f"{labels.prototype_rank[row]:0{digits}d}_{originals[row].name}"
         return destination / folders[row] / part / name
 
