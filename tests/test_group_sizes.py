@@ -27,7 +27,7 @@ def test_shares_and_counts_are_read_from_words_and_files(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("0.5,0.3", r"shares must sum to 1, got 0\.8; counts need not: such as"),
+        ("0.5,0.3", r"shares must sum to 1, got 0\.8; give shares or counts, such as"),
         ("0.5,-0.5,1", r"must be above 0, got -0\.5"),
         ("3,0", "must be above 0, got 0"),
         ("nan,1", "must be above 0"),

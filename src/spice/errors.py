@@ -40,7 +40,8 @@ class NoticeWarning(SpiceWarning):
 
 def one_line(error: BaseException) -> str:
     """The message of an error on one line, shortened; its class if it has no message."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def field_of(error: "ValidationError") -> str:

@@ -17,8 +17,10 @@ def read_sizes(given: str) -> tuple[float, ...]:
     path = Path(given)
     try:
         text = path.read_text(encoding="utf-8") if path.is_file() else given
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read the sizes in {path}: {error}") from None
+    except OSError as error:
+        raise UserError(f"cannot read the sizes in {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"cannot read the sizes in {path}: not a text file") from None
     numbers = []
     for word in text.replace(",", " ").split():
         try:
@@ -35,12 +37,12 @@ def as_shares(sizes: Sequence[float]) -> tuple[float, ...]:
     """Shares that sum to 1, the largest first; counts (whole numbers) are divided by their sum."""
     numbers, total = [float(size) for size in sizes], math.fsum(sizes)
     if len(numbers) < 2:
-        raise UserError(f"need the sizes of at least 2 groups, got {len(numbers)}: {EXAMPLE}")
+        raise UserError(f"need the sizes of at least 2 groups, {EXAMPLE}; got {len(numbers)}")
     if not all(math.isfinite(number) and number > 0 for number in numbers):
-        raise UserError(f"the size of a group must be above 0, got {min(numbers):g}: {EXAMPLE}")
+        raise UserError(f"the size of a group must be above 0, got {min(numbers):g}")
     counts = all(number.is_integer() for number in numbers)
     if not counts and abs(total - 1) > 0.005:  # thirds may be written as 0.333
-        raise UserError(f"shares must sum to 1, got {total:g}; counts need not: {EXAMPLE}")
+        raise UserError(f"shares must sum to 1, got {total:g}; give shares or counts, {EXAMPLE}")
     return tuple(sorted((number / total for number in numbers), reverse=True))
 
 

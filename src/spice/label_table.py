@@ -20,15 +20,17 @@ def read_label_table(file: Path) -> dict[str, str]:
             missing = {"path", "label"} - set(rows.fieldnames or ())
             if missing:
                 found = ", ".join(rows.fieldnames or ()) or "an empty file"
-                raise UserError(f"{file} has no column {' and no column '.join(sorted(missing))}: found {found}")
+                raise UserError(f"the first line of {file} must name the columns path and label; found {found}")
             for row in rows:
                 place, path, label = f"{file}, line {rows.line_num}", plain_path(row["path"] or ""), row["label"]
                 if not label or path == ".":
                     raise UserError(f"{place}: path {row['path']!r}, label {label!r}; both are required")
                 if labels.setdefault(path, label) != label:
                     raise UserError(f"{place}: {path} is labeled {label} here and {labels[path]} above; keep only one")
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"cannot read labels from {file}: {error}") from error
+    except OSError as error:
+        raise UserError(f"cannot read labels from {file}: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"cannot read labels from {file}: not a CSV file in UTF-8 ({error})") from error
     return labels
 
 

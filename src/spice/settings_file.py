@@ -138,11 +138,11 @@ def _check_names(tree: Mapping[str, JsonValue], kind: type[BaseModel], path: Pat
     """Refuse an unknown name, and suggest the nearest known one."""
     for name, value in tree.items():
         if name not in kind.model_fields:
-            near = difflib.get_close_matches(name, kind.model_fields, n=1, cutoff=0.0)
-            where = f"[{prefix.rstrip('.')}]" if prefix else "the top level"
+            near = difflib.get_close_matches(name, kind.model_fields, n=1)
+            advice = f"did you mean {prefix}{near[0]}? " if near else ""
+            where = f"[{prefix.rstrip('.')}]" if prefix else "the top level of the file"
             raise UserError(
-                f"{path}: unknown setting {prefix}{name}; did you mean {prefix}{near[0]}? ({where} has "
-                f"{', '.join(kind.model_fields)})"
+                f"{path}: unknown setting {prefix}{name}; {advice}{where} has {', '.join(kind.model_fields)}"
             )
         inner = _settings_in(kind.model_fields[name].annotation)
         if inner is not None and isinstance(value, dict):

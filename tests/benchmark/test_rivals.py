@@ -138,7 +138,7 @@ def test_what_cannot_be_clustered_is_refused_in_words() -> None:
     features, _ = blobs(10)
     with pytest.raises(ValueError, match="there is no rival called 'dbscan': choose one of k-means, spherical"):
         fit("dbscan", features, 2, seed=0)
-    with pytest.raises(ValueError, match="11 clusters cannot be made of 10 images"):
+    with pytest.raises(ValueError, match="cannot make 11 clusters from 10 images"):
         fit("k-means", features, 11, seed=0)
     with pytest.raises(ValueError, match=r"features must be \(images, width\), found shape \(10,\)"):
         fit("k-means", features[:, 0], 2, seed=0)

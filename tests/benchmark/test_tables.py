@@ -204,7 +204,7 @@ def test_a_saved_table_is_read_back_and_shown_alike(tmp_path: Path) -> None:
     found.save(tmp_path / "split.json")
     assert Result.load(tmp_path / "split.json") == found
     text = markdown(found)
-    assert text.startswith("## Split setting: learned from train, scored on test (the paper's Table III)")
+    assert text.startswith("## Split setting: trained on train, scored on test (the paper's Table III)")
     lines = list(csv.DictReader(io.StringIO(comma_separated(found))))
     assert (lines[0]["score"], lines[0]["value"]) == ("ACC", "0.750000")
     (tmp_path / "split.json").write_text("[]")

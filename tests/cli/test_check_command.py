@@ -96,12 +96,12 @@ def test_a_summary_asks_nothing_and_can_be_json(run: Path) -> None:
     found = json.loads(check(run, "", "--json"))
     assert (found["yes"], found["no"], found["keep"]["threshold"]) == (5, 1, None)
     assert found["accuracy"]["low"] < found["accuracy"]["value"] <= found["accuracy"]["high"]
-    assert "45 answers are needed, and there are 6" in check(run, "", "--summary")
+    assert "needs at least 45 answers, and there are 6" in check(run, "", "--summary")
 
 
 def test_nothing_is_exported_as_kept_before_a_check(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", StringIO())
-    with pytest.raises(UserError, match=r"no image was checked yet; run first: spice check"):
+    with pytest.raises(UserError, match=r"there are 0; continue with: spice check"):
         CliRunner().invoke(
             app, ["export", str(run), str(tmp_path / "out"), "--as", "folders", "--kept"], catch_exceptions=False
         )

@@ -100,11 +100,13 @@ def test_resume_prints_the_account_again(spice: Spice, run: Path) -> None:
         (["resume", "notes/notes.txt"], 2, "is not a run folder"),
         (["refine", "notes"], 2, "is not a run folder"),
         (["report", "notes/notes.txt"], 2, "is not a run folder"),
-        (["predict", "notes/notes.txt", "notes"], 2, "there is no model in notes/notes.txt"),
+        (["predict", "notes/notes.txt", "notes"], 2, "notes/notes.txt is neither a run folder nor a model folder"),
         (["why", "notes", "a.png"], 2, "is not a run folder"),
         (["export", "notes", "groups", "--as", "folders"], 2, "is not a run folder"),
         (["evaluate", "notes", "--truth", "folders"], 2, "is not a run folder"),
-        (["predict", "notes", "notes"], 2, "there is no model in notes"),
+        (["watch", "nowhere"], 2, "there is no folder nowhere to watch"),
+        (["watch", "notes"], 2, "there is no run folder notes.spice; give another one with --run"),
+        (["predict", "notes", "notes"], 2, "notes is neither a run folder nor a model folder"),
     ],
 )
 def test_mistakes_are_one_line_with_the_way_out(

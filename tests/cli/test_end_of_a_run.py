@@ -195,7 +195,7 @@ def test_a_start_without_any_image_leaves_no_run_behind(tmp_path: Path, spice: C
     assert not (tmp_path / "empty.spice").exists()
     told = spice("cluster", notes, "-k", 3, "--out", tmp_path / "notes.spice")
     assert told.code == 3
-    assert "2 skipped: 1 PDF, 1 not a picture" in told.err
+    assert "2 skipped: 1 PDF, 1 not an image" in told.err
     assert f"listed in {tmp_path / 'notes.spice' / 'problems.csv'}" in told.err
     assert [path.name for path in (tmp_path / "notes.spice").iterdir()] == ["problems.csv"]
     assert "scan.pdf,PDF" in (tmp_path / "notes.spice" / "problems.csv").read_text()

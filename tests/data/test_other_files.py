@@ -120,8 +120,7 @@ def test_what_was_skipped_is_told_by_kind_with_what_to_do_first(monkeypatch: pyt
     counts = {"not an image": 50, "raw": 4, "HEIC": 2, "video": 1200, "PDF": 1}
     monkeypatch.setattr("spice.data.problems.find_spec", lambda _: None)
     assert skipped_in_words(counts) == (
-        "1,257 skipped: 2 HEIC (pip install pillow-heif), 4 raw (pip install rawpy), 1,200 videos, 1 PDF, "
-        "50 not pictures"
+        "1,257 skipped: 2 HEIC (pip install pillow-heif), 4 raw (pip install rawpy), 1,200 videos, 1 PDF, 50 not images"
     )
     monkeypatch.setattr("spice.data.problems.find_spec", lambda _: object())
     assert skipped_in_words({"raw": 4}) == "4 skipped: 4 raw"
@@ -131,5 +130,5 @@ def test_a_folder_without_pictures_is_told_by_kind(tmp_path: Path) -> None:
     for name, (content, _) in OTHERS.items():
         (tmp_path / "in" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "in" / name).write_bytes(content)
-    with pytest.raises(NothingReadableError, match=r"no readable image; 7 skipped: 4 videos, .* not pictures"):
+    with pytest.raises(NothingReadableError, match=r"no readable image; 7 skipped: 4 videos, .* not images"):
         ingest(tmp_path / "in", size=32, folder=tmp_path / "store")

@@ -291,7 +291,7 @@ def test_a_source_that_is_missing_or_empty_says_so(tmp_path: Path, scan: Scan) -
     with pytest.raises(NothingReadableError, match="contains no files"):
         scan(tmp_path)
     (tmp_path / "a.jpg").write_text("x")
-    with pytest.raises(NothingReadableError, match="no readable image; 1 skipped: 1 not a picture"):
+    with pytest.raises(NothingReadableError, match="no readable image; 1 skipped: 1 not an image"):
         scan(tmp_path)
 
 

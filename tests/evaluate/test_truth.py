@@ -55,8 +55,8 @@ def test_the_same_row_twice_is_no_contradiction(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "has no column label and no column path: found an empty file"),
-        ("path,class\na,b\n", "has no column label: found path, class"),
+        ("", "must name the columns path and label; found an empty file"),
+        ("path,class\na,b\n", "must name the columns path and label; found path, class"),
         (
             "path,label\nx.jpg,dog\n",
             "has no label for any of these images; it lists x.jpg, the images are train/dog/1.jpg",

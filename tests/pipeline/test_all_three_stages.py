@@ -142,7 +142,7 @@ def test_labels_that_the_clusters_do_not_tell_apart_are_refused_and_change_nothi
 
 def test_labels_are_asked_for_before_the_long_work(shapes: Path, tmp_path: Path) -> None:
     wrong = settings(joint=JOINT).model_copy(update={"given": {"disc/900.png": "disc"}})
-    with pytest.raises(UserError, match=r"there is no image disc/900\.png for the given label"):
+    with pytest.raises(UserError, match=r"there is a label for disc/900\.png, but no such image"):
         cluster(shapes, wrong, tmp_path / "other")
     assert not list((tmp_path / "other").rglob("encoder.safetensors"))
 

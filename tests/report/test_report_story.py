@@ -223,7 +223,7 @@ def test_every_cluster_has_a_color_of_its_own(clusters: int) -> None:
 
 
 def test_the_page_has_the_names_that_people_gave_and_guesses_for_the_rest(run: Result) -> None:
-    assert "Names are yours" not in page_of(run)
+    assert "This page shows your names" not in page_of(run)
     lemon, gas_pump = 951, 571
     best = np.where(run.labels.cluster[:, None] == 2, lemon, gas_pump).repeat(8, axis=1).astype(np.uint16)
     share = np.zeros(best.shape, np.float16)
@@ -240,4 +240,4 @@ def test_the_page_has_the_names_that_people_gave_and_guesses_for_the_rest(run: R
     assert re.search(r"&lt;b&gt;pumps.*?<small>group 4</small>", page)  # merged into it
     data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])  # type: ignore[index]
     assert data["names"][:5] == ["group 0", "group 1", "group 2", "<b>pumps", "<b>pumps"]
-    assert "Names are yours" in page
+    assert "This page shows your names" in page

@@ -37,7 +37,7 @@ def test_a_path_may_be_spelled_in_another_way() -> None:
 
 
 def test_a_label_of_no_image_is_refused() -> None:
-    message = r"no image c/9\.jpg and 1 more for the given label; paths look like this: a/1\.jpg"
+    message = r"a label for c/9\.jpg and 1 more, but no such image; paths look like this: a/1\.jpg"
     with pytest.raises(UserError, match=message):
         find_labels({"a/1.jpg": "cat", "c/9.jpg": "cat", "c/8.jpg": "cat"}, PATHS)
 

@@ -115,7 +115,7 @@ def test_other_weights_under_the_same_name_are_refused(model: TrainedModel, tmp_
 
 
 def test_a_damaged_or_foreign_model_is_refused_in_words(model: TrainedModel, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no model in .* \(it has no model.json\)"):
+    with pytest.raises(UserError, match=r"neither a run folder nor a model folder \(it has no model.json\)"):
         TrainedModel.load(tmp_path)
     model.save(tmp_path / "model")
     (tmp_path / "model" / "head.safetensors").write_bytes(b"not a head")

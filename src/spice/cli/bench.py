@@ -21,9 +21,12 @@ EXAMPLES = examples(
     "spice bench all --size cpu  # all tables; run again to resume",
     "spice bench whole --size cpu --settings mine.toml  # override settings for all data sets",
     "spice bench split --size full --estimate  # how long the paper's size would take on this machine",
-    "spice bench howmany imagenette.npz fruits.npz imagenette.npz+fruits.npz digits --seeds 0-1",
-    "spice bench page docs/tables --to docs/tables.md",
 )
+EXAMPLES_OF_HOWMANY = examples(
+    "spice bench howmany digits --seeds 0-1",
+    "spice bench howmany imagenette.npz fruits.npz imagenette.npz+fruits.npz",
+)
+EXAMPLES_OF_PAGE = examples("spice bench page docs/tables --to docs/tables.md")
 app = typer.Typer(
     no_args_is_help=True, epilog=EXAMPLES, help="Reproduce the paper's tables: run one, print it and save it."
 )
@@ -85,16 +88,21 @@ def every_table(*, size: Size = "cpu", seeds: Seeds = None, out: Out = Path("ben
         _run(table, size, seeds, out / size, device=device)
 
 
-@app.command("howmany", epilog=EXAMPLES)
+@app.command("howmany", epilog=EXAMPLES_OF_HOWMANY)
 def howmany(
     sources: Annotated[
         list[str],
-        typer.Argument(help=".npz files with `features` (N, D) and `truth` (N,); A.npz+B.npz joins two; or `digits`."),
+        typer.Argument(
+            metavar="SOURCES",
+            help=".npz files with `features` (N, D) and `truth` (N,); A.npz+B.npz joins two; or `digits`.",
+        ),
     ],
     *,
     seeds: Annotated[str, typer.Option(help="Seeds, such as 0-4 or 0,3.")] = "0-4",
     images: Annotated[int, typer.Option(min=100, help="Images sampled from each collection.")] = 3000,
-    criteria: Annotated[list[str] | None, typer.Option(help="Only this criterion, such as spice; repeatable.")] = None,
+    criteria: Annotated[
+        list[str] | None, typer.Option(help="Compare only this criterion, such as spice; repeatable.")
+    ] = None,
     out: Out = Path("bench"),
     show: Annotated[bool, typer.Option("--show", help="Show saved results without running anything.")] = False,
 ) -> None:
@@ -112,9 +120,11 @@ def howmany(
     print(table(saved))
 
 
-@app.command("page", epilog=EXAMPLES)
+@app.command("page", epilog=EXAMPLES_OF_PAGE)
 def page(
-    folder: Annotated[Path, typer.Argument(help="Folder with the tables' JSON files and remarks.toml.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Folder with the tables' JSON files and remarks.toml.")
+    ],
     to: Annotated[Path, typer.Option(help="Markdown file to write.")] = Path("docs/tables.md"),
 ) -> None:
     """Write a Markdown page of all tables from their saved JSON files."""

@@ -140,7 +140,7 @@ def _lines(found: "Summary", result: "Result") -> list[str]:
     unsure = f"; {found.unsure} unsure (not counted)" if found.unsure else ""
     lines = [f"answers    {found.answers}: {found.yes} right, {found.no} wrong{unsure}"]
     if found.accuracy is None:
-        return [*lines, f"next       spice check {quote(str(result.run))}     (needs at least 2 answers)"]
+        return [*lines, f"next       spice check {quote(str(result.run))}  # needs at least 2 answers"]
     lines.append(f"accuracy   {found.accuracy.words} of all images are right")
     if found.reliable is not None:
         lines.append(f"reliable   {found.reliable.words} of the reliable images are right")
@@ -155,4 +155,4 @@ def _next(found: "Summary", run: Path) -> list[str]:
     from spice.trust.check import KEEP
 
     kept = "--kept" if found.keep.target == KEEP else f"--kept --keep {found.keep.target:g}"
-    return [f"next       spice export {quote(str(run))} kept --as folders {kept}     (exports these images)"]
+    return [f"next       spice export {quote(str(run))} kept --as folders {kept}  # export these images"]

@@ -52,8 +52,9 @@ def command(
     images: Annotated[
         str,
         typer.Argument(
+            metavar="IMAGES",
             help="A folder, glob, list of paths (.txt, .csv, .parquet), archive (.tar, .zip), array (.npy), or "
-            "an address such as s3://bucket/photos."
+            "an address such as s3://bucket/photos.",
         ),
     ],
     *,

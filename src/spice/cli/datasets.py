@@ -46,7 +46,7 @@ def command(context: typer.Context) -> None:
 
 @app.command("get", epilog=EXAMPLES_OF_GET)
 def get(
-    name: Annotated[str, typer.Argument(help="Name, as listed by `spice datasets`.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name, as listed by `spice datasets`.")],
     *,
     source: Annotated[
         Path | None,

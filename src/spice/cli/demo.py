@@ -12,7 +12,9 @@ EXAMPLES = examples("spice demo", "spice demo my-demo --seed 1")
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="Folder for images and results.")] = Path("spice-demo"),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for images and results.")] = Path(
+        "spice-demo"
+    ),
     seed: Annotated[int, typer.Option(min=0, help="Random seed. The same seed gives the same groups.")] = 0,
     *,
     device: Device = "auto",

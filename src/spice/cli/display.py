@@ -262,7 +262,8 @@ def _refined(joint: "JointResult") -> str:
 
 
 def _times(account: "Account", *, details: bool) -> str:
-    times = ", ".join(f"{step} {duration(seconds)}" for step, seconds in account.seconds.items() if seconds >= 0.5)
+    longer = {step: duration(seconds) for step, seconds in account.seconds.items() if seconds >= 0.5}
+    times = ", ".join(f"{step} {time}".replace(" ", TIED) for step, time in longer.items())
     return f"time       {duration(sum(account.seconds.values()))}{f' ({times})' if times and details else ''}"
 
 
@@ -274,11 +275,13 @@ def _next_lines(account: "Account") -> list[str]:
     large = (run / "labels.parquet").exists() and not (run / "labels.csv").exists()
     tables = ["labels.parquet"] if large else ["labels.csv", "labels.parquet"]
     written = [str(run / tables[0]).replace(" ", TIED), *tables[1:]]
+    accept_names = f"           {command('name', '--suggest')}  # accept the names with a question mark"
     as_text = f"           {command('export', 'labels.csv --as csv')}  # the groups as a table of text"
     return [
         *(stopped if account.stopped_before else []),
         f"wrote      {', '.join(written)}, model/ and more",
         f"next       {command('open')}  # name and correct the groups",
+        *([accept_names] if any(cluster.name.endswith("?") for cluster in account.clusters) else []),
         f"           {command('check')}  # measure the accuracy",
         f"           {command('export', 'groups --as folders')}  # one folder per group",
         *([as_text] if large else []),

@@ -60,7 +60,11 @@ def command(
 def examine() -> dict[str, dict[str, str] | list[str]]:
     """Everything that is shown, by heading."""
     return {
-        "program": {"spice": _version("spice-cluster"), "python": platform.python_version(), "at": sys.prefix},
+        "program": {
+            "spice": _version("spice-cluster"),
+            "python": platform.python_version(),
+            "installed in": sys.prefix,
+        },
         "machine": {"system": platform.platform(), "memory": _memory(), **_resources(), **_torch_sees()},
         "needed": {name: _version(name) for name in NEEDED},
         "optional": {name: _optional(name, purpose) for name, purpose in OPTIONAL.items()},
@@ -89,7 +93,7 @@ def _plan(images: int) -> dict[str, str]:
 
 def gigabytes(size: float) -> str:
     """A readable size."""
-    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.0f} MB"
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.{0 if size >= 1e7 else 1}f} MB"
 
 
 def _torch_sees() -> dict[str, str]:
@@ -140,7 +144,7 @@ def _lines(found: dict[str, dict[str, str] | list[str]]) -> str:
     lines = []
     for heading, part in found.items():
         if isinstance(part, dict):
-            lines += [heading, *(f"  {name:<34}{value}" for name, value in part.items())]
+            lines += [heading, *(f"  {name:<36}{value}" for name, value in part.items())]
         elif part:
             lines.append(f"{heading}: {', '.join(part)}; fix this with: pip install {' '.join(part)}")
     return "\n".join(lines)

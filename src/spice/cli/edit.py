@@ -30,7 +30,7 @@ SPLIT_EXAMPLES = examples("spice split photos.spice 3  # into two", "spice split
 MOVE_EXAMPLES = examples(
     "spice move photos.spice mountains summer/peak.jpg IMG_0042.jpg",
     "spice move photos.spice new IMG_0042.jpg IMG_0043.jpg  # into a new group",
-    "spice move photos.spice none IMG_0042.jpg  # not in this group: move it to the next best one",
+    "spice move photos.spice none IMG_0042.jpg  # it does not belong here: move it to its next best group",
 )
 ASIDE_EXAMPLES = examples(
     "spice set-aside photos.spice 4  # ignore this group; it will not be exported",
@@ -74,6 +74,8 @@ def show_groups(run: RunArgument, as_json: Json = False) -> None:
     outside = int((groups.group < 0).sum())
     if outside:
         print(f"{'none':>5}{outside:>9,}")
+    if suggested:
+        print(f"\nNames with a question mark are suggestions; accept them with: spice name {quote(str(run))} --suggest")
 
 
 def name(
@@ -82,7 +84,7 @@ def name(
         str | None, typer.Argument(metavar="GROUP", help="Group number or name.", show_default=False)
     ] = None,
     new_name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The new name; empty removes it.", show_default=False)
+        str | None, typer.Argument(metavar="NAME", help='The new name, or "" to remove it.', show_default=False)
     ] = None,
     *,
     suggest: Annotated[bool, typer.Option("--suggest", help="Suggest names for groups without one.")] = False,
@@ -182,7 +184,10 @@ def move(
     ],
     images: Annotated[list[str], typer.Argument(metavar="IMAGES", help="Paths, or unique file names.")],
 ) -> None:
-    """Move images to a group, to a new group (`new`), or out of their group (`none`). Your choice always wins."""
+    """Move images to a group, to a new one (`new`), or to their next best one (`none`).
+
+    Your choice overrides the prediction, and `spice learn` keeps it.
+    """
     import numpy as np
 
     from spice.runs.edits import Move, Reject

@@ -11,6 +11,7 @@ import typer
 from spice.cli.help import examples
 from spice.cli.running import RunArgument, model_folder
 from spice.errors import UserError
+from spice.wording import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,14 +49,14 @@ class As(StrEnum):
 
 def command(
     run: RunArgument,
-    destination: Annotated[Path, typer.Argument(help="New folder or file to write.")],
+    destination: Annotated[Path, typer.Argument(metavar="DESTINATION", help="New folder or file to write.")],
     *,
     shape: Annotated[As, typer.Option("--as", help="Output format.")],
     copy: Annotated[bool, typer.Option("--copy/--link", help="Copy the images, or link to them.")] = False,
     reliable: Annotated[bool, typer.Option("--reliable", help="Export only reliable images.")] = False,
     kept: Annotated[bool, typer.Option("--kept", help="Export only images kept by `spice check`.")] = False,
     keep: Annotated[
-        float, typer.Option(min=0.5, max=0.999, help="With --kept: accuracy that they should have.")
+        float, typer.Option(min=0.5, max=0.999, help="With --kept: accuracy that these images should have.")
     ] = 0.95,
     group: Annotated[
         str | None, typer.Option(help="Export only this group (number or name).", show_default=False)
@@ -102,6 +103,8 @@ def _chosen(run: Path, *, group: str | None, reliable: bool, keep: float | None)
         number = group_number(groups, group)
         if number not in groups.existing:
             raise UserError(f"there is no group {number}; list them with: spice groups {run}")
+        if number in groups.set_aside:
+            raise UserError(f"group {group} is set aside; restore it with: spice set-aside {run} {group} --back")
         chosen &= groups.shown == number
     if reliable:
         chosen &= result.labels.reliable | groups.by_person
@@ -111,7 +114,7 @@ def _chosen(run: Path, *, group: str | None, reliable: bool, keep: float | None)
 
         rows = np.intersect1d(rows, kept_rows(result, target=keep))
     if len(rows) == 0:
-        raise UserError("no images match; list the groups with: spice groups RUN")
+        raise UserError(f"no images match; list the groups with: spice groups {run}")
     return rows
 
 
@@ -139,4 +142,4 @@ def _export_images(run: Path, destination: Path, shape: As, *, rows: "NDArray[np
             raise UserError(f"--as {shape} needs image files, but these images are in an archive; unpack it first")
         wanted = cast("Shape", shape.value)
         written = export(labels, files, destination, shape=wanted, classes=classes, copy=copy or inside)
-    print(f"exported {written.images:,} images to {written.destination}")
+    print(f"exported {counted(written.images, 'image')} to {written.destination}")

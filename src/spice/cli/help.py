@@ -1,9 +1,20 @@
-"""The examples under every `--help`."""
+"""The texts of `--help`."""
+
+import typer
+
+# Before 0.28, typer joins the lines of a paragraph; since then, it shows them as they are.
+_LINE = "\n" if tuple(map(int, typer.__version__.split(".")[:2])) >= (0, 28) else "\n\n"
 
 
 def examples(*lines: str) -> str:
     """An epilog: one example a line, `# remark` in gray."""
-    return "\n\n".join(["[bold]Examples[/bold]", *(_line(line) for line in lines)])
+    return _LINE.join(["[bold]Examples[/bold]", *(_line(line) for line in lines)])
+
+
+def unwrapped(docstring: str | None) -> str:
+    """A docstring with one line per paragraph, for the terminal to wrap."""
+    paragraphs = (docstring or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _line(line: str) -> str:

@@ -29,8 +29,9 @@ def _lines(found: "Forecast") -> list[str]:
     return [
         f"images     {found.images:,} files, {gigabytes(found.bytes)}",
         *(f"{step.name:<22}{duration(step.seconds):>14}   {gigabytes(step.memory)} of memory" for step in found.steps),
-        f"{'in all':<22}{duration(found.seconds):>14}   {gigabytes(found.needs.memory)} of memory at most",
+        f"{'total':<22}{duration(found.seconds):>14}   {gigabytes(found.needs.memory)} of memory at most",
         f"disk       {gigabytes(disk)} ({gigabytes(shutil.disk_usage('.').free)} free here)",
-        "memory is what the run needs for itself; mapped files, which top counts too, give way to other programs",
-        f"estimated from {found.tried} of the images on this machine as busy as it is now; nothing was written",
+        "Memory does not include mapped files, which `top` counts too but the system frees when it needs memory.",
+        f"Estimated by reading and embedding {found.tried} images on this machine, as busy as it is now. Nothing was "
+        "written.",
     ]

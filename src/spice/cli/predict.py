@@ -22,8 +22,10 @@ EXAMPLES = examples(
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="Run folder, or its model/ folder.", callback=run_beside)],
-    images: Annotated[str, typer.Argument(help="A folder, glob, list, archive, array or single image.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, or its model/ folder.", callback=run_beside)],
+    images: Annotated[
+        str, typer.Argument(metavar="IMAGES", help="A folder, glob, list, archive, array or single image.")
+    ],
     *,
     out: Annotated[
         Path | None, typer.Option(help="Output file, .csv or .parquet.", show_default="CSV on standard output")
@@ -65,7 +67,7 @@ def _print_summary(found: "Assessment", out: Path | None) -> None:
     lines = [
         f"images     {images:,}{f', saved to {out}' if out else ''}",
         f"reliable   {predictions.reliable.sum():,}",
-        f"unlike     {predictions.unlike.sum():,} unlike anything seen in training",
+        f"unlike     {predictions.unlike.sum():,} (unlike anything seen in training)",
     ]
     lines += [f"problem    {problem.path}: {problem.reason}" for problem in found.problems[:10]]
     if len(found.problems) > 10:

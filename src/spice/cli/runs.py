@@ -1,5 +1,6 @@
 """`spice runs`: list the results in a run folder and choose the current one."""
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -71,9 +72,10 @@ def _show(folder: "RunFolder", *, as_json: bool) -> None:
     print(f"  {'name':<22}{'groups':>9}{'reliable':>10}  {'refined':<10}{'encoder':<16}{'seed':>5}  created")
     for row in rows:
         mark = "*" if row["current"] else " "
+        created = datetime.fromisoformat(str(row["created"])).astimezone()
         print(
             f"{mark} {row['name']:<22}{row['clusters']:>9}{row['reliable']:>10.0%}  {row['refined']:<10}"
-            f"{str(row['encoder'])[:15]:<16}{row['seed']:>5}  {row['created']}"
+            f"{str(row['encoder'])[:15]:<16}{row['seed']:>5}  {created:%Y-%m-%d %H:%M}"
         )
     if not rows:
         print(f"no finished result yet; resume with: spice resume {folder.path}")

@@ -17,7 +17,7 @@ EXAMPLES = examples(
 
 
 def command(
-    run: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="Run folder.", show_default=False)] = None,
+    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="Run folder.", show_default=False)] = None,
     *,
     preset: Annotated[
         str | None, typer.Option(help="Print a preset instead: quick, standard, paper:stl10, ...")

@@ -8,6 +8,7 @@ import typer
 
 from spice.cli.help import examples
 from spice.cli.running import Device, model_folder, run_beside
+from spice.errors import UserError
 
 if TYPE_CHECKING:
     from spice.watch import Arrived
@@ -19,7 +20,7 @@ EXAMPLES = examples(
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="Folder to watch.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to watch.")],
     *,
     run: Annotated[
         Path | None,
@@ -34,7 +35,7 @@ def command(
     from spice.runs.folder import refuse_links_outside
     from spice.watch import Watcher
 
-    run = run_beside(run or folder)
+    run = run_beside(run or _only_run_of(folder))
     refuse_links_outside(run)
     watcher = Watcher(folder, run, load(model_folder(run), device=device))
     try:
@@ -48,6 +49,18 @@ def command(
         print(file=sys.stderr)
     written = f", in {watcher.table}" if watcher.count else ""
     print(f"images     {watcher.count:,} new{written}", file=sys.stderr)
+
+
+def _only_run_of(folder: Path) -> Path:
+    """The run folder beside the watched folder."""
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder} to watch")
+    from spice.runs.folder import is_run
+
+    run = run_beside(folder)
+    if run == folder and not is_run(folder):
+        raise UserError(f"there is no run folder {folder.resolve().name}.spice; give another one with --run")
+    return run
 
 
 def _print_arrived(arrived: "list[Arrived]") -> None:

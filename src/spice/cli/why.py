@@ -18,7 +18,7 @@ EXAMPLES = examples(
 
 def command(
     run: RunArgument,
-    image: Annotated[str, typer.Argument(help="Path or unique file name.")],
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="Path or unique file name.")],
     as_json: Json = False,
 ) -> None:
     """Explain why an image is in its group: the chance that it is right, and its nearest images."""
@@ -34,7 +34,7 @@ def _lines(found: "Why") -> list[str]:
         found.path,
         *edited,
         f"{'predicted' if edited else 'group':<11}{found.cluster}",
-        f"chance     {found.chance:.2f} that this is the right group",
+        f"chance     {found.chance:.2f} that {f'group {found.cluster}' if edited else 'this'} is the right group",
     ]
     lines.append(f"reliable   {_verdict(found)}")
     if found.others:

@@ -43,14 +43,14 @@ _IN_WORDS = {
     Reason.LOOP_OF_LINKS: ("loop of links", "loops of links"),
     Reason.VIDEO: ("video", "videos"),
     Reason.PDF: ("PDF", "PDFs"),
-    Reason.NOT_AN_IMAGE: ("not a picture", "not pictures"),
+    Reason.NOT_AN_IMAGE: ("not an image", "not images"),
 }
 # What reads such files: module and package.
 _READERS = {Reason.HEIC: ("pillow_heif", "pillow-heif"), Reason.RAW: ("rawpy", "rawpy")}
 
 
 def skipped_in_words(counts: Mapping[str, int]) -> str:
-    """`64 skipped: 2 HEIC (pip install pillow-heif), 12 videos, 50 not pictures`, from a count by reason."""
+    """`64 skipped: 2 HEIC (pip install pillow-heif), 12 videos, 50 not images`, from a count by reason."""
     found = [(reason, counts[reason], words) for reason, words in _IN_WORDS.items() if counts.get(reason)]
     parts = [f"{count:,} {words[count > 1]}{_advice(reason)}" for reason, count, words in found]
     return f"{sum(counts.values()):,} skipped: {', '.join(parts)}"

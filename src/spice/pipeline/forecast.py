@@ -96,7 +96,7 @@ def _seconds_per_image(
     reading = time.monotonic() - started
     pixels = [torch.from_numpy(one.pixels).expand(encoder.channels, -1, -1) for _, one in found if one is not None]
     if not pixels:
-        raise NothingReadableError(f"none of {len(found)} files of {source.label} is an image that can be read")
+        raise NothingReadableError(f"none of the {len(found)} files tried in {source.label} is a readable image")
     images = Plain(AugmentSettings(), size=encoder.size, normalization=encoder.normalization)(torch.stack(pixels))
     precision = settings.precision if settings.precision != "auto" else faster_precision(encoder, images[:16])
     chosen, threads = with_precision(encoder, precision), torch.get_num_threads()

@@ -32,6 +32,8 @@ def resolve(settings: RunSettings, inputs: Inputs, encoder: Encoder | None, foun
         found: the number of clusters that was found, if it was not given.
     """
     images = len(inputs.collection)
+    if images < 4:
+        raise UserError(f"need at least 4 images (2 per group), got {images}")
     if settings.how_many is not None and images < FEWEST_IMAGES:
         raise UserError(f"{images} images are too few to find the number of groups; set it with -k")
     if found is not None:

@@ -63,12 +63,12 @@ class Summary(NamedTuple):
             return f"{keep.images:,} images are kept; at least {keep.target:.0%} of them are right {sure}"
         if self.answers < keep.needed:
             return (
-                f"nothing yet: to promise that {keep.target:.0%} are right, {keep.needed} answers are needed, and "
-                f"there are {self.answers}"
+                f"no images are kept yet: an accuracy of {keep.target:.0%} needs at least {keep.needed} answers, "
+                f"and there are {self.answers}"
             )
         lower = max(0.5, 1 - 2 * (1 - keep.target))
         return (
-            f"nothing: too many of the surest images are wrong to promise that {keep.target:.0%} are right; "
+            f"no images are kept: too many images with a high chance are wrong for an accuracy of {keep.target:.0%}; "
             f"try --keep {lower:.2f}"
         )
 
@@ -198,6 +198,7 @@ def kept_rows(result: Result, *, target: float = check.KEEP) -> NDArray[np.int64
     checks = Checks(result)
     found = checks.summary(target=target)
     if found.keep.threshold is None:
-        reason = found.promise if found.answers else "no image was checked yet"
-        raise UserError(f"{reason}; run first: spice check {quote(str(result.run))}")
+        enough = found.answers >= found.keep.needed
+        advice = "" if enough else f"; continue with: spice check {quote(str(result.run))}"
+        raise UserError(f"{found.promise}{advice}")
     return np.flatnonzero(checks.kept(found.keep))

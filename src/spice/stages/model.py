@@ -227,7 +227,9 @@ def _read_about(folder: Path) -> About:
     try:
         about = About.model_validate_json((folder / ABOUT).read_bytes())
     except (FileNotFoundError, NotADirectoryError):
-        raise UserError(f"there is no model in {folder} (it has no {ABOUT})") from None
+        if not folder.exists():
+            raise UserError(f"there is no folder {folder}") from None
+        raise UserError(f"{folder} is neither a run folder nor a model folder (it has no {ABOUT})") from None
     except OSError as error:
         raise UserError(f"cannot read {folder / ABOUT}: {error.strerror}") from error
     except ValidationError as error:

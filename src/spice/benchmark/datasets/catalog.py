@@ -104,7 +104,7 @@ class Part:
         if len(labels) and not 0 <= labels.min() <= labels.max() < len(self.classes):
             raise UserError(
                 f"labels run from {labels.min()} to {labels.max()}, but there are {len(self.classes)} classes: "
-                "get the data set again"
+                "download the data set again"
             )
         return Truth(np.arange(len(labels)), labels, self.classes)
 

@@ -48,8 +48,8 @@ def download(remote: Remote, folder: Path, *, progress: Progress = silent, waits
         partial.replace(target)
     except OSError as error:
         raise UserError(
-            f"{partial} cannot be written: {error.strerror or error}; make room, or choose another folder with --to "
-            "(what has arrived is kept)"
+            f"cannot write {partial}: {error.strerror or error}; free some space, or choose another folder with --to "
+            "(the partial download is kept)"
         ) from error
     return target
 
@@ -61,7 +61,7 @@ def _transfer(remote: Remote, file: IO[bytes], folder: Path, progress: Progress,
     missing, free = remote.bytes - file.tell(), shutil.disk_usage(folder).free
     if free < missing:
         raise UserError(
-            f"{missing / 1e6:,.0f} MB are missing, but {folder} has room for {free / 1e6:,.0f} MB: make room, or "
+            f"need {missing / 1e6:,.0f} MB more, but {folder} has {free / 1e6:,.0f} MB free; free some space, or "
             "choose another folder with --to"
         )
     failures = 0
@@ -136,8 +136,8 @@ def _check(remote: Remote, partial: Path) -> None:
     if checksum != remote.sha256:
         partial.unlink()
         raise UserError(
-            f"{remote.url} arrived with the checksum {checksum}, but {remote.sha256} is published; it was removed: try "
-            "again, and if that does not help, the server's file is damaged or was changed"
+            f"{remote.url} has checksum {checksum}, expected {remote.sha256}; the download was deleted. Try again; if "
+            "the checksum is wrong again, the file on the server has changed"
         )
 
 

@@ -128,6 +128,6 @@ def _alone(card: Card, root: Path) -> Iterator[None]:
     except Timeout:
         raise UserError(f"another process is downloading {card.title}; wait for it to finish") from None
     except OSError as error:
-        raise UserError(f"{root} cannot be written ({error.strerror}): choose another folder with --to") from error
+        raise UserError(f"cannot write to {root} ({error.strerror}); choose another folder with --to") from error
     with lock:
         yield

@@ -28,5 +28,5 @@ def fit(name: str, features: Features, clusters: int, *, seed: int) -> Labels:
     if features.ndim != 2:
         raise ValueError(f"features must be (images, width), found shape {features.shape}")
     if not 1 <= clusters <= len(features):
-        raise ValueError(f"{clusters} clusters cannot be made of {len(features)} images")
+        raise ValueError(f"cannot make {clusters} clusters from {len(features)} images")
     return RIVALS[name](features, clusters, seed=seed)

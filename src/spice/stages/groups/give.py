@@ -101,7 +101,7 @@ def find_labels(labels: Mapping[str, str], paths: Sequence[str]) -> LabelTable:
     if wanted:
         more = f" and {len(wanted) - 1} more" if len(wanted) > 1 else ""
         raise UserError(
-            f"there is no image {next(iter(wanted))}{more} for the given label; paths look like this: {paths[0]}"
+            f"there is a label for {next(iter(wanted))}{more}, but no such image; paths look like this: {paths[0]}"
         )
     names = sorted({name for _, name in labeled})
     place = {name: number for number, name in enumerate(names)}

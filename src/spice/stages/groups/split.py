@@ -28,9 +28,7 @@ def split_rows(
     own = np.asarray(features[members], dtype=np.float32)  # (n, D)
     different = len(np.unique(own, axis=0)) if len(own) <= 10 * into else into
     if different < into:
-        raise UserError(
-            f"a group of {len(members)} images ({different} different ones) cannot be split into {into} parts"
-        )
+        raise UserError(f"need at least {into} different images to split a group into {into} parts, got {different}")
     part = kmeans(own, into, seed=seed)
     parts = [members[part == number] for number in range(into)]
     return sorted((rows for rows in parts if len(rows)), key=len, reverse=True)

@@ -74,7 +74,7 @@ function interval(low, high, value) {
   return made;
 }
 
-const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1).replace("; try --keep", "; a promise to try is")}.`;
+const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1).replace("; try --keep", "; try an accuracy of")}.`;
 
 /** Keys of this view; whether one was meant for it. */
 export function key(event) {

@@ -29,9 +29,9 @@ export async function show(view) {
     go.disabled = false;
   }, { class: "main" });
   view.replaceChildren(
-    element("div", { class: "intro" }, element("h1", {}, "Export"), element("p", { class: "note lead" }, `Your images are linked or copied, never moved or changed. The new folder is made in ${found.folder}, and nothing is overwritten.`)),
+    element("div", { class: "intro" }, element("h1", {}, "Export"), element("p", { class: "note lead" }, `Your images are linked or copied, never moved or changed. The new folder is created in ${found.folder}, and nothing is overwritten.`)),
     element("form", { class: "export panel", onsubmit: (event) => { event.preventDefault(); go.click(); } },
-      element("label", {}, "As ", shape), element("label", {}, "What ", which), element("label", {}, "Name of the new folder or file ", name),
+      element("label", {}, "Format ", shape), element("label", {}, "Images ", which), element("label", {}, "Name of the new folder or file ", name),
       element("label", { class: "check" }, copied, " Copy images, instead of links"), element("div", { class: "buttons" }, go), told),
     element("p", { class: "table-link" }, element("a", { class: "do", href: "/labels.csv", download: "labels.csv" }, "Download labels.csv"), element("span", { class: "note" }, " one line per image, with your names and corrections")));
 }

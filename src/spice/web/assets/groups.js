@@ -36,7 +36,7 @@ function head() {
 }
 
 function select() {
-  const labels = { number: "number", name: "name", size: "size", doubt: "doubt" };
+  const labels = { number: "number", name: "name", size: "size", doubt: "chance" };
   const made = element("select", { id: "sort-groups", onchange: () => { order = made.value; draw(); } },
     Object.entries(labels).map(([value, label]) => element("option", { value, selected: value === order }, label)));
   return made;
@@ -91,7 +91,7 @@ function card(group, small) {
       element("a", { class: "do", href: `#images?group=${group.number}` }, "Show all"),
       button(small ? "Merge" : "Merge …", () => merge(group), { class: "do" }),
       button(small ? "Split" : "Split …", () => split(group), { class: "do", disabled: group.size < 2 }),
-      button("Set aside", () => setAside(group), { class: "do", title: "Not a group: its images are in no group" }))), group);
+      button("Set aside", () => setAside(group), { class: "do", title: "Ignore this group: its images are in no group and are not exported" }))), group);
   made.querySelector(".meter i").style.width = percent(group.chance);
   made.addEventListener("keydown", (event) => keys(event, group, title, made));
   drag(made, group);
@@ -163,7 +163,7 @@ async function split(group) {
   let parts = [];
   const list = element("div", { class: "parts", "aria-live": "polite" });
   const into = element("input", { type: "number", min: "2", max: String(Math.min(12, group.size)), value: "2", "aria-label": "Number of parts" });
-  const how = element("select", { "aria-label": "How to split" }, element("option", { value: "" }, "by how its images differ"), element("option", { value: "tree" }, "along the merge tree"));
+  const how = element("select", { "aria-label": "How to split" }, element("option", { value: "" }, "by visual similarity"), element("option", { value: "tree" }, "along the tree of groups"));
   const accept = button("Split", async () => {
     box.close();
     if (await edit({ kind: "split", group: group.number, parts: parts.slice(1) })) say(`${nameOf(group)} is ${parts.length} groups now.`);

@@ -23,7 +23,7 @@ async function draw() {
   byId("results").replaceChildren(...found.results.map(result));
   if (found.plausible.length) byId("results").append(element("h2", { class: "aside-title" }, "Also plausible"), ...found.plausible.map(plausible));
   await drawTraining(byId("another"), (begin) => [element("h2", {}, "Another number"),
-    element("p", { class: "note" }, "With the same settings as now. The images are not encoded again, so this takes a minute or so. Earlier results stay."), another(begin, found.command)]);
+    element("p", { class: "note" }, "With the same settings as now. The images are not encoded again, so this takes a minute or so. Earlier results are kept."), another(begin, found.command)]);
   const place = byId("tree"), cut = (groups) => make(groups, { cut: true });
   if (place && tree) drawTree(place, tree, found.numbers, cut);
   else if (place) offerTree(place, cut);
@@ -44,7 +44,7 @@ function plausible(one) {
   const named = (numbers) => LIST.format(numbers.map((which) => nameOf(run.byNumber.get(which) || { number: which })));
   const few = (found, most) => (found.length > most ? [...found.slice(0, most - 1), `${found.length - most + 1} more`] : found);
   const words = [];
-  if (one.joins.length) words.push(`joins ${few(one.joins.map(named), 3).join("; ")}`);
+  if (one.joins.length) words.push(`merges ${few(one.joins.map(named), 3).join("; ")}`);
   if (one.splits.length) words.push(`splits ${few(one.splits.map((which) => named([which])), 4).join(", ")}`);
   return element("article", { class: "panel result", "aria-label": `${counted(one.groups, "group")}, not made yet` },
     element("header", {}, element("h3", {}, counted(one.groups, "group")), element("span", { class: "note" }, words.join(" · ")), button("Make this", () => make(one.groups), { class: "do" })),

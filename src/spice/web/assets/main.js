@@ -41,7 +41,7 @@ function inWords(edit) {
   const words = {
     name: () => `rename ${group(edit.group)}`, merge: () => `merge into ${group(edit.groups[0])}`, split: () => `split ${group(edit.group)}`,
     set_aside: () => `${edit.aside ? "set aside" : "bring back"} ${group(edit.group)}`, move: () => `move ${counted(edit.images, "image")}`,
-    reject: () => `not ${group(edit.group)}`, same: () => "same group", different: () => "different groups", learned: () => "learn from corrections", check: () => "answer",
+    reject: () => `not in ${group(edit.group)}`, same: () => "same group", different: () => "different groups", learned: () => "learn from corrections", check: () => "answer",
   }[edit.kind];
   return words ? words() : "last change";
 }
@@ -68,7 +68,7 @@ async function doAgain() {
 const KEYS = [
   ["1 2 3 …", "Groups, Images, Map, …"], ["Ctrl Z", "Undo"], ["Ctrl Shift Z", "Redo"], ["/", "Search by file name"], ["?", "This list"],
   ["On a card", ""], ["Arrows", "Next card"], ["Enter", "Rename"], ["M", "Merge"], ["S", "Split"], ["A", "Accept the suggested name"], ["X", "Set aside"], ["O", "Show its images"],
-  ["On images and the map", ""], ["Arrows", "Next image"], ["Space", "Select"], ["Shift Arrows", "Select on the way"], ["Enter", "Enlarge"], ["M", "Move to a group"], ["N", "Not this group"], ["T D", "Two images: same group, different groups"], ["Ctrl A", "Select all (list)"], ["L", "Lasso (map)"], ["+ − 0", "Zoom in, out, whole map"], ["Escape", "Clear the selection"],
+  ["On images and the map", ""], ["Arrows", "Next image"], ["Space", "Select"], ["Shift Arrows", "Extend the selection"], ["Enter", "Enlarge"], ["M", "Move to a group"], ["N", "Not this group"], ["T D", "Two images: same group, different groups"], ["Ctrl A", "Select all (list)"], ["L", "Lasso (map)"], ["+ − 0", "Zoom in, out, whole map"], ["Escape", "Clear the selection"],
   ["In a check", ""], ["Y N U", "Yes, no, unsure"], ["B", "Back"],
 ];
 

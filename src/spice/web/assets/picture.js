@@ -18,7 +18,7 @@ export function showPicture(row, list = [row]) {
     button("List the nearest", () => { box.close(); location.hash = `#images?near=${row}`; }));
   const box = dialog("Image", "picture-box",
     element("div", { class: "stage" }, large),
-    element("div", { class: "beside" }, name, facts, act, element("h4", {}, "Nearest images ", element("small", {}, "why it is where it is")), near));
+    element("div", { class: "beside" }, name, facts, act, element("h4", {}, "Nearest images ", element("small", {}, "why it is in this group")), near));
 
   async function draw(next) {
     row = next;

@@ -47,7 +47,7 @@ export async function reject(rows) {
 
 async function pair(kind) {
   if (await edit({ kind, rows: [...selected] })) {
-    say(kind === "same" ? "Noted: the two belong together." : "Noted: the two belong to different groups.");
+    say(kind === "same" ? "Saved: these two images belong to the same group." : "Saved: these two images belong to different groups.");
     clear();
   }
 }
