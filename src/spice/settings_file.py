@@ -43,8 +43,8 @@ def requested_settings(
     }
     if flip is not None:
         options |= {f"{stage}.augment.flip": flip for stage in ("features", "views", "joint")}
-    if refine:
-        options["joint"] = None if changes.get("joint") else True  # overrides joint = "none" in the file
+    if refine and not changes.get("joint"):
+        options["joint"] = refine  # overrides joint = "none" in the file
     for option, value in options.items():
         if value is not None:
             *tables, setting = option.split(".")
