@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from spice.progress import LogProgress, duration, part_of
+from spice.progress import LogProgress, duration
 
 
 @pytest.fixture
@@ -50,13 +50,6 @@ def test_lines_are_few_but_the_last_is_logged(clock: list[float], caplog: pytest
         "heads: 51 of 100",
         "heads: 100 of 100",
     ]
-
-
-def test_parts_of_a_task_are_reported_as_one() -> None:
-    calls: list[tuple[str, int, int]] = []
-    second = part_of(lambda task, done, total, figures=None: calls.append((task, done, total)), 1, 2)
-    second("heads", 3, 10)
-    assert calls == [("heads", 13, 20)]
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(59.4, "59 s"), (75, "1 min 15 s"), (3700, "1 h 01 min")])

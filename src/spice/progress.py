@@ -24,15 +24,6 @@ def silent(task: str, done: int, total: int, figures: Mapping[str, float] | None
     """Show nothing."""
 
 
-def part_of(progress: Progress, part: int, parts: int) -> Progress:
-    """Progress of part `part` (0, 1, ...) of a task that has `parts` equal parts."""
-
-    def report(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
-        progress(task, part * total + done, parts * total, figures)
-
-    return report
-
-
 class LogProgress:
     """Writes a line to the log every few seconds: done, rate, time left."""
 

@@ -43,11 +43,13 @@ def requested_settings(
     }
     if flip is not None:
         options |= {f"{stage}.augment.flip": flip for stage in ("features", "views", "joint")}
-    if refine:
-        options["joint"] = None if changes.get("joint") else True  # overrides joint = "none" in the file
+    if refine and not changes.get("joint"):
+        options["joint"] = refine  # overrides joint = "none" in the file
     for option, value in options.items():
         if value is not None:
-            _drop_(changes, option.split("."))
+            *tables, setting = option.split(".")
+            if isinstance(table := _inside(changes, *tables), dict):
+                table.pop(setting, None)
     settings = preset(
         name,
         clusters=clusters or (None if between else _inside(changes, "heads", "clusters") or _number_of_sizes(changes)),
@@ -98,12 +100,6 @@ def to_toml(settings: Mapping[str, JsonValue]) -> str:
     """Settings as text that `read_changes` reads. TOML has no null, so "none" stands for it."""
     tree = {name: value for name, value in settings.items() if name not in ("features_changes", "given")}
     return tomli_w.dumps(_without_none(tree))
-
-
-def _drop_(tree: JsonValue, names: list[str]) -> None:
-    table = _inside(tree, *names[:-1])
-    if isinstance(table, dict):
-        table.pop(names[-1], None)
 
 
 def _inside(tree: JsonValue, *names: str) -> Any:

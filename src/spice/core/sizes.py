@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-ROUNDING = 1e-6  # so that 10 * 0.1 is not rounded down to 0
+ROUNDING = 1e-6  # so that 100 * 0.29, a little less than 29 in floats, is 29
 
 
 def quotas(images: int, shares: Sequence[float], *, ratio: float = 1.0) -> list[int]:

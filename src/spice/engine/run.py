@@ -8,7 +8,7 @@ import torch
 
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.processes import ALONE, CPU, Processes
-from spice.progress import Progress, part_of, silent
+from spice.progress import Progress, silent
 from spice.randomness import generator
 
 
@@ -30,10 +30,6 @@ class Run:
     def with_seed(self, seed: int) -> "Run":
         """The same run with another seed."""
         return replace(self, seed=seed)
-
-    def part(self, number: int, of: int) -> "Run":
-        """The same run, reporting its progress as one of several equal parts of a task."""
-        return replace(self, progress=part_of(self.progress, number, of))
 
     def generator(self, *purpose: str | int) -> torch.Generator:
         """Randomness for one purpose: the same seed and purpose give the same draws."""

@@ -207,7 +207,7 @@ def _simplify(path: Path) -> None:
 
 
 def _add_map(path: Path) -> None:
-    """Add a second output, the map whose mean are the features. Only the requested output is computed."""
+    """Add a second output: the map whose mean the features are. Only the requested output is computed."""
     model = onnx.load(path)
     mean = next(node for node in model.graph.node if FEATURES in node.output)
     if mean.op_type == "ReduceMean":

@@ -98,7 +98,8 @@ def _decided_loss(head: Head, noisy: Noisy, lessons: Lessons, device: torch.devi
         loss = loss - (1 - chance).clamp(min=TINY).log().mean()
     for pairs, together in ((lessons.same, True), (lessons.different, False)):
         if len(pairs):
-            loss = loss + pair_loss(*_pair_probs(head, noisy, pairs), together=together)
+            first, second = (head(noisy(torch.from_numpy(side))).softmax(dim=1) for side in pairs.T.copy())
+            loss = loss + pair_loss(first, second, together=together)
     return loss
 
 
@@ -106,8 +107,3 @@ def pair_loss(first: Tensor, second: Tensor, *, together: bool) -> Tensor:
     """-ln<p_i, p_j> for images of one group, -ln(1 - <p_i, p_j>) for images of different ones: mean over (P, G)."""
     agreement = (first * second).sum(dim=1)  # (P,)
     return -(agreement if together else 1 - agreement).clamp(min=TINY).log().mean()
-
-
-def _pair_probs(head: Head, noisy: Noisy, pairs: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-    first, second = (head(noisy(torch.from_numpy(pairs[:, side].copy()))).softmax(dim=1) for side in (0, 1))
-    return first, second

@@ -22,7 +22,7 @@ CHUNK = 8_192
 # With select_by "compactness", the loss only breaks ties: on clear groups, most heads are equally compact.
 COMPACTNESS_WEIGHT = 100.0
 
-SAMPLE_SIZE = 10_000  # at most so many images whose labels are kept to compare heads
+SAMPLE_SIZE = 10_000  # images whose labels are kept to compare heads, at most
 MAX_KEPT_LABELS = 20_000_000  # in all snapshots of all heads together
 
 

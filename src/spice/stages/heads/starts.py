@@ -20,7 +20,7 @@ from spice.engine.run import Run
 from spice.settings import HeadSettings
 from spice.stages.views import Views
 
-# Images in the sample that k-means runs on: so many per cluster, but at least the second number.
+# Images in the sample that k-means runs on: the first number per cluster, but at least the second in total.
 IMAGES_PER_CLUSTER, LEAST_IMAGES = 50, 5_000
 # Rounds of Lloyd's algorithm for every run, then for the best run of each head.
 ROUNDS, MORE_ROUNDS = 5, 10
