@@ -57,9 +57,9 @@ def decode(content: Content, size: int, *, max_pixels: int = MAX_PIXELS) -> Deco
     return _decode(content, size, max_pixels, _finish)
 
 
-def whole_picture(content: Content, side: int, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
+def whole_picture(content: Content, side: int) -> Image.Image:
     """The image in `content` for display: upright, uncropped, at most `side` pixels long; raises BadImageError."""
-    return _decode(content, side, max_pixels, _shrink)
+    return _decode(content, side, MAX_PIXELS, _shrink)
 
 
 def _decode(content: Content, size: int, max_pixels: int, finish: Finish[Made]) -> Made:

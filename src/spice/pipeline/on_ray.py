@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from spice.augment import Plain
-from spice.data.decode import MAX_PIXELS, Decoded, available_cores
+from spice.data.decode import Decoded, available_cores
 from spice.data.ingest import Examined, examine
 from spice.data.sources import Entry, Source
 from spice.data.writer import Outcome
@@ -69,7 +69,7 @@ class Worker:
 
     def work(self, entries: list[Entry]) -> Answer:
         """One outcome per entry, and the features of those that are images, in their order."""
-        found = examine(list(self.source.contents(entries)), size=self.encoder.size, max_pixels=MAX_PIXELS)
+        found = examine(list(self.source.contents(entries)), size=self.encoder.size)
         pixels = [self._pixels(decoded) for _, decoded in found if decoded is not None]
         if not pixels:
             return [outcome for outcome, _ in found], np.empty((0, self.encoder.features), dtype=np.float32)

@@ -95,7 +95,7 @@ def _listed(content: Content) -> NDArray[np.int64]:
     even = np.linspace(0, count - 1, MOST_LISTED).astype(np.int64)
     flags = content.image_flags
     flagged = np.array([*flags.outliers, *(row for rows in flags.sets for row in rows)], dtype=np.int64)
-    return np.unique(np.concatenate([even, flagged, *(rows for chosen in content.chosen for rows in chosen)]))
+    return np.unique(np.concatenate([even, flagged, *(rows for kinds in content.card_images for rows in kinds)]))
 
 
 def _data(content: Content, rows: NDArray[np.int64]) -> dict[str, JsonValue]:
@@ -115,7 +115,7 @@ def _data(content: Content, rows: NDArray[np.int64]) -> dict[str, JsonValue]:
         "threshold": content.result.answer.threshold,
         "names": [called.inline for called in content.called],
         "short": [called.short or str(called.number) for called in content.called],
-        "colors": [list(color) for color in colors(len(content.chosen))],
+        "colors": [list(color) for color in colors(len(content.card_images))],
         **dict.fromkeys(("x", "y", "tiles", "sheet")),
     }
     if content.points is not None:
