@@ -61,29 +61,26 @@ def render(content: Content) -> str:
     own = [_asset(name) for name in ("page.js", "map.js", "browse.js")]
     script = "\n".join(['"use strict";', *map(_inlined, _SHARED), *own])
     rows, result = _listed(content), content.result
-    return (
-        environment()
-        .get_template("report.html")
-        .render(
-            content=content,
-            result=result,
-            title=Path(result.manifest.source).name if result.manifest.source else "images in memory",
-            cards=cards(content),
-            howmany=how_many_section(content),
-            tree=tree_section(content),
-            curves=curves(result),
-            checks=check_rows(result.joint) if result.joint else [],
-            score_curves=score_curves(result.scores, result.heads) if result.scores else [],
-            frame=charts,
-            settings=_flat(result.entry.settings),
-            listed=len(rows),
-            style=Markup(_asset("page.css", "shared")),  # our own file  # nosec B704
-            script=Markup(script),  # our own file, and data from _json  # nosec B704
-            # Only this script may run: markup smuggled in through a file name cannot.
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-            data=_json(_data(content, rows)),
-            sheets=_sheets(content),
-        )
+    template = environment().get_template("report.html")
+    return template.render(
+        content=content,
+        result=result,
+        title=Path(result.manifest.source).name if result.manifest.source else "images in memory",
+        cards=cards(content),
+        howmany=how_many_section(content),
+        tree=tree_section(content),
+        curves=curves(result),
+        checks=check_rows(result.joint) if result.joint else [],
+        score_curves=score_curves(result.scores, result.heads) if result.scores else [],
+        frame=charts,
+        settings=_flat(result.entry.settings),
+        listed=len(rows),
+        style=Markup(_asset("page.css", "shared")),  # our own file  # nosec B704
+        script=Markup(script),  # our own file, and data from _json  # nosec B704
+        # Only this script may run: markup smuggled in through a file name cannot.
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        data=_json(_data(content, rows)),
+        sheets=_sheets(content),
     )
 
 
