@@ -81,7 +81,8 @@ def _decode(content: Content, size: int, max_pixels: int, finish: Finish[Made]) 
 def format_of(head: bytes) -> str | None:
     """The format whose signature the first bytes of a file carry, by Pillow's name, or None if it is not an image.
 
-    Only formats with a signature, decoded in this process: no Ghostscript, nothing that random bytes can pass for.
+    Only formats that have a signature, so that random bytes do not pass for an image, and that are decoded in this
+    process, without Ghostscript.
     """
     for name, signatures in _SIGNATURES.items():
         if head.startswith(signatures):
