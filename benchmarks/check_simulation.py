@@ -72,7 +72,7 @@ def _simulate(name: str, labels: Labels, right: NDArray[np.bool_], *, checks: in
         assert found is not None
         covered.append(found.low <= right.mean() <= found.high)
         widths.append(found.high - found.low)
-        errors.append(calibration_error(check.recalibrated(labels.chance, rows, right[rows]), right))
+        errors.append(calibration_error(check.recalibrate(labels.chance, rows, right[rows]), right))
         groups = check.purities(labels.cluster, rows, right[rows], clusters)
         pure += [group.low <= true <= group.high for group, true in zip(groups, purity, strict=True) if group]
         for target in TARGETS:

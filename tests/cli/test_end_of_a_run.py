@@ -10,7 +10,7 @@ import pytest
 
 from spice.cli.cluster import default_out
 from spice.cli.display import offer_page, show_account
-from spice.cli.running import run_beside
+from spice.cli.running import find_run
 from spice.runs.account import Account, account
 from spice.runs.records import Record, StepResult, StepWarning
 from spice.runs.result import open_result
@@ -163,13 +163,13 @@ def test_the_folder_of_the_images_stands_for_the_run_beside_it(tmp_path: Path, m
     for name in ("photos", "photos.spice", "other"):
         (tmp_path / name).mkdir()
     (tmp_path / "photos.spice" / "manifest.json").touch()
-    assert run_beside(Path("photos")) == Path("photos.spice")
-    assert run_beside(Path("photos/")) == Path("photos.spice")
-    assert run_beside(tmp_path / "photos") == Path("photos.spice")
-    assert run_beside(Path("photos.spice")) == Path("photos.spice")
-    assert run_beside(Path("other")) == Path("other")
+    assert find_run(Path("photos")) == Path("photos.spice")
+    assert find_run(Path("photos/")) == Path("photos.spice")
+    assert find_run(tmp_path / "photos") == Path("photos.spice")
+    assert find_run(Path("photos.spice")) == Path("photos.spice")
+    assert find_run(Path("other")) == Path("other")
     monkeypatch.chdir("/")
-    assert run_beside(tmp_path / "photos") == tmp_path / "photos.spice"
+    assert find_run(tmp_path / "photos") == tmp_path / "photos.spice"
 
 
 def test_why_finds_the_run_beside_the_images(finished: Account, spice: Callable[..., Any]) -> None:

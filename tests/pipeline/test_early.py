@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from spice.pipeline.early import Early
+from spice.pipeline.early import EarlyResults
 
 
 def test_a_value_is_computed_once_in_the_background() -> None:
-    early, where = Early(), list[str]()
+    early, where = EarlyResults(), list[str]()
 
     def compute() -> int:
         where.append(threading.current_thread().name)
@@ -21,14 +21,14 @@ def test_a_value_is_computed_once_in_the_background() -> None:
 
 
 def test_a_failure_in_the_background_is_raised_where_the_value_is_needed() -> None:
-    early = Early()
+    early = EarlyResults()
     early.start("one", lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         early.take("one", lambda: 1)
 
 
 def test_canceled_values_are_not_computed() -> None:
-    early, go_on, computed = Early(), threading.Event(), list[int]()
+    early, go_on, computed = EarlyResults(), threading.Event(), list[int]()
     early.start("first", lambda: go_on.wait(10))
     early.start("second", lambda: computed.append(2))
     early.cancel()

@@ -17,8 +17,8 @@ from PIL import Image
 
 from spice.errors import UserError
 from spice.report import embedding, page, write_report
+from spice.report.card_images import choose_images, with_attention
 from spice.report.charts import histogram
-from spice.report.chosen import choose, with_attention
 from spice.report.content import read_content
 from spice.report.embedding import embed
 from spice.report.pictures import MOST_TILES, SHEET_PIXELS, Attention, overlay, read_sheets, tile_side, write_pictures
@@ -54,7 +54,7 @@ def labels_of(reliability: list[float], margin: list[float], cluster: list[int])
 
 def test_no_image_is_shown_twice_on_a_card_and_each_kind_is_what_it_says(small: Result) -> None:
     labels = small.labels
-    for number, chosen in enumerate(choose(labels, 6)):
+    for number, chosen in enumerate(choose_images(labels, 6)):
         rows = np.concatenate(chosen)
         assert len(np.unique(rows)) == len(rows)
         assert (labels.cluster[rows] == number).all()
@@ -63,15 +63,19 @@ def test_no_image_is_shown_twice_on_a_card_and_each_kind_is_what_it_says(small: 
         others = np.setdiff1d(np.flatnonzero((labels.cluster == number) & ~labels.reliable), rows)
         if len(others):
             assert labels.reliability[chosen.doubtful].max() <= labels.reliability[others].min()
-    assert [len(kind) for kind in choose(labels, 6)[5]] == [0, 0, 0, 0]  # the empty cluster
+    assert [len(kind) for kind in choose_images(labels, 6)[5]] == [0, 0, 0, 0]  # the empty cluster
 
 
 def test_many_clusters_get_fewer_pictures_each() -> None:
     labels = labels_of([1.0] * 4000, [0.9] * 4000, [row % 400 for row in range(4000)])
-    chosen = choose(labels, 400)
+    chosen = choose_images(labels, 400)
     assert [len(rows) for rows in chosen[7]] == [1, 0, 0, 0]
     assert (
-        sum(len(rows) for kinds in choose(labels_of([1.0] * 4000, [0.9] * 4000, [0, 1] * 2000), 100) for rows in kinds)
+        sum(
+            len(rows)
+            for kinds in choose_images(labels_of([1.0] * 4000, [0.9] * 4000, [0, 1] * 2000), 100)
+            for rows in kinds
+        )
         <= 1200
     )
     assert sum(len(rows) for rows in with_attention(chosen)) == 0

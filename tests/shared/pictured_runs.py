@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from spice.data.problems import Problem, Reason
 from spice.evaluate import Truth, evaluate_run, true_classes
-from spice.report.chosen import choose, with_attention
+from spice.report.card_images import choose_images, with_attention
 from spice.report.pictures import Attention, write_pictures
 from spice.runs import Labels, Result
 from spice.runs.artifacts import (
@@ -145,7 +145,7 @@ def _points(random: np.random.Generator, cluster: NDArray[np.int32]) -> NDArray[
 
 def _write_pictures(folder: Path, random: np.random.Generator, labels: Labels, clusters: int) -> None:
     some = natural(random, 256)
-    chosen = choose(labels, clusters)
+    chosen = choose_images(labels, clusters)
     ramp = np.linspace(0, 1, 25, dtype=np.float32).reshape(5, 5)
     write_pictures(
         folder,

@@ -90,7 +90,7 @@ def test_new_chances_have_the_accuracy_for_their_mean_and_keep_their_order() -> 
     random = np.random.default_rng(0)
     chance = random.uniform(0.3, 0.9, 1000)
     rows, right = np.arange(100), random.random(100) < chance[:100] - 0.2
-    found, new = check.accuracy(chance, rows, right), check.recalibrated(chance, rows, right)
+    found, new = check.accuracy(chance, rows, right), check.recalibrate(chance, rows, right)
     assert found is not None
     assert new.mean() == pytest.approx(found.value, abs=0.01)
     assert (np.diff(new[np.argsort(chance)]) >= 0).all()
@@ -100,9 +100,9 @@ def test_the_slope_is_half_before_answers_count_and_that_of_the_answers_when_the
     chance = np.linspace(0, 1, 10_001)
     many = np.random.default_rng(0).permutation(10_001)[:5000]
     right = np.random.default_rng(1).random(5000) < 0.3 + 0.4 * chance[many]
-    steep = np.diff(check.recalibrated(chance, many, right)[[2500, 7500]])[0] / 0.5
+    steep = np.diff(check.recalibrate(chance, many, right)[[2500, 7500]])[0] / 0.5
     assert steep == pytest.approx(0.4, abs=0.06)
-    flat = np.diff(check.recalibrated(chance, np.array([5000, 5000]), np.array([True, False]))[[2500, 7500]])[0] / 0.5
+    flat = np.diff(check.recalibrate(chance, np.array([5000, 5000]), np.array([True, False]))[[2500, 7500]])[0] / 0.5
     assert flat == pytest.approx(0.5, abs=1e-5)
 
 

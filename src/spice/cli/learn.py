@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spice.cli.display import show_progress
-from spice.cli.give import Split, give
 from spice.cli.help import examples
+from spice.cli.labels import Split, add_labels
 from spice.cli.running import Device, RunArgument
 from spice.wording import counted
 
@@ -46,7 +46,7 @@ def command(
 
     refuse_links_outside(run)
     if labels is not None:
-        give(run, labels, split=split)
+        add_labels(run, labels, split=split)
     with show_progress() as progress:
         proposal = propose(run, device=device, progress=progress)
     for line in _lines(proposal):

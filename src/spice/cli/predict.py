@@ -8,7 +8,7 @@ import typer
 
 from spice.cli.display import show_progress
 from spice.cli.help import examples
-from spice.cli.running import Device, model_folder, run_beside
+from spice.cli.running import Device, find_run, model_folder
 
 if TYPE_CHECKING:
     from spice.estimator import Assessment
@@ -22,7 +22,7 @@ EXAMPLES = examples(
 
 
 def command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, or its model/ folder.", callback=run_beside)],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, or its model/ folder.", callback=find_run)],
     images: Annotated[
         str, typer.Argument(metavar="IMAGES", help="A folder, glob, list, archive, array or single image.")
     ],

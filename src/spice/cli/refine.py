@@ -7,8 +7,8 @@ import typer
 
 from spice.cli.cluster import finish
 from spice.cli.display import show_progress
-from spice.cli.give import Split, give
 from spice.cli.help import examples
+from spice.cli.labels import Split, add_labels
 from spice.cli.running import Details, Device, Json, Open, RunArgument, SettingsFile, interruptible
 
 EXAMPLES = examples(
@@ -48,7 +48,7 @@ def command(
     from spice.pipeline import refine
 
     if labels is not None and processes_from_environment().first:
-        give(run, labels, split=split)
+        add_labels(run, labels, split=split)
     with interruptible(run), show_progress() as progress:
         account = refine(run, minutes=minutes, settings_file=settings_file, device=device, progress=progress)
     finish(account, as_json=as_json, details=details, open_page=open_page)

@@ -17,7 +17,7 @@ from spice.errors import NoticeWarning, SpiceWarning, UserError
 STOPPED = 130  # what shells expect of a command ended by Ctrl-C
 
 
-def run_beside(path: Path) -> Path:
+def find_run(path: Path) -> Path:
     """Accept the image folder `photos` in place of its run folder `photos.spice`; return any other path unchanged."""
     if path.suffix == ".spice" or (path / "manifest.json").exists() or (path / "model.json").exists():
         return path
@@ -26,9 +26,7 @@ def run_beside(path: Path) -> Path:
     return next((run for run in (Path(name), whole.parent / name) if (run / "manifest.json").exists()), path)
 
 
-RunArgument = Annotated[
-    Path, typer.Argument(metavar="RUN", help="Run folder.", show_default=False, callback=run_beside)
-]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.", show_default=False, callback=find_run)]
 Details = Annotated[bool, typer.Option("--details", help="Also show heads, epochs, losses and the time of each step.")]
 Open = Annotated[
     bool | None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spice.cli.help import examples
-from spice.cli.running import Device, model_folder, run_beside
+from spice.cli.running import Device, find_run, model_folder
 from spice.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def command(
     *,
     run: Annotated[
         Path | None,
-        typer.Option(help="Run folder.", show_default="FOLDER.spice", callback=lambda path: path and run_beside(path)),
+        typer.Option(help="Run folder.", show_default="FOLDER.spice", callback=lambda path: path and find_run(path)),
     ] = None,
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between scans.")] = 5.0,
     once: Annotated[bool, typer.Option("--once", help="Scan once and exit.")] = False,
@@ -35,7 +35,7 @@ def command(
     from spice.runs.folder import refuse_links_outside
     from spice.watch import Watcher
 
-    run = run_beside(run or _only_run_of(folder))
+    run = find_run(run or _only_run_of(folder))
     refuse_links_outside(run)
     watcher = Watcher(folder, run, load(model_folder(run), device=device))
     try:
@@ -57,7 +57,7 @@ def _only_run_of(folder: Path) -> Path:
         raise UserError(f"there is no folder {folder} to watch")
     from spice.runs.folder import is_run
 
-    run = run_beside(folder)
+    run = find_run(folder)
     if run == folder and not is_run(folder):
         raise UserError(f"there is no run folder {folder.resolve().name}.spice; give another one with --run")
     return run

@@ -57,9 +57,9 @@ def decode(content: Content, size: int, *, max_pixels: int = MAX_PIXELS) -> Deco
     return _decode(content, size, max_pixels, _finish)
 
 
-def whole_picture(content: Content, side: int, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
+def whole_picture(content: Content, side: int) -> Image.Image:
     """The image in `content` for display: upright, uncropped, at most `side` pixels long; raises BadImageError."""
-    return _decode(content, side, max_pixels, _shrink)
+    return _decode(content, side, MAX_PIXELS, _shrink)
 
 
 def _decode(content: Content, size: int, max_pixels: int, finish: Finish[Made]) -> Made:
@@ -81,7 +81,8 @@ def _decode(content: Content, size: int, max_pixels: int, finish: Finish[Made]) 
 def format_of(head: bytes) -> str | None:
     """The format whose signature the first bytes of a file carry, by Pillow's name, or None if it is not an image.
 
-    Only formats with a signature, decoded in this process: no Ghostscript, nothing that random bytes can pass for.
+    Only formats that have a signature, so that random bytes do not pass for an image, and that are decoded in this
+    process, without Ghostscript.
     """
     for name, signatures in _SIGNATURES.items():
         if head.startswith(signatures):

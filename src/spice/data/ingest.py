@@ -130,7 +130,7 @@ def _groups(entries: Iterable[Readable]) -> Iterator[list[Readable]]:
         yield group
 
 
-def examine(group: list[Readable], *, size: int, max_pixels: int) -> list[Examined]:
+def examine(group: list[Readable], *, size: int, max_pixels: int = MAX_PIXELS) -> list[Examined]:
     """The outcome of every entry of a group, and its pixels."""
     examined = list[Examined]()
     for entry, read in group:

@@ -44,7 +44,7 @@ Readable = tuple[Entry, Callable[[], Content]]  # an entry, and the function tha
 
 
 class Source:
-    """A folder, a list, an archive, an array: anything that holds images."""
+    """Anything that holds images: a folder, a list, an archive, an array."""
 
     label: str
     count: int  # images given in memory: how many answers are expected
@@ -257,9 +257,9 @@ def _leads_to_folder(item: "os.DirEntry[str]") -> bool:
 
 
 def _factor(array: NDArray[np.generic], label: str) -> float | None:
-    """What to multiply values with so that they lie in 0..255; None for 8- and 16-bit integers, whose type says it.
+    """The factor that brings values to 0..255; None for 8- and 16-bit integers, whose type defines their range.
 
-    One factor for the whole array: by its own values alone, a dark image looks like a faint one.
+    One factor for the whole array: judged alone, a dark image in 0..255 could be taken for one in 0..1.
     """
     shape = array.shape
     if array.ndim not in (3, 4) or (array.ndim == 4 and shape[3] not in (1, 3, 4)):

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from spice.augment import Plain
 from spice.data import SourceLike
-from spice.data.decode import MAX_PIXELS, available_cores
+from spice.data.decode import available_cores
 from spice.data.ingest import examine
 from spice.data.recognize import open_source
 from spice.data.sources import Entry, Source
@@ -92,7 +92,7 @@ def _seconds_per_image(
     rows = np.unique(np.linspace(0, len(entries) - 1, min(TRIED, len(entries))).astype(np.int64))
     some = [entries[row] for row in rows] if source.random_access else entries[: len(rows)]
     started = time.monotonic()
-    found = examine(list(source.contents(some)), size=encoder.size, max_pixels=MAX_PIXELS)
+    found = examine(list(source.contents(some)), size=encoder.size)
     reading = time.monotonic() - started
     pixels = [torch.from_numpy(one.pixels).expand(encoder.channels, -1, -1) for _, one in found if one is not None]
     if not pixels:

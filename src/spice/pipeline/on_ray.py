@@ -1,8 +1,8 @@
 """Reading, decoding and embedding images on all machines of a Ray cluster (`--engine ray`).
 
 Every worker takes small batches of entries, and returns one outcome per entry and the features of those that are
-images. The first machine writes them down: features in shards, then the outcomes in the journal of the store. A kill of
-any machine at any moment costs the batches that it was working on, and these are given to others.
+images. The first machine saves them: features in shards, then the outcomes in the journal of the store. If any machine
+is killed at any moment, only the batches that it was working on are lost, and other machines redo them.
 """
 
 import logging
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from spice.augment import Plain
-from spice.data.decode import MAX_PIXELS, Decoded, available_cores
+from spice.data.decode import Decoded, available_cores
 from spice.data.ingest import Examined, examine
 from spice.data.sources import Entry, Source
 from spice.data.writer import Outcome
@@ -69,7 +69,7 @@ class Worker:
 
     def work(self, entries: list[Entry]) -> Answer:
         """One outcome per entry, and the features of those that are images, in their order."""
-        found = examine(list(self.source.contents(entries)), size=self.encoder.size, max_pixels=MAX_PIXELS)
+        found = examine(list(self.source.contents(entries)), size=self.encoder.size)
         pixels = [self._pixels(decoded) for _, decoded in found if decoded is not None]
         if not pixels:
             return [outcome for outcome, _ in found], np.empty((0, self.encoder.features), dtype=np.float32)
@@ -103,12 +103,13 @@ class RayEngine:
                 outcomes += found
                 features.append(computed)
                 if len(outcomes) >= SHARD_IMAGES or time.monotonic() - since > SHARD_SECONDS:
-                    yield self._kept(outcomes, features)
+                    yield self._saved(outcomes, features)
                     outcomes, features, since = [], [], time.monotonic()
             if outcomes:
-                yield self._kept(outcomes, features)
+                yield self._saved(outcomes, features)
 
-    def _kept(self, outcomes: list[Outcome], features: list[NDArray[np.float32]]) -> list[Examined]:
+    def _saved(self, outcomes: list[Outcome], features: list[NDArray[np.float32]]) -> list[Examined]:
+        """The outcomes, after their features are saved as a shard."""
         hashes = [outcome.digest for outcome in outcomes if outcome.digest is not None]
         if hashes:
             self.shards.add(hashes, np.concatenate(features))
@@ -153,14 +154,14 @@ def _workers(ray: Any, source: Source, recipe: Recipe) -> list[Any]:
 
 
 def _batches(entries: list[Entry]) -> Waiting:
-    """Entries a few at a time, each with how often they were tried."""
+    """The entries in batches, each with its number of tries so far."""
     return deque((entries[start : start + BATCH], 0) for start in range(0, len(entries), BATCH))
 
 
 def _answers(ray: Any, workers: list[Any], waiting: Waiting) -> Iterator[Answer]:
-    """What the workers answer, as it comes; what a lost worker was given is given to another."""
+    """The workers' answers as they arrive; the batches of a lost worker go to others."""
     running: dict[Any, tuple[int, list[Entry], int]] = {}
-    restarting: dict[Any, int] = {}  # by what they will answer when they are back
+    restarting: dict[Any, int] = {}  # by the call that returns when they are back
     load = dict.fromkeys(range(len(workers)), 0)  # batches of each worker that is there
     while waiting or running:
         while waiting and load and min(load.values()) < AHEAD:
@@ -170,7 +171,7 @@ def _answers(ray: Any, workers: list[Any], waiting: Waiting) -> Iterator[Answer]
             running[workers[number].work.remote(entries)] = (number, entries, tries)
         ready = ray.wait([*running, *restarting], num_returns=1)[0][0]
         if ready in restarting:
-            load[_back(ray, ready, restarting)] = 0
+            load[_restarted(ray, ready, restarting)] = 0
             continue
         number, entries, tries = running.pop(ready)
         if number in load:
@@ -188,8 +189,8 @@ def _answers(ray: Any, workers: list[Any], waiting: Waiting) -> Iterator[Answer]
                 restarting[workers[number].is_there.options(max_task_retries=-1).remote()] = number
 
 
-def _back(ray: Any, ready: Any, restarting: dict[Any, int]) -> int:
-    """The worker that has been started again; an error if it never will be."""
+def _restarted(ray: Any, ready: Any, restarting: dict[Any, int]) -> int:
+    """The number of the worker that is back; UserError if it cannot be restarted."""
     try:
         ray.get(ready)
     except ray.exceptions.RayError as error:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from spice.report.charts import Bar, histogram
 from spice.report.colors import Color, colors
-from spice.report.content import Called, Content
+from spice.report.content import ClusterName, Content
 from spice.report.pictures import data_url
 from spice.report.verdict import Verdict
 from spice.runs import Cluster
@@ -41,7 +41,7 @@ class Card(NamedTuple):
     """One cluster."""
 
     figures: Cluster
-    called: Called
+    called: ClusterName
     verdict: Verdict
     color: Color
     kinds: list[Kind]
@@ -58,7 +58,7 @@ def _card(content: Content, figures: Cluster, color: Color) -> Card:
     labels, number = content.labels, figures.cluster
     kinds = [
         Kind(name, *_KINDS[name], [_picture(content, row) for row in rows.tolist()])
-        for name, rows in content.chosen[number]._asdict().items()
+        for name, rows in content.card_images[number]._asdict().items()
     ]
     members = labels.cluster == number
     bars = histogram(labels.reliability[members], labels.reliable[members])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from spice.arrays import open_array
 from spice.errors import UserError
 from spice.files import read_parquet
-from spice.report.chosen import Chosen, choose
+from spice.report.card_images import CardImages, choose_images
 from spice.report.image_flags import ImageFlagsSection, image_flags_section
 from spice.report.pictures import Sheets, read_sheets
 from spice.report.verdict import Evidence, Verdict, verdicts
@@ -46,7 +46,7 @@ class Notice(NamedTuple):
     text: str
 
 
-class Called(NamedTuple):
+class ClusterName(NamedTuple):
     """The name of a cluster: the one that a person gave to its group, or else a guess."""
 
     number: int
@@ -75,7 +75,7 @@ class Content(NamedTuple):
     account: Account
     labels: Labels
     notices: list[Notice]
-    chosen: list[Chosen]
+    card_images: list[CardImages]
     verdicts: list[Verdict]
     points: NDArray[np.float32] | None  # (N, 2)
     pictures: Path  # a folder, which may be missing
@@ -85,7 +85,7 @@ class Content(NamedTuple):
     image_flags: ImageFlagsSection
     check: Summary | None  # of a check by hand; None: there are no answers
     truth: NDArray[np.int32] | None  # (N,) true class, its place in `result.scores.classes`, or -1; only for figures
-    called: list[Called]  # (K,)
+    called: list[ClusterName]  # (K,)
     edited: bool  # whether people have changed groups
 
     @property
@@ -108,7 +108,7 @@ def read_content(result: Result) -> Content:
         account=summary,
         labels=labels,
         notices=[notice(warning) for warning in summary.warnings],
-        chosen=choose(labels, answer.clusters),
+        card_images=choose_images(labels, answer.clusters),
         verdicts=verdicts(labels, _evidence(result, checked)),
         points=open_array(result.need(MAP)) if points.exists() else None,
         pictures=result / PICTURES,
@@ -136,11 +136,11 @@ def _truth(result: Result) -> NDArray[np.int32] | None:
     return truth if fits else None
 
 
-def _called(result: Result) -> list[Called]:
+def _called(result: Result) -> list[ClusterName]:
     """Merged clusters share a name; a cluster without a name gets a guess."""
     groups, guesses = result.groups, suggest_names(read_words(result), unedited(result.base))
     names = [groups.names.get(int(group), "") for group in groups.of_cluster]
-    return [Called(number, name, "" if name else guesses.get(number, "")) for number, name in enumerate(names)]
+    return [ClusterName(number, name, "" if name else guesses.get(number, "")) for number, name in enumerate(names)]
 
 
 def _evidence(result: Result, checked: Summary | None) -> Evidence:

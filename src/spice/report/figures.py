@@ -150,7 +150,7 @@ def samples(content: Content) -> Figure | None:
     if content.truth is not None and scores is not None:
         kind, names, title = content.truth, scores.classes, "true class"
     else:
-        kind, names, title = labels.cluster, [str(number) for number in range(len(content.chosen))], "cluster"
+        kind, names, title = labels.cluster, [str(number) for number in range(len(content.card_images))], "cluster"
     palette = np.array([*(color.light for color in colors(len(names))), OTHERS])  # the last: without a label
     size = float(np.clip(12_000 / len(labels.path), 0.8, 8))
     all_axes, reliable_axes = figure.subplots(1, 2)

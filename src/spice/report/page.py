@@ -61,29 +61,26 @@ def render(content: Content) -> str:
     own = [_asset(name) for name in ("page.js", "map.js", "browse.js")]
     script = "\n".join(['"use strict";', *map(_inlined, _SHARED), *own])
     rows, result = _listed(content), content.result
-    return (
-        environment()
-        .get_template("report.html")
-        .render(
-            content=content,
-            result=result,
-            title=Path(result.manifest.source).name if result.manifest.source else "images in memory",
-            cards=cards(content),
-            howmany=how_many_section(content),
-            tree=tree_section(content),
-            curves=curves(result),
-            checks=check_rows(result.joint) if result.joint else [],
-            score_curves=score_curves(result.scores, result.heads) if result.scores else [],
-            frame=charts,
-            settings=_flat(result.entry.settings),
-            listed=len(rows),
-            style=Markup(_asset("page.css", "shared")),  # our own file  # nosec B704
-            script=Markup(script),  # our own file, and data from _json  # nosec B704
-            # Only this script may run: markup smuggled in through a file name cannot.
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-            data=_json(_data(content, rows)),
-            sheets=_sheets(content),
-        )
+    template = environment().get_template("report.html")
+    return template.render(
+        content=content,
+        result=result,
+        title=Path(result.manifest.source).name if result.manifest.source else "images in memory",
+        cards=cards(content),
+        howmany=how_many_section(content),
+        tree=tree_section(content),
+        curves=curves(result),
+        checks=check_rows(result.joint) if result.joint else [],
+        score_curves=score_curves(result.scores, result.heads) if result.scores else [],
+        frame=charts,
+        settings=_flat(result.entry.settings),
+        listed=len(rows),
+        style=Markup(_asset("page.css", "shared")),  # our own file  # nosec B704
+        script=Markup(script),  # our own file, and data from _json  # nosec B704
+        # Only this script may run: markup smuggled in through a file name cannot.
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        data=_json(_data(content, rows)),
+        sheets=_sheets(content),
     )
 
 
@@ -95,7 +92,7 @@ def _listed(content: Content) -> NDArray[np.int64]:
     even = np.linspace(0, count - 1, MOST_LISTED).astype(np.int64)
     flags = content.image_flags
     flagged = np.array([*flags.outliers, *(row for rows in flags.sets for row in rows)], dtype=np.int64)
-    return np.unique(np.concatenate([even, flagged, *(rows for chosen in content.chosen for rows in chosen)]))
+    return np.unique(np.concatenate([even, flagged, *(rows for kinds in content.card_images for rows in kinds)]))
 
 
 def _data(content: Content, rows: NDArray[np.int64]) -> dict[str, JsonValue]:
@@ -115,7 +112,7 @@ def _data(content: Content, rows: NDArray[np.int64]) -> dict[str, JsonValue]:
         "threshold": content.result.answer.threshold,
         "names": [called.inline for called in content.called],
         "short": [called.short or str(called.number) for called in content.called],
-        "colors": [list(color) for color in colors(len(content.chosen))],
+        "colors": [list(color) for color in colors(len(content.card_images))],
         **dict.fromkeys(("x", "y", "tiles", "sheet")),
     }
     if content.points is not None:

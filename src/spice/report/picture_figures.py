@@ -109,7 +109,7 @@ def _meanings(content: Content) -> tuple[NDArray[np.int64], list[str]]:
     """(N,) the true class of each image, or its group if the run was not evaluated; and the names of these."""
     if content.truth is not None and content.result.scores is not None:
         return content.truth.astype(np.int64), content.result.scores.classes
-    return content.labels.cluster.astype(np.int64), [f"group {number}" for number in range(len(content.chosen))]
+    return content.labels.cluster.astype(np.int64), [f"group {number}" for number in range(len(content.card_images))]
 
 
 def _canvas(sheet: NDArray[np.uint8]) -> tuple[Figure, Axes]:

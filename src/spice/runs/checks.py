@@ -120,7 +120,7 @@ class Checks:
         inside = self._inside
         found = self.prior_chance.copy()
         if len(self.rows) >= check.FEWEST_ANSWERS:
-            found[inside] = check.recalibrated(self.prior_chance[inside], self._places, self.right)
+            found[inside] = check.recalibrate(self.prior_chance[inside], self._places, self.right)
         return found
 
     def questions(self, count: int = IMAGES) -> list[Question]:
@@ -174,13 +174,13 @@ class Checks:
         return np.searchsorted(self._inside, self.rows)
 
 
-def record(run: Path, row: int, answer: Answer, *, expected: int | None = None) -> None:
+def record(run: Path, row: int, answer: Answer) -> None:
     """Save the answer for the image in `row` and its current group."""
     if answer not in get_args(Answer):
         raise UserError(f"an answer is yes, no or unsure, not {answer!r}")
     editor = Editor(run)
     group = int(editor.groups.shown[row])
-    editor.do(Check(image=editor.base.image(row), group=group, answer=answer), expected=expected)
+    editor.do(Check(image=editor.base.image(row), group=group, answer=answer))
 
 
 def undo_answer(run: Path) -> Check | None:

@@ -10,12 +10,12 @@ from spice.runs.records import read_record, stamp_files, write_record
 from spice.runs.result import Result, open_result
 
 
-def update_csv(run: Path, result: Result | None = None) -> None:
+def update_csv(run: Path) -> None:
     """Write `labels.csv` of the current result with all edits; the same edits give the same bytes.
 
     A large collection has no such file.
     """
-    result = (result or open_result(run)).reread()
+    result = open_result(run)
     if len(result.labels.path) > MOST_IN_CSV:
         return
     path, linked = result / LABELS_CSV, run / LABELS_CSV.name

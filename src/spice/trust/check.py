@@ -106,7 +106,7 @@ def purities(cluster: NDArray[np.int32], rows: Rows, right: Bools, clusters: int
     ]
 
 
-def recalibrated(chance: Chances, rows: Rows, right: Bools) -> NDArray[np.float32]:
+def recalibrate(chance: Chances, rows: Rows, right: Bools) -> NDArray[np.float32]:
     """Chances whose mean is the accuracy found, and whose differences are scaled by one slope: (N,) -> (N,).
 
     accuracy + b (chance - mean chance), where b is the least-squares slope of the answers, drawn towards 1/2.

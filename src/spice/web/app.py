@@ -174,8 +174,8 @@ class Explorer:
         if body.shape not in self._tools.shapes:
             raise HTTPException(400)
         destination = self._session.run.absolute().parent / body.name
-        told = await run_in_threadpool(self._tools.export, body, destination)
-        return JSONResponse({"told": told})
+        message = await run_in_threadpool(self._tools.export, body, destination)
+        return JSONResponse({"told": message})
 
     def table(self, request: Request) -> Response:  # noqa: ARG002
         """`labels.csv` with all edits, to download."""

@@ -8,7 +8,7 @@ from spice.errors import UserError
 from spice.progress import log
 from spice.runs import update_csv
 
-_PAUSE = 0.5  # seconds: a row of quick edits is one writing
+_PAUSE = 0.5  # seconds, so that several quick edits are written once
 
 
 class CsvUpdater:

@@ -9,7 +9,7 @@ from spice.web.background import Background
 from spice.web.session import Session, StalePageError, State
 from spice.web.tools import Proposal, Tools
 
-# Of each way that images would move, so many are shown.
+# Images shown of each move from one group to another.
 SHOWN = 24
 
 
@@ -55,13 +55,13 @@ class Learning:
             "placed": int(state.groups.by_person.sum()),
             "named": len(state.groups.names),
             "edits": len(state.edits.of_result(state.opened.result.name)),
-            "ways": None if found is None or self._work.running else ways(state, found[1].group),
+            "ways": None if found is None or self._work.running else describe_moves(state, found[1].group),
             **work,
         }
 
 
-def ways(state: State, after: NDArray[np.int32]) -> list[JsonValue]:
-    """How images would move, if these were their groups: from which group to which, the most frequent first."""
+def describe_moves(state: State, after: NDArray[np.int32]) -> list[JsonValue]:
+    """How images would move between groups if these were their groups, the most frequent move first."""
     before = state.groups.group
     moved = np.flatnonzero(after != before)
     pairs, place = np.unique(np.stack([before[moved], after[moved]]), axis=1, return_inverse=True)
@@ -71,4 +71,4 @@ def ways(state: State, after: NDArray[np.int32]) -> list[JsonValue]:
         rows = moved[place.ravel() == number]
         rows = rows[np.argsort(chance[rows], kind="stable")]
         found.append((len(rows), {"from": old, "to": new, "count": len(rows), "rows": rows[:SHOWN].tolist()}))
-    return [way for _, way in sorted(found, key=lambda one: -one[0])]
+    return [move for _, move in sorted(found, key=lambda one: -one[0])]

@@ -1,7 +1,7 @@
 """Who may talk to the explorer: the browser that was given the address, and no other page, program or machine.
 
-The address holds a token that works once and is turned into a cookie. A request must name the host that we serve (so
-no other name can be made to lead here), and must not come from a page of another origin.
+The address holds a token that works once and is turned into a cookie. A request must name the host that we serve
+(against DNS rebinding), and must not come from a page of another origin.
 """
 
 import secrets

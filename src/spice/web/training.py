@@ -11,7 +11,7 @@ from spice.progress import Progress
 from spice.report.curves import check_rows
 from spice.runs import Result, read_manifest
 from spice.web.background import Background
-from spice.web.learning import ways
+from spice.web.learning import describe_moves
 from spice.web.results import use_result
 from spice.web.session import Session, State
 from spice.web.tools import Tools
@@ -78,5 +78,5 @@ def _proposal(state: State, name: str) -> JsonValue:
         "learned": joint.labeled,
         "placed": joint.given,
         "checks": [row._asdict() for row in check_rows(joint)],
-        "ways": ways(state, made.groups.group),
+        "ways": describe_moves(state, made.groups.group),
     }

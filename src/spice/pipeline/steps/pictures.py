@@ -9,7 +9,7 @@ from torch import Tensor
 from spice.arrays import open_array
 from spice.engine.run import Run
 from spice.pipeline.work import Work
-from spice.report.chosen import choose, with_attention
+from spice.report.card_images import choose_images, with_attention
 from spice.report.pictures import Attention, write_pictures
 from spice.runs.artifacts import PICTURES, PROBABILITIES
 from spice.runs.labels import read_labels
@@ -20,7 +20,7 @@ from spice.stages.attention import attention_maps
 def pictures(work: Work, run: Run) -> StepResult:
     """Draw the pictures."""
     found, source = read_labels(work.folders["labels"]), work.answer
-    chosen = choose(found, work.settings.heads.clusters)
+    chosen = choose_images(found, work.settings.heads.clusters)
     rows = np.concatenate(with_attention(chosen))
     probs = torch.from_numpy(open_array(work / PROBABILITIES, "c"))
     images = work.page_images

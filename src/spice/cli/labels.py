@@ -10,7 +10,7 @@ import typer
 Split = Annotated[bool, typer.Option("--split", help="Split groups that hold images of two labels, without asking.")]
 
 
-def give(run: Path, file: Path, *, split: bool) -> None:
+def add_labels(run: Path, file: Path, *, split: bool) -> None:
     """Name the groups and place the labeled images; a group with two names is split if the user agrees."""
     from spice.label_table import read_label_table
     from spice.runs import explain_write_errors, update_csv

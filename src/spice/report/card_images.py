@@ -20,7 +20,7 @@ MOST_ATTENTION = 3
 _TYPICAL_FROM, _TYPICAL_TO = 0.2, 0.8
 
 
-class Chosen(NamedTuple):
+class CardImages(NamedTuple):
     """Rows of the label table for one cluster; no image is shown twice."""
 
     prototypes: NDArray[np.int64]  # nearest to the cluster's center
@@ -29,21 +29,21 @@ class Chosen(NamedTuple):
     doubtful: NDArray[np.int64]  # fewest neighbors in the same cluster
 
 
-def choose(labels: Labels, clusters: int) -> list[Chosen]:
+def choose_images(labels: Labels, clusters: int) -> list[CardImages]:
     """The images to show of every cluster; with very many clusters, only the one nearest to the center."""
     per_kind = min(MOST_PER_KIND, CARD_PICTURES // (4 * clusters))
     chosen = [_choose(labels, number, max(1, per_kind)) for number in range(clusters)]
     nothing = np.empty(0, dtype=np.int64)
-    return chosen if per_kind else [Chosen(rows.prototypes, nothing, nothing, nothing) for rows in chosen]
+    return chosen if per_kind else [CardImages(rows.prototypes, nothing, nothing, nothing) for rows in chosen]
 
 
-def with_attention(chosen: list[Chosen]) -> list[NDArray[np.int64]]:
+def with_attention(chosen: list[CardImages]) -> list[NDArray[np.int64]]:
     """The prototypes that get an attention overlay, per cluster; none where there are very many clusters."""
     per_cluster = min(MOST_ATTENTION, ATTENTION_PICTURES // max(1, len(chosen)))
     return [rows.prototypes[:per_cluster] for rows in chosen]
 
 
-def _choose(labels: Labels, cluster: int, per_kind: int) -> Chosen:
+def _choose(labels: Labels, cluster: int, per_kind: int) -> CardImages:
     members = np.flatnonzero(labels.cluster == cluster)
     near_first = members[np.argsort(labels.prototype_rank[members], kind="stable")]
     prototypes, rest = near_first[:per_kind], near_first[per_kind:]
@@ -55,4 +55,4 @@ def _choose(labels: Labels, cluster: int, per_kind: int) -> Chosen:
     rest = rest[~np.isin(rest, borderline)]
     middle = rest[int(len(rest) * _TYPICAL_FROM) : int(np.ceil(len(rest) * _TYPICAL_TO))]
     spread = np.unique(np.linspace(0, len(middle) - 1, min(per_kind, len(middle))).round().astype(np.int64))
-    return Chosen(prototypes, middle[spread], borderline, doubtful)
+    return CardImages(prototypes, middle[spread], borderline, doubtful)
