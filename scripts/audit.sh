@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Known vulnerabilities of what is installed here. Passes, with a word, where the list of them cannot be reached.
+# Checks the installed packages for known vulnerabilities. Passes, with a message, where the list of them cannot be reached.
 set -uo pipefail
 found=$("$1/pip-audit" --local --progress-spinner off --timeout 5 --skip-editable 2>&1) && {
   echo "pip-audit: nothing known ($(grep -c "could not be audited" <<<"$found") packages could not be looked up)"

@@ -4,7 +4,7 @@
 # dependencies of .venv, and only small commands run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+work=$(cd "$(mktemp -d)" && pwd -P); trap 'rm -rf "$work"' EXIT  # -P: on macOS, /var is a link
 .venv/bin/python -m build --outdir "$work/dist" . >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
 .venv/bin/twine check --strict "$work"/dist/*
 "${PYTHON:-python3}" -m venv "$work/env"

@@ -319,6 +319,7 @@ ingest(sys.argv[1], size=64, folder=Path(sys.argv[2]), workers=1, progress=lambd
 """
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is of POSIX systems")
 def test_a_run_killed_half_way_goes_on_where_it_was(tmp_path: Path) -> None:
     source, store = tmp_path / "images.npy", tmp_path / "store"
     many_images(source)

@@ -295,6 +295,7 @@ def test_a_source_that_is_missing_or_empty_says_so(tmp_path: Path, scan: Scan) -
         scan(tmp_path)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="pipes are of POSIX systems")
 def test_links_and_pipes_in_a_folder_each_get_their_outcome(folder: Path, scan: Scan) -> None:
     (folder / "gone.jpg").symlink_to("nowhere.jpg")
     (folder / "self.jpg").symlink_to("self.jpg")

@@ -171,6 +171,7 @@ def test_saving_is_due_by_time(tmp_path: Path) -> None:
     assert not checkpoints.due()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="kill -9 is of POSIX systems")
 def test_a_kill_while_saving_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
     """kill -9 lands in the middle of a save sooner or later; what is there must always load."""
     script = (

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills and limits are of POSIX systems")
+
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "kill_and_resume.py"
 # Two runs of each kind here; by default the script makes ten.
 RUNS, KILLS = 2, 3

@@ -93,6 +93,7 @@ def killed(command: Callable[[], object], *, step: str, moment: str) -> None:
         os._exit(1)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="kill -9 is of POSIX systems")
 @pytest.mark.parametrize(
     ("command", "step", "moment"),
     [(command, step, moment) for command, steps in STEPS.items() for step in steps for moment in ("before", "after")]

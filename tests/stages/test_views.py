@@ -167,6 +167,7 @@ def test_a_stopped_run_keeps_what_it_has_encoded(
         np.testing.assert_array_equal(getattr(resumed, kind), getattr(whole, kind))
 
 
+@pytest.mark.skipif(os.name != "posix", reason="kill -9 is of POSIX systems")
 def test_kill_9_costs_little_and_changes_nothing(tmp_path: Path) -> None:
     script = tmp_path / "work.py"
     script.write_text(WORK.format(tests=str(Path(__file__).parent), folder=str(tmp_path / "run")))
