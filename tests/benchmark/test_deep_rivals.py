@@ -89,7 +89,7 @@ def labels(objective: Objective, images: Patterns) -> NDArray[np.int64]:
 
 @pytest.mark.parametrize(
     ("kind", "epochs", "rate"),
-    [(CC, 8, 1e-2), (IIC, 24, 1e-2), (PICA, 24, 1e-2), (IDFD, 24, 0.3), (NeighborStep, 12, 3e-3)],
+    [(CC, 8, 1e-2), (IIC, 36, 3e-3), (PICA, 24, 1e-2), (IDFD, 24, 0.3), (NeighborStep, 12, 3e-3)],
 )
 def test_patterns_are_told_apart_without_a_label(kind: type[Objective], epochs: int, rate: float) -> None:
     images = Patterns()
@@ -155,6 +155,13 @@ def test_iics_information_is_that_of_the_symmetrized_table() -> None:
         assert found[head].item() == pytest.approx(expected)
     certain = torch.eye(3).repeat(1, 4).unsqueeze(0)  # three clusters of equal size, known from either view
     assert mutual_information(certain, certain).item() == pytest.approx(math.log(3), rel=1e-5)
+    assert torch.autograd.gradcheck(mutual_information, (first.requires_grad_(), second.requires_grad_()))
+
+
+def test_iics_views_are_of_one_kind_since_telling_two_apart_is_worth_ln_2() -> None:
+    cluster_0, cluster_1 = (torch.eye(3)[kind].expand(1, 5, 3).transpose(1, 2) for kind in (0, 1))  # (1, K, B)
+    assert mutual_information(cluster_0, cluster_1).item() == pytest.approx(math.log(2))  # of images all alike
+    assert len(set(IIC.views)) == 1
 
 
 def test_iic_learns_its_two_kinds_of_heads_in_turn_and_the_loss_of_one_kind_chooses() -> None:
