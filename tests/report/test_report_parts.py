@@ -178,7 +178,7 @@ def test_only_the_neighbors_that_reliability_counts_are_compared(small: Result, 
     run = open_result(Path(shutil.copytree(small.run, tmp_path / "run", symlinks=True)))
     before = read_content(run).verdicts
     np.save(run / NEIGHBORS, np.hstack([run.neighbors, np.zeros((300, 50), dtype=np.int64)]))
-    assert read_content(run).verdicts == before
+    assert read_content(run.reread()).verdicts == before
 
 
 def blobs(count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
