@@ -59,7 +59,7 @@ def _only_run_of(folder: Path) -> Path:
 
     run = run_beside(folder)
     if run == folder and not is_run(folder):
-        raise UserError(f"there is no run folder {folder.resolve().name}.spice; give another one with --run")
+        raise UserError(f"there is no run folder {folder.resolve().name}.spice; choose another with --run")
     return run
 
 
