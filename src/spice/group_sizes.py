@@ -37,7 +37,7 @@ def as_shares(sizes: Sequence[float]) -> tuple[float, ...]:
     """Shares that sum to 1, the largest first; counts (whole numbers) are divided by their sum."""
     numbers, total = [float(size) for size in sizes], math.fsum(sizes)
     if len(numbers) < 2:
-        raise UserError(f"need the sizes of at least 2 groups, {EXAMPLE}; got {len(numbers)}")
+        raise UserError(f"need the sizes of at least 2 groups, got {len(numbers)}; give shares or counts, {EXAMPLE}")
     if not all(math.isfinite(number) and number > 0 for number in numbers):
         raise UserError(f"the size of a group must be above 0, got {min(numbers):g}")
     counts = all(number.is_integer() for number in numbers)

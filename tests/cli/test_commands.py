@@ -105,7 +105,7 @@ def test_resume_prints_the_account_again(spice: Spice, run: Path) -> None:
         (["export", "notes", "groups", "--as", "folders"], 2, "is not a run folder"),
         (["evaluate", "notes", "--truth", "folders"], 2, "is not a run folder"),
         (["watch", "nowhere"], 2, "there is no folder nowhere to watch"),
-        (["watch", "notes"], 2, "there is no run folder notes.spice; name the run folder with --run"),
+        (["watch", "notes"], 2, "there is no run folder notes.spice; choose another with --run"),
         (["predict", "notes", "notes"], 2, "notes is neither a run folder nor a model folder"),
     ],
 )

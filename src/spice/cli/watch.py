@@ -59,7 +59,7 @@ def _only_run_of(folder: Path) -> Path:
 
     run = find_run(folder)
     if run == folder and not is_run(folder):
-        raise UserError(f"there is no run folder {folder.resolve().name}.spice; name the run folder with --run")
+        raise UserError(f"there is no run folder {folder.resolve().name}.spice; choose another with --run")
     return run
 
 
