@@ -115,7 +115,7 @@ def test_a_passing_failure_is_tried_again(host: "Host", remote: Remote, tmp_path
 @pytest.mark.parametrize(("code", "words"), [(404, "answers 404 Not Found"), (403, "answers 403 Forbidden")])
 def test_a_lasting_failure_is_told_at_once(host: "Host", remote: Remote, tmp_path: Path, code: int, words: str) -> None:
     host.failures = [code]
-    with pytest.raises(UserError, match=f"{words}: download it by hand and give it with --from"):
+    with pytest.raises(UserError, match=f"{words}: download it yourself and pass it with --from"):
         download(remote, tmp_path)
     assert len(host.requests) == 1
 
@@ -162,7 +162,7 @@ def test_too_little_room_is_told_before_anything_is_fetched(
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10**9, 10**9, 600_000))
     (tmp_path / "data.tgz.partial").write_bytes(CONTENT[:50_000])
-    with pytest.raises(UserError, match=r"1 MB are missing, but .* has room for 1 MB"):
+    with pytest.raises(UserError, match=r"1 MB are left to download, but .* has room for 1 MB"):
         download(remote, tmp_path)
     assert host.requests == []
 

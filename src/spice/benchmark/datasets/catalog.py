@@ -1,4 +1,4 @@
-"""What a data set is, and what is published of each: where it lies, its size, its layouts (`catalog.toml`).
+"""What a data set is, and what its authors publish: addresses, sizes, layouts (`catalog.toml`).
 
 `Images` is all that a stage is given, and holds no label. True labels come out of `Part.truth()` as `evaluate.Truth`, a
 type that nothing below `benchmark` may import; until then they are not even read.
@@ -104,7 +104,7 @@ class Part:
         if len(labels) and not 0 <= labels.min() <= labels.max() < len(self.classes):
             raise UserError(
                 f"labels run from {labels.min()} to {labels.max()}, but there are {len(self.classes)} classes: "
-                "get the data set again"
+                "download the data set again"
             )
         return Truth(np.arange(len(labels)), labels, self.classes)
 
