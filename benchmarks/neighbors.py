@@ -1,8 +1,9 @@
-"""Exact neighbors against scikit-learn and faiss at one thread.
+"""Exact nearest neighbors beside scikit-learn and faiss, on one thread.
 
-Run on an idle core:  OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/neighbors.py
-Seconds are CPU seconds of the one thread, which other work on the machine
-disturbs least. Where only some queries are timed, the time is scaled up: all of these searches are linear in them.
+    OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/neighbors.py     (on an idle core)
+
+Seconds are processor seconds. For large collections only some queries are timed and the time is scaled up, because all
+three searches take time in proportion to the queries.
 """
 
 import time

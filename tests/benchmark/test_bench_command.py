@@ -127,7 +127,8 @@ def test_what_all_seeds_share_is_estimated_once(monkeypatch: pytest.MonkeyPatch)
 def test_the_real_batch_is_timed_where_a_step_of_it_is_affordable(
     seconds: Callable[[int], float], tried: list[int], expected: Cost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now, batches = 0.0, []
+    now = 0.0
+    batches: list[int] = []
 
     def learn(images: int, run: Run) -> None:
         nonlocal now

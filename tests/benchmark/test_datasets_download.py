@@ -114,7 +114,7 @@ def test_a_passing_failure_is_tried_again(host: "Host", remote: Remote, tmp_path
 @pytest.mark.parametrize(("code", "words"), [(404, "answers 404 Not Found"), (403, "answers 403 Forbidden")])
 def test_a_lasting_failure_is_told_at_once(host: "Host", remote: Remote, tmp_path: Path, code: int, words: str) -> None:
     host.failures = [code]
-    with pytest.raises(UserError, match=f"{words}: download it by hand and give it with --from"):
+    with pytest.raises(UserError, match=f"{words}: download it yourself and pass it with --from"):
         download(remote, tmp_path)
     assert len(host.requests) == 1
 

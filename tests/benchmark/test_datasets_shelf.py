@@ -209,7 +209,7 @@ def test_two_processes_do_not_get_one_data_set_at_once(tmp_path: Path) -> None:
 def test_no_archive_writes_outside_of_its_folder(name: str, pack: type, tmp_path: Path) -> None:
     archive, folder = tmp_path / "archive", tmp_path / "inside" / "folder"
     archive.write_bytes(pack({name: b"evil"}))
-    with pytest.raises(UserError, match=r"archive is refused: it holds '.*evil', which could be written outside"):
+    with pytest.raises(UserError, match=r"archive was refused: it contains '.*evil', which could be written outside"):
         unpack(archive, folder)
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path != archive]
 

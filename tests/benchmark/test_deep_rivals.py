@@ -89,7 +89,7 @@ def labels(objective: Objective, images: Patterns) -> NDArray[np.int64]:
 
 @pytest.mark.parametrize(
     ("kind", "epochs", "rate"),
-    [(CC, 8, 1e-2), (IIC, 36, 3e-3), (PICA, 24, 1e-2), (IDFD, 24, 0.3), (NeighborStep, 12, 3e-3)],
+    [(CC, 8, 1e-2), (IIC, 96, 3e-3), (PICA, 24, 1e-2), (IDFD, 24, 0.3), (NeighborStep, 12, 3e-3)],
 )
 def test_patterns_are_told_apart_without_a_label(kind: type[Objective], epochs: int, rate: float) -> None:
     images = Patterns()

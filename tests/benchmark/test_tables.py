@@ -302,8 +302,6 @@ def test_two_stores_are_one(whole: Collected) -> None:
 
 
 def test_rows_of_the_augmentation_table_name_the_views_that_they_use() -> None:
-    from spice.benchmark.methods.spice import VARIANTS
-
     for method in TABLES["augmentation"].methods:
         first, second = method.lower().split(" / ")
         assert VARIANTS[method] == {"label_view": first, "train_view": second}

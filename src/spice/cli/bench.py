@@ -58,7 +58,7 @@ def _command(table: Table) -> Callable[..., None]:
         settings_file: SettingsFile = None,
         show: Annotated[bool, typer.Option("--show", help="Show saved results without running anything.")] = False,
         estimate: Annotated[
-            bool, typer.Option("--estimate", help="Estimate the running time by timing single steps.")
+            bool, typer.Option("--estimate", help="Estimate the running time by timing a few steps of each training.")
         ] = False,
         device: Device = "auto",
     ) -> None:

@@ -1,4 +1,4 @@
-"""What a data set is, and what is published of each: where it lies, its size, its layouts (`catalog.toml`).
+"""What a data set is, and what its authors publish: addresses, sizes, layouts (`catalog.toml`).
 
 `Images` is all that a stage is given, and holds no label. True labels come out of `Part.truth()` as `evaluate.Truth`, a
 type that nothing below `benchmark` may import; until then they are not even read.

@@ -1,4 +1,4 @@
-"""Getting a published file: downloads resume, names are given to checked files alone, archives stay in their folder."""
+"""Downloads a published file: resumes, checks it before naming it, and unpacks archives inside their folder only."""
 
 import hashlib
 import http.client
@@ -26,7 +26,7 @@ WAITS = (1.0, 4.0)  # seconds before each retry; progress resets the list
 _PIECE = 1 << 18
 _TIMEOUT = 30.0
 _TRY_AGAIN = {408, 416, 429, 500, 502, 503, 504}
-_BY_HAND = "download it by hand and give it with --from"
+_BY_HAND = "download it yourself and pass it with --from"
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, RuntimeError)
 
 
@@ -145,8 +145,8 @@ def _given_up(remote: Remote, have: int, error: _PassingError) -> str:
     if have == 0:
         return f"{remote.url} cannot be reached ({error}): check the network, or {_BY_HAND}"
     return (
-        f"{remote.url} stopped after {have / 1e6:,.1f} of {remote.bytes / 1e6:,.1f} MB ({error}): give the same "
-        "command again to go on from there"
+        f"{remote.url} stopped after {have / 1e6:,.1f} of {remote.bytes / 1e6:,.1f} MB ({error}): run the same "
+        "command again to resume"
     )
 
 
@@ -180,7 +180,7 @@ def _inside(name: str, archive: Path) -> PurePosixPath:
     """The name, if it stays below the folder on every system."""
     inside = PurePosixPath(name)
     if inside.is_absolute() or ".." in inside.parts or not inside.parts or set(name) & set("\\:\0"):
-        raise UserError(f"{archive} is refused: it holds {name!r}, which could be written outside of its folder")
+        raise UserError(f"{archive} was refused: it contains {name!r}, which could be written outside its folder")
     return inside
 
 

@@ -60,8 +60,7 @@ class Cells:
 
     def keep(self, which: WhichImages, choice: Choice, cell: Cell) -> None:
         """Write the cell atomically."""
-        path = self._path(which, choice, cell.method, cell.seed)
-        _write(path, cell)
+        _write(self._path(which, choice, cell.method, cell.seed), cell)
 
     def _path(self, which: WhichImages, choice: Choice, method: str, seed: int) -> Path:
         data = f"{choice.dataset}-{choice.train}" if choice.train else choice.dataset
@@ -171,7 +170,7 @@ def result(table: Table, size: SizeName, choices: Sequence[Choice], cells: Seque
 
 
 def about(choice: Choice, table: Table, learned: int, scored: int) -> str:
-    """What the reader must know of a data set's numbers, made from its settings."""
+    """What to know about the numbers of a data set, from its settings."""
     card = card_of(choice.dataset)
     images = f"{learned:,} images" if table.which == "whole" else f"{learned:,} images to learn from, {scored:,} scored"
     few = learned < sum(card.counts) if table.which == "whole" else learned < card.counts.train
