@@ -62,7 +62,7 @@ def test_a_cut_connection_goes_on_where_it_stopped(host: "Host", remote: Remote,
 
 def test_what_was_given_up_goes_on_with_the_next_command(host: "Host", remote: Remote, tmp_path: Path) -> None:
     host.cuts = [300_000]
-    with pytest.raises(UserError, match=r"stopped after 0\.3 of 0\.7 MB \(the connection was cut\): give the same"):
+    with pytest.raises(UserError, match=r"stopped after 0\.3 of 0\.7 MB \(the connection was cut\): run the same"):
         download(remote, tmp_path, waits=())
     assert [path.name for path in tmp_path.iterdir()] == ["data.tgz.partial"]
     assert download(remote, tmp_path, waits=()).read_bytes() == CONTENT
@@ -139,7 +139,9 @@ def test_no_network_is_told_in_words(tmp_path: Path) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # bound, but not listening
         remote = Remote(f"http://127.0.0.1:{nobody.getsockname()[1]}/data.tgz", 10, "")
-        with pytest.raises(UserError, match=r"cannot be reached \(.*refused\): check the network, or download it by"):
+        with pytest.raises(
+            UserError, match=r"cannot be reached \(.*refused\): check the network, or download it yourself"
+        ):
             download(remote, tmp_path, waits=(0.0,))
 
 

@@ -137,7 +137,7 @@ def other_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     monkeypatch.setattr(torch, "tensor", lambda data, device=None, **about: tensor(data, **about).to(device or "cpu"))
     monkeypatch.setattr(torch, "inference_mode", torch.no_grad)  # in which a pretended tensor cannot be made
     # It builds networks on the real meta device, whose name the pretended one bears.
-    monkeypatch.setattr("spice.models.weights._refuse_misfits", lambda *_: None)
+    monkeypatch.setattr("spice.models.weights._refuse_mismatch", lambda *_: None)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with OtherDevice():  # type: ignore[no-untyped-call]

@@ -121,7 +121,10 @@ def test_a_kill_leaves_the_earlier_result_whole(
 @pytest.mark.parametrize(
     ("refused", "words"),
     [
-        (lambda images, run: refine(run, labels={"disc/900.png": "disc"}), "there is no image"),
+        (
+            lambda images, run: refine(run, labels={"disc/900.png": "disc"}),
+            "there is a label for disc/900.png, but no such image",
+        ),
         (lambda images, run: cluster(images, settings(97), run), "at most 48 groups, got 97"),
         (lambda images, run: cluster(images / "disc", settings(), run), "the images have changed"),
         (lambda images, run: refine(run, settings_file=Path(__file__)), "is not valid TOML"),

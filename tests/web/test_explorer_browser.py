@@ -253,7 +253,7 @@ def test_two_images_are_told_apart_by_keys_alone(page: Page, run: Result) -> Non
     page.wait(f"{SAID} === 'Select two images first.'")
     for key in ("ArrowRight", " ", "d"):
         press(page, key)
-    page.wait(f"{SAID}.startsWith('Noted')")
+    page.wait(f"{SAID}.startsWith('Saved')")
     assert [edit.operation.kind for edit in read_edits(run.run).edits] == ["different"]
     press(page, "?")
     page.wait("document.querySelector('dialog.keys-list')?.open")
