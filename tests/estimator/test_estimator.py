@@ -84,7 +84,9 @@ def test_a_saved_model_predicts_the_same_in_a_new_process(fitted: SPICE, shapes:
     fitted.save(tmp_path / "model")
     arguments = [str(tmp_path / "model"), str(shapes), str(tmp_path / "found.npy")]
     subprocess.run([sys.executable, "-c", PREDICT, *arguments], check=True)
-    np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), fitted.predict_proba(shapes))
+    found, expected = np.load(tmp_path / "found.npy"), fitted.predict_proba(shapes)
+    assert (found.argmax(axis=1) == expected.argmax(axis=1)).all()
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)  # rounding depends on the process
 
 
 def test_a_run_folder_is_kept_and_gone_on_with(shapes: Path, tmp_path: Path, fitted: SPICE) -> None:

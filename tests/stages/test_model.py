@@ -64,7 +64,8 @@ def test_a_saved_model_predicts_the_same_in_a_new_process(model: TrainedModel, t
     subprocess.run([sys.executable, "-c", PREDICT, *arguments], check=True)
     with np.load(tmp_path / "found.npz") as found:
         for name, column in expected._asdict().items():
-            np.testing.assert_array_equal(found[name], column, err_msg=name)
+            # Groups are equal; floats up to rounding, which depends on where a process has its arrays.
+            np.testing.assert_allclose(found[name], column, rtol=1e-5, atol=1e-7, err_msg=name)
     assert len(set(expected.cluster.tolist())) > 1
     assert (tmp_path / "model" / "encoder.safetensors").exists() == embed
 
