@@ -26,6 +26,17 @@ def test_every_command_has_help_with_examples(command: str) -> None:
     assert f"spice {command}" in result.stdout.split("Examples")[1]
 
 
+def test_the_usage_line_names_arguments_as_the_table_below_it_does() -> None:
+    for command, expected in [
+        (["merge"], "RUN GROUPS..."),
+        (["settings"], "[RUN]"),
+        (["bench", "page"], "FOLDER"),
+        (["datasets", "get"], "NAME"),
+    ]:
+        usage = next(line for line in spice(*command, "--help").stdout.splitlines() if "Usage:" in line)
+        assert usage.split("[OPTIONS] ")[1].strip() == expected
+
+
 def test_help_takes_less_than_a_second() -> None:
     def seconds() -> float:  # of the processor: the clock depends on what else runs here
         before = os.times()

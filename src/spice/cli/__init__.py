@@ -33,7 +33,7 @@ from spice.cli import (
     watch,
     why,
 )
-from spice.cli.help import unwrapped
+from spice.cli.help import Command, unwrapped
 from spice.errors import UserError
 from spice.files import refuse_undecodable
 from spice.version import __version__
@@ -91,7 +91,7 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
 for _panel, _commands in PANELS.items():
     for _name, _command, _examples in _commands:
         _help = unwrapped(_command.__doc__)
-        app.command(_name, help=_help, epilog=_examples, rich_help_panel=_panel)(_command)
+        app.command(_name, cls=Command, help=_help, epilog=_examples, rich_help_panel=_panel)(_command)
 app.add_typer(datasets.app, name="datasets", rich_help_panel="Research")
 app.add_typer(bench.app, name="bench", rich_help_panel="Research")
 

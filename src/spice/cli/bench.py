@@ -11,7 +11,7 @@ import typer
 
 from spice.benchmark.tables.catalog import TABLES, SizeName, Table
 from spice.cli.display import show_progress
-from spice.cli.help import examples
+from spice.cli.help import Command, examples
 from spice.cli.running import STOPPED, Device, SettingsFile
 from spice.errors import UserError
 
@@ -120,7 +120,7 @@ def howmany(
     print(table(saved))
 
 
-@app.command("page", epilog=EXAMPLES_OF_PAGE)
+@app.command("page", cls=Command, epilog=EXAMPLES_OF_PAGE)
 def page(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Folder with the tables' JSON files and remarks.toml.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spice.cli.display import show_progress
-from spice.cli.help import examples
+from spice.cli.help import Command, examples
 from spice.cli.running import STOPPED
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def command(context: typer.Context) -> None:
     print("next       spice datasets get NAME")
 
 
-@app.command("get", epilog=EXAMPLES_OF_GET)
+@app.command("get", cls=Command, epilog=EXAMPLES_OF_GET)
 def get(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name, as listed by `spice datasets`.")],
     *,

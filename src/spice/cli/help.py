@@ -1,9 +1,18 @@
 """The texts of `--help`."""
 
 import typer
+from typer.core import TyperCommand
 
 # Before 0.28, typer joins the lines of a paragraph; since then, it shows them as they are.
 _LINE = "\n" if tuple(map(int, typer.__version__.split(".")[:2])) >= (0, 28) else "\n\n"
+
+
+class Command(TyperCommand):
+    """A command whose usage line names its arguments as the table below it does: `RUN`, not `{RUN}`."""
+
+    def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        """Remove the braces that recent versions of typer put around required arguments."""
+        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
 
 
 def examples(*lines: str) -> str:
