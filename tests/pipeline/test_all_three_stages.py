@@ -17,8 +17,10 @@ from spice.pipeline import cluster, refine, resume
 from spice.presets import joint_on_cpu, standard
 from spice.runs import open_result, read_labels
 from spice.runs.artifacts import ENCODER, FEATURES, REFINED_FEATURES
+from spice.runs.editor import Editor
 from spice.runs.edits import undo
 from spice.settings import AugmentSettings, FeatureSettings, JointSettings, RunSettings
+from spice.stages.groups.give import give_labels
 from spice.stages.model import TrainedModel
 
 JOINT = JointSettings(
@@ -118,7 +120,8 @@ def test_labels_that_the_user_gives_are_learned_and_name_the_clusters(
     without = refine(run).joint
     assert without is not None
     assert without.given == 0
-    account = refine(run, labels={labels.path[row]: "mine" for row in chosen})
+    give_labels(Editor(run), {labels.path[row]: "mine" for row in chosen})
+    account = refine(run)
     assert account.joint is not None
     assert account.joint.given == 3
     assert list(open_result(run).groups.names.values()) == ["mine"]
@@ -127,15 +130,16 @@ def test_labels_that_the_user_gives_are_learned_and_name_the_clusters(
 
 
 def test_labels_that_the_clusters_do_not_tell_apart_are_refused_and_change_nothing(
-    two_stages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    two_stages: Path, tmp_path: Path
 ) -> None:
     run = Path(shutil.copytree(two_stages, tmp_path / "run", symlinks=True))
     labels = read_labels(run)
     one, other = np.flatnonzero(labels.cluster == np.bincount(labels.cluster).argmax())[:2]
-    monkeypatch.setattr("spice.pipeline.commands.joint_on_cpu", lambda **_: JOINT)
+    given = tmp_path / "given.csv"
+    given.write_text(f"path,label\n{labels.path[one]},mine\n{labels.path[other]},yours\n")
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".holder"}
     with pytest.raises(UserError, match="are both in group"):
-        refine(run, labels={labels.path[one]: "mine", labels.path[other]: "yours"})
+        CliRunner().invoke(app, ["refine", str(run), "--labels", str(given)], catch_exceptions=False)
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".holder"} == before
     assert resume(run).joint is None  # nothing of the refused command is left to be resumed
 

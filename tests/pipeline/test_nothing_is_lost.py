@@ -16,8 +16,10 @@ from spice.pipeline.execute import Execution
 from spice.pipeline.plan import Step
 from spice.presets import standard
 from spice.runs import Account, RunFolder, open_result
+from spice.runs.editor import Editor
 from spice.runs.records import Record, StepResult
 from spice.settings import FeatureSettings, JointSettings, RunSettings
+from spice.stages.groups.give import give_labels
 
 LINKED = ("labels.csv", "labels.parquet", "report.html", "model/head.safetensors", "model/model.json")
 JOINT = JointSettings(steps=2, labeled=8, unlabeled=8, ema=None, learning_rate=0.01, checks=False)
@@ -122,7 +124,7 @@ def test_a_kill_leaves_the_earlier_result_whole(
     ("refused", "words"),
     [
         (
-            lambda images, run: refine(run, labels={"disc/900.png": "disc"}),
+            lambda images, run: give_labels(Editor(run), {"disc/900.png": "disc"}),
             "there is a label for disc/900.png, but no such image",
         ),
         (lambda images, run: cluster(images, settings(97), run), "at most 48 groups, got 97"),

@@ -85,8 +85,7 @@ def judged(votes: list[list[float]], **evidence: object) -> list[Verdict]:
     """Verdicts on clusters of four images with these votes."""
     clusters = len(votes)
     labels = labels_of([0.9] * 4 * clusters, [0.9] * 4 * clusters, [row // 4 for row in range(4 * clusters)])
-    kmeans = np.zeros(4 * clusters, dtype=np.int32)
-    return verdicts(labels, Evidence(np.array(votes), **{"near": np.array(votes), "kmeans": kmeans, **evidence}))  # type: ignore[arg-type]
+    return verdicts(labels, Evidence(np.array(votes), **{"near": np.array(votes), **evidence}))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +105,7 @@ def test_half_of_the_neighbors_in_one_other_cluster_is_mixed_and_an_empty_cluste
     assert found[0].groups == pytest.approx(2.0)
     labels = labels_of([1.0] * 4, [0.9] * 4, [0] * 4)
     votes = np.array([[1.0, 0.0], [0.0, 0.0]])
-    empty = verdicts(labels, Evidence(votes, votes, np.zeros(4, dtype=np.int32)))[1]
+    empty = verdicts(labels, Evidence(votes, votes))[1]
     assert (empty.grade, empty.reason, empty.advice) == (Grade.WEAK, "no images", "")
 
 
@@ -163,10 +162,9 @@ def test_a_cluster_is_confused_with_the_one_its_neighbors_lie_in() -> None:
     neighbors = np.array([[1, 4], [0, 5], [3, 0], [2, 1], [5, 4], [4, 5]])
     votes = neighbor_votes(labels.cluster, neighbors, 3)
     np.testing.assert_allclose(votes, [[0.5, 0.0, 0.5], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
-    found = verdicts(labels, Evidence(votes, votes, np.array([0, 1, 0, 0, 1, 1], dtype=np.int32)))
+    found = verdicts(labels, Evidence(votes, votes))
     assert [verdict.confused_with for verdict in found] == [2, 0, None]
     assert "50% of its neighbors are in group 2" in found[0].reason
-    assert [verdict.kmeans for verdict in found] == [0.5, 1.0, 1.0]
 
 
 def test_the_grade_counts_the_nearest_and_the_reason_all_neighbors() -> None:

@@ -129,15 +129,15 @@ def test_finished_files_are_used_again_and_computed_again_when_anything_changes(
     encoder: Encoder, tmp_path: Path
 ) -> None:
     images = Noise(5)
-    first = encode_views(images, encoder, SETTINGS, Run(folder=tmp_path), identity="a")
+    first = encode_views(images, encoder, SETTINGS, Run(folder=tmp_path))
     before = {kind: np.array(getattr(first, kind)) for kind in ("plain", "weak", "strong")}
     stamp = (tmp_path / "features.npy").stat().st_mtime_ns
-    encode_views(images, encoder, SETTINGS, Run(folder=tmp_path), identity="a")
+    encode_views(images, encoder, SETTINGS, Run(folder=tmp_path))
     assert (tmp_path / "features.npy").stat().st_mtime_ns == stamp
-    other = encode_views(images, encoder, SETTINGS, Run(seed=1, folder=tmp_path), identity="a")
+    other = encode_views(images, encoder, SETTINGS, Run(seed=1, folder=tmp_path))
     np.testing.assert_array_equal(other.plain, before["plain"])
     assert not np.array_equal(other.weak, before["weak"])
-    encode_views(images, encoder, SETTINGS, Run(seed=1, folder=tmp_path), identity="b")
+    encode_views(images, load_encoder("lite0", size=40), SETTINGS, Run(seed=1, folder=tmp_path))
     assert (tmp_path / "features.npy").stat().st_mtime_ns != stamp
 
 

@@ -143,8 +143,6 @@ def refine(
     out: Path,
     *,
     minutes: float | None = None,
-    labels: dict[str, str] | None = None,
-    split: bool = False,
     settings_file: Path | None = None,
     use: bool = True,
     device: str = "auto",
@@ -153,8 +151,6 @@ def refine(
     """Add joint training to the current result of the run in `out`; it learns from images that people placed.
 
     Args:
-        labels: group names of a few images, by path. They become edits of the run.
-        split: split groups that hold two of these names.
         settings_file: a TOML file with settings to change.
         use: make the new result the current one.
     """
@@ -169,10 +165,7 @@ def refine(
     if minutes is not None:
         settings = settings.model_copy(update={"joint": settings.joint.model_copy(update={"minutes": minutes})})
     with join_processes(choose_device(device)) as processes:
-        if labels is not None and processes.first:
-            give_labels(Editor(out), labels, split=split)
-            update_csv(out)
-        processes.barrier()  # all read the same edits
+        processes.barrier()  # all read the edits that the first may have just added
         settings = settings.model_copy(update={"placed": placed_clusters(Editor(out))})
         return cluster(_source_of(folder), settings, out, name_groups=False, use=use, device=device, progress=progress)
 

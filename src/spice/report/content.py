@@ -20,7 +20,7 @@ from spice.report.image_flags import ImageFlagsSection, image_flags_section
 from spice.report.pictures import Sheets, read_sheets
 from spice.report.verdict import Evidence, Verdict, verdicts
 from spice.runs import Account, Labels, Result, account
-from spice.runs.artifacts import IMAGES, KMEANS, MAP, PICTURES, TRUTH
+from spice.runs.artifacts import IMAGES, MAP, PICTURES, TRUTH
 from spice.runs.checks import Checks, Summary
 from spice.runs.groups import unedited
 from spice.runs.records import StepWarning
@@ -149,7 +149,6 @@ def _evidence(result: Result, checked: Summary | None) -> Evidence:
     return Evidence(
         votes=neighbor_votes(labels.cluster, neighbors[:, : answer.neighbors], answer.clusters),
         near=nearest_votes(labels.cluster, neighbors[:, : answer.neighbors], answer.clusters),
-        kmeans=open_array(result.need(KMEANS)),
         overlap=answer.head_overlap,
         parts=[two_parts(rows, neighbors) for rows in members],
         checked=checked.groups if checked and not result.groups.touched else {},

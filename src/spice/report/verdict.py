@@ -38,11 +38,10 @@ class Verdict(NamedTuple):
     margin: float  # the median
     confused_with: int | None
     confusion: float  # share of its images' neighbors that are in that cluster
-    kmeans: float  # share of its images that one cluster of k-means holds
     heads: float | None  # mean overlap (Jaccard index) with the nearest cluster of each other good head
 
 
-EMPTY = Verdict(Grade.WEAK, "no images", "", 0.0, 1.0, 0.0, 0.0, None, 0.0, 0.0, None)
+EMPTY = Verdict(Grade.WEAK, "no images", "", 0.0, 1.0, 0.0, 0.0, None, 0.0, None)
 
 
 class Evidence(NamedTuple):
@@ -50,7 +49,6 @@ class Evidence(NamedTuple):
 
     votes: Share  # (K, K) of `neighbor_votes`
     near: Share  # (K, K) the same of the five nearest alone
-    kmeans: NDArray[np.int32]  # (N,)
     overlap: Sequence[float] | None = None  # (K,) of each cluster with other heads'
     parts: Sequence[Parts | None] | None = None  # (K,) the two parts of each cluster
     checked: dict[int, Estimate] = {}  # noqa: RUF012 - a NamedTuple's default, never changed
@@ -82,7 +80,6 @@ def _verdict(labels: Labels, evidence: Evidence, number: int, groups: float) -> 
         margin=float(np.median(labels.margin[members])),
         confused_with=other if elsewhere[other] > 0 else None,
         confusion=float(elsewhere[other]),
-        kmeans=float(np.bincount(evidence.kmeans[members]).max() / members.sum()),
         heads=None if evidence.overlap is None else evidence.overlap[number],
     )
     return verdict._replace(reason=_reason(verdict, evidence.checked.get(number)))

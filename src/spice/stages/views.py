@@ -68,7 +68,6 @@ def encode_views(
     settings: ViewSettings,
     run: Run,
     *,
-    identity: str = "",
     starts: NDArray[np.int64] | None = None,
     known: Callable[[Tensor], Tensor] | None = None,
 ) -> Views:
@@ -78,7 +77,6 @@ def encode_views(
     the images has views, and views/rows.npy lists these images.
 
     Args:
-        identity: a name for the images and the encoder's weights. Files with another identity are computed again.
         starts: (U,) positions of distinct images, each followed by its exact copies, which are encoded once. None: all
             images differ.
         known: returns the features (B, D) of the plain images at positions (B,), if they were computed elsewhere.
@@ -94,7 +92,7 @@ def encode_views(
             return perturbed(kind, positions, generator)
         return encoder.encode(recipes[kind](to_device(pixels.take(positions), run.device), generator))
 
-    about = f"{identity} {encoder.name} {encoder.size}"
+    about = f"{encoder.name} {encoder.size}"
     ViewFiles(settings, (len(images), encoder.features), run, about=about, starts=starts).fill(encode)
     return open_views(folder_of(run))
 
