@@ -70,14 +70,14 @@ class SavesOften(Run):
         return super().checkpoints(identity, every_seconds=0.0)
 
 
-original = features.build
-features.build = lambda *arguments, **named: without_batch_norm_(original(*arguments, **named))
+original = features.build_pretext
+features.build_pretext = lambda *arguments, **named: without_batch_norm_(original(*arguments, **named))
 folder = Path(sys.argv[1])
 with join_processes(torch.device("cpu")) as processes:
     for method in ("moco", "simclr", "byol"):
         both = features.train_features(Noise(), settings(method), Run(processes=processes)).network
         one = features.train_features(Noise(), settings(method), Run()).network
-        start = features.build(Noise(), settings(method), features.plan(32, settings(method)), Run())
+        start = features.build_pretext(Noise(), settings(method), features.schedule_for(32, settings(method)), Run())
         assert not same(one, start.network), "nothing was learned, so the comparison is empty"
         for name, parameter in both.named_parameters():
             torch.testing.assert_close(parameter, one.get_parameter(name), rtol=1e-3, atol=1e-5, msg=f"{method} {name}")
@@ -85,7 +85,7 @@ with join_processes(torch.device("cpu")) as processes:
             assert torch.equal(shared[0], shared[1]), f"{method} {name}: processes drift apart"
 
     # With batch norm, as users run it: stopped and resumed, two processes give the same bits.
-    features.build = original
+    features.build_pretext = original
     chosen = settings("moco").model_copy(update={"whitening": 0.5})
     whole = features.train_features(Noise(), chosen, Run(processes=processes)).network
     shared = processes.gather(whole.linear.weight.reshape(1, -1))
@@ -100,7 +100,7 @@ with join_processes(torch.device("cpu")) as processes:
     assert same(whole, again)
 
     # Shuffling: each key is normalized among the images of its random group, and comes home to its own image.
-    task = original(Noise(), settings("moco"), features.plan(32, settings("moco")), Run(processes=processes))
+    task = original(Noise(), settings("moco"), features.schedule_for(32, settings("moco")), Run(processes=processes))
     task.train()
     views = torch.randn(8, 3, 8, 8, generator=generator(0, "views"))
     with torch.no_grad():
