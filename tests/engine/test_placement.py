@@ -409,9 +409,11 @@ def test_a_table_of_the_benchmark(
 
 
 @pytest.fixture(params=[torch.bfloat16, torch.float16])
-def half(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.dtype:
+def half(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.dtype]:
     monkeypatch.setattr(devices, "precision", lambda _: request.param)
-    return request.param  # type: ignore[no-any-return]
+    # With AMX, oneDNN's gradient of a convolution to a map of 1 x 1 is sometimes NaN in bfloat16.
+    with torch.backends.mkldnn.flags(enabled=False):
+        yield request.param
 
 
 def test_stages_in_half_precision(half: torch.dtype, tmp_path: Path) -> None:
