@@ -162,6 +162,34 @@ def test_without_color_contrastive_views_keep_their_colors() -> None:
     assert (with_color - flat / 255.0).abs().mean() > 0.02
 
 
+def test_contrastive_views_change_colors_as_often_and_as_much_as_those_of_moco_v2() -> None:
+    """ColorJitter(0.4, 0.4, 0.4, 0.1) with probability 0.8, then gray with probability 0.2."""
+
+    def colors(*channels: int) -> Tensor:
+        flat = torch.tensor(channels, dtype=torch.uint8).view(1, 3, 1, 1).expand(3000, 3, 8, 8).contiguous()
+        return built(Contrastive, size=8, normalization=UNCHANGED)(flat, seeded())[:, :, 4, 4] * 255
+
+    seen, brown = colors(120, 80, 60), torch.tensor([120.0, 80.0, 60.0])
+    gray = seen.amax(dim=1) - seen.amin(dim=1) < 0.1
+    assert gray.float().mean().item() == pytest.approx(0.2, abs=0.03)
+    assert ((seen - brown).abs().amax(dim=1) < 0.1).float().mean().item() == pytest.approx(0.2 * 0.8, abs=0.03)
+    # Only brightness changes a gray color.
+    ratio = colors(100, 100, 100).mean(dim=1) / 100
+    assert (ratio.min().item(), ratio.max().item()) == pytest.approx((0.6, 1.4), abs=0.01)
+    # Only hue turns a color about the gray axis, by at most a tenth of a circle.
+    chroma, start = (color - color.mean(dim=-1, keepdim=True) for color in (seen[~gray], brown))
+    turned = torch.rad2deg(torch.cosine_similarity(chroma, start[None], dim=1).clamp(-1, 1).acos())
+    assert turned.max().item() == pytest.approx(36, abs=1)
+    # Contrast and saturation scale a color's distance from gray, and so does brightness.
+    scaled = chroma.norm(dim=1) / start.norm()
+    assert (scaled.min().item(), scaled.max().item()) == pytest.approx((0.6**3, 1.4**3), rel=0.3)
+
+
+def test_contrastive_views_show_a_fifth_of_the_area_or_more_and_blur_by_up_to_two_pixels() -> None:
+    assert AugmentSettings().crop_scale == (0.2, 1.0)
+    assert (recipes.ASPECT, recipes.BLUR, recipes.BLUR_CHANCE) == ((3 / 4, 4 / 3), (0.1, 2.0), 0.5)
+
+
 def test_without_blur_half_of_the_contrastive_views_are_sharper_and_half_the_same(photos: Tensor) -> None:
     def rough(views: Tensor) -> Tensor:
         return views.diff(dim=3).abs().mean(dim=(1, 2, 3))

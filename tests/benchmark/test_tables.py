@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from spice.benchmark.choice import choices
+from spice.benchmark.choice import SEEDS, JointHeadsSettings, choices
 from spice.benchmark.collected import Collected, collect, few_labels
 from spice.benchmark.datasets import card_of
 from spice.benchmark.methods import LABELED, METHODS, uses
@@ -27,6 +27,7 @@ from spice.engine.processes import Processes
 from spice.engine.run import Run
 from spice.errors import UserError
 from spice.models.networks import WideResNet
+from spice.presets import paper
 from spice.runs.records import JointResult
 from spice.settings import HeadSettings
 
@@ -317,6 +318,42 @@ def test_the_full_size_has_the_data_sets_of_the_paper() -> None:
         "tiny-imagenet",
     ]
     assert all(choice.train is None for table in TABLES.values() for choice in choices(table, "full"))
+
+
+def test_the_data_sets_are_those_of_table_i() -> None:
+    """Training images, test images, K; STL-10 also has 100,000 images without labels."""
+    cards = [card_of(choice.dataset) for choice in choices(WHOLE, "full")]
+    found = {card.name: (*card.counts, card.clusters) for card in cards}
+    assert found == {
+        "stl10": (5_000, 8_000, 100_000, 10),
+        "imagenet-10": (13_000, 0, 0, 10),
+        "imagenet-dog": (19_500, 0, 0, 15),
+        "cifar10": (50_000, 10_000, 0, 10),
+        "cifar100-20": (50_000, 10_000, 0, 20),
+        "tiny-imagenet": (100_000, 10_000, 0, 200),
+    }
+    pixels = [choice.pixels for choice in choices(WHOLE, "full")]
+    assert pixels == [96, 224, 224, 32, 32, 64]
+
+
+def test_the_full_size_has_the_settings_and_runs_of_the_paper() -> None:
+    assert SEEDS["full"] == (0, 1, 2, 3, 4), "each method was run five times"
+    settings = {table.paper: table.which for table in TABLES.values() if table.paper}
+    split = dict.fromkeys(("III", "IV", "V", "VI"), "split")
+    assert settings == split | dict.fromkeys(("II", "VII", "VIII"), "whole")
+    labels = {choice.dataset: choice.semi.labels for choice in choices(TABLES["semi-supervised"], "full")}
+    assert labels == {"stl10": 1000, "cifar10": 250}
+    for table in TABLES.values():
+        for choice in choices(table, "full"):
+            assert choice.heads == choice.paper_heads == paper(choice.dataset).heads
+            assert choice.views == paper(choice.dataset).views
+            assert choice.reliability == paper(choice.dataset).reliability
+            assert choice.joint_heads == JointHeadsSettings(epochs=100, heads=10)
+            assert choice.semi.start == "scratch"
+            assert choice.semi.training == choice.joint
+            assert (choice.encoder, choice.one_encoder) == ("scratch", False)
+            # FixMatch's momentum is for wide ResNets; ResNets keep torch's.
+            assert choice.joint.batch_norm_momentum == (0.001 if choice.joint.network else None)
 
 
 # Stages 1 and 2, stage 3 ("same": the network of stage 1 learns on), methods with true labels.

@@ -214,7 +214,20 @@ def test_predict_takes_a_model_folder_and_writes_parquet(spice: Spice, run: Path
     assert spice("predict", run, shapes / "disc", "--out", tmp_path / "new.xlsx").code == 2
 
 
-@pytest.mark.parametrize("command", [["predict", "RUN", "RUN"], ["demo", "NEW"], ["bench", "frozen", "--estimate"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["cluster", "RUN", "--out", "NEW"],
+        ["resume", "RUN"],
+        ["refine", "RUN"],
+        ["predict", "RUN", "RUN"],
+        ["watch", "RUN", "--run", "RUN", "--once"],
+        ["open", "RUN", "--no-browser"],
+        ["demo", "NEW"],
+        ["bench", "frozen", "--estimate"],
+    ],
+    ids=lambda command: command[0],
+)
 def test_commands_that_compute_take_a_device(command: list[str], spice: Spice, run: Path, tmp_path: Path) -> None:
     paths = {"RUN": run, "NEW": tmp_path / "new"}
     ended = spice(*(paths.get(part, part) for part in command), "--device", "abacus")

@@ -7,7 +7,25 @@ from pathlib import Path
 import pytest
 from serving import opened
 
+from spice.cli.explore import _tools
+from spice.progress import silent
 from spice.runs import open_result
+
+
+def test_what_the_browser_starts_computes_on_the_chosen_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = []
+
+    def started(*_: object, device: str, **__: object) -> None:
+        chosen.append(device)
+        raise InterruptedError
+
+    for name in ("learn.propose", "regroup", "refine"):
+        monkeypatch.setattr(f"spice.pipeline.{name}", started)
+    tools = _tools(Path("run"), "cuda:1")
+    for start in (tools.learn, tools.refine, lambda progress: tools.regroup(3, False, progress)):
+        with pytest.raises(InterruptedError):
+            start(silent)
+    assert chosen == ["cuda:1"] * 3
 
 
 @pytest.mark.slow

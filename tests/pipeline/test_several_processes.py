@@ -43,11 +43,23 @@ unlabeled = 8
 checks = false
 """
 
-# `spice`, with arrays in several files from 64 KiB on.
+# `spice`, with arrays in several files from 64 KiB on. The second process lists the files that it opens for writing.
 IN_PIECES = """
+import os
+import sys
+from pathlib import Path
+
 from spice import arrays
 from spice.cli import main
 
+written = Path(os.environ["WRITTEN"]).open("w", buffering=1)
+
+def note(event, given):
+    if event == "open" and given[2] & (os.O_WRONLY | os.O_RDWR):
+        written.write(f"{given[0]}\\n")
+
+if os.environ["RANK"] == "1":
+    sys.addaudithook(note)
 arrays.PIECE_BYTES = 64 << 10
 main()
 """
@@ -69,7 +81,7 @@ def test_two_processes_give_the_labels_of_one(shapes: Path, tmp_path: Path, enco
         "16" if encoder == "scratch" else "32",
     ]
     arguments += ["--settings", str(tmp_path / "small.toml"), "--device", "cpu"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "WRITTEN": str(tmp_path / "written.txt")}
     two = [sys.executable, *TWO, str(tmp_path / "in_pieces.py")]
     for name, command in {"one": [sys.executable, "-m", "spice"], "two": two}.items():
         done = subprocess.run(
@@ -78,6 +90,13 @@ def test_two_processes_give_the_labels_of_one(shapes: Path, tmp_path: Path, enco
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("images     96") == 1, "one process speaks"
+    run = tmp_path / "two"
+    written = {
+        Path(line).relative_to(run) for line in (tmp_path / "written.txt").read_text().splitlines() if str(run) in line
+    }
+    views = {part.name for part in (run / "steps").glob("views-*")}
+    assert {path.parts[1] for path in written if path.parts[0] == "steps"} == views, "its share of the encoding"
+    assert {path.parts[0] for path in written} == {"steps", "store"}, "the first process writes everything else"
     one, other = read_labels(tmp_path / "one"), read_labels(tmp_path / "two")
     if encoder == "lite0":  # no network is trained from scratch: sums over two halves of a batch round a little
         np.testing.assert_array_equal(one.cluster, other.cluster)

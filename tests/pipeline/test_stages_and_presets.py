@@ -209,6 +209,36 @@ def test_the_papers_settings_are_the_papers() -> None:
     assert paper("tiny-imagenet").heads.entropy > 0
 
 
+def test_what_the_paper_leaves_to_others_is_as_they_have_it() -> None:
+    """Stage 1: MoCo-v2; stage 3: FixMatch; queue, epochs of the heads and holes: the authors' configuration."""
+    assert {name: first.queue for name in SETS if (first := paper(name).features)} == {
+        "stl10": 65_536, "cifar10": 12_800, "cifar100-20": None,
+        "tiny-imagenet": None, "imagenet-10": None, "imagenet-dog": None,
+    }  # fmt: skip
+    assert [paper(name).heads.epochs for name in SETS] == [100, 30, 100, 100, 100, 100]
+    holes = {name: paper(name).views.augment.cutout * (paper(name).size or 0) for name in SETS}
+    assert holes == pytest.approx({name: 16 if name.startswith("cifar") else 32 for name in SETS})
+    for name in SETS:
+        settings = paper(name)
+        first, heads, joint = settings.features, settings.heads, settings.joint
+        assert first is not None
+        assert (first.method, first.temperature, first.momentum, first.projection) == ("moco", 0.2, 0.999, 128)
+        assert (first.batch, first.learning_rate, first.warmup) == (128, 0.015, 0.0)
+        assert (first.sgd_momentum, first.weight_decay, first.whitening) == (0.9, 1e-4, 0.0)
+        assert (first.width, first.view_size, first.early_view_size) == (None, None, None)
+        assert (heads.hidden, heads.select_every, heads.sub_batch, heads.repeats) == (None, 1, None, 1)
+        assert (settings.views.weak, settings.views.strong, settings.views.sample) == (1, 1, None)
+        assert settings.views.augment.shift == 4
+        if joint is None:
+            continue
+        assert (joint.algorithm, joint.init, joint.trained) == ("fixmatch", "stages", 1.0)
+        assert (joint.optimizer, joint.learning_rate, joint.sgd_momentum) == ("sgd", 0.03, 0.9)
+        assert (joint.steps, joint.labeled, joint.unlabeled) == (2**20, 64, 7 * 64)
+        assert (joint.threshold, joint.ema) == (0.95, 0.999)
+        assert joint.weight_decay == (1e-3 if name == "cifar100-20" else 5e-4)
+        assert joint.batch_norm_momentum == (0.001 if joint.network else None)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["stl10", "cifar10", "imagenet-10"])  # every stem, and both ways into stage 3
 def test_presets_of_the_paper_can_be_trained(

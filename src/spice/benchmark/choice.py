@@ -262,7 +262,7 @@ def _as_published(dataset: str, table: Table) -> Choice:
     if table.which == "split" and table.name != "semi-supervised":
         larger = Larger(features=features, joint=joint)
         features = features.model_copy(update={"network": "resnet18"})
-        joint = joint.model_copy(update={"network": None})
+        joint = joint.model_copy(update={"network": None, "batch_norm_momentum": None})
     clusters = run.heads.clusters
     return Choice(
         dataset=dataset,

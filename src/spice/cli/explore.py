@@ -9,7 +9,7 @@ import typer
 
 from spice.cli import export
 from spice.cli.help import examples
-from spice.cli.running import RunArgument
+from spice.cli.running import Device, RunArgument
 
 if TYPE_CHECKING:
     from spice.pipeline.example import ExampleSearch
@@ -31,6 +31,7 @@ def command(
     ),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve on; 0 picks a free one.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
+    device: Device = "auto",
 ) -> None:
     """Browse, name, merge, split and correct groups in the browser. Every edit can be undone."""
     import webbrowser
@@ -43,8 +44,12 @@ def command(
 
     read_manifest(run)  # refuses a folder that is not a run
     refuse_links_outside(run)
+    if device != "auto":  # refuse a wrong one now; "auto" waits for torch, which takes seconds to import
+        from spice.engine.device import choose_device
+
+        choose_device(device)
     session = Session(run)
-    server = Server(make_app(session, _tools(run)), host=host, port=port)
+    server = Server(make_app(session, _tools(run, device)), host=host, port=port)
 
     def ready() -> None:
         print(f"Serving {run} at {server.address}", flush=True)
@@ -59,7 +64,7 @@ def command(
     print(f"\nspice: stopped serving {run}; your edits are saved")
 
 
-def _tools(run: Path) -> "Tools":
+def _tools(run: Path, device: str) -> "Tools":
     """The operations that need torch, which is imported on first use."""
     from functools import cache
 
@@ -74,18 +79,18 @@ def _tools(run: Path) -> "Tools":
     def learn(progress: "Progress") -> "Proposal":
         from spice.pipeline.learn import accept, propose
 
-        found = propose(run, progress=progress)
+        found = propose(run, device=device, progress=progress)
         return Proposal(found.group, lambda: accept(found))
 
     def regroup(clusters: int, cut: bool, progress: "Progress") -> None:
         from spice.pipeline import regroup
 
-        regroup(run, clusters, cut=cut, progress=progress)
+        regroup(run, clusters, cut=cut, device=device, progress=progress)
 
     def refine(progress: "Progress") -> str:
         from spice.pipeline import refine
 
-        return refine(run, use=False, progress=progress).result
+        return refine(run, use=False, device=device, progress=progress).result
 
     return Tools(
         nearest_to=lambda content, count: search().nearest(content, count),
