@@ -19,7 +19,7 @@ DC = "{http://purl.org/dc/elements/1.1/}"
 
 
 def written(labels: Labels, photos: list[Path], out: Path, shape: Shape, classes: Classes) -> Path:
-    return export(labels, photos, out, shape=shape, classes=classes).destination
+    return export(labels, photos, out, shape=shape, classes=classes)
 
 
 def test_folders_are_called_by_the_names_of_groups(

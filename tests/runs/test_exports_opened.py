@@ -26,7 +26,7 @@ def exported(
     labels: Labels, photos: list[Path], tmp_path: Path, classes: Classes, request: pytest.FixtureRequest
 ) -> Path:
     shape: Shape = request.param
-    return export(labels, photos, tmp_path / "out", shape=shape, classes=classes).destination
+    return export(labels, photos, tmp_path / "out", shape=shape, classes=classes)
 
 
 def asked(package: str, script: str, *arguments: Path | str) -> Any:

@@ -24,13 +24,6 @@ from spice.tables import write_table
 Shape = Literal["folders", "imagefolder", "csv", "parquet", "labelstudio", "fiftyone", "cvat", "xmp"]
 
 
-class Export(NamedTuple):
-    """What was written."""
-
-    destination: Path
-    images: int
-
-
 def export(
     labels: Labels,
     originals: list[Path],
@@ -39,8 +32,8 @@ def export(
     shape: Shape,
     classes: Classes,
     copy: bool = False,
-) -> Export:
-    """Write `labels` to `destination`; `originals` are the image files, one per row.
+) -> Path:
+    """Write `labels` to `destination`, and return what was written; `originals` are the image files, one per row.
 
     Args:
         classes: the groups as people edited them.
@@ -53,11 +46,11 @@ def export(
     destination.parent.mkdir(parents=True, exist_ok=True)
     if shape in ("csv", "parquet"):
         write_table(destination, labels._asdict() | classes.columns())
-        return Export(destination, len(labels.path))
+        return destination
     _refuse_missing(originals)
     with folder_written_atomically(destination) as new:
         _WRITERS[shape](Images(labels, classes, originals), new, _copy if copy else _link)
-    return Export(destination, len(labels.path))
+    return destination
 
 
 Put = Callable[[Path, Path], None]

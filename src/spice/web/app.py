@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from importlib.resources import files
-from typing import Annotated, TypeVar
+from typing import Annotated, TypeVar, get_args
 
 import numpy as np
 from pydantic import BaseModel, Field, JsonValue, ValidationError
@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from spice.errors import UserError
 from spice.runs.edits import StaleEditsError
+from spice.runs.export import Shape
 from spice.stages.groups.split import split_rows
 from spice.web import pictures
 from spice.web.content import column, describe, describe_check, paths
@@ -166,13 +167,11 @@ class Explorer:
     def shapes(self, request: Request) -> Response:  # noqa: ARG002
         """What can be exported, and where to."""
         folder = self._session.run.absolute().parent
-        return JSONResponse({"shapes": [*self._tools.shapes], "folder": str(folder), "run": str(self._session.run)})
+        return JSONResponse({"shapes": [*get_args(Shape)], "folder": str(folder)})
 
     async def export(self, request: Request) -> Response:
         """Write the groups beside the run folder. Nothing is overwritten."""
         body = await _read(request, ExportBody)
-        if body.shape not in self._tools.shapes:
-            raise HTTPException(400)
         destination = self._session.run.absolute().parent / body.name
         message = await run_in_threadpool(self._tools.export, body, destination)
         return JSONResponse({"told": message})

@@ -5,7 +5,7 @@ import { ask, nameOf, run, shownGroups } from "./run.js";
 
 const MEANING = {
   folders: "a folder per group, for people", imagefolder: "a folder per group, for training", csv: "a table (csv)", parquet: "a table (parquet)", labelstudio: "Label Studio tasks",
-  fiftyone: "a FiftyOne data set", cvat: "CVAT", huggingface: "Hugging Face datasets", xmp: "keywords for Lightroom and digiKam (XMP sidecars)",
+  fiftyone: "a FiftyOne data set", cvat: "CVAT", xmp: "keywords for Lightroom and digiKam (XMP sidecars)",
 };
 
 export async function show(view) {
