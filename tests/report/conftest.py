@@ -1,20 +1,9 @@
-"""A browser, and runs to look at with it."""
-
-from collections.abc import Iterator
+"""Runs to look at."""
 
 import pytest
-from browser import COMMAND, Page, chromium
 from pictured_runs import make_pictured_run
 
 from spice.runs import Result
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Page]:
-    if COMMAND is None:
-        pytest.skip("there is no chromium here; scripts/install-chromium.sh installs it")
-    with chromium() as page:
-        yield page
 
 
 @pytest.fixture(scope="session")
