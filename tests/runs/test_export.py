@@ -15,9 +15,8 @@ import pytest
 
 from spice.errors import UserError
 from spice.runs import Labels
-from spice.runs.classes import classes_of
-from spice.runs.export import Shape
-from spice.runs.export import export as export_classes
+from spice.runs.export import Shape, images_of
+from spice.runs.export import export as export_images
 from spice.runs.groups import Base, unedited
 
 
@@ -33,8 +32,8 @@ def read(path: Path) -> Any:
 def export(labels: Labels, originals: list[Path], destination: Path, *, shape: Shape, copy: bool = False) -> Path:
     """Export the clusters, which nobody has edited."""
     base = Base.of("made", labels, labels.path, clusters=3)
-    classes = classes_of(unedited(base), np.arange(len(labels.path)))
-    return export_classes(labels, originals, destination, shape=shape, classes=classes, copy=copy)
+    images = images_of(labels, unedited(base), np.arange(len(labels.path)), originals)
+    return export_images(images, destination, shape=shape, copy=copy)
 
 
 @pytest.mark.parametrize("copy", [False, True])

@@ -112,8 +112,7 @@ def chosen_rows(
 def export_images(run: Path, destination: Path, shape: "Shape", *, rows: "NDArray[np.int64]", copy: bool) -> str:
     """Write these rows, and return what was written in words."""
     from spice.runs import explain_output_errors, open_result
-    from spice.runs.classes import classes_of
-    from spice.runs.export import export
+    from spice.runs.export import export, images_of
 
     result = open_result(run)
     if shape == "xmp":  # keywords are names
@@ -122,15 +121,16 @@ def export_images(run: Path, destination: Path, shape: "Shape", *, rows: "NDArra
             raise UserError(
                 f"keywords are group names, and no group has one yet; example: spice name {run} 3 mountains"
             )
-    labels, classes = result.labels.rows(rows), classes_of(result.groups, rows)
     with TemporaryDirectory(prefix="spice-") as scratch, explain_output_errors(destination):
         files: list[Path] = []
         if shape not in ("csv", "parquet"):
             from spice.data.originals import originals
 
-            files = originals(result.manifest.source, labels.path, run=run, extract_to=Path(scratch))
+            names = [result.labels.path[row] for row in rows]
+            files = originals(result.manifest.source, names, run=run, extract_to=Path(scratch))
         inside = any(path.is_relative_to(scratch) for path in files[:1])
         if inside and shape in ("labelstudio", "cvat", "xmp"):
             raise UserError(f"--as {shape} needs image files, but these images are in an archive; unpack it first")
-        written = export(labels, files, destination, shape=shape, classes=classes, copy=copy or inside)
+        images = images_of(result.labels, result.groups, rows, files)
+        written = export(images, destination, shape=shape, copy=copy or inside)
     return f"exported {counted(len(rows), 'image')} to {written}"

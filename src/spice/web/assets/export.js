@@ -35,5 +35,3 @@ export async function show(view) {
       element("label", { class: "check" }, copied, " Copy images, instead of links"), element("div", { class: "buttons" }, go), told),
     element("p", { class: "table-link" }, element("a", { class: "do", href: "/labels.csv", download: "labels.csv" }, "Download labels.csv"), element("span", { class: "note" }, " one line per image, with your names and corrections")));
 }
-
-export function refresh() {}
