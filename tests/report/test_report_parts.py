@@ -157,8 +157,7 @@ def test_the_grade_counts_the_nearest_and_the_reason_all_neighbors() -> None:
     assert (found.grade, found.groups, found.confusion) == (Grade.GOOD, 1.0, 0.5)
 
 
-def test_only_the_neighbors_that_reliability_counts_are_compared(small: Result, tmp_path: Path) -> None:
-    run = open_result(Path(shutil.copytree(small.run, tmp_path / "run", symlinks=True)))
+def test_only_the_neighbors_that_reliability_counts_are_compared(run: Result) -> None:
     before = read_content(run).verdicts
     np.save(run / NEIGHBORS, np.hstack([run.neighbors, np.zeros((300, 50), dtype=np.int64)]))
     assert read_content(run.reread()).verdicts == before
@@ -322,8 +321,7 @@ def test_the_page_holds_all_it_needs_and_escapes_every_name(small: Result) -> No
     assert HARMFUL in data["path"]
 
 
-def test_the_page_does_without_pictures_and_map(small: Result, tmp_path: Path) -> None:
-    run = open_result(Path(shutil.copytree(small.run, tmp_path / "run", symlinks=True)))
+def test_the_page_does_without_pictures_and_map(run: Result) -> None:
     shutil.rmtree(run / PICTURES)
     (run / MAP).unlink()
     (run / HEAD_LABELS).unlink()
