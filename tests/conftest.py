@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from browser import COMMAND, Page, chromium
 from PIL import Image, ImageDraw
 
 # One thread: the machine is shared, and results must not depend on how many threads it has.
@@ -60,6 +61,15 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"the real data sets are not here (looked for {folder})")
     return folder
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Page]:
+    """A tab of a real browser, or a skip where there is none."""
+    if COMMAND is None:
+        pytest.skip("there is no chromium here; scripts/install-chromium.sh installs it")
+    with chromium() as page:
+        yield page
 
 
 @pytest.fixture

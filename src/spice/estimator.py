@@ -26,7 +26,7 @@ from spice.group_sizes import as_shares, clusters_from, with_sizes
 from spice.models.precomputed import NoEncoder, checked_vectors
 from spice.notebook.answers import Answers, answers_of
 from spice.notebook.explorer import explore
-from spice.notebook.order import UserOrder, source_order, user_order
+from spice.notebook.order import UserOrder, filled, source_order, user_order
 from spice.notebook.progress import show_progress
 from spice.pipeline import cluster
 from spice.presets import preset
@@ -210,14 +210,14 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
 
     def _set_results_(self, result: Result, order: UserOrder, *, temporary: bool) -> None:
         labels = result.labels
-        self.labels_ = order.fill(labels.cluster, np.int32(-1))
+        self.labels_ = filled(labels.cluster, order.rows)
         self.n_clusters_ = result.answer.clusters
         found = result.howmany
         self.plausible_n_clusters_ = [self.n_clusters_] if found is None else [one.clusters for one in found.candidates]
-        self.probabilities_ = order.fill(open_array(result / PROBABILITIES), np.float32(np.nan))
-        self.chance_ = order.fill(labels.chance, np.float32(np.nan))
-        self.reliability_ = order.fill(labels.reliability, np.float32(np.nan))
-        self.reliable_ = order.fill(labels.reliable, np.bool_(False))
+        self.probabilities_ = filled(open_array(result / PROBABILITIES), order.rows)
+        self.chance_ = filled(labels.chance, order.rows)
+        self.reliability_ = filled(labels.reliability, order.rows)
+        self.reliable_ = filled(labels.reliable, order.rows)
         self.paths_ = order.names
         self.answers_ = answers_of(result, order.rows, order.names, temporary=temporary)
         self._n_features_out = self.model_.head.clusters
@@ -234,12 +234,12 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
     def predict(self, X: SourceLike) -> NDArray[np.int32]:  # noqa: N803
         """The clusters of other images, under the same numbers; -1 for one that cannot be read."""
         found, order, _ = self._predict(X)
-        return order.fill(found.cluster, np.int32(-1))
+        return filled(found.cluster, order.rows)
 
     def predict_proba(self, X: SourceLike) -> Floats:  # noqa: N803
         """The probability of every cluster for other images (Q, K)."""
         found, order, _ = self._predict(X)
-        return order.fill(found.probabilities, np.float32(np.nan))
+        return filled(found.probabilities, order.rows)
 
     def assess(self, X: SourceLike, *, progress: Progress | None = None) -> "Assessment":  # noqa: N803
         """All results for other images: names and predictions of those that can be read, and the problems."""

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_run import add_steps, labels_result, make_run
+from made_run import add_steps, labels_result, made_labels, make_run
 from PIL import Image
 from typer.testing import CliRunner
 
 from spice.cli import app
 from spice.errors import UserError
-from spice.runs import Labels
 from spice.runs.artifacts import NEIGHBORS
 
 N = 60
@@ -28,19 +27,7 @@ def run(tmp_path: Path) -> Path:
     for row in range(N):
         Image.new("RGB", (40, 30), (128 * (row < 30),) * 3).save(folder / f"{row:02d}.png")
     cluster, ratio = np.repeat(np.array([0, 1], np.int32), 30), np.linspace(0.5, 1, N, dtype=np.float32)
-    labels = Labels(
-        path=[f"{row:02d}.png" for row in range(N)],
-        cluster=cluster,
-        chance=ratio,
-        confidence=ratio,
-        margin=ratio,
-        reliability=ratio,
-        reliable=ratio > 0.95,
-        nearest_other_cluster=1 - cluster,
-        prototype_rank=(np.arange(N) % 30).astype(np.int32),
-        outlier=np.zeros(N, np.bool_),
-        duplicate_of=[""] * N,
-    )
+    labels = made_labels(cluster, ratio, path=[f"{row:02d}.png" for row in range(N)])
     made = make_run(tmp_path / "photos.spice", labels, {"labels": labels_result(2)}, source=str(folder))
     np.save(made / NEIGHBORS, (np.arange(N)[:, None] + [1, 2]) % N)
     return add_steps(made.run, {}).run

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spice.cli import app
+from spice.cli import app, doctor
 
 COMMANDS = [command.name for command in app.registered_commands]
 
@@ -79,3 +79,10 @@ def test_doctor_names_versions_and_ends_well() -> None:
     assert found["missing"] == []
     assert found["machine"]["device auto"].startswith(("cpu: torch sees", "cuda"))
     assert "torch" in spice("doctor").stdout
+
+
+def test_doctor_works_where_the_system_does_not_tell_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sysconf_names", raising=False)  # as on Windows
+    machine = doctor.examine()["machine"]
+    assert isinstance(machine, dict)
+    assert machine["memory"] == "unknown"

@@ -29,12 +29,6 @@ from spice.runs.why import Why
 Spice = Callable[..., Any]
 
 
-@pytest.fixture
-def run(session_run: Path, tmp_path: Path) -> Path:
-    """A copy, to be written into."""
-    return Path(shutil.copytree(session_run, tmp_path / "shapes.spice", symlinks=True))
-
-
 def table(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 

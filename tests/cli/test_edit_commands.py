@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_run import make_run
+from made_run import made_labels, make_run
 from typer.testing import CliRunner
 
 from spice.cli import app
 from spice.errors import UserError
-from spice.runs import Labels, open_result
+from spice.runs import open_result
 from spice.runs.artifacts import FEATURES, NEIGHBORS, WORDS
 
 PATHS = [f"photos/{number}.png" for number in range(8)]
@@ -20,21 +20,7 @@ PATHS = [f"photos/{number}.png" for number in range(8)]
 def run(tmp_path: Path) -> Path:
     """Images 0 to 3 in cluster 0, the others in cluster 1; features tell 0, 1 from 2, 3."""
     images = len(PATHS)
-    zeros = np.zeros(images, np.float32)
-    labels = Labels(
-        path=PATHS,
-        cluster=np.array([0] * 4 + [1] * 4, np.int32),
-        chance=zeros,
-        confidence=zeros,
-        margin=zeros,
-        reliability=zeros,
-        reliable=zeros.astype(np.bool_),
-        nearest_other_cluster=np.array([1] * 4 + [0] * 4, np.int32),
-        prototype_rank=np.array([0, 1, 2, 3] * 2, np.int32),
-        outlier=zeros.astype(np.bool_),
-        duplicate_of=[""] * images,
-    )
-    made = make_run(tmp_path / "run", labels)
+    made = make_run(tmp_path / "run", made_labels([0] * 4 + [1] * 4, 0, path=PATHS))
     features = np.eye(4, dtype=np.float32)[[0, 0, 1, 1, 2, 2, 2, 2]]
     np.save(made / NEIGHBORS, np.array([[(row + 1) % images, (row + 2) % images] for row in range(images)]))
     np.save(made / FEATURES, features + np.linspace(0, 0.01, images, dtype=np.float32)[:, None])

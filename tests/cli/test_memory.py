@@ -1,7 +1,6 @@
 """Too little memory is one line, before libraries hang or abort."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -31,10 +30,7 @@ def test_a_limit_that_no_library_fits_in_is_refused_in_one_line(shapes: Path, li
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits as on Linux")
 @pytest.mark.parametrize("threads", ["1", "2"])
-def test_an_edit_ends_well_with_the_least_memory_that_is_allowed(
-    session_run: Path, tmp_path: Path, threads: str
-) -> None:
-    run = shutil.copytree(session_run, tmp_path / "run", symlinks=True)
+def test_an_edit_ends_well_with_the_least_memory_that_is_allowed(run: Path, threads: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LIMITED.format("RLIMIT_DATA", int(memory.LEAST["RLIMIT_DATA"][1])), "split", run, "0"],
         env=os.environ | {"OMP_NUM_THREADS": threads},

@@ -29,11 +29,6 @@ from spice.runs.artifacts import (
 Spice = Callable[..., Any]
 
 
-@pytest.fixture
-def run(session_run: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(session_run, tmp_path / "shapes.spice", symlinks=True))
-
-
 @pytest.mark.parametrize("shape", ["csv", "parquet", "model", "onnx", "folders", "labelstudio", "fiftyone"])
 def test_an_export_to_a_place_that_is_none_says_so(spice: Spice, session_run: Path, tmp_path: Path, shape: str) -> None:
     (tmp_path / "file").touch()

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_run import add_steps, heads_result, make_run
+from made_run import add_steps, heads_result, made_labels, make_run
 from numpy.typing import NDArray
 
 from spice.evaluate import Truth, accuracy, accuracy_curve, evaluate_run
-from spice.runs import Labels, Result
+from spice.runs import Result
 from spice.runs.artifacts import HEAD_LABELS, KMEANS
 from spice.runs.records import JointResult
 
@@ -27,12 +27,8 @@ def run(tmp_path: Path, classes: Array) -> Result:
     wrong = np.arange(N) % 5 == 0
     cluster = ((classes + wrong + 1) % K).astype(np.int32)
     trust = np.where(wrong, 0.5, 1.0).astype(np.float32)
-    order = np.arange(N, dtype=np.int32)
-    paths = [f"{row}.jpg" for row in range(N)]
-    labels = Labels(
-        paths, cluster, trust, trust, trust, trust, trust > 0.95, cluster, order, np.zeros(N, np.bool_), [""] * N
-    )
-    run = make_run(tmp_path / "run", labels, {"heads": heads_result([[2.0, 2.0], [2.0, 1.0]], head=1)})
+    heads = heads_result([[2.0, 2.0], [2.0, 1.0]], head=1)
+    run = make_run(tmp_path / "run", made_labels(cluster, trust), {"heads": heads})
     np.save(run / KMEANS, np.zeros(N, dtype=np.int32))
     rows = np.arange(0, N, 2)
     perfect, useless = (classes[rows] + 2) % K, np.zeros(len(rows))

@@ -13,6 +13,7 @@ import pytest
 from spice.pipeline import cluster
 from spice.presets import standard
 from spice.runs import Result, open_result
+from spice.runs.artifacts import PROBLEMS
 from spice.settings import RunSettings
 
 ray = pytest.importorskip("ray", reason="the extra `cluster` is not installed")
@@ -69,7 +70,7 @@ def assert_same(result: Result, local: Result) -> None:
     np.testing.assert_array_equal(result.labels.cluster, local.labels.cluster)
     np.testing.assert_array_equal(result.labels.chance, local.labels.chance)
     assert result.scan == local.scan
-    assert result.problems.read_text() == local.problems.read_text()
+    assert (result / PROBLEMS).read_text() == (local / PROBLEMS).read_text()
 
 
 def test_two_machines_give_what_one_process_gives_even_if_one_dies(

@@ -1,26 +1,24 @@
-"""A browser, and runs to look at with it."""
+"""Runs to look at."""
 
-from collections.abc import Iterator
+import shutil
+from pathlib import Path
 
 import pytest
-from browser import COMMAND, Page, chromium
 from pictured_runs import make_pictured_run
 
-from spice.runs import Result
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Page]:
-    if COMMAND is None:
-        pytest.skip("there is no chromium here; scripts/install-chromium.sh installs it")
-    with chromium() as page:
-        yield page
+from spice.runs import Result, open_result
 
 
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """Three hundred images in six clusters, the last of them empty; scores, problems, copies, names that could harm."""
     return make_pictured_run(tmp_path_factory.mktemp("small") / "run", images=300, clusters=6)
+
+
+@pytest.fixture
+def run(small: Result, tmp_path: Path) -> Result:
+    """A copy of it, to be written into."""
+    return open_result(Path(shutil.copytree(small.run, tmp_path / "run", symlinks=True)))
 
 
 @pytest.fixture(scope="session")

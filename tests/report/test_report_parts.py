@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from made_run import made_labels
 from numpy.typing import NDArray
 from pictured_runs import HARMFUL, make_pictured_run, natural
 from PIL import Image
@@ -33,23 +34,7 @@ from spice.trust.grade import Grade
 
 def labels_of(reliability: list[float], margin: list[float], cluster: list[int]) -> Labels:
     """Labels in the order of nearness to the center."""
-    count = len(cluster)
-    trust, lead = np.array(reliability, dtype=np.float32), np.array(margin, dtype=np.float32)
-    numbers = np.array(cluster, dtype=np.int32)
-    rank = np.array([cluster[:row].count(cluster[row]) for row in range(count)], dtype=np.int32)
-    return Labels(
-        path=[f"{row}.jpg" for row in range(count)],
-        cluster=numbers,
-        chance=trust,
-        confidence=lead,
-        margin=lead,
-        reliability=trust,
-        reliable=trust > 0.95,
-        nearest_other_cluster=1 - numbers,
-        prototype_rank=rank,
-        outlier=np.zeros(count, np.bool_),
-        duplicate_of=[""] * count,
-    )
+    return made_labels(cluster, reliability, margin=np.array(margin, dtype=np.float32))
 
 
 def test_no_image_is_shown_twice_on_a_card_and_each_kind_is_what_it_says(small: Result) -> None:
@@ -172,8 +157,7 @@ def test_the_grade_counts_the_nearest_and_the_reason_all_neighbors() -> None:
     assert (found.grade, found.groups, found.confusion) == (Grade.GOOD, 1.0, 0.5)
 
 
-def test_only_the_neighbors_that_reliability_counts_are_compared(small: Result, tmp_path: Path) -> None:
-    run = open_result(Path(shutil.copytree(small.run, tmp_path / "run", symlinks=True)))
+def test_only_the_neighbors_that_reliability_counts_are_compared(run: Result) -> None:
     before = read_content(run).verdicts
     np.save(run / NEIGHBORS, np.hstack([run.neighbors, np.zeros((300, 50), dtype=np.int64)]))
     assert read_content(run.reread()).verdicts == before
@@ -337,8 +321,7 @@ def test_the_page_holds_all_it_needs_and_escapes_every_name(small: Result) -> No
     assert HARMFUL in data["path"]
 
 
-def test_the_page_does_without_pictures_and_map(small: Result, tmp_path: Path) -> None:
-    run = open_result(Path(shutil.copytree(small.run, tmp_path / "run", symlinks=True)))
+def test_the_page_does_without_pictures_and_map(run: Result) -> None:
     shutil.rmtree(run / PICTURES)
     (run / MAP).unlink()
     (run / HEAD_LABELS).unlink()

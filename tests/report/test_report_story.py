@@ -2,9 +2,7 @@
 
 import json
 import re
-import shutil
 from itertools import combinations, pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +17,7 @@ from spice.report.charts import HEIGHT, LEFT, RIGHT, WIDTH, Series, curve, head_
 from spice.report.colors import colors
 from spice.report.content import notice
 from spice.report.curves import check_rows, point_at
-from spice.runs import Result, open_result
+from spice.runs import Result
 from spice.runs.artifacts import SCORES, WORDS
 from spice.runs.editor import Editor
 from spice.runs.edits import Merge, Name
@@ -27,11 +25,6 @@ from spice.runs.records import JointResult, StepWarning
 from spice.runs.scores import AccuracyCurve
 
 Floats = NDArray[np.float64]
-
-
-@pytest.fixture
-def run(small: Result, tmp_path: Path) -> Result:
-    return open_result(Path(shutil.copytree(small.run, tmp_path / "run", symlinks=True)))
 
 
 def page_of(run: Result) -> str:

@@ -9,9 +9,9 @@ from PIL import Image
 
 from spice.runs import Labels, Result
 from spice.runs.artifacts import NEIGHBORS, PROBABILITIES, SIMILARITIES
-from spice.runs.classes import Classes, classes_of
 from spice.runs.editor import Editor
 from spice.runs.edits import Move, Name
+from spice.runs.export import Images, images_of
 from spice.runs.records import StepWarning
 
 NAMES = ["cats/a.png", "cats/b.png", "dogs/a.png", 'with "quotes".png', "two\nlines.png", "naïve 中.png"]
@@ -53,9 +53,9 @@ def finished(tmp_path: Path, labels: Labels) -> Result:
 
 
 @pytest.fixture
-def classes(finished: Result) -> Classes:
+def edited(finished: Result, labels: Labels, photos: list[Path]) -> Images:
     """Group 0 is called <cats> & "co", group 2 has no name, group 1 is empty; a person moved row 3 to group 0."""
     editor = Editor(finished.run)
     editor.do(Name(group=0, name='<cats> & "co"'))
     editor.do(Move(images=[editor.base.image(3)], group=0))
-    return classes_of(editor.groups, np.arange(6))
+    return images_of(labels, editor.groups, np.arange(6), photos)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_run import add_steps, labels_result, make_run
+from made_run import add_steps, labels_result, made_labels, make_run
 
 from spice.errors import UserError
-from spice.runs import Labels, Result
+from spice.runs import Result
 from spice.runs.artifacts import NEIGHBORS
 from spice.runs.checks import Checks, record, undo_answer
 from spice.runs.editor import Editor
@@ -21,19 +21,7 @@ def run(tmp_path: Path) -> Result:
     """Three groups of forty; neighbors of an image are the next two, so two images of each group have one outside."""
     cluster = np.repeat(np.arange(K, dtype=np.int32), N // K)
     ratio = np.where(np.arange(N) % 40 < 38, 1.0, 0.5).astype(np.float32)
-    labels = Labels(
-        path=[f"{row:03d}.jpg" for row in range(N)],
-        cluster=cluster,
-        chance=ratio * 0.9,
-        confidence=ratio,
-        margin=ratio,
-        reliability=ratio,
-        reliable=ratio > 0.95,
-        nearest_other_cluster=(cluster + 1) % K,
-        prototype_rank=(np.arange(N) % 40).astype(np.int32),
-        outlier=np.zeros(N, np.bool_),
-        duplicate_of=[""] * N,
-    )
+    labels = made_labels(cluster, ratio, chance=ratio * 0.9, path=[f"{row:03d}.jpg" for row in range(N)])
     made = make_run(tmp_path / "run", labels, {"labels": labels_result(K, neighbors=2)})
     np.save(made / NEIGHBORS, (np.arange(N)[:, None] + [1, 2]) % N)
     return add_steps(made.run, {})

@@ -15,9 +15,8 @@ import pytest
 
 from spice.errors import UserError
 from spice.runs import Labels
-from spice.runs.classes import classes_of
-from spice.runs.export import Export, Shape
-from spice.runs.export import export as export_classes
+from spice.runs.export import Shape, images_of
+from spice.runs.export import export as export_images
 from spice.runs.groups import Base, unedited
 
 
@@ -30,11 +29,11 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def export(labels: Labels, originals: list[Path], destination: Path, *, shape: Shape, copy: bool = False) -> Export:
+def export(labels: Labels, originals: list[Path], destination: Path, *, shape: Shape, copy: bool = False) -> Path:
     """Export the clusters, which nobody has edited."""
     base = Base.of("made", labels, labels.path, clusters=3)
-    classes = classes_of(unedited(base), np.arange(len(labels.path)))
-    return export_classes(labels, originals, destination, shape=shape, classes=classes, copy=copy)
+    images = images_of(labels, unedited(base), np.arange(len(labels.path)), originals)
+    return export_images(images, destination, shape=shape, copy=copy)
 
 
 @pytest.mark.parametrize("copy", [False, True])
@@ -84,7 +83,7 @@ def test_two_images_of_one_name_in_one_cluster_are_both_there(
 def test_tables_hold_every_row(labels: Labels, photos: list[Path], tmp_path: Path) -> None:
     export(labels, photos, tmp_path / "new" / "out.csv", shape="csv")
     written = export(labels, photos, tmp_path / "out", shape="parquet")
-    assert written.destination == tmp_path / "out.parquet"
+    assert written == tmp_path / "out.parquet"
     with (tmp_path / "new" / "out.csv").open(newline="", encoding="utf-8") as file:
         assert [row["path"] for row in csv.DictReader(file)] == labels.path
     assert pq.read_table(tmp_path / "out.parquet")["cluster"].to_pylist() == labels.cluster.tolist()

@@ -3,38 +3,39 @@
 import csv
 import json
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from spice.runs import Labels, Result
-from spice.runs.classes import Classes, classes_of, folder_names
 from spice.runs.editor import Editor
 from spice.runs.edits import Merge, SetAside
-from spice.runs.export import Shape, export
+from spice.runs.export import Images, Shape, export, folder_names, images_of
 
 RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
 DC = "{http://purl.org/dc/elements/1.1/}"
+Written = Callable[[Shape], Path]
 
 
-def written(labels: Labels, photos: list[Path], out: Path, shape: Shape, classes: Classes) -> Path:
-    return export(labels, photos, out, shape=shape, classes=classes).destination
+@pytest.fixture
+def written(edited: Images, tmp_path: Path) -> Written:
+    """Exports the edited groups."""
+    return lambda shape: export(edited, tmp_path / shape, shape=shape)
 
 
-def test_folders_are_called_by_the_names_of_groups(
-    labels: Labels, photos: list[Path], tmp_path: Path, classes: Classes
-) -> None:
-    out = written(labels, photos, tmp_path / "out", "folders", classes)
+def test_folders_are_called_by_the_names_of_groups(written: Written) -> None:
+    out = written("folders")
     assert sorted(path.name for path in out.iterdir()) == ["_cats_ & _co_", "cluster_02"]
     assert len(list((out / "_cats_ & _co_").rglob("*.png"))) == 4
 
 
 def test_an_image_that_a_person_moved_is_not_exported_as_doubtful(
-    labels: Labels, photos: list[Path], tmp_path: Path, classes: Classes
+    written: Written, labels: Labels, photos: list[Path]
 ) -> None:
     assert not labels.reliable[3]
-    out = written(labels, photos, tmp_path / "out", "folders", classes)
+    out = written("folders")
     assert [path.parent.name for path in out.rglob(f"*{photos[3].name}")] == ["reliable"]
 
 
@@ -49,23 +50,19 @@ def test_two_names_that_look_alike_get_two_folders() -> None:
     assert len({name.casefold() for name in folder_names({0: "a:b", 1: "a/b", 2: "A_B"}).values()}) == 3
 
 
-def test_a_class_keeps_its_number_when_another_one_is_empty(
-    labels: Labels, photos: list[Path], tmp_path: Path, classes: Classes
-) -> None:
-    out = written(labels, photos, tmp_path / "images", "imagefolder", classes)
+def test_a_class_keeps_its_number_when_another_one_is_empty(written: Written) -> None:
+    out = written("imagefolder")
     with (out / "metadata.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["group"] for row in rows] == ["0", "0", "2", "0", "2", "0"]  # and not 0 and 1
     assert all((out / row["file_name"]).exists() for row in rows)
-    config = (written(labels, photos, tmp_path / "tasks", "labelstudio", classes) / "config.xml").read_text()
+    config = (written("labelstudio") / "config.xml").read_text()
     choices = [choice.get("value") for choice in ElementTree.fromstring(config).iter("Choice")]
     assert choices == ['<cats> & "co"', "cluster_01", "cluster_02"]
 
 
-def test_cvat_gets_a_tag_per_image_and_all_labels(
-    labels: Labels, photos: list[Path], tmp_path: Path, classes: Classes
-) -> None:
-    root = ElementTree.parse(written(labels, photos, tmp_path / "out", "cvat", classes) / "annotations.xml").getroot()
+def test_cvat_gets_a_tag_per_image_and_all_labels(written: Written, labels: Labels) -> None:
+    root = ElementTree.parse(written("cvat") / "annotations.xml").getroot()
     assert root.findtext("version") == "1.1"
     assert [label.findtext("name") for label in root.iter("label")] == ['<cats> & "co"', "cluster_01", "cluster_02"]
     images = list(root.iter("image"))
@@ -76,10 +73,8 @@ def test_cvat_gets_a_tag_per_image_and_all_labels(
     assert [tag.get("label") for tag in tags if tag is not None][2] == "cluster_02"
 
 
-def test_sidecars_have_the_name_as_keyword_and_unnamed_groups_have_none(
-    labels: Labels, photos: list[Path], tmp_path: Path, classes: Classes
-) -> None:
-    out = written(labels, photos, tmp_path / "out", "xmp", classes)
+def test_sidecars_have_the_name_as_keyword_and_unnamed_groups_have_none(written: Written) -> None:
+    out = written("xmp")
     found = sorted(path.relative_to(out).as_posix() for path in out.rglob("*.xmp"))
     assert found == ["cats/a.png.xmp", "cats/b.png.xmp", "naïve 中.png.xmp", 'with "quotes".png.xmp']
     subject = ElementTree.parse(out / "cats" / "a.png.xmp").getroot().find(f".//{DC}subject/{RDF}Bag/{RDF}li")
@@ -87,16 +82,16 @@ def test_sidecars_have_the_name_as_keyword_and_unnamed_groups_have_none(
     assert subject.text == '<cats> & "co"'
 
 
-def test_fiftyone_gets_number_and_name(labels: Labels, photos: list[Path], tmp_path: Path, classes: Classes) -> None:
-    found = json.loads((written(labels, photos, tmp_path / "out", "fiftyone", classes) / "labels.json").read_text())
+def test_fiftyone_gets_number_and_name(written: Written) -> None:
+    found = json.loads((written("fiftyone") / "labels.json").read_text())
     assert found["labels"]["3"]["label"] == '<cats> & "co"'
     assert found["labels"]["3"]["attributes"]["by_person"] is True
     assert found["labels"]["2"]["attributes"]["group"] == 2
 
 
-def test_merged_groups_are_one_class_and_groups_set_aside_are_none(finished: Result) -> None:
+def test_merged_groups_are_one_class_and_groups_set_aside_are_none(finished: Result, labels: Labels) -> None:
     editor = Editor(finished.run)
     editor.do(Merge(groups=[2, 1]))
-    assert classes_of(editor.groups, np.arange(6)).labels == {0: "cluster_00", 2: "cluster_02"}
+    assert images_of(labels, editor.groups, np.arange(6), []).names == {0: "cluster_00", 2: "cluster_02"}
     after = editor.do(SetAside(group=0))
-    assert classes_of(after, np.flatnonzero(after.shown >= 0)).labels == {2: "cluster_02"}
+    assert images_of(labels, after, np.flatnonzero(after.shown >= 0), []).names == {2: "cluster_02"}

@@ -13,20 +13,16 @@ from typing import Any
 
 import pytest
 
-from spice.runs import Labels
-from spice.runs.classes import Classes
-from spice.runs.export import Shape, export
+from spice.runs.export import Images, Shape, export
 
 TOOLS = Path(__file__).parents[2] / ".tools" / "bin" / "python"
 NAME = '<cats> & "co"'  # of group 0
 
 
 @pytest.fixture
-def exported(
-    labels: Labels, photos: list[Path], tmp_path: Path, classes: Classes, request: pytest.FixtureRequest
-) -> Path:
+def exported(edited: Images, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     shape: Shape = request.param
-    return export(labels, photos, tmp_path / "out", shape=shape, classes=classes).destination
+    return export(edited, tmp_path / "out", shape=shape)
 
 
 def asked(package: str, script: str, *arguments: Path | str) -> Any:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from made_run import add_steps, labels_result, make_run
+from made_run import add_steps, labels_result, made_labels, make_run
 from numpy.typing import NDArray
 from pictured_runs import SIDE, natural
 from PIL import Image
@@ -76,7 +76,7 @@ def make_large_run(folder: Path, *, images: int, clusters: int) -> Result:
 def _finish(
     folder: Path, collection: Collection, cluster: NDArray[np.int32], clusters: int, *, source: str | None
 ) -> Result:
-    labels = _labels(collection.paths, cluster, clusters)
+    labels = _labels(collection.paths, cluster)
     kept = folder.with_name("kept")
     if (folder / STORE).exists():  # a run is made in a folder that is not there yet
         (folder / STORE).rename(kept)
@@ -101,26 +101,12 @@ def _finish(
     return run
 
 
-def _labels(paths: list[str], cluster: NDArray[np.int32], clusters: int) -> Labels:
+def _labels(paths: list[str], cluster: NDArray[np.int32]) -> Labels:
     random = np.random.default_rng(2)
     reliability = random.uniform(0.3, 1, len(paths)).astype(np.float32).round(3)
-    order = np.argsort(cluster, kind="stable")
-    rank = np.empty(len(paths), dtype=np.int32)
-    sizes = np.bincount(cluster, minlength=clusters)
-    rank[order] = np.concatenate([np.arange(size) for size in sizes])
     confidence = random.uniform(0.5, 1, len(paths)).astype(np.float32)
-    return Labels(
-        path=paths,
-        cluster=cluster,
-        chance=reliability,
-        confidence=confidence,
-        margin=2 * confidence - 1,
-        reliability=reliability,
-        reliable=reliability > 0.6,
-        nearest_other_cluster=((cluster + 1) % clusters).astype(np.int32),
-        prototype_rank=rank,
-        outlier=np.zeros(len(paths), dtype=np.bool_),
-        duplicate_of=[""] * len(paths),
+    return made_labels(
+        cluster, reliability, path=paths, confidence=confidence, margin=2 * confidence - 1, reliable=reliability > 0.6
     )
 
 

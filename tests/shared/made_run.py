@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import ArrayLike
 from pydantic import JsonValue
 
 from spice.data.collection import SCHEMA, Collection
@@ -58,6 +60,25 @@ def make_run(
     _collection(labels.path, problems, copy_of).save(path / result.entry.folders["scan"])
     RunFolder.open(path).link()
     return result
+
+
+def made_labels(cluster: ArrayLike, trust: ArrayLike, **columns: Any) -> Labels:
+    """Labels of images in order of nearness to the center; `trust` is chance, confidence, margin and reliability."""
+    numbers = np.asarray(cluster, dtype=np.int32)
+    images, ratio = len(numbers), np.full(len(numbers), trust, dtype=np.float32)
+    rank = np.empty(images, dtype=np.int32)
+    rank[np.argsort(numbers, kind="stable")] = np.concatenate([np.arange(size) for size in np.bincount(numbers)])
+    plain: dict[str, Any] = {
+        "path": [f"{row}.jpg" for row in range(images)],
+        "cluster": numbers,
+        **dict.fromkeys(("chance", "confidence", "margin", "reliability"), ratio),
+        "reliable": ratio > 0.95,
+        "nearest_other_cluster": (numbers + 1) % (numbers.max() + 1),
+        "prototype_rank": rank,
+        "outlier": np.zeros(images, np.bool_),
+        "duplicate_of": [""] * images,
+    }
+    return Labels(**(plain | columns))
 
 
 def add_steps(

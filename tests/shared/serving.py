@@ -41,7 +41,7 @@ def _not_regrouped(clusters: int, cut: bool, progress: Progress) -> None:
     raise UserError(f"no training of {clusters} groups here: {cut}, {progress}")
 
 
-NO_TOOLS = Tools(_nothing_near, _nothing_learned, _not_regrouped, _not_refined, ("folders", "csv"), _nothing_written)
+NO_TOOLS = Tools(_nothing_near, _nothing_learned, _not_regrouped, _not_refined, _nothing_written)
 
 
 class Answer(NamedTuple):

@@ -1,10 +1,9 @@
-"""A run to open, the explorer on it, and a browser."""
+"""A run to open, and the explorer on it."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import COMMAND, Page, chromium
 from explored_runs import make_explored_run
 from serving import Explorer, served
 
@@ -26,11 +25,3 @@ def explorer(run: Result) -> Iterator[Explorer]:
 def inside(explorer: Explorer) -> Explorer:
     explorer.enter()
     return explorer
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Page]:
-    if COMMAND is None:
-        pytest.skip("there is no chromium here; scripts/install-chromium.sh installs it")
-    with chromium() as page:
-        yield page

@@ -11,13 +11,15 @@ import pytest
 from explored_runs import ROTATED, add_tree
 from made_run import add_steps
 from PIL import Image
-from serving import Explorer, opened, served
+from serving import NO_TOOLS, Explorer, opened, served
 
+from spice.progress import Progress
 from spice.runs import Result, RunFolder, edited_csv, open_result, read_manifest
 from spice.runs.artifacts import CANDIDATES
 from spice.runs.edits import read_edits
 from spice.runs.records import CandidateCount, HowManyResult
 from spice.web import groups
+from spice.web.tools import Proposal
 
 NOTHING = (
     b"Open the address that spice open printed.",
@@ -296,6 +298,28 @@ def test_a_port_that_is_taken_is_one_line(inside: Explorer, run: Result) -> None
     assert done.returncode != 0
     assert done.stderr.startswith(f"spice: cannot serve on 127.0.0.1 port {port}")
     assert done.stderr.count("\n") == 1
+
+
+def test_other_machines_are_let_in_by_the_printed_address(run: Result) -> None:
+    with opened(run.run, "--host", "0.0.0.0") as explorer:
+        assert not explorer.host.startswith("0.0.0.0")
+        explorer.enter()
+        assert explorer.request("/api/version").status == 200
+        assert explorer.request("/api/version", headers={"Host": "evil.example"}).status == 403
+
+
+def test_work_that_fails_is_never_shown_as_done(run: Result) -> None:
+    def fail(progress: Progress) -> Proposal:
+        progress("training", 1, 2)
+        raise RuntimeError("out of luck")
+
+    with served(run.run, NO_TOOLS._replace(learn=fail)) as explorer:
+        explorer.enter()
+        version = {"version": explorer.state()["version"]}
+        found = explorer.request("/api/learn/start", version).json
+        while found["running"]:
+            found = explorer.request("/api/learn").json
+    assert found["error"] == "out of luck"
 
 
 def test_a_run_with_links_that_lead_out_is_refused(run: Result, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,7 @@ import typer
 from spice.benchmark.tables.catalog import TABLES, SizeName, Table
 from spice.cli.display import show_progress
 from spice.cli.help import Command, examples
-from spice.cli.running import STOPPED, Device, SettingsFile
+from spice.cli.running import Device, SettingsFile, stoppable
 from spice.errors import UserError
 
 EXAMPLES = examples(
@@ -157,13 +156,10 @@ def _run(
     command = " ".join(["spice bench", table.name, "--size", size, *(["--seeds", seeds] if seeds else [])])
     if settings_file is not None:
         command += f" --settings {settings_file}"
-    try:
-        with show_progress() as progress:
-            if not show:
-                run(selection, out, device=device, progress=progress)
-    except KeyboardInterrupt:
-        print("\nspice: stopped; finished cells are kept. Run the same command again to resume", file=sys.stderr)
-        raise typer.Exit(STOPPED) from None
+    if not show:
+        kept = "finished cells are kept. Run the same command again to resume"
+        with stoppable(kept), show_progress() as progress:
+            run(selection, out, device=device, progress=progress)
     cells = saved(selection, out)
     if not cells and not show and processes_from_environment().count > 1:
         return  # another process measures all of this table

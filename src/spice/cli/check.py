@@ -41,13 +41,11 @@ def command(
 
     The browser shows each image beside typical images of its group. Answers are saved in the run folder.
     """
-    from spice.runs import explain_write_errors, open_result, update_csv
-    from spice.runs.folder import refuse_links_outside
+    from spice.runs import open_result, update_csv, writing
 
     result = open_result(run)
     if not only_summary and not as_json:
-        refuse_links_outside(run)
-        with explain_write_errors(run):
+        with writing(run):
             _ask(result, images)
             update_csv(run)
     _show_summary(result, keep, as_json=as_json)

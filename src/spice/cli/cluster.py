@@ -2,10 +2,9 @@
 
 import os
 import re
-from enum import StrEnum
 from glob import has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -36,13 +35,6 @@ EXAMPLES = examples(
     "spice cluster s3://bucket/photos -k 50 --engine ray --address auto  # all machines of a cluster",
     "spice cluster 'shards/*.tar' -k 50 --engine ray --address auto",
 )
-
-
-class Engine(StrEnum):
-    """Where images are read and embedded."""
-
-    local = "local"
-    ray = "ray"
 
 
 STAGES: "tuple[Stage, ...]" = ("features", "heads", "joint")
@@ -131,9 +123,9 @@ def command(
     redo: Annotated[bool, typer.Option("--redo", help="Use this run folder even if the images have changed.")] = False,
     rescan: Rescan = False,
     engine: Annotated[
-        Engine,
+        Literal["local", "ray"],
         typer.Option(help="Where to read and embed images: on this machine, or on all machines of a Ray cluster."),
-    ] = Engine.local,
+    ] = "local",
     address: Annotated[
         str | None,
         typer.Option(help="Address of the Ray cluster, such as auto or ray://HOST:10001.", show_default="this machine"),
@@ -151,16 +143,16 @@ def command(
     from spice.presets import with_cut_start
     from spice.settings_file import requested_settings
 
-    _refuse_address(address, engine)
+    if address is not None and engine == "local":
+        raise UserError("--address needs --engine ray")
+    if cut is not None and (clusters or sizes):
+        other = "-k" if clusters else "--sizes"
+        raise UserError(f"{other} and --cut both set the number of groups; use only one of them")
     last = last_stage(stages) if stages else "joint"
     out = out or default_out(images)
     count, between = how_many(clusters)
-    if cut is not None and clusters is not None:
-        raise UserError("-k and --cut both set the number of groups; use only one of them")
     shares = None if sizes is None else read_sizes(sizes)
     if shares is not None:
-        if cut is not None:
-            raise UserError("--sizes and --cut both set the number of groups; use only one of them")
         count, between = clusters_from(shares, clusters if between else count), None
     settings = requested_settings(
         preset,
@@ -201,16 +193,11 @@ def command(
             rescan=rescan,
             download=True,
             device=device,
-            engine=engine.value,
+            engine=engine,
             address=address,
             progress=progress,
         )
     finish(account, as_json=as_json, details=details, open_page=open_page)
-
-
-def _refuse_address(address: str | None, engine: Engine) -> None:
-    if address is not None and engine is Engine.local:
-        raise UserError("--address needs --engine ray")
 
 
 def how_many(clusters: str | None) -> tuple[int | None, tuple[int, int] | None]:

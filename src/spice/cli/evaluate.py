@@ -29,18 +29,16 @@ def command(
     from spice.arrays import save_array
     from spice.evaluate import evaluate_run, from_csv, from_folders, true_classes
     from spice.files import write_text
-    from spice.runs import explain_write_errors, open_result
+    from spice.runs import open_result, writing
     from spice.runs.artifacts import SCORES, TRUTH
-    from spice.runs.folder import refuse_links_outside
 
     result = open_result(run)
-    refuse_links_outside(run)
     paths = result.labels.path
     known = from_folders(paths) if truth == "folders" else from_csv(Path(truth), paths)
     found = evaluate_run(result, known)
     text = found.model_dump_json(indent=2)
     print(text if as_json else _table(found))
-    with explain_write_errors(run):
+    with writing(run):
         save_array(result / TRUTH, true_classes(known, len(paths)))
         write_text(result / SCORES, text + "\n")
     _write_page(result)

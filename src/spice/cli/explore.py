@@ -1,7 +1,5 @@
 """`spice open`: browse and correct a run in the browser."""
 
-from contextlib import redirect_stdout
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,17 +95,14 @@ def _tools(run: Path, device: str) -> "Tools":
         learn=learn,
         regroup=regroup,
         refine=refine,
-        shapes=tuple(shape.value for shape in export.As if shape not in (export.As.model, export.As.onnx)),
         export=lambda wanted, destination: _export(run, wanted, destination),
     )
 
 
 def _export(run: Path, wanted: "ExportBody", destination: Path) -> str:
     """Export like `spice export`, and return its message."""
+    from spice.trust.check import KEEP
+
     group = None if wanted.group is None else str(wanted.group)
-    said = StringIO()
-    with redirect_stdout(said):
-        export.command(
-            run, destination, shape=export.As(wanted.shape), copy=wanted.copied, kept=wanted.kept, group=group
-        )
-    return said.getvalue().strip()
+    rows = export.chosen_rows(run, group=group, keep=KEEP if wanted.kept else None)
+    return export.export_images(run, destination, wanted.shape, rows=rows, copy=wanted.copied)

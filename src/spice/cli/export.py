@@ -1,10 +1,9 @@
 """`spice export`: write the groups in formats that other programs read."""
 
 import os
-from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -32,19 +31,9 @@ EXAMPLES = examples(
 )
 
 
-class As(StrEnum):
-    """Export formats."""
-
-    folders = "folders"
-    imagefolder = "imagefolder"
-    csv = "csv"
-    parquet = "parquet"
-    labelstudio = "labelstudio"
-    fiftyone = "fiftyone"
-    cvat = "cvat"
-    xmp = "xmp"
-    model = "model"
-    onnx = "onnx"
+As = Literal[
+    "folders", "imagefolder", "csv", "parquet", "labelstudio", "fiftyone", "cvat", "xmp", "model", "onnx"
+]  # fmt: skip
 
 
 def command(
@@ -64,14 +53,14 @@ def command(
     embed: Annotated[bool, typer.Option("--embed", help="With --as model: include the encoder's weights.")] = False,
 ) -> None:
     """Export the groups as folders, tables or files for other programs. Your images are never moved or changed."""
-    if shape in (As.onnx, As.model):
+    if shape == "onnx" or shape == "model":  # noqa: PLR1714 - mypy does not know `in`
         _export_model(run, destination, shape, embed=embed)
     else:
-        rows = _chosen(run, group=group, reliable=reliable, keep=keep if kept else None)
-        _export_images(run, destination, shape, rows=rows, copy=copy)
+        rows = chosen_rows(run, group=group, reliable=reliable, keep=keep if kept else None)
+        print(export_images(run, destination, shape, rows=rows, copy=copy))
 
 
-def _export_model(run: Path, destination: Path, shape: As, *, embed: bool) -> None:
+def _export_model(run: Path, destination: Path, shape: Literal["model", "onnx"], *, embed: bool) -> None:
     from spice.runs import explain_output_errors
     from spice.stages.model import TrainedModel
     from spice.stages.onnx_export import export_onnx
@@ -81,7 +70,7 @@ def _export_model(run: Path, destination: Path, shape: As, *, embed: bool) -> No
     model = TrainedModel.load(model_folder(run), device="cpu")  # where ONNX Runtime, with which it is compared, runs
     with explain_output_errors(destination):
         destination.parent.mkdir(parents=True, exist_ok=True)
-        if shape is As.model:
+        if shape == "model":
             model.save(destination, embed=embed)
             print(f"wrote the model{' and its encoder' if embed else ''} to {destination}")
             return
@@ -89,7 +78,9 @@ def _export_model(run: Path, destination: Path, shape: As, *, embed: bool) -> No
     print(f"wrote encoder and head to {destination}; probabilities differ from torch by at most {difference:.0e}")
 
 
-def _chosen(run: Path, *, group: str | None, reliable: bool, keep: float | None) -> "NDArray[np.int64]":
+def chosen_rows(
+    run: Path, *, group: str | None = None, reliable: bool = False, keep: float | None = None
+) -> "NDArray[np.int64]":
     """The rows of the images to export: images in a group that pass the given filters."""
     import numpy as np
 
@@ -118,28 +109,28 @@ def _chosen(run: Path, *, group: str | None, reliable: bool, keep: float | None)
     return rows
 
 
-def _export_images(run: Path, destination: Path, shape: As, *, rows: "NDArray[np.int64]", copy: bool) -> None:
+def export_images(run: Path, destination: Path, shape: "Shape", *, rows: "NDArray[np.int64]", copy: bool) -> str:
+    """Write these rows, and return what was written in words."""
     from spice.runs import explain_output_errors, open_result
-    from spice.runs.classes import classes_of
-    from spice.runs.export import export
+    from spice.runs.export import export, images_of
 
     result = open_result(run)
-    if shape is As.xmp:  # keywords are names
+    if shape == "xmp":  # keywords are names
         rows = rows[[int(group) in result.groups.names for group in result.groups.shown[rows]]]
         if len(rows) == 0:
             raise UserError(
                 f"keywords are group names, and no group has one yet; example: spice name {run} 3 mountains"
             )
-    labels, classes = result.labels.rows(rows), classes_of(result.groups, rows)
     with TemporaryDirectory(prefix="spice-") as scratch, explain_output_errors(destination):
         files: list[Path] = []
-        if shape not in (As.csv, As.parquet):
+        if shape not in ("csv", "parquet"):
             from spice.data.originals import originals
 
-            files = originals(result.manifest.source, labels.path, run=run, extract_to=Path(scratch))
+            names = [result.labels.path[row] for row in rows]
+            files = originals(result.manifest.source, names, run=run, extract_to=Path(scratch))
         inside = any(path.is_relative_to(scratch) for path in files[:1])
-        if inside and shape in (As.labelstudio, As.cvat, As.xmp):
+        if inside and shape in ("labelstudio", "cvat", "xmp"):
             raise UserError(f"--as {shape} needs image files, but these images are in an archive; unpack it first")
-        wanted = cast("Shape", shape.value)
-        written = export(labels, files, destination, shape=wanted, classes=classes, copy=copy or inside)
-    print(f"exported {counted(written.images, 'image')} to {written.destination}")
+        images = images_of(result.labels, result.groups, rows, files)
+        written = export(images, destination, shape=shape, copy=copy or inside)
+    return f"exported {counted(len(rows), 'image')} to {written}"

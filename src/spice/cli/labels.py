@@ -1,4 +1,4 @@
-"""Labels from a file, for `spice refine` and `spice learn`: turned into edits of the run."""
+"""`--labels` of `spice refine` and `spice learn`: labels from a file become edits of the run."""
 
 import sys
 from pathlib import Path
@@ -7,20 +7,21 @@ from typing import Annotated
 
 import typer
 
+Labels = Annotated[
+    Path | None, typer.Option(help="CSV file (path,label) with a few labels to learn from; groups take these names.")
+]
 Split = Annotated[bool, typer.Option("--split", help="Split groups that hold images of two labels, without asking.")]
 
 
 def add_labels(run: Path, file: Path, *, split: bool) -> None:
     """Name the groups and place the labeled images; a group with two names is split if the user agrees."""
     from spice.label_table import read_label_table
-    from spice.runs import explain_write_errors, update_csv
+    from spice.runs import update_csv, writing
     from spice.runs.editor import Editor
-    from spice.runs.folder import refuse_links_outside
     from spice.stages.groups.give import SharedGroupError, give_labels
 
     labels, editor = read_label_table(file), Editor(run)
-    refuse_links_outside(run)
-    with explain_write_errors(run):
+    with writing(run):
         try:
             added = give_labels(editor, labels, split=split)
         except SharedGroupError as error:

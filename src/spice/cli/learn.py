@@ -2,7 +2,6 @@
 
 import sys
 from collections import Counter
-from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,7 @@ import typer
 
 from spice.cli.display import show_progress
 from spice.cli.help import examples
-from spice.cli.labels import Split, add_labels
+from spice.cli.labels import Labels, Split, add_labels
 from spice.cli.running import Device, RunArgument
 from spice.wording import counted
 
@@ -28,10 +27,7 @@ SHOWN = 12
 def command(
     run: RunArgument,
     *,
-    labels: Annotated[
-        Path | None,
-        typer.Option(help="CSV file (path,label) with a few labels to learn from; groups take these names."),
-    ] = None,
+    labels: Labels = None,
     split: Split = False,
     yes: Annotated[bool, typer.Option("--yes", help="Accept without asking.")] = False,
     device: Device = "auto",

@@ -1,6 +1,5 @@
 """`spice refine`: joint training on the reliable labels of a finished run."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,7 +7,7 @@ import typer
 from spice.cli.cluster import finish
 from spice.cli.display import show_progress
 from spice.cli.help import examples
-from spice.cli.labels import Split, add_labels
+from spice.cli.labels import Labels, Split, add_labels
 from spice.cli.running import Details, Device, Json, Open, RunArgument, SettingsFile, interruptible
 
 EXAMPLES = examples(
@@ -25,10 +24,7 @@ def command(
     minutes: Annotated[
         float | None, typer.Option(min=0.1, help="Time limit.", show_default="a few hundred steps")
     ] = None,
-    labels: Annotated[
-        Path | None,
-        typer.Option(help="CSV file (path,label) with a few labels to learn from; groups take these names."),
-    ] = None,
+    labels: Labels = None,
     split: Split = False,
     settings_file: SettingsFile = None,
     device: Device = "auto",

@@ -14,8 +14,6 @@ import typer
 
 from spice.errors import NoticeWarning, SpiceWarning, UserError
 
-STOPPED = 130  # what shells expect of a command ended by Ctrl-C
-
 
 def find_run(path: Path) -> Path:
     """Accept the image folder `photos` in place of its run folder `photos.spice`; return any other path unchanged."""
@@ -48,16 +46,24 @@ SettingsFile = Annotated[
 def interruptible(run: Path) -> Iterator[None]:
     """When the user stops the work, say how to resume. Hold back warnings that the summary prints at the end."""
     before = signal.signal(signal.SIGTERM, _stop)
+    kept = f"finished work is kept. Resume with: spice resume {quote(str(run))}"
     try:
-        with warnings.catch_warnings():
+        with stoppable(kept), warnings.catch_warnings():
             warnings.simplefilter("ignore", SpiceWarning)
             warnings.simplefilter("always", NoticeWarning)
             yield
-    except KeyboardInterrupt:
-        print(f"\nspice: stopped; finished work is kept. Resume with: spice resume {quote(str(run))}", file=sys.stderr)
-        raise typer.Exit(STOPPED) from None
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def stoppable(kept: str) -> Iterator[None]:
+    """On Ctrl-C, end with one line that says what is `kept` and how to resume."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"\nspice: stopped; {kept}", file=sys.stderr)
+        raise typer.Exit(130) from None  # what shells expect of a command ended by Ctrl-C
 
 
 def model_folder(run: Path) -> Path:

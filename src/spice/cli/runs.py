@@ -28,13 +28,11 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
     """List, switch or remove the results in a run folder. Every result is kept until you remove it."""
-    from spice.runs import RunFolder, explain_write_errors, locked, save_edited_groups, update_csv
-    from spice.runs.folder import refuse_links_outside
+    from spice.runs import RunFolder, locked, save_edited_groups, update_csv, writing
 
     if use is not None or remove is not None:
         RunFolder.open(run)  # refuses a folder that is not a run, before it is locked
-        refuse_links_outside(run)
-        with explain_write_errors(run), locked(run):
+        with writing(run), locked(run):
             folder = RunFolder.open(run)
             if use is not None:
                 folder.use(use)

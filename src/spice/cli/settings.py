@@ -29,14 +29,14 @@ def command(
     """Print the settings of a run or of a preset as TOML."""
     from spice.settings_file import to_toml
 
-    if (run is None) == (preset is None):
-        raise UserError("give either a run folder or --preset")
-    if run is not None:
+    if run is not None and preset is None:
         from spice.runs import open_result
 
         print(to_toml(open_result(run).entry.settings), end="")
-        return
-    from spice.presets import preset as named
+    elif preset is not None and run is None:
+        from spice.presets import preset as named
 
-    chosen = named(preset or "standard", clusters=clusters or 10, encoder=encoder, refine=refine)
-    print(to_toml(chosen.model_dump(mode="json")), end="")
+        chosen = named(preset, clusters=clusters or 10, encoder=encoder, refine=refine)
+        print(to_toml(chosen.model_dump(mode="json")), end="")
+    else:
+        raise UserError("give either a run folder or --preset")

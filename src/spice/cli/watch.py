@@ -24,7 +24,7 @@ def command(
     *,
     run: Annotated[
         Path | None,
-        typer.Option(help="Run folder.", show_default="FOLDER.spice", callback=lambda path: path and find_run(path)),
+        typer.Option(help="Run folder.", show_default="FOLDER.spice"),
     ] = None,
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between scans.")] = 5.0,
     once: Annotated[bool, typer.Option("--once", help="Scan once and exit.")] = False,

@@ -40,7 +40,6 @@ class InMemory:
         return len(self.pixels)
 
     def take(self, positions: Tensor) -> Tensor:
-        """uint8 (B, C, S, S)."""
         return self.pixels[positions]
 
 
@@ -54,7 +53,6 @@ class InColor:
         return len(self.images)
 
     def take(self, positions: Tensor) -> Tensor:
-        """uint8 (B, C, S, S)."""
         return self.images.take(positions).expand(-1, self.channels, -1, -1)
 
 
@@ -69,7 +67,6 @@ class Subset:
         return len(self.rows)
 
     def take(self, positions: Tensor) -> Tensor:
-        """uint8 (B, C, S, S)."""
         return self.images.take(self.rows[positions])
 
 
@@ -84,7 +81,6 @@ class Concatenated:
         return len(self.parts[0]) + len(self.parts[1])
 
     def take(self, positions: Tensor) -> Tensor:
-        """uint8 (B, C, S, S)."""
         border = len(self.parts[0])
         out = torch.empty(len(positions), self.channels, self.size, self.size, dtype=torch.uint8)
         for part, here, start in zip(self.parts, (positions < border, positions >= border), (0, border), strict=True):
@@ -104,7 +100,6 @@ class Tiles:
         return self.count
 
     def take(self, positions: Tensor) -> Tensor:
-        """uint8 (B, 1, S, S)."""
         return torch.from_numpy(np.stack([self._draw(int(row)) for row in positions]))[:, None]
 
     def _draw(self, row: int) -> NDArray[np.uint8]:
@@ -128,7 +123,6 @@ class VectorPictures:
         return len(self.tiles)
 
     def take(self, positions: Tensor) -> Tensor:
-        """uint8 (B, C, S, S)."""
         rows = np.asarray(positions)
         places = torch.from_numpy(self.places[rows])
         there = places >= 0

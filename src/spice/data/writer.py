@@ -70,9 +70,9 @@ class Writer:
         self._pending: list[Outcome] = []
         self._saved = time.monotonic()
         with explain_store_errors(folder):
+            if restart:
+                _clear(folder, size)
             try:
-                if restart:
-                    raise ValueError("start again")
                 self._open(size)
             except ValueError:
                 _clear(folder, size)

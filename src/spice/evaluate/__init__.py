@@ -1,13 +1,11 @@
 """Scores against true labels, after everything else is done. ONLY THIS PACKAGE READS TRUE LABELS."""
 
 from spice.evaluate.run import accuracy_curve, evaluate_run, true_classes
-from spice.evaluate.scores import UNMATCHED, Confusion, Scores, accuracy, confusion, match, matched_labels, score
+from spice.evaluate.scores import UNMATCHED, accuracy, confusion, match, matched_labels, score
 from spice.evaluate.truth import Truth, from_csv, from_folders
 
 __all__ = [
     "UNMATCHED",
-    "Confusion",
-    "Scores",
     "Truth",
     "accuracy",
     "accuracy_curve",

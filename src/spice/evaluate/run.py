@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from spice.arrays import open_array
 from spice.evaluate.scores import accuracy, confusion, matched_labels, score
 from spice.evaluate.truth import Truth
-from spice.runs import Labels, Result
+from spice.runs import Result
 from spice.runs.artifacts import HEAD_LABELS, KMEANS
+from spice.runs.records import HeadsResult
 from spice.runs.scores import AccuracyCurve, Confusion, HeadScores, Score, Scores
 
 # Points of a curve, and the smallest share of the images that a point stands for: fewer would be noise.
@@ -24,6 +25,7 @@ def evaluate_run(run: Result, truth: Truth) -> Scores:
     kmeans = open_array(run.need(KMEANS))[truth.positions]
     table = confusion(known.cluster, truth.labels)
     right = matched_labels(known.cluster, truth.labels) == truth.labels  # (n,)
+    heads = _kept_labels(run, len(labels.path), truth)
     return Scores(
         images=len(truth.positions),
         without_label=len(labels.path) - len(truth.positions),
@@ -31,11 +33,11 @@ def evaluate_run(run: Result, truth: Truth) -> Scores:
         spice=_score(known.cluster, truth.labels),
         reliable=_score(known.cluster[known.reliable], truth.labels[known.reliable]),
         kmeans=_score(kmeans, truth.labels),
-        second_stage=_second_stage(run, labels, truth),
+        second_stage=_second_stage(run.heads, *heads) if heads and run.refined else None,
         confusion=Confusion(clusters=table.clusters.tolist(), counts=table.counts.tolist()),
         by_chance=accuracy_curve(known.chance, right),
         by_confidence=accuracy_curve(known.confidence, right),
-        heads=_head_scores(run, labels, truth),
+        heads=_head_scores(*heads) if heads else None,
     )
 
 
@@ -60,33 +62,28 @@ def accuracy_curve(trust: NDArray[np.float32], right: NDArray[np.bool_]) -> Accu
     return AccuracyCurve(share=_rounded(shown / len(trust)), acc=_rounded(correct / shown))
 
 
-def _head_scores(run: Result, labels: Labels, truth: Truth) -> HeadScores | None:
-    """Accuracy of every head whenever heads were scored; None if the run has not kept their labels."""
-    known = _kept_labels(run, labels, truth)
-    if known is None:
-        return None
-    clusters, classes = known  # (snapshots, H, m), (m,)
+def _head_scores(clusters: NDArray[np.int64], classes: NDArray[np.int64]) -> HeadScores:
+    """Accuracy of every head whenever heads were scored: (snapshots, H, m), (m,)."""
     acc = [_rounded([accuracy(head, classes) for head in snapshot]) for snapshot in clusters]
     return HeadScores(images=len(classes), acc=acc)
 
 
-def _second_stage(run: Result, labels: Labels, truth: Truth) -> Score | None:
-    """The selected head before joint training, if that changed the answer."""
-    heads, known = run.heads, _kept_labels(run, labels, truth)
-    if not run.refined or known is None:
-        return None
-    clusters, classes = known
+def _second_stage(heads: HeadsResult, clusters: NDArray[np.int64], classes: NDArray[np.int64]) -> Score:
+    """The selected head before joint training."""
     return _score(clusters[heads.epochs.index(heads.selected.epoch), heads.selected.head], classes)
 
 
-def _kept_labels(run: Result, labels: Labels, truth: Truth) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """The clusters that heads gave to images with a true label, and those labels: (snapshots, H, m), (m,)."""
+def _kept_labels(run: Result, images: int, truth: Truth) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """The clusters that heads gave to images with a true label, and those labels: (snapshots, H, m), (m,).
+
+    None where the run has not kept them.
+    """
     path = run / HEAD_LABELS
     if not path.exists():
         return None
     with np.load(path) as arrays:
         rows, clusters = arrays["rows"], arrays["labels"]
-    class_of = np.full(len(labels.path), -1)
+    class_of = np.full(images, -1)
     class_of[truth.positions] = truth.labels
     known = class_of[rows] >= 0
     return (clusters[:, :, known].astype(np.int64), class_of[rows][known]) if known.any() else None

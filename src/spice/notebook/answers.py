@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from spice.errors import UserError
+from spice.notebook.order import filled
 from spice.notebook.sheet import Section, contact_sheet
 from spice.pipeline.stored_images import stored_images
 from spice.report.pictures import as_jpeg, as_picture
@@ -52,10 +53,9 @@ class Answers:
     def columns(self) -> dict[str, Column]:
         """Every column, in the user's order."""
         found: dict[str, Column] = {**self.labels._asdict(), **self.groups().columns()}
-        filled = {name: _filled(column, self.rows) for name, column in found.items()}
-        filled["path"] = self.names
-        first = {name: filled.pop(name) for name in _FIRST_COLUMNS}
-        return {**first, **filled}
+        found = {name: _ordered(column, self.rows) for name, column in found.items()} | {"path": self.names}
+        first = {name: found.pop(name) for name in _FIRST_COLUMNS}
+        return {**first, **found}
 
     def groups(self) -> Groups:
         """The groups, with the edits that were made since the fit."""
@@ -133,11 +133,7 @@ def _find(groups: Groups, group: int | str) -> int:
     return named[0]
 
 
-def _filled(column: Column, rows: NDArray[np.int64]) -> Column:
-    """The column in the user's order; empty, -1, False or NaN for what could not be read."""
+def _ordered(column: Column, rows: NDArray[np.int64]) -> Column:
     if isinstance(column, list):
         return [column[row] if row >= 0 else "" for row in rows]
-    found = column[rows]
-    missing = {"f": np.nan, "b": False}.get(column.dtype.kind, -1)
-    found[rows < 0] = missing
-    return found
+    return filled(column, rows)

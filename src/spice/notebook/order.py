@@ -18,12 +18,6 @@ class UserOrder(NamedTuple):
     rows: NDArray[np.int64]  # (N,) for every image of the user its row in the collection; -1: it could not be read
     names: list[str]
 
-    def fill(self, values: NDArray[Value], missing: Value) -> NDArray[Value]:
-        """The values in the user's order; `missing` for an image that could not be read."""
-        found = values[self.rows]
-        found[self.rows < 0] = missing
-        return found
-
 
 def user_order(source: Adapted, collection: Collection) -> UserOrder:
     """The order of the user's images: of a path, those that could be read; otherwise all that were passed."""
@@ -34,6 +28,13 @@ def user_order(source: Adapted, collection: Collection) -> UserOrder:
     rows[numbers] = np.arange(len(collection))
     paths = collection.paths
     return UserOrder(rows, [paths[row] if row >= 0 else "" for row in rows])
+
+
+def filled(values: NDArray[Value], rows: NDArray[np.int64]) -> NDArray[Value]:
+    """The values in the user's order; NaN, False or -1 for an image that could not be read."""
+    found = values[rows]
+    found[rows < 0] = {"f": np.nan, "b": False}.get(values.dtype.kind, -1)
+    return found
 
 
 def source_order(collection: Collection) -> UserOrder:

@@ -20,7 +20,7 @@ from spice.report.image_flags import ImageFlagsSection, image_flags_section
 from spice.report.pictures import Sheets, read_sheets
 from spice.report.verdict import Evidence, Verdict, verdicts
 from spice.runs import Account, Labels, Result, account
-from spice.runs.artifacts import IMAGES, MAP, PICTURES, TRUTH
+from spice.runs.artifacts import IMAGES, MAP, PICTURES, PROBLEMS, TRUTH
 from spice.runs.checks import Checks, Summary
 from spice.runs.groups import unedited
 from spice.runs.records import StepWarning
@@ -113,7 +113,7 @@ def read_content(result: Result) -> Content:
         points=open_array(result.need(MAP)) if points.exists() else None,
         pictures=result / PICTURES,
         sheets=read_sheets(result / PICTURES),
-        problems=_problems(result.problems),
+        problems=_problems(result),
         copies=_copies(result.need(IMAGES)),
         image_flags=image_flags_section(result),
         check=checked,
@@ -161,10 +161,10 @@ def notice(warning: StepWarning) -> Notice:
     return Notice(name.capitalize(), f"{warning.text[:1].upper()}{warning.text[1:]}.")
 
 
-def _problems(path: Path) -> Table:
-    if not path.exists():
+def _problems(result: Result) -> Table:
+    if not (result / PROBLEMS).exists():
         return Table([], 0)
-    with path.open(newline="", encoding="utf-8") as file:
+    with result.need(PROBLEMS).open(newline="", encoding="utf-8") as file:
         rows: list[tuple[str, ...]] = [(row["path"], row["reason"], row["detail"]) for row in csv.DictReader(file)]
     return Table(rows[:LONGEST_TABLE], len(rows))
 

@@ -69,8 +69,6 @@ def how_many_section(content: Content) -> HowMany | None:
     if source is None or source.howmany is None or not (source / CANDIDATES).exists():
         return None
     found, partitions = source.howmany, open_array(source.need(CANDIDATES))  # (candidates, N)
-    if partitions.shape[1] != len(content.labels.path):
-        return None
     examples = [_examples(content, partition) for partition in partitions]
     used = content.result.answer.clusters
     levels = [

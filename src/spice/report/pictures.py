@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from spice.files import folder_written_atomically
 from spice.progress import Progress, silent
+from spice.runs.records import read_json
 
 Pixels = NDArray[np.uint8]  # (C, S, S)
 Take = Callable[[NDArray[np.int64]], Iterable[Pixels]]  # rows (B,) -> B images
@@ -115,8 +116,7 @@ def data_url(jpeg: bytes) -> str:
 
 def read_sheets(folder: Path) -> Sheets | None:
     """Where the small pictures are; None where there are no pictures."""
-    path = folder / INDEX
-    return Sheets.model_validate_json(path.read_text(encoding="utf-8")) if path.exists() else None
+    return read_json(folder / INDEX, Sheets, "delete its folder, then run: spice report RUN")
 
 
 def overlay(picture: Image.Image, attention: NDArray[np.float32]) -> Image.Image:

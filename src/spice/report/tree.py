@@ -34,7 +34,7 @@ def tree_section(content: Content) -> Node | None:
         return None
     with np.load(source.need(TREE)) as saved:
         leaf, merges = saved["leaf"], saved["merges"]
-    if len(leaf) != len(content.labels.path) or not len(merges):
+    if not len(merges):
         return None
     ends = int(np.clip(content.result.answer.clusters, FEWEST_ENDS, MOST_ENDS))
     return _node(content, leaf, merges, 2 * len(merges), ends)

@@ -6,16 +6,15 @@ from spice.runs.folder import RunFolder, key_of
 from spice.runs.groups import Groups
 from spice.runs.labels import Labels, read_labels, write_labels
 from spice.runs.lock import locked
-from spice.runs.manifest import Manifest, ResultEntry, read_manifest
+from spice.runs.manifest import ResultEntry, read_manifest
 from spice.runs.result import Result, open_result, save_edited_groups
-from spice.runs.write_errors import explain_output_errors, explain_write_errors
+from spice.runs.write_errors import explain_output_errors, explain_write_errors, writing
 
 __all__ = [
     "Account",
     "Cluster",
     "Groups",
     "Labels",
-    "Manifest",
     "Result",
     "ResultEntry",
     "RunFolder",
@@ -30,4 +29,5 @@ __all__ = [
     "save_edited_groups",
     "update_csv",
     "write_labels",
+    "writing",
 ]

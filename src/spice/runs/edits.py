@@ -4,7 +4,7 @@ Nothing is ever removed from the list: an undo is an entry too. `append`, `undo`
 is on the disk, so a process or a machine that dies loses no edit that was reported as done. Two writers take turns (a
 file lock); a writer that passes the revision it has seen is told if another one was faster.
 
-What the operations mean is in `spice.runs.groups`; `spice.runs.editor` checks them before they are added.
+What the operations mean is in `spice.runs.apply`; `spice.runs.editor` checks them before they are added.
 """
 
 import json
@@ -32,6 +32,12 @@ class StaleEditsError(UserError):
 
 class _Operation(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+    kind: str
+
+    @property
+    def words(self) -> str:
+        """What was done; of an operation that this version does not know, its kind."""
+        return self.kind
 
 
 class ImageId(NamedTuple):
@@ -160,10 +166,6 @@ class Undo(_Operation):
     kind: Literal["undo"] = "undo"
     edit: int
 
-    @property
-    def words(self) -> str:
-        return f"undo edit {self.edit}"
-
 
 class Redo(_Operation):
     """Redo an undone edit."""
@@ -171,15 +173,9 @@ class Redo(_Operation):
     kind: Literal["redo"] = "redo"
     edit: int
 
-    @property
-    def words(self) -> str:
-        return f"redo edit {self.edit}"
 
-
-class Other(BaseModel, frozen=True, extra="allow"):
+class Other(_Operation, extra="allow"):
     """An operation that this version does not know: kept unchanged and ignored by `groups`."""
-
-    kind: str
 
     @field_validator("kind")
     @classmethod
@@ -187,11 +183,6 @@ class Other(BaseModel, frozen=True, extra="allow"):
         if kind in _KINDS:
             raise ValueError(f"not a valid {kind!r}")
         return kind
-
-    @property
-    def words(self) -> str:
-        """What was done, as far as this version knows."""
-        return self.kind
 
 
 _Known = Name | Merge | Split | SetAside | Move | Reject | Pair | Check | Learned | Undo | Redo

@@ -1,8 +1,12 @@
-"""Groups in the formats of other programs. Original images are linked or copied, never moved or changed."""
+"""Groups in the formats of other programs. Original images are linked or copied, never moved or changed.
+
+Shapes: n images.
+"""
 
 import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,39 +15,58 @@ from urllib.parse import quote
 from xml.etree import ElementTree  # only written, never read
 from xml.sax.saxutils import quoteattr
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 from pydantic import JsonValue
 
 from spice.errors import UserError
 from spice.files import folder_written_atomically, printable, shortened, write_text, written_atomically
-from spice.runs.classes import Classes
+from spice.runs.groups import NONE, Groups
 from spice.runs.labels import Labels
 from spice.runs.xmp import sidecar
-from spice.tables import write_table
+from spice.tables import Column, write_table
 
 Shape = Literal["folders", "imagefolder", "csv", "parquet", "labelstudio", "fiftyone", "cvat", "xmp"]
 
 
-class Export(NamedTuple):
-    """What was written."""
+class Images(NamedTuple):
+    """What is exported: images, and the group of each. Empty groups keep their numbers."""
 
-    destination: Path
-    images: int
+    labels: Labels
+    originals: list[Path]  # (n,) the image files; empty where only a table is wanted
+    group: NDArray[np.int32]  # (n,)
+    by_person: NDArray[np.bool_]  # (n,)
+    names: dict[int, str]  # of all groups by number, empty ones too; `cluster_03` for one without a name
+    named: frozenset[int]  # the groups with a name
+
+    def name(self, row: int) -> str:
+        """What to call the group of an image."""
+        return self.names[int(self.group[row])]
+
+    def folders(self) -> list[str]:
+        """(n,) the name of each image's group, as a folder can be called on every system."""
+        names = folder_names(self.names)
+        return [names[group] for group in self.group.tolist()]
+
+    def columns(self) -> dict[str, Column]:
+        """The groups as columns of a table."""
+        names = [self.names[group] if group in self.named else "" for group in self.group.tolist()]
+        return {"group": self.group, "name": names, "by_person": self.by_person}
 
 
-def export(
-    labels: Labels,
-    originals: list[Path],
-    destination: Path,
-    *,
-    shape: Shape,
-    classes: Classes,
-    copy: bool = False,
-) -> Export:
-    """Write `labels` to `destination`; `originals` are the image files, one per row.
+def images_of(labels: Labels, groups: Groups, rows: NDArray[np.int64], originals: list[Path]) -> Images:
+    """The images in these rows, each of which must be in a group."""
+    shown = groups.shown[rows]
+    assert not (shown == NONE).any()
+    names = {number: groups.names.get(number) or f"cluster_{number:02d}" for number in groups.active}
+    return Images(labels.rows(rows), originals, shown, groups.by_person[rows], names, frozenset(groups.names))
+
+
+def export(images: Images, destination: Path, *, shape: Shape, copy: bool = False) -> Path:
+    """Write the images to `destination`, and return what was written.
 
     Args:
-        classes: the groups as people edited them.
         copy: copy the images instead of linking to them.
     """
     if shape in ("csv", "parquet") and destination.suffix != f".{shape}":
@@ -52,30 +75,34 @@ def export(
         raise UserError(f"{destination} already exists; choose another name")
     destination.parent.mkdir(parents=True, exist_ok=True)
     if shape in ("csv", "parquet"):
-        write_table(destination, labels._asdict() | classes.columns())
-        return Export(destination, len(labels.path))
-    _refuse_missing(originals)
+        write_table(destination, images.labels._asdict() | images.columns())
+        return destination
+    _refuse_missing(images.originals)
     with folder_written_atomically(destination) as new:
-        _WRITERS[shape](Images(labels, classes, originals), new, _copy if copy else _link)
-    return Export(destination, len(labels.path))
+        _WRITERS[shape](images, new, _copy if copy else _link)
+    return destination
+
+
+def folder_names(names: dict[int, str]) -> dict[int, str]:
+    """A folder name per group: letters that a file system refuses are replaced, and no two are the same."""
+    found: dict[int, str] = {}
+    taken: set[str] = set()
+    for number, name in names.items():
+        plain = re.sub(r'[<>:"/\\|?*\x00-\x1f]', "_", name).strip(" .")[:80] or f"cluster_{number:02d}"
+        folder = plain if plain.casefold() not in taken else f"{plain}_{number:02d}"
+        taken.add(folder.casefold())
+        found[number] = folder
+    return found
 
 
 Put = Callable[[Path, Path], None]
 
 
-class Images(NamedTuple):
-    """What is exported."""
-
-    labels: Labels
-    classes: Classes
-    originals: list[Path]
-
-
 def _folders(images: Images, destination: Path, put: Put) -> None:
     """For people: one folder per group, sorted from the most typical image on, doubtful images apart."""
-    labels, originals, classes = images.labels, images.originals, images.classes
-    folders, digits = classes.folders(), len(str(len(originals)))
-    certain = labels.reliable | classes.by_person  # (n,) nobody doubts where a person put an image
+    labels, originals = images.labels, images.originals
+    folders, digits = images.folders(), len(str(len(originals)))
+    certain = labels.reliable | images.by_person  # (n,) nobody doubts where a person put an image
 
     def place(row: int) -> Path:
         part = "reliable" if certain[row] else "doubtful"
@@ -91,12 +118,11 @@ def _imagefolder(images: Images, destination: Path, put: Put) -> None:
     `metadata.csv` has the group's number, which stays the same when another group is empty; positions among the
     folders do not.
     """
-    classes, labels, originals = images.classes, images.labels, images.originals
-    folders = classes.folders()
+    originals, folders = images.originals, images.folders()
     placed = _put_all(originals, lambda row: destination / folders[row] / originals[row].name, put)
     names = [printable(path.relative_to(destination).as_posix()) for path in placed]
-    columns = classes.columns() | {"label": [classes.label(row) for row in range(len(originals))]}
-    write_table(destination / "metadata.csv", {"file_name": names, **columns, "chance": labels.chance})
+    columns = images.columns() | {"label": [images.name(row) for row in range(len(originals))]}
+    write_table(destination / "metadata.csv", {"file_name": names, **columns, "chance": images.labels.chance})
 
 
 def _labelstudio(images: Images, destination: Path, put: Put) -> None:
@@ -105,7 +131,7 @@ def _labelstudio(images: Images, destination: Path, put: Put) -> None:
     root = _root(images.originals)
     tasks = [_task(images, row, path.relative_to(root)) for row, path in enumerate(images.originals)]
     _write_json(destination / "tasks.json", tasks)
-    choices = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in images.classes.labels.values())
+    choices = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in images.names.values())
     (destination / "config.xml").write_text(
         f'<View>\n  <Image name="image" value="$image"/>\n  <Choices name="cluster" toName="image">\n{choices}\n'
         "  </Choices>\n</View>\n",
@@ -126,7 +152,7 @@ def _task(images: Images, row: int, name: Path) -> dict[str, JsonValue]:
         "from_name": "cluster",
         "to_name": "image",
         "type": "choices",
-        "value": {"choices": [images.classes.label(row)]},
+        "value": {"choices": [images.name(row)]},
     }
     return {
         "data": {
@@ -139,19 +165,19 @@ def _task(images: Images, row: int, name: Path) -> dict[str, JsonValue]:
 
 def _fiftyone(images: Images, destination: Path, put: Put) -> None:
     """A FiftyOneImageClassificationDataset: images by number in data/, and labels.json by the same numbers."""
-    labels, classes, originals = images
+    labels, originals = images.labels, images.originals
     digits = len(str(len(originals)))
     # By number: FiftyOne tells images apart without their endings, and its database takes no names but UTF-8.
     keys = [f"{row:0{digits}d}" for row in range(len(originals))]
     _put_all(originals, lambda row: destination / "data" / f"{keys[row]}{originals[row].suffix.lower()}", put)
     entries: dict[str, JsonValue] = {
         key: {
-            "label": classes.label(row),
+            "label": images.name(row),
             "confidence": round(float(labels.chance[row]), 6),
             "attributes": {
                 "path": printable(labels.path[row]),
-                "group": int(classes.group[row]),
-                "by_person": bool(classes.by_person[row]),
+                "group": int(images.group[row]),
+                "by_person": bool(images.by_person[row]),
                 "reliability": round(float(labels.reliability[row]), 6),
                 "reliable": bool(labels.reliable[row]),
                 "prototype_rank": int(labels.prototype_rank[row]),
@@ -171,27 +197,27 @@ def _cvat(images: Images, destination: Path, put: Put) -> None:
     task = ElementTree.SubElement(ElementTree.SubElement(file, "meta"), "task")
     ElementTree.SubElement(task, "size").text = str(len(images.originals))
     known = ElementTree.SubElement(task, "labels")
-    for name in images.classes.labels.values():
+    for name in images.names.values():
         ElementTree.SubElement(ElementTree.SubElement(known, "label"), "name").text = name
     for row, path in enumerate(images.originals):
         with Image.open(path) as opened:
             width, height = opened.size
         named = {"id": str(row), "name": path.relative_to(root).as_posix(), "width": str(width), "height": str(height)}
         entry = ElementTree.SubElement(file, "image", named)
-        source = "manual" if images.classes.by_person[row] else "auto"
-        ElementTree.SubElement(entry, "tag", {"label": images.classes.label(row), "source": source})
+        source = "manual" if images.by_person[row] else "auto"
+        ElementTree.SubElement(entry, "tag", {"label": images.name(row), "source": source})
     _write_xml(destination / "annotations.xml", file)
 
 
 def _xmp(images: Images, destination: Path, put: Put) -> None:
     """A sidecar per image of a named group, IMAGE.jpg.xmp, with the name as keyword; folders as the originals have."""
     del put
-    root, classes = _root(images.originals), images.classes
+    root = _root(images.originals)
     for row, path in enumerate(images.originals):
-        if int(classes.group[row]) in classes.named:
+        if int(images.group[row]) in images.named:
             target = destination / path.relative_to(root)
             target.parent.mkdir(parents=True, exist_ok=True)
-            _write_xml(target.with_name(f"{target.name}.xmp"), sidecar(classes.label(row)))
+            _write_xml(target.with_name(f"{target.name}.xmp"), sidecar(images.name(row)))
 
 
 _WRITERS: dict[str, Callable[[Images, Path, Put], None]] = {

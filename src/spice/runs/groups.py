@@ -7,6 +7,7 @@ Shapes: N images, K clusters.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -21,24 +22,21 @@ from spice.runs.labels import Labels
 from spice.tables import Column
 
 NONE = -1  # the group of an image that is in no group
+_COLUMNS = ("cluster", "next_cluster", "reliability")  # of a base, one number per image
 
 
+@dataclass(frozen=True, eq=False)
 class Base:
     """A result before any edit: the head's answer, and what identifies its images. Rows as in `labels.parquet`."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        clusters: int,
-        hashes: Sequence[str],
-        paths: Sequence[str],
-        cluster: NDArray[np.int32],
-        next_cluster: NDArray[np.int32],
-        reliability: NDArray[np.float32],
-    ) -> None:
-        self.name, self.clusters, self.hashes, self.paths = name, clusters, hashes, paths
-        self.cluster, self.next_cluster, self.reliability = cluster, next_cluster, reliability  # (N,) each
+    name: str
+    _: KW_ONLY
+    clusters: int
+    hashes: Sequence[str]
+    paths: Sequence[str]
+    cluster: NDArray[np.int32]  # (N,)
+    next_cluster: NDArray[np.int32]  # (N,)
+    reliability: NDArray[np.float32]  # (N,)
 
     @classmethod
     def of(cls, name: str, labels: Labels, hashes: Sequence[str], *, clusters: int) -> "Base":
@@ -79,14 +77,9 @@ class Base:
 
     def save(self, file: Path) -> None:
         """Save what edits refer to, before the result itself is deleted."""
-        columns = {
-            "hash": pa.array(self.hashes, pa.string()),
-            "path": pa.array(self.paths, pa.string()),
-            "cluster": self.cluster,
-            "next_cluster": self.next_cluster,
-            "reliability": self.reliability,
-        }
-        table = pa.table(columns).replace_schema_metadata({"clusters": str(self.clusters)})
+        names = {"hash": pa.array(self.hashes, pa.string()), "path": pa.array(self.paths, pa.string())}
+        table = pa.table(names | {column: getattr(self, column) for column in _COLUMNS})
+        table = table.replace_schema_metadata({"clusters": str(self.clusters)})
         file.parent.mkdir(exist_ok=True)
         write_parquet(file, table)
 
@@ -94,17 +87,12 @@ class Base:
     def load(cls, name: str, file: Path) -> "Base":
         """Read what `save` wrote."""
         table = read_parquet(file)
-        cluster, following, reliability = (
-            table[column].to_numpy() for column in ("cluster", "next_cluster", "reliability")
-        )
         return cls(
             name,
             clusters=int(table.schema.metadata[b"clusters"]),
             hashes=table["hash"].to_pylist(),
             paths=table["path"].to_pylist(),
-            cluster=cluster,
-            next_cluster=following,
-            reliability=reliability,
+            **{column: table[column].to_numpy() for column in _COLUMNS},
         )
 
 

@@ -260,16 +260,19 @@ def write_record(folder: Path, record: Record[StepResult]) -> None:
 
 def read_record(folder: Path, step: str) -> Record[StepResult] | None:
     """The record of a finished step; None where the step is not finished."""
-    path = folder / f"{step}.json"
+    kind: type[Record[StepResult]] = Record.__class_getitem__(RESULTS[step])  # type: ignore[assignment]
+    return read_json(folder / f"{step}.json", kind, "delete it and resume the run")
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def read_json(path: Path, kind: type[Model], advice: str) -> Model | None:
+    """What a file holds; None if there is none, and a UserError with advice if it is damaged."""
     try:
-        content = path.read_bytes()
+        return kind.model_validate_json(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
-    kind: type[Record[StepResult]] = Record.__class_getitem__(RESULTS[step])  # type: ignore[assignment]
-    try:
-        return kind.model_validate_json(content)
     except ValidationError as error:
         where = field_of(error)
-        raise UserError(
-            f"{path} is damaged, or from another version of spice (at {where!r}); delete it and resume the run"
-        ) from None
+        raise UserError(f"{path} is damaged, or from another version of spice (at {where!r}); {advice}") from None

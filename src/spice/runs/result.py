@@ -16,7 +16,6 @@ from spice.runs.artifacts import (
     IMAGES,
     LABELS,
     NEIGHBORS,
-    PROBLEMS,
     REFINED_FEATURES,
     REFINED_NEIGHBORS,
     REFINED_SIMILARITIES,
@@ -205,10 +204,6 @@ class Result:
         """(N, S), mapped."""
         artifact = REFINED_SIMILARITIES if self.refined else SIMILARITIES
         return cast(NDArray[np.float32], open_array(self.need(artifact)))
-
-    @property
-    def problems(self) -> Path:
-        return self.need(PROBLEMS) if (self / PROBLEMS).exists() else self / PROBLEMS
 
     def _of(self, step: str, kind: type[Kind]) -> Kind | None:
         record = self.records.get(step)

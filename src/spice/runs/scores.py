@@ -5,9 +5,9 @@ Shapes: H heads, C classes, K clusters.
 
 from pathlib import Path
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from spice.errors import UserError, field_of
+from spice.runs.records import read_json
 
 
 class Score(BaseModel, frozen=True):
@@ -59,12 +59,4 @@ class Scores(BaseModel, frozen=True):
 
 def read_scores(path: Path) -> Scores | None:
     """What `spice evaluate` wrote; None where it has not been run."""
-    if not path.exists():
-        return None
-    try:
-        return Scores.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        where = field_of(error)
-        raise UserError(
-            f"{path} is damaged, or from another version of spice (at {where!r}); delete it and evaluate again"
-        ) from None
+    return read_json(path, Scores, "delete it and evaluate again")

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spice.errors import UserError
+from spice.runs.folder import refuse_links_outside
 from spice.runs.manifest import MANIFEST
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -29,6 +30,14 @@ def explain_write_errors(folder: Path) -> Iterator[None]:
             advice = "use a copy of this folder" if started else "choose another folder with --out"
             raise UserError(f"cannot write to {folder}: {error.strerror}; {advice}") from error
         raise
+
+
+@contextmanager
+def writing(run: Path) -> Iterator[None]:
+    """Write into an existing run folder: links that lead out of it are refused first, and errors are explained."""
+    refuse_links_outside(run)
+    with explain_write_errors(run):
+        yield
 
 
 @contextmanager

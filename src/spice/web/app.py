@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from importlib.resources import files
-from typing import Annotated, TypeVar
+from typing import Annotated, TypeVar, get_args
 
 import numpy as np
 from pydantic import BaseModel, Field, JsonValue, ValidationError
@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from spice.errors import UserError
 from spice.runs.edits import StaleEditsError
+from spice.runs.export import Shape
 from spice.stages.groups.split import split_rows
 from spice.web import pictures
 from spice.web.content import column, describe, describe_check, paths
@@ -23,7 +24,7 @@ from spice.web.learning import Learning
 from spice.web.operations import PageEdit, operations_of
 from spice.web.pictures import NoPictureError
 from spice.web.results import describe_results, use_result
-from spice.web.session import Session, StalePageError, State
+from spice.web.session import Session, StalePageError
 from spice.web.tools import ExportBody, Tools
 from spice.web.training import Training
 from spice.web.tree import describe_tree
@@ -44,6 +45,9 @@ class EditBody(ChangeBody):
     """An edit."""
 
     operation: PageEdit
+
+
+Body = TypeVar("Body", bound=BaseModel)
 
 
 class SplitBody(BaseModel):
@@ -68,60 +72,74 @@ class ResultBody(ChangeBody):
 
 
 def make_app(session: Session, tools: Tools) -> Starlette:
-    """The explorer of one run."""
-    explorer = Explorer(session, tools)
+    """The explorer of one run. What reads files or computes runs in a thread."""
+    explorer, learning, training = Explorer(session, tools), Learning(session, tools), Training(session, tools)
+
+    def edit(body: EditBody) -> JsonValue:
+        return describe(session.edit(body.version, partial(operations_of, body.operation)))
+
+    def use(body: ResultBody) -> JsonValue:
+        use_result(session.run, body.result)
+        return describe(session.state())
+
     routes = [
-        Route("/", explorer.page),
-        Route("/assets/{name}", explorer.asset),
-        Route("/api/state", explorer.state),
-        Route("/api/version", explorer.version),
-        Route("/api/paths", explorer.paths),
-        Route("/api/column/{name}", explorer.column),
-        Route("/api/nearest/{row:int}", explorer.nearest),
-        Route("/api/results", explorer.results),
-        Route("/api/tree", explorer.tree),
-        Route("/api/use", explorer.use, methods=["POST"]),
-        Route("/api/check", explorer.check),
-        Route("/api/example", explorer.example, methods=["POST"]),
-        Route("/api/export", explorer.shapes),
-        Route("/api/export", explorer.export, methods=["POST"]),
+        Route("/", lambda _: _asset("index.html")),
+        Route("/assets/{name}", lambda request: _asset(request.path_params["name"])),
         Route("/labels.csv", explorer.table),
-        Route("/api/learn", explorer.learning),
-        Route("/api/learn/{do}", explorer.learn, methods=["POST"]),
-        Route("/api/training", explorer.training),
-        Route("/api/training/{do}", explorer.train, methods=["POST"]),
-        Route("/api/edit", explorer.edit, methods=["POST"]),
-        Route("/api/split", explorer.split, methods=["POST"]),
-        Route("/api/undo", explorer.undo, methods=["POST"]),
-        Route("/api/redo", explorer.redo, methods=["POST"]),
         Route("/strip/{images}", explorer.strip),
         Route("/picture/{images}/{row:int}", explorer.picture),
+        Route("/api/column/{name}", explorer.column),
+        Route("/api/nearest/{row:int}", explorer.nearest),
+        Route("/api/check", explorer.check),
+        Route("/api/example", explorer.example, methods=["POST"]),
+        _get("/api/state", lambda: describe(session.state())),
+        _get("/api/version", lambda: {"version": session.state().version}),
+        _get("/api/paths", lambda: paths(session.state())),
+        _get("/api/results", lambda: describe_results(session.state())),
+        _get("/api/tree", lambda: describe_tree(session.state())),
+        _get("/api/export", explorer.shapes),
+        _post("/api/export", ExportBody, explorer.export),
+        _post("/api/split", SplitBody, explorer.split),
+        _post("/api/edit", EditBody, edit),
+        _post("/api/undo", ChangeBody, lambda body: describe(session.undo(body.version))),
+        _post("/api/redo", ChangeBody, lambda body: describe(session.redo(body.version))),
+        _post("/api/use", ResultBody, use),
+        _get("/api/learn", learning.describe),
+        _post("/api/learn/start", ChangeBody, lambda _: learning.start()),
+        _post("/api/learn/cancel", ChangeBody, lambda _: learning.cancel()),
+        _post("/api/learn/accept", ChangeBody, lambda _: describe(learning.accept())),
+        _get("/api/training", training.describe),
+        _post("/api/training/start", TrainingBody, lambda body: training.start(body.groups, cut=body.cut)),
+        _post("/api/training/cancel", ChangeBody, lambda _: training.cancel()),
+        _post("/api/training/accept", ChangeBody, lambda _: describe(training.accept())),
     ]
     return Starlette(routes=routes, exception_handlers={UserError: _refused, NoPictureError: _no_picture})
 
 
+def _get(path: str, answer: Callable[[], JsonValue]) -> Route:
+    return Route(path, lambda _: JSONResponse(answer()))
+
+
+def _post(path: str, kind: type[Body], answer: Callable[[Body], JsonValue]) -> Route:
+    """A change is answered only when it is on the disk."""
+
+    async def endpoint(request: Request) -> Response:
+        if request.headers.get("content-type") != "application/json":
+            raise HTTPException(415)
+        try:
+            body = kind.model_validate_json(await request.body())
+        except ValidationError as error:
+            raise HTTPException(400, detail=error.errors()[0]["msg"]) from None
+        return await run_in_threadpool(lambda: JSONResponse(answer(body)))
+
+    return Route(path, endpoint, methods=["POST"])
+
+
 class Explorer:
-    """Answers to requests. Those that read files or compute are plain functions, which Starlette runs in threads."""
+    """Answers to requests that are more than the state, or a change of it. Most run in threads."""
 
     def __init__(self, session: Session, tools: Tools) -> None:
         self._session, self._tools = session, tools
-        self._learning = Learning(session, tools)
-        self._training = Training(session, tools)
-
-    def page(self, request: Request) -> Response:  # noqa: ARG002
-        return _asset("index.html")
-
-    def asset(self, request: Request) -> Response:
-        return _asset(request.path_params["name"])
-
-    def version(self, request: Request) -> Response:  # noqa: ARG002
-        return JSONResponse({"version": self._session.state().version})
-
-    def state(self, request: Request) -> Response:  # noqa: ARG002
-        return JSONResponse(describe(self._session.state()))
-
-    def paths(self, request: Request) -> Response:  # noqa: ARG002
-        return JSONResponse(paths(self._session.state()))
 
     def column(self, request: Request) -> Response:
         found = column(self._session.state(), request.path_params["name"])
@@ -136,23 +154,6 @@ class Explorer:
             {"rows": near.tolist(), "similarity": np.asarray(opened.result.similarities[row]).round(3).tolist()}
         )
 
-    def results(self, request: Request) -> Response:  # noqa: ARG002
-        """The results that the run keeps."""
-        return JSONResponse(describe_results(self._session.state()))
-
-    def tree(self, request: Request) -> Response:  # noqa: ARG002
-        """Groups within groups."""
-        return JSONResponse(describe_tree(self._session.state()))
-
-    async def use(self, request: Request) -> Response:
-        body = await _read(request, ResultBody)
-
-        def do() -> State:
-            use_result(self._session.run, body.result)
-            return self._session.state()
-
-        return await _change(do)
-
     def check(self, request: Request) -> Response:
         """The next questions of a check by hand, and what the answers say so far."""
         return JSONResponse(describe_check(self._session.state(), _count(request, "images", default=50, most=2000)))
@@ -163,45 +164,18 @@ class Explorer:
         found = await run_in_threadpool(self._tools.nearest_to, content, SIMILAR_SHOWN)
         return JSONResponse({"rows": [row for row, _ in found], "similarity": [round(value, 3) for _, value in found]})
 
-    def shapes(self, request: Request) -> Response:  # noqa: ARG002
+    def shapes(self) -> JsonValue:
         """What can be exported, and where to."""
-        folder = self._session.run.absolute().parent
-        return JSONResponse({"shapes": [*self._tools.shapes], "folder": str(folder), "run": str(self._session.run)})
+        return {"shapes": [*get_args(Shape)], "folder": str(self._session.run.absolute().parent)}
 
-    async def export(self, request: Request) -> Response:
+    def export(self, body: ExportBody) -> JsonValue:
         """Write the groups beside the run folder. Nothing is overwritten."""
-        body = await _read(request, ExportBody)
-        if body.shape not in self._tools.shapes:
-            raise HTTPException(400)
-        destination = self._session.run.absolute().parent / body.name
-        message = await run_in_threadpool(self._tools.export, body, destination)
-        return JSONResponse({"told": message})
+        return {"told": self._tools.export(body, self._session.run.absolute().parent / body.name)}
 
     def table(self, request: Request) -> Response:  # noqa: ARG002
         """`labels.csv` with all edits, to download."""
         headers = {"content-disposition": "attachment; filename=labels.csv"}
         return Response(self._session.table(), media_type="text/csv", headers=headers)
-
-    def learning(self, request: Request) -> Response:  # noqa: ARG002
-        """What learning from corrections would move, or its progress."""
-        return JSONResponse(self._learning.describe())
-
-    async def learn(self, request: Request) -> Response:
-        """Start, cancel or accept."""
-        await _read(request, ChangeBody)
-        return await _control(request, self._learning, self._learning.start)
-
-    def training(self, request: Request) -> Response:  # noqa: ARG002
-        """The progress of a training, or what joint training would change."""
-        return JSONResponse(self._training.describe())
-
-    async def train(self, request: Request) -> Response:
-        """Start, cancel or accept."""
-        if request.path_params["do"] != "start":
-            await _read(request, ChangeBody)
-            return await _control(request, self._training)
-        body = await _read(request, TrainingBody)
-        return await _control(request, self._training, partial(self._training.start, body.groups, cut=body.cut))
 
     def strip(self, request: Request) -> Response:
         opened = self._session.state().opened
@@ -220,70 +194,23 @@ class Explorer:
         found = opened.pictures.large(row, pictures.LARGEST_PICTURE)
         return Response(found, media_type="image/jpeg", headers=_FOREVER)
 
-    async def edit(self, request: Request) -> Response:
-        body = await _read(request, EditBody)
-        return await _change(lambda: self._session.edit(body.version, partial(operations_of, body.operation)))
-
-    async def split(self, request: Request) -> Response:
+    def split(self, body: SplitBody) -> JsonValue:
         """What the parts of a group would be; nothing is changed."""
-        body = await _read(request, SplitBody)
-
-        def look() -> JsonValue:
-            state = self._session.state()
-            members = np.flatnonzero(state.groups.group == body.group)
-            tree = state.opened.tree if body.tree else None
-            if tree is not None:
-                parts = tree.split(members, into=body.into)
-            else:
-                parts = split_rows(state.opened.result.answer_features, members, into=body.into)
-            rank = state.opened.labels.prototype_rank
-            return {"parts": [rows[np.argsort(rank[rows], kind="stable")].tolist() for rows in parts]}
-
-        return JSONResponse(await run_in_threadpool(look))
-
-    async def undo(self, request: Request) -> Response:
-        body = await _read(request, ChangeBody)
-        return await _change(lambda: self._session.undo(body.version))
-
-    async def redo(self, request: Request) -> Response:
-        body = await _read(request, ChangeBody)
-        return await _change(lambda: self._session.redo(body.version))
+        state = self._session.state()
+        members = np.flatnonzero(state.groups.group == body.group)
+        tree = state.opened.tree if body.tree else None
+        if tree is not None:
+            parts = tree.split(members, into=body.into)
+        else:
+            parts = split_rows(state.opened.result.answer_features, members, into=body.into)
+        rank = state.opened.labels.prototype_rank
+        return {"parts": [rows[np.argsort(rank[rows], kind="stable")].tolist() for rows in parts]}
 
     def _row(self, request: Request) -> int:
         row: int = request.path_params["row"]
         if row >= len(self._session.state().opened.labels.path):
             raise HTTPException(404)
         return row
-
-
-async def _change(do: Callable[[], State]) -> Response:
-    """The state after a change. Answered only when the change is on the disk."""
-    state = await run_in_threadpool(do)
-    return await run_in_threadpool(lambda: JSONResponse(describe(state)))
-
-
-async def _control(request: Request, work: Learning | Training, start: Callable[[], None] | None = None) -> Response:
-    """Start, cancel or accept work in the background, as the last part of the address says."""
-    do = request.path_params["do"]
-    if do == "accept":
-        return await _change(work.accept)
-    action = {"start": start, "cancel": work.cancel}.get(do)
-    if action is None:
-        raise HTTPException(404)
-    await run_in_threadpool(action)
-    return JSONResponse(await run_in_threadpool(work.describe))
-
-
-Body = TypeVar("Body", bound=BaseModel)
-
-
-async def _read(request: Request, kind: type[Body]) -> Body:
-    if request.headers.get("content-type") != "application/json":
-        raise HTTPException(415)
-    try:
-        return kind.model_validate_json(await request.body())
-    except ValidationError as error:
-        raise HTTPException(400, detail=error.errors()[0]["msg"]) from None
 
 
 def _count(request: Request, name: str, *, default: int, most: int) -> int:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from pydantic import JsonValue
 
-from spice.errors import UserError
-from spice.progress import CanceledError, Progress, duration
+from spice.errors import UserError, one_line
+from spice.progress import CanceledError, Progress, duration, log
 
 SPEED_KNOWN_AFTER = 1.0  # seconds
 
@@ -69,8 +69,10 @@ class Background:
             work(self._report)
         except CanceledError:
             pass
-        except (UserError, OSError, MemoryError) as error:
-            self.error = str(error) or type(error).__name__
+        except Exception as error:  # noqa: BLE001 - the page must not take any failure for a success
+            if not isinstance(error, UserError | OSError | MemoryError):
+                log.exception("%s failed", self._task)
+            self.error = one_line(error)
 
     def _report(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
         if self._cancel.is_set():

@@ -22,14 +22,12 @@ def describe(state: State) -> dict[str, JsonValue]:
     return {
         "version": state.version,
         "title": Path(source).name if source else "images in memory",
-        "run": str(result.run),
         "result": result.name,
         "images": result.scan.identity,
         "count": len(state.opened.labels.path),
         "side": state.opened.pictures.side,
         "map": state.opened.points is not None,
         "tree": state.opened.tree is not None,
-        "threshold": result.answer.threshold,
         "groups": cards(state),
         "merges": [suggestion._asdict() for suggestion in suggested_merges(state)],
         "undo": _last(state.edits.undoable),
@@ -48,7 +46,6 @@ def describe_check(state: State, images: int) -> dict[str, JsonValue]:
         "accuracy": _estimate(found.accuracy),
         "groups": [{"group": number, **_estimate(part)} for number, part in found.groups.items()],
         "promise": found.promise,
-        "kept": found.keep.images if found.keep.threshold is not None else 0,
     }
 
 

@@ -1,7 +1,7 @@
 """Keeps `labels.csv` in step with the edits. The edits themselves are on the disk before this starts."""
 
 import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from spice.errors import UserError
@@ -15,33 +15,23 @@ class CsvUpdater:
     """Writes the table in a thread of its own, soon after the last edit."""
 
     def __init__(self, run: Path) -> None:
-        self._run = run
-        self._wake, self._stale, self._ending = threading.Event(), False, False
-        self._thread = threading.Thread(target=self._work, name="labels.csv", daemon=True)
-        self._thread.start()
+        self._run, self._stale, self._ending = run, False, threading.Event()
+        self._thread = ThreadPoolExecutor(1)
 
     def changed(self) -> None:
         """Someone edited the run."""
-        self._stale = True
-        self._wake.set()
+        if not self._stale and not self._ending.is_set():
+            self._stale = True
+            self._thread.submit(self._write)
 
     def close(self) -> None:
         """Write the last changes, and stop."""
-        self._ending = True
-        self._wake.set()
-        self._thread.join()
-
-    def _work(self) -> None:
-        while not self._ending:
-            self._wake.wait()
-            if not self._ending:
-                time.sleep(_PAUSE)
-            self._wake.clear()
-            if self._stale:
-                self._stale = False
-                self._write()
+        self._ending.set()
+        self._thread.shutdown()
 
     def _write(self) -> None:
+        self._ending.wait(_PAUSE)
+        self._stale = False
         try:
             update_csv(self._run)
         except (UserError, OSError) as error:

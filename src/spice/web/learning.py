@@ -21,7 +21,7 @@ class Learning:
         self._work = Background()
         self._found: tuple[str, Proposal] | None = None  # the version that it learned from
 
-    def start(self) -> None:
+    def start(self) -> JsonValue:
         """Start, unless it is already running."""
         version = self._session.state().version
 
@@ -31,11 +31,13 @@ class Learning:
         if not self._work.running:
             self._found = None
         self._work.start(learn)
+        return self.describe()
 
-    def cancel(self) -> None:
+    def cancel(self) -> JsonValue:
         """Stop, and discard the proposal."""
         self._work.cancel()
         self._found = None
+        return self.describe()
 
     def accept(self) -> State:
         """Apply the proposal."""
@@ -46,7 +48,7 @@ class Learning:
         self._found = None
         return self._session.state()
 
-    def describe(self) -> dict[str, JsonValue]:
+    def describe(self) -> JsonValue:
         """The progress so far, and what would move."""
         state = self._session.state()
         work = self._work.describe()

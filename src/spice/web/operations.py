@@ -16,18 +16,6 @@ class _PageEdit(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class PageName(_PageEdit):
-    """Name a group."""
-
-    kind: Literal["name"]
-    group: int
-    name: str
-
-    def operations(self, state: State) -> list[Operation]:
-        del state
-        return [Name(group=self.group, name=" ".join(self.name.split()))]
-
-
 class PageNames(_PageEdit):
     """Name several groups: suggested names that were accepted together."""
 
@@ -36,7 +24,7 @@ class PageNames(_PageEdit):
 
     def operations(self, state: State) -> list[Operation]:
         del state
-        return [Name(group=number, name=" ".join(name.split())) for number, name in self.names.items()]
+        return [Name(group=number, name=name) for number, name in self.names.items()]
 
 
 class PageSplit(_PageEdit):
@@ -100,16 +88,16 @@ class PageCheck(_PageEdit):
         return [Check(image=image, group=int(state.groups.shown[self.row]), answer=self.answer)]
 
 
-# A merge and a group set aside name no images, so the page sends the operation itself.
+# These name no images, so the page sends the operations themselves.
+_Sent = Name | Merge | SetAside
 PageEdit = Annotated[
-    Merge | SetAside | PageCheck | PageName | PageNames | PageSplit | PageMove | PageReject | PagePair,
-    Field(discriminator="kind"),
+    _Sent | PageCheck | PageNames | PageSplit | PageMove | PageReject | PagePair, Field(discriminator="kind")
 ]
 
 
 def operations_of(edit: PageEdit, state: State) -> list[Operation]:
     """The operations to add; UserError for rows that the run does not have."""
-    return [edit] if isinstance(edit, Merge | SetAside) else edit.operations(state)
+    return [edit] if isinstance(edit, _Sent) else edit.operations(state)
 
 
 def _images(state: State, rows: list[int]) -> list[ImageId]:

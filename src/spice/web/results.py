@@ -7,9 +7,8 @@ import numpy as np
 from pydantic import JsonValue
 
 from spice.arrays import open_array
-from spice.runs import Result, RunFolder, explain_write_errors, locked, read_manifest
+from spice.runs import Result, RunFolder, locked, read_manifest, writing
 from spice.runs.artifacts import CANDIDATES
-from spice.runs.folder import refuse_links_outside
 from spice.runs.other_counts import compare
 from spice.web.session import State
 
@@ -62,8 +61,7 @@ def _plausible(current: Result, source: Result | None, made: set[int]) -> list[J
 
 def use_result(run: Path, name: str) -> None:
     """Make another result the current one."""
-    refuse_links_outside(run)
-    with explain_write_errors(run), locked(run):
+    with writing(run), locked(run):
         RunFolder.open(run).use(name)
 
 

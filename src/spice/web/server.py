@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable
+from ipaddress import ip_address
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -16,17 +17,17 @@ class Server(uvicorn.Server):
     """Serves `app` to the browser that is given `address`.
 
     Args:
-        host: an address of this machine. Anything but 127.0.0.1 lets other machines in, if they know the token.
+        host: an address of this machine. Anything but 127.0.0.1 lets other machines in, if they know the token; 0.0.0.0
+            and :: stand for all its addresses.
         port: 0 takes a free one.
     """
 
     def __init__(self, app: ASGIApp, *, host: str = LOCAL, port: int = 0) -> None:
         self._listening = _listen(host, port)
         port = self._listening.getsockname()[1]
-        shown = f"[{host}]" if ":" in host else host
-        names = (shown, "localhost") if host == LOCAL else (shown,)
+        names = _names(host)
         guard = Guard(app, hosts={f"{name}:{port}" for name in names}, cookie=f"spice-{port}")
-        self.address = f"http://{shown}:{port}/?token={guard.token}"
+        self.address = f"http://{names[0]}:{port}/?token={guard.token}"
         super().__init__(
             uvicorn.Config(
                 guard, log_level="critical", access_log=False, server_header=False, timeout_graceful_shutdown=1,
@@ -51,6 +52,23 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._ready()
+
+
+def _names(host: str) -> list[str]:
+    """What browsers may call this machine; the first is printed."""
+    try:
+        all_addresses = ip_address(host).is_unspecified
+    except ValueError:  # a name
+        all_addresses = False
+    if not all_addresses:
+        return [f"[{host}]" if ":" in host else host.lower(), *(["localhost"] if host == LOCAL else [])]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing, but shows from which address others would be reached
+            own = probe.getsockname()[0]
+        except OSError:  # no network
+            own = LOCAL
+    return [own, socket.gethostname().lower(), LOCAL, "localhost"]
 
 
 def _listen(host: str, port: int) -> socket.socket:

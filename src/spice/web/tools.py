@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from spice.progress import Progress
+from spice.runs.export import Shape
 
 
 class Proposal(NamedTuple):
@@ -21,7 +22,7 @@ class Proposal(NamedTuple):
 class ExportBody(BaseModel, frozen=True):
     """What to write, and how the new folder or file beside the run is called."""
 
-    shape: str
+    shape: Shape
     name: Annotated[str, Field(pattern=r"^[^./\\\x00-\x1f][^/\\\x00-\x1f]*$", max_length=120)]
     kept: bool  # only images that a check by hand keeps
     group: int | None  # only this group
@@ -38,5 +39,4 @@ class Tools(NamedTuple):
     regroup: Callable[[int, bool, Progress], object]
     # Joint training on the current result -> the name of the result that it made, which is not used yet.
     refine: Callable[[Progress], str]
-    shapes: tuple[str, ...]  # what `export` can write
     export: Callable[[ExportBody, Path], str]  # what, and where to -> what was written, in words

@@ -25,7 +25,7 @@ class Training:
         self._work = Background()
         self._found: tuple[str, str] | None = None  # the result that it began with, and the one that it made
 
-    def start(self, groups: int | None, *, cut: bool) -> None:
+    def start(self, groups: int | None, *, cut: bool) -> JsonValue:
         """Make another number of groups, or None: train encoder and head together on the groups as they are.
 
         Args:
@@ -43,11 +43,13 @@ class Training:
             self._found = None
         if not self._work.start(work):
             raise UserError("Training is in progress; cancel it first.")
+        return self.describe()
 
-    def cancel(self) -> None:
+    def cancel(self) -> JsonValue:
         """Stop, or leave the groups as they are. A result that is complete stays among the run's results."""
         self._work.cancel()
         self._found = None
+        return self.describe()
 
     def accept(self) -> State:
         """Use what joint training made."""
@@ -57,7 +59,7 @@ class Training:
         self._found = None
         return self._session.state()
 
-    def describe(self) -> dict[str, JsonValue]:
+    def describe(self) -> JsonValue:
         """The progress so far, and what joint training would change."""
         state, work = self._session.state(), self._work.describe()
         done = self._found if not self._work.running else None
@@ -72,7 +74,6 @@ def _proposal(state: State, name: str) -> JsonValue:
     if joint is None:
         return None
     return {
-        "result": name,
         "used": joint.used,
         "failed": [*joint.failed_checks],
         "learned": joint.labeled,

@@ -19,6 +19,9 @@ export function element(tag, properties = {}, ...children) {
 
 export const button = (label, onclick, properties = {}) => element("button", { type: "button", onclick, ...properties }, label);
 
+/** A point in the color of what it stands in. */
+export const dot = () => element("span", { class: "dot", "aria-hidden": "true" });
+
 export const number = (value) => value.toLocaleString("en");
 export const counted = (count, thing) => `${number(count)} ${thing}${count === 1 ? "" : "s"}`;
 export const percent = (share) => `${Math.round(100 * share)}%`;
@@ -37,13 +40,11 @@ export function switchTheme() {
   dispatchEvent(new Event("themechange"));
 }
 
-const messages = () => byId("messages");
-
 /** A line at the bottom of the page, with at most one thing to do about it. */
 export function say(text, { action, onaction, bad = false } = {}) {
   const line = element("p", { class: bad ? "message bad" : "message" }, text);
   if (action) line.append(button(action, () => { line.remove(); onaction(); }, { class: "quiet" }));
-  messages().replaceChildren(line);
+  byId("messages").replaceChildren(line);
   clearTimeout(say.timer);
   say.timer = setTimeout(() => line.remove(), bad ? 12000 : 7000);
 }

@@ -1,6 +1,6 @@
 // The map of report and explorer: every image is a point, similar images are close together; names and pictures of groups.
 
-import { button, element, isDark, number, tint } from "./dom.js";
+import { button, dot, element, isDark, number, tint } from "./dom.js";
 import { drawLabels, labelPlaces } from "./labels.js";
 import { drawPoints, inside, pixel } from "./points.js";
 
@@ -101,7 +101,7 @@ export class Plot {
     const choose = ({ number: group }) => { this.alone = this.alone === group ? null : group; this.refresh(); };
     const focused = this.legend.contains(document.activeElement) && document.activeElement.dataset.cluster;
     this.legend.replaceChildren(...groups.map((one) => element("li", {}, tint(
-      button([element("span", { class: "dot", "aria-hidden": "true" }), one.name], () => choose(one), { "aria-pressed": String(shown(one)), data: { cluster: one.number } }), one))));
+      button([dot(), one.name], () => choose(one), { "aria-pressed": String(shown(one)), data: { cluster: one.number } }), one))));
     if (focused) this.legend.querySelector(`[data-cluster="${focused}"]`)?.focus();
   }
 

@@ -1,6 +1,6 @@
 // Small pictures, which come many to a sheet, and the lines below them.
 
-import { element } from "./dom.js";
+import { dot, element } from "./dom.js";
 
 /** Show the picture at (column, row) of a sheet of columns x rows pictures. */
 export function showFromSheet(thumb, address, { columns, rows = 1, column, row = 0 }) {
@@ -13,7 +13,7 @@ export function showFromSheet(thumb, address, { columns, rows = 1, column, row =
 /** Group, chance and file name; `how` is "low" for a doubtful image, "you" for one that a person placed. */
 export function caption(group, chance, how, name) {
   return [
-    element("span", { class: "facts" }, element("span", { class: "dot", "aria-hidden": "true" }), element("span", { class: "group" }, group), element("span", { class: `trust ${how}` }, chance)),
+    element("span", { class: "facts" }, dot(), element("span", { class: "group" }, group), element("span", { class: `trust ${how}` }, chance)),
     element("span", { class: "name" }, name),
   ];
 }

@@ -1,9 +1,9 @@
 // Check: yes, no or unsure for images drawn at random; what is known of all images grows with every answer.
 
-import { button, byId, counted, element, percent, tint } from "./dom.js";
+import { button, byId, counted, dot, element, percent, tint } from "./dom.js";
 import { ask, edit, nameOf, run, undo } from "./run.js";
-import { showPicture } from "./picture.js";
-import { largePicture, tile } from "./tiles.js";
+import { smallPicture } from "./picture.js";
+import { largePicture } from "./tiles.js";
 
 let images = 50, now = null;
 
@@ -31,11 +31,10 @@ function question({ row, group, centers }) {
   const which = run.byNumber.get(group), done = now.images - now.left;
   return [
     element("p", { class: "eyebrow" }, `${done + 1} of ${now.images}`),
-    tint(element("h2", { class: "asked" }, "Is this image in the right group, ", element("span", { class: "dot", "aria-hidden": "true" }), element("strong", {}, nameOf(which)), "?"), which),
+    tint(element("h2", { class: "asked" }, "Is this image in the right group, ", dot(), element("strong", {}, nameOf(which)), "?"), which),
     element("div", { class: "judged" },
       element("img", { class: "large", src: largePicture(row), alt: run.path[row] }),
-      element("div", {}, element("h4", {}, "Typical of this group"), element("div", { class: "pictures" }, centers.map((other) =>
-        element("button", { type: "button", class: "picture", "aria-label": run.path[other], onclick: () => showPicture(other, centers) }, tile(other, 96)))))),
+      element("div", {}, element("h4", {}, "Typical of this group"), element("div", { class: "pictures" }, centers.map((other) => smallPicture(other, centers, 96))))),
     element("div", { class: "answers" },
       answer("Yes", "yes", "Y", row), answer("No", "no", "N", row), answer("Unsure", "unsure", "U", row),
       button("Back", back, { class: "quiet", disabled: run.info.undo?.kind !== "check", title: "Take back the last answer. Key: B" })),
@@ -61,7 +60,7 @@ function known() {
   parts.push(element("dl", {}, element("dt", {}, "Yes"), element("dd", {}, yes), element("dt", {}, "No"), element("dd", {}, no), element("dt", {}, "Unsure"), element("dd", {}, unsure)));
   for (const part of now.groups) {
     const group = run.byNumber.get(part.group);
-    if (group) parts.push(tint(element("div", { class: "purity" }, element("span", {}, element("span", { class: "dot", "aria-hidden": "true" }), nameOf(group)), element("small", {}, part.words), interval(part.low, part.high, part.value)), group));
+    if (group) parts.push(tint(element("div", { class: "purity" }, element("span", {}, dot(), nameOf(group)), element("small", {}, part.words), interval(part.low, part.high, part.value)), group));
   }
   return parts;
 }

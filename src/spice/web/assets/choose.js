@@ -1,6 +1,6 @@
 // Choosing a group: type a part of its name, arrow keys, Enter.
 
-import { counted, dialog, element, tint } from "./dom.js";
+import { counted, dialog, dot, element, tint } from "./dom.js";
 import { nameOf, shownGroups } from "./run.js";
 import { tile } from "./tiles.js";
 
@@ -24,7 +24,7 @@ export function chooseGroup(title, { without = new Set(), fresh = false } = {}) 
       const part = input.value.trim().toLowerCase();
       const found = groups.filter((group) => nameOf(group).toLowerCase().includes(part));
       const items = found.map((group) => tint(element("li", { role: "option", onclick: () => take(group.number), data: { number: group.number } },
-        element("span", { class: "dot" }), group.typical.length ? tile(group.typical[0], 36) : "", element("span", { class: "choice-name" }, nameOf(group)), element("small", {}, counted(group.size, "image"))), group));
+        dot(), group.typical.length ? tile(group.typical[0], 36) : "", element("span", { class: "choice-name" }, nameOf(group)), element("small", {}, counted(group.size, "image"))), group));
       if (fresh) items.push(element("li", { role: "option", class: "fresh", onclick: () => take(null) }, "New group"));
       list.replaceChildren(...items);
       active = Math.max(0, Math.min(active, items.length - 1));

@@ -1,11 +1,11 @@
 // Export: the groups in the shape that people or other programs want, beside the run folder.
 
-import { button, element, say } from "./dom.js";
-import { ask, nameOf, run, shownGroups } from "./run.js";
+import { button, element } from "./dom.js";
+import { ask, attempt, nameOf, run, shownGroups } from "./run.js";
 
 const MEANING = {
   folders: "a folder per group, for people", imagefolder: "a folder per group, for training", csv: "a table (csv)", parquet: "a table (parquet)", labelstudio: "Label Studio tasks",
-  fiftyone: "a FiftyOne data set", cvat: "CVAT", huggingface: "Hugging Face datasets", xmp: "keywords for Lightroom and digiKam (XMP sidecars)",
+  fiftyone: "a FiftyOne data set", cvat: "CVAT", xmp: "keywords for Lightroom and digiKam (XMP sidecars)",
 };
 
 export async function show(view) {
@@ -20,12 +20,8 @@ export async function show(view) {
   const go = button("Export", async () => {
     go.disabled = true;
     told.textContent = "Writing …";
-    try {
-      told.textContent = `${(await ask("/api/export", { shape: shape.value, name: name.value.trim(), kept: which.value === "kept", group: /^\d+$/.test(which.value) ? Number(which.value) : null, copied: copied.checked })).told}.`;
-    } catch (error) {
-      told.textContent = "";
-      say(error.message, { bad: true });
-    }
+    const done = await attempt("/api/export", { shape: shape.value, name: name.value.trim(), kept: which.value === "kept", group: /^\d+$/.test(which.value) ? Number(which.value) : null, copied: copied.checked });
+    told.textContent = done ? `${done.told}.` : "";
     go.disabled = false;
   }, { class: "main" });
   view.replaceChildren(
@@ -35,5 +31,3 @@ export async function show(view) {
       element("label", { class: "check" }, copied, " Copy images, instead of links"), element("div", { class: "buttons" }, go), told),
     element("p", { class: "table-link" }, element("a", { class: "do", href: "/labels.csv", download: "labels.csv" }, "Download labels.csv"), element("span", { class: "note" }, " one line per image, with your names and corrections")));
 }
-
-export function refresh() {}

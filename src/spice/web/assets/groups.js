@@ -1,8 +1,8 @@
 // Groups: a card for each; rename, merge, split, set aside.
 
-import { button, byId, counted, dialog, element, number, percent, say, tint } from "./dom.js";
+import { button, byId, counted, dialog, dot, element, number, percent, say, tint } from "./dom.js";
 import { chooseGroup } from "./choose.js";
-import { showPicture } from "./picture.js";
+import { smallPicture } from "./picture.js";
 import { ask, edit, nameOf, run, shownGroups } from "./run.js";
 import { tile } from "./tiles.js";
 
@@ -20,9 +20,7 @@ export function show(view) {
   draw();
 }
 
-export function refresh() {
-  draw();
-}
+export const refresh = () => draw();
 
 function head() {
   const { info } = run;
@@ -76,11 +74,10 @@ function card(group, small) {
       if (event.key === "Escape") { title.value = nameOf(group); title.blur(); }
     },
   });
-  const pictures = (rows, kind) => element("div", { class: `pictures ${kind}` }, rows.map((row) =>
-    element("button", { type: "button", class: "picture", "aria-label": run.path[row], title: run.path[row], onclick: () => showPicture(row, rows) }, tile(row, small ? 64 : kind === "doubts" ? 72 : 140))));
+  const pictures = (rows, kind) => element("div", { class: `pictures ${kind}` }, rows.map((row) => smallPicture(row, rows, small ? 64 : kind === "doubts" ? 72 : 140)));
   const doubtful = small ? [] : group.doubtful;
   const made = tint(element("article", { class: "card", tabindex: "0", draggable: true, data: { number: group.number }, "aria-label": `${nameOf(group)}, ${counted(group.size, "image")}` },
-    element("header", {}, element("span", { class: "dot", "aria-hidden": "true" }), title,
+    element("header", {}, dot(), title,
       group.suggested ? button(`${group.suggested}?`, () => edit({ kind: "name", group: group.number, name: group.suggested }), { class: "guess", title: `A guess. Click to call this group “${group.suggested}”.`, "aria-label": `Call group ${group.number} ${group.suggested}, a guess` }) : null,
       element("span", { class: "size", title: counted(group.size, "image") }, small ? number(group.size) : counted(group.size, "image"))),
     element("div", { class: "estimate", title: `About ${percent(group.chance)} of its images are in the right group (estimated from their neighbors)` },
@@ -204,12 +201,12 @@ function drawMerges() {
 
 function suggestion(merge) {
   const groups = [merge.first, merge.second].map((which) => run.byNumber.get(which));
-  const label = (group) => tint(element("span", { class: "which" }, element("span", { class: "dot", "aria-hidden": "true" }), nameOf(group)), group);
+  const label = (group) => tint(element("span", { class: "which" }, dot(), nameOf(group)), group);
   return element("section", { class: "panel suggestion" },
     element("p", {}, label(groups[0]), " and ", label(groups[1])),
     element("p", { class: "note" }, `${percent(merge.share)} of their images’ neighbors are in the other group. Their most similar pairs:`),
     element("div", { class: "pairs" }, merge.pairs.map(([first, second, similarity]) => element("span", { class: "pair", title: `similarity ${similarity.toFixed(2)}` },
-      ...[first, second].map((row) => element("button", { type: "button", class: "picture", "aria-label": run.path[row], onclick: () => showPicture(row, [first, second]) }, tile(row, 64)))))),
+      ...[first, second].map((row) => smallPicture(row, [first, second], 64))))),
     button("Merge", () => join(merge.first, merge.second), { class: "do" }));
 }
 

@@ -1,7 +1,7 @@
 // How many groups: the results that the run keeps, switching between them, and other numbers to make.
 
 import { button, byId, counted, element, percent, say } from "./dom.js";
-import { ask, change, nameOf, run } from "./run.js";
+import { ask, attempt, change, nameOf, run } from "./run.js";
 import { tile } from "./tiles.js";
 import { drawTraining } from "./training.js";
 import { drawTree, offerTree } from "./tree.js";
@@ -52,11 +52,7 @@ function plausible(one) {
 }
 
 async function make(groups, how = {}) {
-  try {
-    await ask("/api/training/start", { version: run.info.version, groups, ...how });
-  } catch (error) {
-    say(error.message, { bad: true });
-  }
+  await attempt("/api/training/start", { version: run.info.version, groups, ...how });
   await draw();
   byId("another")?.scrollIntoView({ block: "center" });
 }

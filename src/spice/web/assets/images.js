@@ -3,7 +3,7 @@
 import { button, byId, counted, element, say, tint } from "./dom.js";
 import { Grid } from "./grid.js";
 import { showPicture } from "./picture.js";
-import { ask, groupOf, loweredPaths, nameOf, run, send } from "./run.js";
+import { attempt, groupOf, loweredPaths, nameOf, run, send } from "./run.js";
 import { actions, clear, select, selected, toggle } from "./selection.js";
 import { caption } from "./thumbs.js";
 import { tile } from "./tiles.js";
@@ -83,7 +83,8 @@ function count() {
 }
 
 async function findNear(row) {
-  const found = await ask(`/api/nearest/${row}`);
+  const found = await attempt(`/api/nearest/${row}`);
+  if (!found) return;
   near = { title: run.path[row], rows: [row, ...found.rows] };
   if (grid) find();
 }

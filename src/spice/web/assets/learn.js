@@ -1,7 +1,7 @@
 // Learn: what the program makes of the corrections; shown before it counts.
 
 import { button, byId, counted, element, percent, say } from "./dom.js";
-import { ask, change, run } from "./run.js";
+import { ask, attempt, change, run } from "./run.js";
 import { drawProgress, drawTraining } from "./training.js";
 import { drawWays, movedBy } from "./ways.js";
 
@@ -25,11 +25,7 @@ async function draw() {
 }
 
 const send = async (what) => {
-  try {
-    await ask(`/api/learn/${what}`, { version: run.info.version });
-  } catch (error) {
-    say(error.message, { bad: true });
-  }
+  await attempt(`/api/learn/${what}`, { version: run.info.version });
   draw();
 };
 

@@ -115,7 +115,7 @@ try {
   route();
   addEventListener("run", (event) => {
     drawTools();
-    VIEWS[current][1].refresh(event.detail.whole);
+    VIEWS[current][1].refresh?.(event.detail.whole);
   });
 } catch (error) {
   byId("view").replaceChildren(element("p", { class: "warning" }, error.message));

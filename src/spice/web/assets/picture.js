@@ -1,11 +1,14 @@
 // One image, large, with its facts and its nearest images.
 
-import { button, dialog, element, tint } from "./dom.js";
+import { button, dialog, dot, element, tint } from "./dom.js";
 import { ask, groupOf, nameOf, run } from "./run.js";
 import { move, reject } from "./selection.js";
 import { largePicture, tile } from "./tiles.js";
 
 const NEAREST = 18;
+
+/** A small picture that opens; `list`: the images that the arrow keys lead through. */
+export const smallPicture = (row, list, width) => element("button", { type: "button", class: "picture", "aria-label": run.path[row], title: run.path[row], onclick: () => showPicture(row, list) }, tile(row, width));
 
 /** `list`: the images that the arrow keys lead through. */
 export function showPicture(row, list = [row]) {
@@ -33,7 +36,7 @@ export function showPicture(row, list = [row]) {
       near.replaceChildren(...found.rows.slice(0, NEAREST).map((other, place) => {
         const group = groupOf(other);
         const made = element("button", { type: "button", class: "picture", title: `${run.path[other]}\n${nameOf(group)}, similarity ${found.similarity[place].toFixed(2)}`,
-          "aria-label": `${run.path[other]}, ${nameOf(group)}`, onclick: () => draw(other) }, tile(other, 72), element("span", { class: "dot", "aria-hidden": "true" }));
+          "aria-label": `${run.path[other]}, ${nameOf(group)}`, onclick: () => draw(other) }, tile(other, 72), dot());
         return group ? tint(made, group) : made;
       }));
     } catch (error) {
@@ -43,7 +46,7 @@ export function showPicture(row, list = [row]) {
 
   function drawFacts() {
     const group = groupOf(row);
-    const where = element("dd", {}, element("span", { class: "dot", "aria-hidden": "true" }), nameOf(group));
+    const where = element("dd", {}, dot(), nameOf(group));
     if (group) tint(where, group);
     const lines = [element("dt", {}, "Group"), where];
     if (run.person[row]) lines.push(element("dt", {}, "Placed by"), element("dd", {}, "you"));

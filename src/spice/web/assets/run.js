@@ -53,6 +53,9 @@ export async function ask(address, content) {
   return (await send(address, request)).json();
 }
 
+/** The same, but says what goes wrong, and then resolves to nothing. */
+export const attempt = (address, content) => ask(address, content).catch((error) => say(error.message, { bad: true }));
+
 export async function send(address, request) {
   let answer;
   try {

@@ -1,7 +1,7 @@
 // A training that makes another result: started from the page, watched, canceled.
 
 import { button, element, say } from "./dom.js";
-import { ask, run } from "./run.js";
+import { ask, attempt, run } from "./run.js";
 
 let watched = false; // whether this page has seen it running
 
@@ -25,11 +25,7 @@ export async function drawTraining(place, start, propose) {
   if (!place.isConnected) return;
   const again = () => drawTraining(place, start, propose);
   const send = async (what, content = {}) => {
-    try {
-      await ask(`/api/training/${what}`, { version: run.info.version, ...content });
-    } catch (error) {
-      say(error.message, { bad: true });
-    }
+    await attempt(`/api/training/${what}`, { version: run.info.version, ...content });
     again();
   };
   if (found.running) {

@@ -1,9 +1,8 @@
 // Groups within groups: the merge tree down to a cut, with pictures at its ends; drag the cut, then make its groups.
 
-import { button, counted, element, percent, tint } from "./dom.js";
-import { showPicture } from "./picture.js";
+import { button, counted, dot, element, percent, tint } from "./dom.js";
+import { smallPicture } from "./picture.js";
 import { nameOf, run } from "./run.js";
-import { tile } from "./tiles.js";
 
 const MOSTLY = 0.9; // an end with fewer of its images in one group says how many
 const ROW = 60; // the height of an end in the picture of the tree; the style sheet has its own in pixels
@@ -87,9 +86,8 @@ function end(own) {
   const group = run.byNumber.get(own.group);
   const images = own.share < MOSTLY ? `${counted(own.images, "image")}, ${percent(own.share)} from this group` : counted(own.images, "image");
   const made = element("li", {},
-    element("span", { class: "pictures" }, own.pictures.map((row) =>
-      element("button", { type: "button", class: "picture", "aria-label": run.path[row], title: run.path[row], onclick: () => showPicture(row, own.pictures) }, tile(row, 48)))),
+    element("span", { class: "pictures" }, own.pictures.map((row) => smallPicture(row, own.pictures, 48))),
     element("span", { class: "what", title: `${percent(own.share)} of these images are in ${nameOf(group)} now` },
-      element("span", { class: "which" }, group ? element("span", { class: "dot", "aria-hidden": "true" }) : null, nameOf(group)), element("small", {}, images)));
+      element("span", { class: "which" }, group ? dot() : null, nameOf(group)), element("small", {}, images)));
   return group ? tint(made, group) : made;
 }
