@@ -22,18 +22,18 @@ from spice.data import Collection, Problem, SourceLike, ingest
 from spice.data.adapters import Adapted, adapt, is_table_of_numbers
 from spice.data.vectors import Vectors
 from spice.errors import UserError
-from spice.group_sizes import as_shares, clusters_from, with_sizes
+from spice.group_sizes import as_shares
 from spice.models.precomputed import NoEncoder, checked_vectors
 from spice.notebook.answers import Answers, answers_of
 from spice.notebook.explorer import explore
 from spice.notebook.order import UserOrder, filled, source_order, user_order
 from spice.notebook.progress import show_progress
 from spice.pipeline import cluster
-from spice.presets import preset
 from spice.progress import Progress
 from spice.runs import Result, open_result
 from spice.runs.artifacts import IMAGES, MODEL, PROBABILITIES
 from spice.runs.folder import is_run
+from spice.settings_file import requested_settings
 from spice.stages.encode import encode_plain
 from spice.stages.model import Predictions, TrainedModel
 from spice.tables import Column
@@ -112,13 +112,10 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
 
     def fit(self, X: SourceLike, y: object = None) -> Self:  # noqa: N803, ARG002 - scikit-learn's signature
         """Group the images `X`; `y` is ignored."""
-        clusters, shares = self.n_clusters, None if self.sizes is None else as_shares(self.sizes)
-        if shares is not None:
-            clusters = clusters_from(shares, clusters)
-        settings = preset(
+        settings = requested_settings(
             self.preset,
-            clusters=None if isinstance(clusters, tuple) else clusters,
-            between=clusters if isinstance(clusters, tuple) else None,
+            clusters=self.n_clusters,
+            sizes=None if self.sizes is None else as_shares(self.sizes),
             encoder=self.encoder,
             size=self.size,
             flip=self.flip,
@@ -126,8 +123,6 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             minutes=self.minutes,
             seed=_seed(self.random_state),
         )
-        if shares is not None:
-            settings = with_sizes(settings, shares)
         source = self._adapt(X, reset=True)
         temporary = self.run_folder is None
         with (

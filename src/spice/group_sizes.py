@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spice.errors import UserError
+from spice.presets import Clusters
 from spice.settings import RunSettings
 
 # Images of the smallest group in a batch, at least: fewer give a poor prototype.
@@ -46,10 +47,11 @@ def as_shares(sizes: Sequence[float]) -> tuple[float, ...]:
     return tuple(sorted((number / total for number in numbers), reverse=True))
 
 
-def clusters_from(shares: Sequence[float], clusters: object) -> int:
+def clusters_from(shares: Sequence[float], clusters: Clusters) -> int:
     """The number of groups, which must be `clusters` if that is given too."""
     if clusters not in (None, len(shares)):
-        raise UserError(f"got {len(shares)} sizes for {clusters} groups; leave out the number of groups")
+        asked = ":".join(map(str, clusters)) if isinstance(clusters, tuple) else clusters
+        raise UserError(f"got {len(shares)} sizes for {asked} groups; leave out the number of groups")
     return len(shares)
 
 

@@ -16,12 +16,14 @@ from spice.settings import (
 
 PAPER = "paper:"
 
+# How many clusters to make: a number, or a range to search. None: search, or the paper's number for its presets.
+Clusters = int | tuple[int, int] | None
+
 
 def preset(
     name: str,
     *,
-    clusters: int | None = None,
-    between: tuple[int, int] | None = None,
+    clusters: Clusters = None,
     encoder: str | None = None,
     size: int | None = None,
     flip: bool = True,
@@ -29,13 +31,9 @@ def preset(
     minutes: float | None = None,
     seed: int = 0,
 ) -> RunSettings:
-    """The settings of `--preset`: `quick`, `standard`, or `paper:` and a data set. Other options override it.
-
-    Args:
-        clusters: None: the paper's number for a preset of the paper; otherwise a search, `between` two numbers.
-    """
+    """The settings of `--preset`: `quick`, `standard`, or `paper:` and a data set. Other options override it."""
     if name.startswith(PAPER):
-        if between is not None:
+        if isinstance(clusters, tuple):
             raise UserError(f"the preset {name} needs the number of groups; give it with -k")
         settings = paper(name.removeprefix(PAPER), clusters=clusters, size=size, flip=flip, minutes=minutes, seed=seed)
         if encoder not in (None, settings.encoder):
@@ -46,8 +44,8 @@ def preset(
     if name not in ("quick", "standard"):
         raise UserError(f"unknown preset {name!r}; choose quick, standard or {PAPER}{{{','.join(_PAPER)}}}")
     how_many = None
-    if not clusters:
-        how_many = HowManySettings() if between is None else search_between(*between)
+    if not clusters or isinstance(clusters, tuple):
+        how_many = search_between(*clusters) if clusters else HowManySettings()
         clusters = how_many.least
     chosen = encoder or "lite0"
     usual = standard(clusters=clusters, encoder=chosen, size=size, flip=flip, refine=refine, minutes=minutes, seed=seed)

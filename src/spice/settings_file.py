@@ -9,8 +9,9 @@ from typing import Any, TypeVar, get_args
 import tomli_w
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from spice.errors import UserError
-from spice.presets import joint_on_cpu, preset
+from spice.errors import UserError, field_of
+from spice.group_sizes import clusters_from, with_sizes
+from spice.presets import Clusters, joint_on_cpu, preset
 from spice.settings import FeatureSettings, RunSettings
 
 Tree = dict[str, JsonValue]
@@ -22,8 +23,8 @@ def requested_settings(
     name: str,
     file: Path | None = None,
     *,
-    clusters: int | None = None,
-    between: tuple[int, int] | None = None,
+    clusters: Clusters = None,
+    sizes: tuple[float, ...] | None = None,
     encoder: str | None = None,
     size: int | None = None,
     flip: bool | None = None,
@@ -31,11 +32,17 @@ def requested_settings(
     minutes: float | None = None,
     seed: int | None = None,
 ) -> RunSettings:
-    """The preset called `name`, overridden by a settings file, and both overridden by explicit options."""
+    """The preset called `name`, overridden by a settings file, and both overridden by explicit options.
+
+    Args:
+        sizes: shares of the groups, if they are known; they replace `clusters`.
+    """
+    if sizes is not None:
+        clusters = clusters_from(sizes, clusters)
     changes = {} if file is None else read_changes(file)
     options: dict[str, object] = {
-        "heads.clusters": clusters or between,
-        "how_many": clusters or between,
+        "heads.clusters": clusters,
+        "how_many": clusters,
         "encoder": encoder,
         "size": size,
         "seed": seed,
@@ -52,16 +59,17 @@ def requested_settings(
                 table.pop(setting, None)
     settings = preset(
         name,
-        clusters=clusters or (None if between else _inside(changes, "heads", "clusters") or _number_of_sizes(changes)),
-        between=between,
+        clusters=clusters or _inside(changes, "heads", "clusters") or _number_of_sizes(changes),
         encoder=encoder or _inside(changes, "encoder"),
         size=size,
-        flip=flip is not False,
+        flip=True if flip is None else flip,
         refine=refine,
         minutes=minutes,
         seed=seed or 0,
     )
-    return settings if file is None else apply_changes(settings, changes, path=file)
+    if file is not None:
+        settings = apply_changes(settings, changes, path=file)
+    return settings if sizes is None else with_sizes(settings, sizes)
 
 
 def read_changes(path: Path, kind: type[BaseModel] = RunSettings) -> Tree:
@@ -120,7 +128,7 @@ def _validate(kind: type[Kind], base: Tree, changes: JsonValue, path: Path, pref
         return kind.model_validate(_merged(base, changes))
     except ValidationError as error:
         first = error.errors()[0]
-        where = prefix + ".".join(str(part) for part in first["loc"])
+        where = f"{prefix}{field_of(error)}"
         raise UserError(f"{path}: {where} = {first['input']!r}: {first['msg'].lower()}") from None
 
 

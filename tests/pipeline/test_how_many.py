@@ -63,7 +63,7 @@ def test_a_number_given_first_can_be_found_later(tmp_path: Path) -> None:
 
 
 def test_a_range_is_searched(tmp_path: Path) -> None:
-    account = found(tmp_path, between=(7, 9))
+    account = found(tmp_path, clusters=(7, 9))
     assert account.howmany is not None
     assert account.howmany.counts == [7, 8, 9]
 

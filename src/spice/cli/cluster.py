@@ -14,6 +14,7 @@ from spice.cli.running import Details, Device, Json, Open, Rescan, SettingsFile,
 from spice.errors import NothingTrustworthyError, UserError
 
 if TYPE_CHECKING:
+    from spice.presets import Clusters
     from spice.runs import Account
     from spice.settings import Stage
 
@@ -138,7 +139,7 @@ def command(
     as_json: Json = False,
 ) -> None:
     """Sort images into groups by what they show. Your images are never changed; run the command again to resume."""
-    from spice.group_sizes import clusters_from, read_sizes, with_sizes
+    from spice.group_sizes import read_sizes
     from spice.pipeline import cluster
     from spice.presets import with_cut_start
     from spice.settings_file import requested_settings
@@ -150,15 +151,11 @@ def command(
         raise UserError(f"{other} and --cut both set the number of groups; use only one of them")
     last = last_stage(stages) if stages else "joint"
     out = out or default_out(images)
-    count, between = how_many(clusters)
-    shares = None if sizes is None else read_sizes(sizes)
-    if shares is not None:
-        count, between = clusters_from(shares, clusters if between else count), None
     settings = requested_settings(
         preset,
         settings_file,
-        clusters=count or cut,
-        between=between,
+        clusters=how_many(clusters) or cut,
+        sizes=None if sizes is None else read_sizes(sizes),
         encoder=encoder,
         size=size,
         flip=flip,
@@ -168,8 +165,6 @@ def command(
     )
     if cut is not None:
         settings = settings.model_copy(update={"heads": with_cut_start(settings.heads)})
-    if shares is not None:
-        settings = with_sizes(settings, shares)
     if extra is not None:
         settings = settings.model_copy(update={"extra": os.path.abspath(extra)})  # noqa: PTH100 - keeps globs
     if labels is not None:
@@ -200,18 +195,18 @@ def command(
     finish(account, as_json=as_json, details=details, open_page=open_page)
 
 
-def how_many(clusters: str | None) -> tuple[int | None, tuple[int, int] | None]:
-    """`10` -> (10, None); `5:40` -> (None, (5, 40)); None -> (None, None): find the number."""
+def how_many(clusters: str | None) -> "Clusters":
+    """`10` -> 10; `5:40` -> (5, 40); None: find the number."""
     if clusters is None:
-        return None, None
+        return None
     least, colon, most = clusters.partition(":")
     if not least.isdecimal() or (colon and not most.isdecimal()):
         raise UserError(f"-k takes a number such as 10 or a range such as 5:40; got {clusters!r}")
     if colon:
-        return None, (int(least), int(most))
+        return int(least), int(most)
     if int(least) < 2:
         raise UserError(f"need at least 2 groups, got -k {clusters}")
-    return int(least), None
+    return int(least)
 
 
 def last_stage(stages: str) -> "Stage":
