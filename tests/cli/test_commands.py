@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from spice.cli.cluster import default_out, finish, last_stage
-from spice.cli.display import show_account
+from spice.cli.cluster import default_out, last_stage
+from spice.cli.summary import finish, show_account
 from spice.cli.why import _verdict
 from spice.errors import NothingTrustworthyError
 from spice.runs import RunFolder, account, open_result

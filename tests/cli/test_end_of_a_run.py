@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from spice.cli.cluster import default_out
-from spice.cli.display import offer_page, show_account
-from spice.cli.running import find_run
+from spice.cli.options import find_run
+from spice.cli.summary import offer_page, show_account
 from spice.runs.account import Account, account
 from spice.runs.records import Record, StepResult, StepWarning
 from spice.runs.result import open_result

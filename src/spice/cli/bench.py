@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from spice.benchmark.tables.catalog import TABLES, SizeName, Table
-from spice.cli.display import show_progress
 from spice.cli.help import Command, examples
-from spice.cli.running import Device, SettingsFile, stoppable
+from spice.cli.options import Device, SettingsFile
+from spice.cli.running import show_progress, stoppable
 from spice.errors import UserError
 
 EXAMPLES = examples(
@@ -158,7 +158,7 @@ def _run(
         command += f" --settings {settings_file}"
     if not show:
         kept = "finished cells are kept. Run the same command again to resume"
-        with stoppable(kept), show_progress() as progress:
+        with stoppable(kept) as progress:
             run(selection, out, device=device, progress=progress)
     cells = saved(selection, out)
     if not cells and not show and processes_from_environment().count > 1:

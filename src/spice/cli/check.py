@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spice.cli.help import examples
-from spice.cli.running import Json, RunArgument
+from spice.cli.options import Json, RunArgument
+from spice.cli.running import editing
 
 if TYPE_CHECKING:
     from spice.runs import Result
@@ -41,13 +42,12 @@ def command(
 
     The browser shows each image beside typical images of its group. Answers are saved in the run folder.
     """
-    from spice.runs import open_result, update_csv, writing
+    from spice.runs import open_result
 
     result = open_result(run)
     if not only_summary and not as_json:
-        with writing(run):
+        with editing(run):
             _ask(result, images)
-            update_csv(run)
     _show_summary(result, keep, as_json=as_json)
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spice.cli.display import offer_page, show_account, show_progress
 from spice.cli.help import examples
-from spice.cli.running import Details, Device, Json, Open, Rescan, SettingsFile, interruptible
-from spice.errors import NothingTrustworthyError, UserError
+from spice.cli.options import Details, Device, Json, Open, Rescan, SettingsFile
+from spice.cli.running import interruptible
+from spice.cli.summary import finish
+from spice.errors import UserError
 
 if TYPE_CHECKING:
     from spice.presets import Clusters
-    from spice.runs import Account
     from spice.settings import Stage
 
 EXAMPLES = examples(
@@ -178,7 +178,7 @@ def command(
 
         show_plan(images, settings, as_json=as_json)
         return
-    with interruptible(out), show_progress() as progress:
+    with interruptible(out) as progress:
         account = cluster(
             images,
             settings,
@@ -229,20 +229,3 @@ def default_out(images: str) -> Path:
     folder = Path(*parts[:first]).resolve().name
     words = re.findall(r"\w+", " ".join(parts[first:]))
     return Path("-".join([folder or "images", *words]) + ".spice")
-
-
-def finish(account: "Account", *, as_json: bool, details: bool = False, open_page: bool | None = False) -> None:
-    """Print the summary. A run without a single reliable image ends with its own exit code.
-
-    Args:
-        open_page: whether to open the report in the browser; None asks, if there is a terminal.
-    """
-    if int(os.environ.get("RANK", "0")):
-        return  # only the first process prints
-    show_account(account, as_json=as_json, details=details)
-    if account.reliable == 0:
-        raise NothingTrustworthyError(
-            f"no image is reliable, so the groups are guesses; check a sample with: spice check {account.run}"
-        )
-    if not as_json:
-        offer_page(Path(account.run), open_page)

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spice.cli.display import show_progress
 from spice.cli.help import Command, examples
 from spice.cli.running import stoppable
 
@@ -61,7 +60,7 @@ def get(
 
     card, root = datasets.card_of(name), to or datasets.default_root()
     kept = "the partial download is kept. Run the same command again to resume"
-    with stoppable(kept), show_progress() as progress:
+    with stoppable(kept) as progress:
         dataset = datasets.get(name, source=source, root=root, progress=progress)
     print(f"{card.title}: {_in_words(dataset.counts)} images in {len(dataset.classes)} classes")
     print(f"folder     {datasets.located(card, root)}")

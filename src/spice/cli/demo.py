@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 
 from spice.cli.help import examples
-from spice.cli.running import Device, interruptible
+from spice.cli.options import Device
+from spice.cli.running import interruptible
+from spice.cli.summary import finish
 
 EXAMPLES = examples("spice demo", "spice demo my-demo --seed 1")
 
@@ -21,8 +23,6 @@ def command(
 ) -> None:
     """Try spice on 1,797 handwritten digits: train all three stages from scratch, then compare with the true labels."""
     from spice.cli import evaluate, export
-    from spice.cli.cluster import finish
-    from spice.cli.display import show_progress
     from spice.pipeline import cluster
     from spice.presets import demo
     from spice.runs.artifacts import REPORT
@@ -30,7 +30,7 @@ def command(
     images, run, groups = folder / "digits", folder / "digits.spice", folder / f"groups-{seed}"
     write_digits(images)
     print(f"Wrote 1,797 digits to {images}. Training features, then clustering heads, then both together.")
-    with interruptible(run), show_progress() as progress:
+    with interruptible(run) as progress:
         # The folder is the demo's own: another seed, or another version's settings, may take it over.
         account = cluster(str(images), demo(seed=seed), run, redo=True, device=device, progress=progress)
     finish(account, as_json=False)

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from spice.cli.help import examples
+from spice.cli.options import Json
 
 EXAMPLES = examples(
     "spice doctor",
@@ -30,7 +31,7 @@ OPTIONAL = {  # and what each is for
 
 
 def command(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
     plan: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, max=10**9, help="Show only the memory and disk space needed for N images."),

@@ -1,6 +1,6 @@
 """Correcting groups from the terminal: `spice groups`, `name`, `merge`, `split`, `move`, `set-aside`, `undo`, ..."""
 
-from contextlib import contextmanager
+import json
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spice.cli.help import examples
-from spice.cli.running import Json, RunArgument
+from spice.cli.options import Json, RunArgument
+from spice.cli.running import confirmed, editing
 from spice.errors import UserError
 from spice.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from spice.runs import Groups
     from spice.runs.editor import Editor
     from spice.runs.edits import Operation
@@ -47,8 +46,6 @@ GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="Group numbe
 
 def show_groups(run: RunArgument, as_json: Json = False) -> None:
     """List the groups with their names and sizes, including your edits."""
-    import json
-
     from spice.runs import open_result
     from spice.runs.words import read_words, suggest_names
 
@@ -119,8 +116,6 @@ def name(
 
 def _accept_suggested(editor: "Editor", *, accept: bool) -> None:
     """Show the suggested names and apply them if the user agrees."""
-    import sys
-
     from spice.runs.edits import Name
     from spice.runs.words import read_words, suggest_names
 
@@ -135,8 +130,8 @@ def _accept_suggested(editor: "Editor", *, accept: bool) -> None:
         print(f"{number:>5}{_images(groups, number):>15}  {word}?")
     if not suggested:
         print("no suggestions: no word clearly fits an unnamed group")
-    elif accept or (sys.stdin.isatty() and typer.confirm("Accept these names?")):
-        with _editing(editor.run):
+    elif accept or confirmed("Accept these names?"):
+        with editing(editor.run):
             for number, word in suggested.items():
                 editor.do(Name(group=number, name=word))
         print(f"named {len(suggested)} groups; undo with: spice undo {run}")
@@ -227,7 +222,7 @@ def set_aside(
 def undo(run: RunArgument) -> None:
     """Undo the last edit. Repeat to go further back."""
     editor = _editor(run)
-    with _editing(run):
+    with editing(run):
         last = editor.undo()
     print(f"undone: {last.operation.words}; redo with: spice redo {quote(str(run))}" if last else "nothing to undo")
 
@@ -235,34 +230,20 @@ def undo(run: RunArgument) -> None:
 def redo(run: RunArgument) -> None:
     """Redo the last undone edit."""
     editor = _editor(run)
-    with _editing(run):
+    with editing(run):
         last = editor.redo()
     print(f"redone: {last.operation.words}" if last else "nothing to redo")
 
 
 def _editor(run: Path) -> "Editor":
-    from spice.runs import read_manifest
     from spice.runs.editor import Editor
 
-    read_manifest(run)  # refuses a folder that is not a run
     return Editor(run)
 
 
 def _do(editor: "Editor", operation: "Operation") -> "Groups":
-    with _editing(editor.run):
+    with editing(editor.run):
         return editor.do(operation)
-
-
-@contextmanager
-def _editing(run: Path) -> "Iterator[None]":
-    """Bring the table and the report up to date after the edits."""
-    from spice.report import renew_report
-    from spice.runs import update_csv, writing
-
-    with writing(run):
-        yield
-        update_csv(run)
-        renew_report(run)
 
 
 def group_number(groups: "Groups", text: str) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spice.cli.help import examples
-from spice.cli.running import Json, RunArgument
+from spice.cli.options import Json, RunArgument
 
 if TYPE_CHECKING:
     from spice.runs import Result

@@ -7,7 +7,7 @@ import typer
 
 from spice.cli import export
 from spice.cli.help import examples
-from spice.cli.running import Device, RunArgument
+from spice.cli.options import Device, RunArgument
 
 if TYPE_CHECKING:
     from spice.pipeline.example import ExampleSearch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from spice.cli.help import examples
-from spice.cli.running import RunArgument, model_folder
+from spice.cli.options import RunArgument
 from spice.errors import UserError
 from spice.wording import counted
 
@@ -62,6 +62,7 @@ def command(
 
 def _export_model(run: Path, destination: Path, shape: Literal["model", "onnx"], *, embed: bool) -> None:
     from spice.runs import explain_output_errors
+    from spice.runs.result import model_folder
     from spice.stages.model import TrainedModel
     from spice.stages.onnx_export import export_onnx
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from spice.cli.help import examples
-from spice.cli.running import RunArgument
+from spice.cli.options import RunArgument
 from spice.errors import UserError
 
 EXAMPLES = examples("spice figures photos.spice", "spice figures photos.spice --out paper/figures")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from spice.cli.help import examples
-from spice.cli.running import Json, RunArgument
+from spice.cli.options import Json, RunArgument
 from spice.wording import counted
 
 OUTLIERS_EXAMPLES = examples("spice outliers photos.spice  # most unusual first", "spice outliers photos.spice --json")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from spice.cli.running import confirmed, editing
+
 Labels = Annotated[
     Path | None, typer.Option(help="CSV file (path,label) with a few labels to learn from; groups take these names.")
 ]
@@ -16,18 +18,16 @@ Split = Annotated[bool, typer.Option("--split", help="Split groups that hold ima
 def add_labels(run: Path, file: Path, *, split: bool) -> None:
     """Name the groups and place the labeled images; a group with two names is split if the user agrees."""
     from spice.label_table import read_label_table
-    from spice.runs import update_csv, writing
     from spice.runs.editor import Editor
     from spice.stages.groups.give import SharedGroupError, give_labels
 
     labels, editor = read_label_table(file), Editor(run)
-    with writing(run):
+    with editing(run):
         try:
             added = give_labels(editor, labels, split=split)
         except SharedGroupError as error:
-            if not sys.stdin.isatty() or not typer.confirm(f"{error}. Split it now?"):
+            if not confirmed(f"{error}. Split it now?"):
                 raise
             added = give_labels(editor, labels, split=True)
-        update_csv(run)
     if added:
         print(f"{len(added)} edits from {file}; undo with: spice undo {quote(str(run))}", file=sys.stderr)

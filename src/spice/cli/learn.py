@@ -1,16 +1,15 @@
 """`spice learn`: train a head on your corrections."""
 
-import sys
 from collections import Counter
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spice.cli.display import show_progress
 from spice.cli.help import examples
 from spice.cli.labels import Labels, Split, add_labels
-from spice.cli.running import Device, RunArgument
+from spice.cli.options import Device, RunArgument
+from spice.cli.running import confirmed, editing, show_progress
 from spice.wording import counted
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ def command(
     Shows which images would move. Nothing changes until you accept, and images you placed yourself stay there.
     """
     from spice.pipeline.learn import accept, propose
-    from spice.runs import update_csv
     from spice.runs.folder import refuse_links_outside
 
     refuse_links_outside(run)
@@ -47,11 +45,11 @@ def command(
         proposal = propose(run, device=device, progress=progress)
     for line in _lines(proposal):
         print(line)
-    if not yes and not (sys.stdin.isatty() and typer.confirm("Accept?")):
+    if not yes and not confirmed("Accept?"):
         print(f"nothing changed; accept with: spice learn {quote(str(run))} --yes")
         return
-    accept(proposal)
-    update_csv(run)
+    with editing(run):
+        accept(proposal)
     print(f"accepted; undo with: spice undo {quote(str(run))}")
 
 

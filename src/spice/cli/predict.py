@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spice.cli.display import show_progress
 from spice.cli.help import examples
-from spice.cli.running import Device, find_run, model_folder
+from spice.cli.options import Device, find_run
+from spice.cli.running import show_progress
 
 if TYPE_CHECKING:
     from spice.estimator import Assessment
@@ -35,6 +35,7 @@ def command(
     """Sort more images into the groups of a run, with the chance that each is right."""
     from spice.estimator import load
     from spice.runs import explain_output_errors
+    from spice.runs.result import model_folder
     from spice.tables import refuse_other_ending, write_csv, write_table
 
     if out is not None:

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from spice.cli.cluster import finish
-from spice.cli.display import show_progress
 from spice.cli.help import examples
 from spice.cli.labels import Labels, Split, add_labels
-from spice.cli.running import Details, Device, Json, Open, RunArgument, SettingsFile, interruptible
+from spice.cli.options import Details, Device, Json, Open, RunArgument, SettingsFile
+from spice.cli.running import interruptible
+from spice.cli.summary import finish
 
 EXAMPLES = examples(
     "spice refine photos.spice",
@@ -45,6 +45,6 @@ def command(
 
     if labels is not None and processes_from_environment().first:
         add_labels(run, labels, split=split)
-    with interruptible(run), show_progress() as progress:
+    with interruptible(run) as progress:
         account = refine(run, minutes=minutes, settings_file=settings_file, device=device, progress=progress)
     finish(account, as_json=as_json, details=details, open_page=open_page)

@@ -1,7 +1,7 @@
 """`spice report`: rewrite the report of a run."""
 
 from spice.cli.help import examples
-from spice.cli.running import RunArgument
+from spice.cli.options import RunArgument
 
 EXAMPLES = examples("spice report photos.spice  # then open photos.spice/report.html")
 

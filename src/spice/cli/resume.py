@@ -1,9 +1,9 @@
 """`spice resume`: continue a run that was stopped."""
 
-from spice.cli.cluster import finish
-from spice.cli.display import show_progress
 from spice.cli.help import examples
-from spice.cli.running import Details, Device, Json, Open, Rescan, RunArgument, interruptible
+from spice.cli.options import Details, Device, Json, Open, Rescan, RunArgument
+from spice.cli.running import interruptible
+from spice.cli.summary import finish
 
 EXAMPLES = examples("spice resume photos.spice", "spice resume photos.spice --json  # print the summary as JSON")
 
@@ -20,6 +20,6 @@ def command(
     """Resume a run that was stopped, or print the summary of a finished one."""
     from spice.pipeline import resume
 
-    with interruptible(run), show_progress() as progress:
+    with interruptible(run) as progress:
         account = resume(run, rescan=rescan, device=device, progress=progress)
     finish(account, as_json=as_json, details=details, open_page=open_page)

@@ -1,86 +1,109 @@
-"""Shared by commands that run the pipeline: options, and how Ctrl-C and `kill` stop them."""
+"""How commands run: progress, Ctrl-C and `kill`, questions to the user, and what follows an edit."""
 
+import logging
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from spice.errors import NoticeWarning, SpiceWarning, UserError
+from spice.errors import NoticeWarning, SpiceWarning
+from spice.progress import LogProgress, Progress
 
-
-def find_run(path: Path) -> Path:
-    """Accept the image folder `photos` in place of its run folder `photos.spice`; return any other path unchanged."""
-    if path.suffix == ".spice" or (path / "manifest.json").exists() or (path / "model.json").exists():
-        return path
-    whole = path.resolve()  # `.` has no name of its own
-    name = f"{whole.name}.spice"
-    return next((run for run in (Path(name), whole.parent / name) if (run / "manifest.json").exists()), path)
-
-
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.", show_default=False, callback=find_run)]
-Details = Annotated[bool, typer.Option("--details", help="Also show heads, epochs, losses and the time of each step.")]
-Open = Annotated[
-    bool | None,
-    typer.Option("--open/--no-open", help="Open the report when done.", show_default="ask"),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ... or mps.")]
-Rescan = Annotated[
-    bool,
-    typer.Option("--rescan", help="Reread every image, even if its name, size and date are unchanged."),
-]
-SettingsFile = Annotated[
-    Path | None,
-    typer.Option("--settings", help="TOML file with settings to override (see spice settings).", show_default=False),
-]
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
 
 
 @contextmanager
-def interruptible(run: Path) -> Iterator[None]:
-    """When the user stops the work, say how to resume. Hold back warnings that the summary prints at the end."""
+def interruptible(run: Path) -> Iterator[Progress]:
+    """Show the progress of a run; when the user stops it, say how to resume. Its warnings are for the summary."""
     before = signal.signal(signal.SIGTERM, _stop)
     kept = f"finished work is kept. Resume with: spice resume {quote(str(run))}"
     try:
-        with stoppable(kept), warnings.catch_warnings():
+        with stoppable(kept) as progress, warnings.catch_warnings():
             warnings.simplefilter("ignore", SpiceWarning)
             warnings.simplefilter("always", NoticeWarning)
-            yield
+            yield progress
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
-def stoppable(kept: str) -> Iterator[None]:
-    """On Ctrl-C, end with one line that says what is `kept` and how to resume."""
+def stoppable(kept: str) -> Iterator[Progress]:
+    """Show progress; on Ctrl-C, end with one line that says what is `kept` and how to resume."""
     try:
-        yield
+        with show_progress() as progress:
+            yield progress
     except KeyboardInterrupt:
         print(f"\nspice: stopped; {kept}", file=sys.stderr)
         raise typer.Exit(130) from None  # what shells expect of a command ended by Ctrl-C
 
 
-def model_folder(run: Path) -> Path:
-    """The model of a run's current result (after `spice learn`, the learned one), or a model folder itself."""
-    from spice.runs import open_result
-    from spice.runs.artifacts import MODEL
-    from spice.runs.folder import is_run
+@contextmanager
+def show_progress() -> Iterator[Progress]:
+    """Progress bars on a terminal, a line every few seconds elsewhere. On stderr, because stdout is for the result."""
+    if not sys.stderr.isatty():
+        logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
+        logging.getLogger("spice").setLevel(logging.INFO)
+        yield LogProgress()
+        return
+    from rich.console import Console
+    from rich.logging import RichHandler
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
 
-    if not is_run(run):
-        return run
-    result = open_result(run)
-    learned = result.groups.model
-    if learned is None:
-        return result.need(MODEL)
-    if not (run / learned).exists():
-        raise UserError(f"{run / learned} is missing; run spice learn {run} again, or undo it with: spice undo {run}")
-    return run / learned
+    columns = (
+        TextColumn("{task.description:<24}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        TextColumn("[dim]{task.fields[figures]}"),
+    )
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        above = RichHandler(console=bars.console, show_time=False, show_level=False, show_path=False)
+        logging.basicConfig(handlers=[above], format="%(message)s", level=logging.WARNING)
+        logging.getLogger("spice").setLevel(logging.INFO)
+        yield _ProgressBars(bars)
+
+
+@contextmanager
+def editing(run: Path) -> Iterator[None]:
+    """Edit the groups of a run; then bring its table and its report up to date."""
+    from spice.report import renew_report
+    from spice.runs import update_csv, writing
+
+    with writing(run):
+        yield
+        update_csv(run)
+        renew_report(run)
+
+
+def confirmed(question: str) -> bool:
+    """Whether the user says yes; no where nobody can answer, as in a script."""
+    return sys.stdin.isatty() and typer.confirm(question)
+
+
+class _ProgressBars:
+    """Progress as one bar per task."""
+
+    def __init__(self, bars: "Bars") -> None:
+        self.bars = bars
+        self.tasks: dict[str, TaskID] = {}
+
+    def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
+        if task not in self.tasks:
+            self.tasks[task] = self.bars.add_task(task, total=total, completed=done, figures="")
+        speed = self.bars.tasks[self.tasks[task]].speed  # None until two steps are done
+        rate = [f"{speed:,.1f}/s"] if speed else []
+        text = " ".join(rate + [f"{name} {value:.4g}" for name, value in (figures or {}).items()])
+        self.bars.update(self.tasks[task], completed=done, total=total, figures=text)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the system's signature

@@ -1,12 +1,13 @@
 """`spice runs`: list the results in a run folder and choose the current one."""
 
+import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spice.cli.help import examples
-from spice.cli.running import RunArgument
+from spice.cli.options import Json, RunArgument
 
 if TYPE_CHECKING:
     from spice.runs import RunFolder
@@ -25,7 +26,7 @@ def command(
     remove: Annotated[
         str | None, typer.Option(metavar="NAME", help="Delete this result and the files only it needs.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """List, switch or remove the results in a run folder. Every result is kept until you remove it."""
     from spice.runs import RunFolder, locked, save_edited_groups, update_csv, writing
@@ -44,8 +45,6 @@ def command(
 
 
 def _show(folder: "RunFolder", *, as_json: bool) -> None:
-    import json
-
     from spice.runs import Result
 
     manifest = folder.manifest

@@ -5,7 +5,7 @@ import sys
 import typer
 
 from spice.cli.help import examples
-from spice.cli.running import RunArgument
+from spice.cli.options import RunArgument
 from spice.wording import counted
 
 EXAMPLES = examples("spice verify photos.spice  # every file of every result")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spice.cli.help import examples
-from spice.cli.running import Device, find_run, model_folder
+from spice.cli.options import Device, find_run
 from spice.errors import UserError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def command(
     """Sort new images into the groups of a run as they arrive, and append them to RUN/watched.csv."""
     from spice.estimator import load
     from spice.runs.folder import refuse_links_outside
+    from spice.runs.result import model_folder
     from spice.watch import Watcher
 
     run = find_run(run or _only_run_of(folder))

@@ -15,6 +15,7 @@ from spice.runs.artifacts import (
     FEATURES,
     IMAGES,
     LABELS,
+    MODEL,
     NEIGHBORS,
     REFINED_FEATURES,
     REFINED_NEIGHBORS,
@@ -24,6 +25,7 @@ from spice.runs.artifacts import (
     Artifact,
 )
 from spice.runs.edits import Edits, read_edits
+from spice.runs.folder import is_run
 from spice.runs.groups import Base, Groups
 from spice.runs.labels import Labels, read_labels
 from spice.runs.manifest import MANIFEST, Manifest, ResultEntry, Step, read_manifest
@@ -231,6 +233,19 @@ def open_result(run: Path) -> Result:
     if manifest.current is None:
         raise UserError(f"{run} has no groups yet; finish it with: spice resume {run}")
     return Result(run, manifest, manifest.current)
+
+
+def model_folder(run: Path) -> Path:
+    """The model of a run's current result (after `spice learn`, the learned one), or a model folder itself."""
+    if not is_run(run):
+        return run
+    result = open_result(run)
+    learned = result.groups.model
+    if learned is None:
+        return result.need(MODEL)
+    if not (run / learned).exists():
+        raise UserError(f"{run / learned} is missing; run spice learn {run} again, or undo it with: spice undo {run}")
+    return run / learned
 
 
 def _saved_base(run: Path, name: str) -> Base | None:

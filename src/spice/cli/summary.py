@@ -1,72 +1,44 @@
-"""What a command shows: bars and tables on a terminal, plain lines elsewhere, JSON for scripts."""
+"""The summary at the end of a run, and the question whether to open its report."""
 
-import logging
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from shlex import quote
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from spice.progress import LogProgress, Progress, duration
+from spice.errors import NothingTrustworthyError
+from spice.progress import duration
 from spice.wording import listed, percent
 
-WIDTH, INDENT, BAR = 80, 11, 10  # of the summary, in characters
+WIDTH, INDENT, BAR = 80, 11, 10  # in characters
 TIED = "\xa0"  # a space at which lines are not broken
 COLORS = {"good": "green", "mixed": "yellow", "weak": "red"}  # of the verdicts
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress as Bars
-    from rich.progress import TaskID
 
     from spice.runs import Account, Cluster
     from spice.runs.records import JointResult, ViewsResult
 
 
-@contextmanager
-def show_progress() -> Iterator[Progress]:
-    """Progress bars on a terminal, a line every few seconds elsewhere. On stderr, because stdout is for the result."""
-    if not sys.stderr.isatty():
-        logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
-        logging.getLogger("spice").setLevel(logging.INFO)
-        yield LogProgress()
+def finish(account: "Account", *, as_json: bool, details: bool = False, open_page: bool | None = False) -> None:
+    """Print the summary. A run without a single reliable image ends with its own exit code.
+
+    Args:
+        open_page: whether to open the report in the browser; None asks, if there is a terminal.
+    """
+    from spice.engine.processes import processes_from_environment
+
+    if not processes_from_environment().first:
         return
-    from rich.console import Console
-    from rich.logging import RichHandler
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-
-    columns = (
-        TextColumn("{task.description:<24}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(elapsed_when_finished=True),
-        TextColumn("[dim]{task.fields[figures]}"),
-    )
-    with Bars(*columns, console=Console(stderr=True)) as bars:
-        above = RichHandler(console=bars.console, show_time=False, show_level=False, show_path=False)
-        logging.basicConfig(handlers=[above], format="%(message)s", level=logging.WARNING)
-        logging.getLogger("spice").setLevel(logging.INFO)
-        yield _ProgressBars(bars)
-
-
-class _ProgressBars:
-    """Progress as one bar per task."""
-
-    def __init__(self, bars: "Bars") -> None:
-        self.bars = bars
-        self.tasks: dict[str, TaskID] = {}
-
-    def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
-        if task not in self.tasks:
-            self.tasks[task] = self.bars.add_task(task, total=total, completed=done, figures="")
-        speed = self.bars.tasks[self.tasks[task]].speed  # None until two steps are done
-        rate = [f"{speed:,.1f}/s"] if speed else []
-        text = " ".join(rate + [f"{name} {value:.4g}" for name, value in (figures or {}).items()])
-        self.bars.update(self.tasks[task], completed=done, total=total, figures=text)
+    show_account(account, as_json=as_json, details=details)
+    if account.reliable == 0:
+        raise NothingTrustworthyError(
+            f"no image is reliable, so the groups are guesses; check a sample with: spice check {account.run}"
+        )
+    if not as_json:
+        offer_page(Path(account.run), open_page)
 
 
 def show_account(account: "Account", *, as_json: bool, details: bool = False) -> None:
