@@ -30,7 +30,7 @@ EXAMPLES = examples(
     "spice cluster images.csv -k 20  # a list of paths: .txt, .csv, .parquet",
     "spice cluster photos.zip -k 10 --json > account.json",
     "spice cluster digits -k 10 --encoder scratch --size 16 --no-flip --refine",
-    "spice cluster photos -k 10 --preset quick  # a first look, about twice as fast",
+    "spice cluster photos -k 10 --preset quick  # a first look, in two thirds of the time",
     "spice cluster photos -k 10 --settings mine.toml  # override any setting (see spice settings)",
     "spice cluster images --preset paper:stl10 --stages 1-2  # then: spice resume images.spice",
     "spice cluster s3://bucket/photos -k 50 --engine ray --address auto  # all machines of a cluster",
