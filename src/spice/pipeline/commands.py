@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from pydantic import ValidationError
+import torch
 
 from spice.data import SourceLike
-from spice.data.adapters import adapt
+from spice.data.adapters import Adapted, adapt
 from spice.data.recognize import open_source
 from spice.data.remote import is_remote
 from spice.data.store import DamagedStoreError
@@ -22,13 +22,13 @@ from spice.data.vectors import Vectors
 from spice.engine.device import choose_device
 from spice.engine.processes import join_processes
 from spice.engine.run import Run
-from spice.errors import NothingReadableError, NoticeWarning, UserError, field_of, warn_user
+from spice.errors import NothingReadableError, NoticeWarning, UserError, warn_user
 from spice.files import refuse_undecodable
 from spice.models.encoders import SCRATCH, Encoder, load_encoder, with_precision
 from spice.pipeline.execute import DamagedFileWarning, Execution
-from spice.pipeline.resolve import chosen_precision, precision_before, working_size
+from spice.pipeline.resolve import chosen_precision, precision_before, stored_settings, working_size
 from spice.pipeline.steps.scan import embedded_folder, read_embedded, read_inputs
-from spice.pipeline.work import vector_encoder
+from spice.pipeline.work import Inputs, vector_encoder
 from spice.presets import joint_on_cpu, with_clusters, with_cut_start, without_cut_start
 from spice.progress import CanceledError, Progress, silent
 from spice.runs import Account, RunFolder, explain_write_errors, locked, update_csv
@@ -87,46 +87,22 @@ def cluster(
     _refuse_contradictions(settings, vectors=vectors)
     _refuse_on_ray(settings, engine, vectors=vectors)
     place = choose_device(device)
-    encoder = None
-    if not vectors and settings.encoder != SCRATCH:
-        encoder = load_encoder(settings.encoder, size=settings.size, device=place, download=download)
-        if settings.joint is not None:
-            refuse_untrainable(encoder)
+    encoder = None if vectors else _pretrained(settings, place, download=download)
     with _forget_if_canceled(out), explain_write_errors(out), join_processes(place) as processes:
         run = Run(settings.seed, None, place, processes, progress if processes.first else silent)
         with _open_run(out, run, source, settings) as folder:
-            size = working_size(settings, encoder)
-
-            def carry_out(settings: RunSettings, last: Stage, *, rescan: bool) -> Account:
-                ray_encoder, started = _ray_encoder(folder, settings, encoder, engine), time.monotonic()
-                if ray_encoder is None:
-                    inputs = read_inputs(adapted, out, size=size, run=run, extra=settings.extra, rescan=rescan)
-                else:
-                    inputs = read_embedded(adapted, out, encoder=ray_encoder, address=address, run=run, rescan=rescan)
-                inputs = inputs._replace(seconds=time.monotonic() - started)
-                used = ray_encoder or (encoder if inputs.vectors is None else vector_encoder(inputs.vectors))
-                decided = settings
-                if used is not None:
-                    precision = chosen_precision(folder.manifest, settings, used, inputs, run)
-                    used = with_precision(used, precision)
-                    decided = settings.model_copy(update={"precision": precision})
-                execution = Execution(folder, decided, inputs, used, run, page=page, use=use)
-                return execution.carry_out(_absolute(source), last, redo=redo)
-
-            naming = bool(settings.given) and name_groups and last != "features"
-            until: Stage = "heads" if naming else last
-            try:
-                account = carry_out(settings, until, rescan=rescan)
-            except DamagedStoreError as error:
-                if rescan or processes.count > 1:  # the other processes would wait for this one
-                    raise
-                warn_user(f"{str(error).partition(';')[0]}; rereading the images", DamagedFileWarning)
-                account = carry_out(settings, until, rescan=True)
+            command = _Command(
+                folder, adapted, _absolute(source), encoder, run,
+                page=page, use=use, redo=redo, engine=engine, address=address,
+            )  # fmt: skip
+            if not (settings.given and name_groups and last != "features"):
+                return command.carry_out(settings, last, rescan=rescan)
             # The user's labels become edits of the stage-2 result; joint training learns them.
-            placed = _labels_to_edits(out, settings, run) if naming else {}
-            if until == last or settings.joint is None:
+            account = command.carry_out(settings, "heads", rescan=rescan)
+            placed = _labels_to_edits(out, settings, run)
+            if last == "heads" or settings.joint is None:
                 return account
-            return carry_out(settings.model_copy(update={"placed": placed}), last, rescan=False)
+            return command.carry_out(settings.model_copy(update={"placed": placed}), last)
 
 
 def resume(out: Path, *, rescan: bool = False, device: str = "auto", progress: Progress = silent) -> Account:
@@ -158,15 +134,13 @@ def refine(
     settings = _requested(folder, current_first=True)
     if settings_file is not None:
         settings = apply_changes(settings, read_changes(settings_file), path=settings_file)
-    if settings.joint is None:
-        pretrained, flip = settings.encoder != SCRATCH, settings.views.augment.flip
-        settings = settings.model_copy(update={"joint": joint_on_cpu(pretrained=pretrained, flip=flip)})
-    assert settings.joint is not None
+    pretrained, flip = settings.encoder != SCRATCH, settings.views.augment.flip
+    joint = settings.joint or joint_on_cpu(pretrained=pretrained, flip=flip)
     if minutes is not None:
-        settings = settings.model_copy(update={"joint": settings.joint.model_copy(update={"minutes": minutes})})
+        joint = joint.model_copy(update={"minutes": minutes})
     with join_processes(choose_device(device)) as processes:
         processes.barrier()  # all read the edits that the first may have just added
-        settings = settings.model_copy(update={"placed": placed_clusters(Editor(out))})
+        settings = settings.model_copy(update={"joint": joint, "placed": placed_clusters(Editor(out))})
         return cluster(_source_of(folder), settings, out, name_groups=False, use=use, device=device, progress=progress)
 
 
@@ -205,6 +179,62 @@ def regroup(
         _source_of(folder), settings.model_copy(update=update), out,
         name_groups=False, device=device, progress=progress,
     )  # fmt: skip
+
+
+class _Command(NamedTuple):
+    """A command in an open run folder: reads the images and runs the steps that are not finished."""
+
+    folder: RunFolder
+    images: Adapted
+    source: str | None  # as the manifest has it
+    pretrained: Encoder | None  # None: stage 1 trains it, or there are vectors
+    run: Run
+    page: bool
+    use: bool
+    redo: bool
+    engine: Engine
+    address: str | None
+
+    def carry_out(self, settings: RunSettings, last: Stage, *, rescan: bool = False) -> Account:
+        """Run the steps up to the stage `last`; images whose decoded pixels are damaged are read again."""
+        try:
+            return self._carry_out(settings, last, rescan=rescan)
+        except DamagedStoreError as error:
+            if rescan or self.run.processes.count > 1:  # the other processes would wait for this one
+                raise
+            warn_user(f"{str(error).partition(';')[0]}; rereading the images", DamagedFileWarning)
+            return self._carry_out(settings, last, rescan=True)
+
+    def _carry_out(self, settings: RunSettings, last: Stage, *, rescan: bool) -> Account:
+        inputs, encoder = self._read(settings, rescan=rescan)
+        if encoder is not None:
+            precision = chosen_precision(self.folder.manifest, settings, encoder, inputs, self.run)
+            encoder = with_precision(encoder, precision)
+            settings = settings.model_copy(update={"precision": precision})
+        execution = Execution(self.folder, settings, inputs, encoder, self.run, page=self.page, use=self.use)
+        return execution.carry_out(self.source, last, redo=self.redo)
+
+    def _read(self, settings: RunSettings, *, rescan: bool) -> tuple[Inputs, Encoder | None]:
+        """The images or vectors, and what encodes them."""
+        started, out, run = time.monotonic(), self.folder.path, self.run
+        encoder = _ray_encoder(self.folder, settings, self.pretrained, self.engine)
+        if encoder is not None:
+            inputs = read_embedded(self.images, out, encoder=encoder, address=self.address, run=run, rescan=rescan)
+        else:
+            size = working_size(settings, self.pretrained)
+            inputs = read_inputs(self.images, out, size=size, run=run, extra=settings.extra, rescan=rescan)
+            encoder = self.pretrained if inputs.vectors is None else vector_encoder(inputs.vectors)
+        return inputs._replace(seconds=time.monotonic() - started), encoder
+
+
+def _pretrained(settings: RunSettings, device: torch.device, *, download: bool) -> Encoder | None:
+    """The encoder by its name; None where stage 1 trains it."""
+    if settings.encoder == SCRATCH:
+        return None
+    encoder = load_encoder(settings.encoder, size=settings.size, device=device, download=download)
+    if settings.joint is not None:
+        refuse_untrainable(encoder)
+    return encoder
 
 
 @contextmanager
@@ -277,13 +307,7 @@ def _requested(folder: RunFolder, *, current_first: bool = False) -> RunSettings
     requested = current or manifest.pending if current_first else manifest.pending or current
     if requested is None:
         raise UserError(f"{folder.path} is incomplete; start again with: spice cluster")
-    try:
-        return RunSettings.model_validate(requested)
-    except ValidationError as error:
-        where = field_of(error)
-        raise UserError(
-            f"{folder.path} has settings that this version does not know ({where}); start a new run with --out"
-        ) from None
+    return stored_settings(requested, folder.path, advice="start a new run with --out")
 
 
 def _refuse_on_ray(settings: RunSettings, engine: Engine, *, vectors: bool) -> None:

@@ -7,17 +7,15 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from spice.engine.device import choose_device
 from spice.engine.run import Run
-from spice.errors import UserError, field_of
+from spice.pipeline.resolve import stored_settings
 from spice.progress import Progress, silent
-from spice.runs import Groups, explain_write_errors, open_result
+from spice.runs import Groups, Result, explain_write_errors, open_result
 from spice.runs.artifacts import MODEL
 from spice.runs.editor import Editor
 from spice.runs.edits import Learned
-from spice.settings import RunSettings
 from spice.stages.bank import build_bank
 from spice.stages.groups.learn import LearnedHead, learn_groups
 from spice.stages.groups.lessons import Lessons, before_learning, lessons_from_edits
@@ -51,13 +49,7 @@ def propose(run: Path, *, device: str = "auto", progress: Progress = silent) -> 
     own = before_learning(edits)
     features = np.array(result.answer_features, dtype=np.float32)  # a copy: torch wants to own it
     lessons = lessons_from_edits(result.base, result.groups_after(own), own, features)
-    try:
-        settings = RunSettings.model_validate(result.entry.settings)
-    except ValidationError as error:
-        where = field_of(error)
-        raise UserError(
-            f"{run} has settings that this version does not know ({where}); run spice cluster again first"
-        ) from None
+    settings = stored_settings(result.entry.settings, run, advice="run spice cluster again first")
     near = Near(np.asarray(result.neighbors), np.asarray(result.similarities))
     here = Run(seed=settings.seed, device=choose_device(device), progress=progress)
     learned = learn_groups(features, near, lessons, settings.heads, here)
@@ -75,7 +67,7 @@ def accept(proposal: Proposal) -> Groups:
     with explain_write_errors(run):
         if (run / name).exists():  # of the same edits, before an undo
             shutil.rmtree(run / name)
-        _save_model(proposal, result / MODEL, run / name)
+        _save_model(proposal, result, run / name)
         rows = proposal.moved
         moved = {
             int(group): result.base.images(rows[proposal.group[rows] == group])
@@ -85,10 +77,10 @@ def accept(proposal: Proposal) -> Groups:
         return Editor(run, result).do(operation, expected=proposal.revision)
 
 
-def _save_model(proposal: Proposal, source: Path, folder: Path) -> None:
+def _save_model(proposal: Proposal, result: Result, folder: Path) -> None:
     """The result's model with the new head, and a bank of its answers, for `spice predict`."""
+    source = result / MODEL
     model = TrainedModel.load(source, device="cpu")
-    result = open_result(proposal.run)
     place = {number: at for at, number in enumerate(proposal.lessons.numbers)}
     rows = np.array([row for row, group in enumerate(proposal.group.tolist()) if group in place])
     cluster = torch.tensor([place[group] for group in proposal.group[rows].tolist()])

@@ -1,11 +1,15 @@
 """Resolves settings before anything is computed: decides once what the user left open, then stores and hashes it."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import torch
+from pydantic import JsonValue, ValidationError
 
 from spice.augment import Plain
 from spice.data.images import InColor
 from spice.engine.run import Run
-from spice.errors import UserError
+from spice.errors import UserError, field_of
 from spice.models.encoders import SCRATCH, Encoder, precision_of
 from spice.models.networks import stem_for
 from spice.models.precision import IMAGES as TRIAL_IMAGES
@@ -87,6 +91,14 @@ def precision_before(manifest: Manifest, settings: RunSettings) -> FixedPrecisio
         if same and requested is not None and requested.get("precision") in ("float32", "int8"):
             return "int8" if requested["precision"] == "int8" else "float32"
     return None
+
+
+def stored_settings(stored: Mapping[str, JsonValue], run: Path, *, advice: str) -> RunSettings:
+    """Settings as the run folder keeps them; UserError with advice if another version wrote them."""
+    try:
+        return RunSettings.model_validate(stored)
+    except ValidationError as error:
+        raise UserError(f"{run} has settings that this version does not know ({field_of(error)}); {advice}") from None
 
 
 def working_size(settings: RunSettings, encoder: Encoder | None) -> int:
