@@ -100,6 +100,12 @@ class Work:
         """The images that stages 1 and 3 learn from: those to cluster, then the extra ones."""
         return self.images if self.inputs.extra is None else Concatenated(self.images, self.inputs.extra)
 
+    @property
+    def counted_neighbors(self) -> int:
+        """N_s: how many nearest images the reliability of an image counts."""
+        assert self.settings.reliability.neighbors is not None, "settings are resolved"
+        return self.settings.reliability.neighbors
+
     @cached_property
     def encoder(self) -> Encoder:
         """The frozen encoder of stage 2."""

@@ -19,7 +19,7 @@ from spice.stages.encode import probabilities
 from spice.stages.joint.checks import RefinementRejectedWarning
 from spice.stages.joint.draws import Labeled
 from spice.stages.joint.refine import Refined, Stage2, refine
-from spice.stages.reliability import labels_to_learn, reliability_neighbors
+from spice.stages.reliability import labels_to_learn
 
 
 def joint(work: Work, run: Run) -> JointResult:
@@ -55,9 +55,8 @@ def stage_2(work: Work) -> Stage2:
     """What stage 3 starts from."""
     features = torch.clone(work.features)
     probs = probabilities(work.head, features)
-    count = reliability_neighbors(len(work), work.settings.heads.clusters, work.settings.reliability)
     images, starts = work.learned_images, work.inputs.collection.starts
-    return Stage2(images, work.encoder, work.head, features, probs, work.neighbors, count, starts)
+    return Stage2(images, work.encoder, work.head, features, probs, work.neighbors, work.counted_neighbors, starts)
 
 
 def training_labels(work: Work, stage2: Stage2, run: Run) -> Labeled:

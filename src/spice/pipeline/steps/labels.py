@@ -17,7 +17,6 @@ from spice.runs.records import HeadsResult, LabelsResult, read_record
 from spice.stages.encode import probabilities
 from spice.stages.heads.diagnostics import cluster_stability
 from spice.stages.labels import make_labels
-from spice.stages.reliability import reliability_neighbors
 
 
 def labels(work: Work, run: Run) -> LabelsResult:  # noqa: ARG001
@@ -25,14 +24,13 @@ def labels(work: Work, run: Run) -> LabelsResult:  # noqa: ARG001
     from sklearn.metrics import adjusted_rand_score  # late: slow to import
 
     source, settings = work.answer, work.settings.reliability
-    clusters = work.settings.heads.clusters
+    clusters, count = work.settings.heads.clusters, work.counted_neighbors
     probs = probabilities(source.head, source.features)  # (N, K)
     flags, pairs = work.early.take("image flags", partial(flag_images, work))
     found = make_labels(work.inputs.collection.paths, source.features, probs, source.neighbors, settings, flags=flags)
     save_npz(work / PAIRS, pairs._asdict())
     save_array(work / PROBABILITIES, probs.numpy())
     write_labels(work.folders["labels"], found)
-    count = reliability_neighbors(len(work), clusters, settings)
     kmeans = open_array(work / KMEANS, "c")
     ratio = consistency_ratio(torch.from_numpy(kmeans).long(), source.neighbors[:, :count])
     return LabelsResult(

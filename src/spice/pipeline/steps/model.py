@@ -9,16 +9,13 @@ from spice.runs.labels import read_labels
 from spice.runs.records import StepResult
 from spice.stages.bank import build_bank
 from spice.stages.model import TrainedModel
-from spice.stages.reliability import reliability_neighbors
 
 
 def model(work: Work, run: Run) -> StepResult:
     """Save encoder and head, and features of training images to compare new ones with."""
-    settings, source = work.settings, work.answer
-    clusters = settings.heads.clusters
-    count = reliability_neighbors(len(work), clusters, settings.reliability)
+    settings, source, count = work.settings, work.answer, work.counted_neighbors
     cluster = torch.from_numpy(read_labels(work.folders["labels"]).cluster).long()
-    bank = build_bank(source.features, cluster, clusters=clusters, neighbors=count, seed=run.seed)
+    bank = build_bank(source.features, cluster, clusters=settings.heads.clusters, neighbors=count, seed=run.seed)
     trained = TrainedModel(source.encoder, source.head, bank, threshold=settings.reliability.threshold)
     trained.save(work / MODEL, embed=source.refined)
     return StepResult()
