@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
 
 from pydantic import JsonValue
 
@@ -11,9 +12,11 @@ from spice.progress import CanceledError, Progress, duration, log
 
 SPEED_KNOWN_AFTER = 1.0  # seconds
 
+Found = TypeVar("Found")
 
-class Background:
-    """At most one piece of work at a time. Safe to use from several threads."""
+
+class Background(Generic[Found]):
+    """At most one piece of work at a time, and what the last one found. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -21,18 +24,24 @@ class Background:
         self._cancel = threading.Event()
         self._task, self._done, self._total = "", 0, 1
         self._since, self._already = 0.0, 0  # when the present task began, and with how much done
+        self._found: Found | None = None
         self.error: str | None = None
 
     @property
     def running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def start(self, work: Callable[[Progress], None]) -> bool:
+    @property
+    def found(self) -> Found | None:
+        """What finished work has found; None after `cancel` or `forget`."""
+        return None if self.running else self._found
+
+    def start(self, work: Callable[[Progress], Found | None]) -> bool:
         """Start the work; False if something is already running."""
         with self._lock:
             if self.running:
                 return False
-            self.error = None
+            self.forget()
             self._begin_task("", 0, 1)
             self._cancel.clear()
             self._thread = threading.Thread(target=self._work, args=(work,), name="background", daemon=True)
@@ -44,7 +53,11 @@ class Background:
         self._cancel.set()
         if self._thread is not None:
             self._thread.join()
-        self.error = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what finished work has found."""
+        self._found = self.error = None
 
     def describe(self) -> dict[str, JsonValue]:
         """The progress so far."""
@@ -64,9 +77,9 @@ class Background:
             return None
         return duration((self._total - self._done) * seconds / done)
 
-    def _work(self, work: Callable[[Progress], None]) -> None:
+    def _work(self, work: Callable[[Progress], Found | None]) -> None:
         try:
-            work(self._report)
+            self._found = work(self._report)
         except CanceledError:
             pass
         except Exception as error:  # noqa: BLE001 - the page must not take any failure for a success

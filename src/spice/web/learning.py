@@ -4,7 +4,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from spice.progress import Progress
 from spice.web.background import Background
 from spice.web.session import Session, StalePageError, State
 from spice.web.tools import Proposal, Tools
@@ -18,48 +17,44 @@ class Learning:
 
     def __init__(self, session: Session, tools: Tools) -> None:
         self._session, self._learn = session, tools.learn
-        self._work = Background()
-        self._found: tuple[str, Proposal] | None = None  # the version that it learned from
+        self._work = Background[tuple[str, Proposal]]()  # with the version that it learned from
 
     def start(self) -> JsonValue:
         """Start, unless it is already running."""
         version = self._session.state().version
-
-        def learn(progress: Progress) -> None:
-            self._found = version, self._learn(progress)
-
-        if not self._work.running:
-            self._found = None
-        self._work.start(learn)
+        self._work.start(lambda progress: (version, self._learn(progress)))
         return self.describe()
 
     def cancel(self) -> JsonValue:
         """Stop, and discard the proposal."""
         self._work.cancel()
-        self._found = None
         return self.describe()
 
     def accept(self) -> State:
         """Apply the proposal."""
-        state = self._session.state()
-        if self._found is None or self._found[0] != state.version:
+        found = self._current(self._session.state())
+        if found is None:
             raise StalePageError("The groups have changed in the meantime; learn again.")
-        self._found[1].accept()
-        self._found = None
+        found.accept()
+        self._work.forget()
         return self._session.state()
 
     def describe(self) -> JsonValue:
         """The progress so far, and what would move."""
         state = self._session.state()
-        work = self._work.describe()
-        found = self._found if self._found is not None and self._found[0] == state.version else None
+        work, found = self._work.describe(), self._current(state)
         return {
             "placed": int(state.groups.by_person.sum()),
             "named": len(state.groups.names),
             "edits": len(state.edits.of_result(state.opened.result.name)),
-            "ways": None if found is None or self._work.running else describe_moves(state, found[1].group),
+            "ways": None if found is None else describe_moves(state, found.group),
             **work,
         }
+
+    def _current(self, state: State) -> Proposal | None:
+        """The proposal, if nothing has changed since."""
+        found = self._work.found
+        return found[1] if found is not None and found[0] == state.version else None
 
 
 def describe_moves(state: State, after: NDArray[np.int32]) -> list[JsonValue]:

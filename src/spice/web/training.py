@@ -22,8 +22,8 @@ class Training:
 
     def __init__(self, session: Session, tools: Tools) -> None:
         self._session, self._tools = session, tools
-        self._work = Background()
-        self._found: tuple[str, str] | None = None  # the result that it began with, and the one that it made
+        # Of joint training: the result that it began with, and the one that it made.
+        self._work = Background[tuple[str, str]]()
 
     def start(self, groups: int | None, *, cut: bool) -> JsonValue:
         """Make another number of groups, or None: train encoder and head together on the groups as they are.
@@ -33,14 +33,12 @@ class Training:
         """
         before = self._session.state().opened.result.name
 
-        def work(progress: Progress) -> None:
+        def work(progress: Progress) -> tuple[str, str] | None:
             if groups is None:
-                self._found = before, self._tools.refine(progress)
-            else:
-                self._tools.regroup(groups, cut, progress)
+                return before, self._tools.refine(progress)
+            self._tools.regroup(groups, cut, progress)
+            return None
 
-        if not self._work.running:
-            self._found = None
         if not self._work.start(work):
             raise UserError("Training is in progress; cancel it first.")
         return self.describe()
@@ -48,23 +46,22 @@ class Training:
     def cancel(self) -> JsonValue:
         """Stop, or leave the groups as they are. A result that is complete stays among the run's results."""
         self._work.cancel()
-        self._found = None
         return self.describe()
 
     def accept(self) -> State:
         """Use what joint training made."""
-        if self._found is None or self._work.running:
+        found = self._work.found
+        if found is None:
             raise UserError("There is no result to accept; start joint training first.")
-        use_result(self._session.run, self._found[1])
-        self._found = None
+        use_result(self._session.run, found[1])
+        self._work.forget()
         return self._session.state()
 
     def describe(self) -> JsonValue:
         """The progress so far, and what joint training would change."""
-        state, work = self._session.state(), self._work.describe()
-        done = self._found if not self._work.running else None
-        current = done is not None and done[0] == state.opened.result.name
-        return {**work, "proposal": _proposal(state, done[1]) if done is not None and current else None}
+        state, work, found = self._session.state(), self._work.describe(), self._work.found
+        current = found is not None and found[0] == state.opened.result.name
+        return {**work, "proposal": _proposal(state, found[1]) if found is not None and current else None}
 
 
 def _proposal(state: State, name: str) -> JsonValue:
