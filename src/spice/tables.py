@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -28,6 +29,11 @@ def write_table(path: Path, columns: Mapping[str, Column]) -> None:
 def arrow_table(columns: Mapping[str, Column]) -> pa.Table:
     """The columns as pyarrow has them."""
     return pa.table({name: pa.array(column) for name, column in columns.items()})
+
+
+def rows_of(column: Column, rows: NDArray[np.int64]) -> Column:
+    """Some rows of a column, in the order given."""
+    return [column[row] for row in rows.tolist()] if isinstance(column, list) else column[rows]
 
 
 def refuse_other_ending(path: Path) -> None:

@@ -65,7 +65,7 @@ def render(content: Content) -> str:
     return template.render(
         content=content,
         result=result,
-        title=Path(result.manifest.source).name if result.manifest.source else "images in memory",
+        title=result.manifest.title,
         cards=cards(content),
         howmany=how_many_section(content),
         tree=tree_section(content),

@@ -28,7 +28,7 @@ def outliers_of(result: Result) -> Outliers:
 def duplicates_of(result: Result, *, threshold: float = SAME) -> list[Duplicates]:
     """Sets of near-duplicates, the largest set first; `row` is the largest image of a set."""
     with np.load(result.need(PAIRS)) as saved:
-        pairs = Pairs(saved["first"], saved["second"], saved["likeness"]).above(threshold)
+        pairs = Pairs(**saved).above(threshold)
     size = read_parquet(result.need(IMAGES), ["width", "height"])
     order = largest_first(size["width"].to_numpy(), size["height"].to_numpy(), result.labels.path)
     original = duplicate_of(len(result.labels.path), pairs, order)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from spice.errors import UserError
 from spice.files import read_parquet, write_parquet
 from spice.runs.artifacts import LABELS, LABELS_CSV
-from spice.tables import Column, arrow_table, write_table
+from spice.tables import Column, arrow_table, rows_of, write_table
 
 MOST_IN_CSV = 200_000  # images
 
@@ -40,9 +40,7 @@ class Labels(NamedTuple):
 
     def rows(self, chosen: NDArray[np.int64]) -> "Labels":
         """Some rows, in the order given."""
-        return Labels._make(
-            [column[row] for row in chosen] if isinstance(column, list) else column[chosen] for column in self
-        )
+        return Labels._make(rows_of(column, chosen) for column in self)
 
 
 def write_labels(folder: Path, labels: Labels) -> None:
@@ -54,16 +52,9 @@ def write_labels(folder: Path, labels: Labels) -> None:
 
 def write_labels_csv(path: Path, labels: Labels, edits: Mapping[str, Column]) -> None:
     """The labels and further columns as text, sorted by path."""
-    by_path = sorted(range(len(labels.path)), key=labels.path.__getitem__)
+    by_path = np.array(sorted(range(len(labels.path)), key=labels.path.__getitem__), dtype=np.int64)
     columns = labels._asdict() | dict(edits)
-    rows = np.array(by_path, dtype=np.int64)
-    write_table(
-        path,
-        {
-            name: [column[row] for row in by_path] if isinstance(column, list) else column[rows]
-            for name, column in columns.items()
-        },
-    )
+    write_table(path, {name: rows_of(column, by_path) for name, column in columns.items()})
 
 
 def _no_edits(labels: Labels) -> dict[str, Column]:

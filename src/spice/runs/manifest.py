@@ -55,6 +55,11 @@ class Manifest(BaseModel, frozen=True):
     results: dict[Annotated[str, Field(pattern=f"^{NAME}$")], ResultEntry] = {}
     current: str | None = None
 
+    @property
+    def title(self) -> str:
+        """What the pages call the images."""
+        return Path(self.source).name if self.source else "images in memory"
+
     @model_validator(mode="after")
     def _current_is_a_result(self) -> Self:
         if self.current is not None and self.current not in self.results:

@@ -57,7 +57,7 @@ def read_words(result: Result) -> ImageWords | None:
     if not (result / WORDS).exists():
         return None
     with np.load(result.need(WORDS)) as saved:
-        return ImageWords(saved["best"], saved["share"])
+        return ImageWords(**saved)
 
 
 def suggest_names(found: ImageWords | None, groups: Groups) -> dict[int, str]:

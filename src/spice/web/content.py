@@ -1,7 +1,6 @@
 """What the server sends to the page: facts about the run, and columns of numbers with one entry per image."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +17,9 @@ Column = NDArray[np.int32] | NDArray[np.uint16] | NDArray[np.uint8]
 def describe(state: State) -> dict[str, JsonValue]:
     """Everything except the columns with one entry per image."""
     result = state.opened.result
-    source = result.manifest.source
     return {
         "version": state.version,
-        "title": Path(source).name if source else "images in memory",
+        "title": result.manifest.title,
         "result": result.name,
         "images": result.scan.identity,
         "count": len(state.opened.labels.path),

@@ -49,7 +49,7 @@ class OpenResult:
         if source is None or not (source / TREE).exists():
             return None
         with np.load(source.need(TREE)) as saved:
-            return MergeTree(saved["leaf"], saved["merges"], saved["lost"])
+            return MergeTree(**saved)
 
     @cached_property
     def words(self) -> ImageWords | None:

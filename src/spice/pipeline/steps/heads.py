@@ -45,7 +45,7 @@ def _cut(work: Work, rows: NDArray[np.int64]) -> Tensor | None:
     if settings.start != "cut":
         return None
     with np.load(work / TREE) as saved:
-        found = MergeTree(saved["leaf"], saved["merges"], saved["lost"])
+        found = MergeTree(**saved)
     leaves = len(found.merges) + 1
     if settings.clusters > leaves:
         raise UserError(f"the tree of these images can be cut into at most {leaves} groups, got {settings.clusters}")

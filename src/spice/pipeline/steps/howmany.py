@@ -31,7 +31,7 @@ def tree(work: Work, run: Run) -> TreeResult:
     points = principal_components(work.features.numpy(), np.random.default_rng([run.seed, 1]))
     neighbors = np.asarray(work.neighbors[:, :NEIGHBORS])
     found = merge_tree(points, neighbors, seed=run.seed)
-    save_npz(work / TREE, {"leaf": found.leaf, "merges": found.merges, "lost": found.lost}, compress=True)
+    save_npz(work / TREE, found._asdict(), compress=True)
     information = neighbor_information(found.leaf.astype(np.int64), neighbors)
     return TreeResult(leaves=len(found.merges) + 1, information=round(information, 6))
 
