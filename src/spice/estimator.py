@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from spice.arrays import open_array
-from spice.data import Collection, Problem, SourceLike, ingest
+from spice.data import Problem, SourceLike, ingest
 from spice.data.adapters import Adapted, adapt, is_table_of_numbers
 from spice.data.vectors import Vectors
 from spice.errors import UserError
@@ -29,9 +29,10 @@ from spice.notebook.explorer import explore
 from spice.notebook.order import UserOrder, filled, source_order, user_order
 from spice.notebook.progress import show_progress
 from spice.pipeline import cluster
+from spice.pipeline.stored_images import collection_of
 from spice.progress import Progress
 from spice.runs import Result, open_result
-from spice.runs.artifacts import IMAGES, MODEL, PROBABILITIES
+from spice.runs.artifacts import MODEL, PROBABILITIES
 from spice.runs.folder import is_run
 from spice.settings_file import requested_settings
 from spice.stages.encode import encode_plain
@@ -135,9 +136,8 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
                 device=self.device, progress=progress,
             )  # fmt: skip
             result = open_result(out)
-            collection = Collection.load((result / IMAGES).parent)
             self.model_ = TrainedModel.load(result / MODEL, device=self.device)
-            self._set_results_(result, user_order(source, collection), temporary=temporary)
+            self._set_results_(result, user_order(source, collection_of(result)), temporary=temporary)
         return self
 
     def fit_predict(self, X: SourceLike, y: object = None) -> NDArray[np.int32]:  # noqa: N803
@@ -309,8 +309,7 @@ def load(folder: str | os.PathLike[str], *, device: str = "auto") -> SPICE:
     loaded._n_features_out = model.head.clusters
     if result is not None:
         loaded.run_folder = path
-        collection = Collection.load((result / IMAGES).parent)
-        loaded._set_results_(result, source_order(collection), temporary=False)
+        loaded._set_results_(result, source_order(collection_of(result)), temporary=False)
     return loaded
 
 

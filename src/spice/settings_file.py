@@ -75,12 +75,11 @@ def requested_settings(
 def read_changes(path: Path, kind: type[BaseModel] = RunSettings) -> Tree:
     """The settings in a file, as a tree; names are checked here, values later."""
     try:
-        tree = _with_none(tomllib.loads(path.read_text(encoding="utf-8")))
+        tree = {name: _with_none(value) for name, value in tomllib.loads(path.read_text(encoding="utf-8")).items()}
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not valid TOML: {error}") from None
-    assert isinstance(tree, dict)
     _check_names(tree, kind, path)
     return tree
 

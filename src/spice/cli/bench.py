@@ -21,11 +21,11 @@ EXAMPLES = examples(
     "spice bench whole --size cpu --settings mine.toml  # override settings for all data sets",
     "spice bench split --size full --estimate  # how long the paper's size would take on this machine",
 )
-EXAMPLES_OF_HOWMANY = examples(
+HOWMANY_EXAMPLES = examples(
     "spice bench howmany digits --seeds 0-1",
     "spice bench howmany imagenette.npz fruits.npz imagenette.npz+fruits.npz",
 )
-EXAMPLES_OF_PAGE = examples("spice bench page docs/tables --to docs/tables.md")
+PAGE_EXAMPLES = examples("spice bench page docs/tables --to docs/tables.md")
 app = typer.Typer(
     no_args_is_help=True, epilog=EXAMPLES, help="Reproduce the paper's tables: run one, print it and save it."
 )
@@ -87,7 +87,7 @@ def every_table(*, size: Size = "cpu", seeds: Seeds = None, out: Out = Path("ben
         _run(table, size, seeds, out / size, device=device)
 
 
-@app.command("howmany", epilog=EXAMPLES_OF_HOWMANY)
+@app.command("howmany", epilog=HOWMANY_EXAMPLES)
 def howmany(
     sources: Annotated[
         list[str],
@@ -119,7 +119,7 @@ def howmany(
     print(table(saved))
 
 
-@app.command("page", cls=Command, epilog=EXAMPLES_OF_PAGE)
+@app.command("page", cls=Command, epilog=PAGE_EXAMPLES)
 def page(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Folder with the tables' JSON files and remarks.toml.")

@@ -16,7 +16,7 @@ EXAMPLES = examples(
     "spice datasets get cifar10",
     "spice datasets get stl10 --to /data  # then set SPICE_DATA=/data",
 )
-EXAMPLES_OF_GET = examples(
+GET_EXAMPLES = examples(
     "spice datasets get cifar10",
     "spice datasets get imagenet-10 --from /data/imagenet  # use an existing folder in place",
     "spice datasets get cifar10 --from cifar-10-python.tar.gz  # use an archive you already have",
@@ -42,7 +42,7 @@ def command(context: typer.Context) -> None:
     print("next       spice datasets get NAME")
 
 
-@app.command("get", cls=Command, epilog=EXAMPLES_OF_GET)
+@app.command("get", cls=Command, epilog=GET_EXAMPLES)
 def get(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name, as listed by `spice datasets`.")],
     *,

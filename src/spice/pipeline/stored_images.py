@@ -11,9 +11,14 @@ from spice.runs.artifacts import IMAGES
 from spice.runs.folder import STORE
 
 
+def collection_of(result: Result) -> Collection:
+    """The table of the images that a run is made of."""
+    return Collection.load((result / IMAGES).parent)
+
+
 def stored_images(result: Result) -> Images:
     """The images by row; numbered tiles for those that were not kept."""
-    collection = Collection.load((result / IMAGES).parent)
+    collection = collection_of(result)
     if result.views.encoder == NoEncoder.name:
         folder = result.run / STORE / PICTURES
         if not (folder / IMAGES.name).exists():

@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from spice.arrays import open_array
 from spice.errors import UserError
 from spice.files import read_parquet
 from spice.report.card_images import CardImages, choose_images
 from spice.report.image_flags import ImageFlagsSection, image_flags_section
-from spice.report.pictures import Sheets, read_sheets
+from spice.report.pictures import Sheets, as_jpeg, data_url, read_sheets
 from spice.report.verdict import Evidence, Verdict, verdicts
 from spice.runs import Account, Labels, Result, account
 from spice.runs.artifacts import IMAGES, MAP, PICTURES, PROBLEMS, TRUTH
@@ -93,14 +94,22 @@ class Content(NamedTuple):
         """An estimate of the accuracy, without labels."""
         return float(self.labels.chance.mean(dtype=np.float64))
 
+    def small_picture(self, row: int) -> Image.Image | None:
+        """The small picture of an image; None where the page has none."""
+        return None if self.sheets is None else self.sheets.picture(self.pictures, row)
+
+    def tile(self, row: int) -> str | None:
+        """The same as a data URL."""
+        picture = self.small_picture(row)
+        return None if picture is None else data_url(as_jpeg(picture, 80))
+
 
 def read_content(result: Result) -> Content:
     """The content of a finished result."""
     summary, answer, checks = account(result), result.answer, Checks(result)
     labels = result.labels._replace(chance=checks.chances)
     checked = checks.summary() if checks.answered else None
-    points, pictures = result / MAP, result / PICTURES
-    drawn = result.records.get("pictures")
+    pictures, drawn = result / PICTURES, result.records.get("pictures")
     if pictures.exists() and drawn is not None and drawn.is_damaged(pictures.parent, pictures.name):
         raise UserError(f"{pictures} is damaged; delete this folder, then: spice report {result.run}")
     return Content(
@@ -110,9 +119,9 @@ def read_content(result: Result) -> Content:
         notices=[notice(warning) for warning in summary.warnings],
         card_images=choose_images(labels, answer.clusters),
         verdicts=verdicts(labels, _evidence(result, checked)),
-        points=open_array(result.need(MAP)) if points.exists() else None,
-        pictures=result / PICTURES,
-        sheets=read_sheets(result / PICTURES),
+        points=open_array(result.need(MAP)) if (result / MAP).exists() else None,
+        pictures=pictures,
+        sheets=read_sheets(pictures),
         problems=_problems(result),
         copies=_copies(result.need(IMAGES)),
         image_flags=image_flags_section(result),

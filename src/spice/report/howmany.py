@@ -13,7 +13,6 @@ from spice.arrays import open_array
 from spice.report.charts import Mark, Series, line_chart
 from spice.report.content import Content
 from spice.report.curves import Curve
-from spice.report.pictures import as_jpeg, data_url
 from spice.runs.artifacts import CANDIDATES
 from spice.runs.other_counts import parts_of
 from spice.runs.records import CandidateCount, HowManyResult
@@ -135,11 +134,5 @@ def _examples(content: Content, partition: NDArray[np.int32]) -> list[Example]:
     for number in range(int(partition.max()) + 1):
         members = np.flatnonzero(partition == number)
         shown = members[np.isin(members, content.sheets.rows)] if content.sheets is not None else members[:0]
-        found.append(Example(tile_url(content, int(shown[rank[shown].argmin()])) if len(shown) else None, len(members)))
+        found.append(Example(content.tile(int(shown[rank[shown].argmin()])) if len(shown) else None, len(members)))
     return found
-
-
-def tile_url(content: Content, row: int) -> str | None:
-    """The small picture of an image as a data URL; None where the page has none."""
-    picture = content.sheets and content.sheets.picture(content.pictures, row)
-    return data_url(as_jpeg(picture, 80)) if picture else None

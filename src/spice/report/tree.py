@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spice.report.content import Content
-from spice.report.howmany import tile_url
 from spice.runs.artifacts import TREE
 
 # Leaves of the tree as shown: as many as the answer has groups, within these bounds. Pictures of each leaf.
@@ -70,4 +69,4 @@ def _leaves(merges: NDArray[np.int32], number: int) -> list[int]:
 def _pictures(content: Content, rows: NDArray[np.int64]) -> list[str]:
     """The most central images of a group that the page has pictures of."""
     central = rows[np.argsort(content.labels.prototype_rank[rows], kind="stable")]
-    return list(islice(filter(None, (tile_url(content, row) for row in central.tolist())), PICTURES))
+    return list(islice(filter(None, map(content.tile, central.tolist())), PICTURES))
