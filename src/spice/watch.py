@@ -45,11 +45,11 @@ class Watcher:
         self._waiting: dict[str, str] = {}  # path -> stamp at the last listing
         self._unusable: dict[str, str] = {}  # path -> stamp of a file that could not be read
 
-    def watch(self, *, every: float, sleep: Callable[[float], None] = time.sleep) -> Iterator[list[Arrived]]:
+    def watch(self, *, every: float) -> Iterator[list[Arrived]]:
         """Yield what has arrived since the last listing, possibly nothing, until stopped."""
         while True:
             yield self.look()
-            sleep(every)
+            time.sleep(every)
 
     def once(self, *, sleep: Callable[[float], None] = time.sleep) -> list[Arrived]:
         """The new images that are not being written."""

@@ -18,3 +18,8 @@ def listed(numbers: Sequence[int], most: int = 4) -> str:
 def percent(part: float, whole: float = 1.0) -> str:
     """`17%`; `0%` of nothing."""
     return f"{part / whole:.0%}" if whole else "0%"
+
+
+def gigabytes(size: float) -> str:
+    """`1.2 GB`, `34 MB`, `5.6 MB`."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.{0 if size >= 1e7 else 1}f} MB"

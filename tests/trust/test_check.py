@@ -108,7 +108,7 @@ def test_the_slope_is_half_before_answers_count_and_that_of_the_answers_when_the
 
 @pytest.mark.parametrize(("errors", "count"), [(0, 45), (1, 77), (2, 105)])
 def test_answers_needed_to_prove_95_percent(errors: int, count: int) -> None:
-    assert check.needed(errors, 0.95, 0.90) == count
+    assert check.needed(errors, 0.95) == count
     assert stats.binom.cdf(errors, count, 0.05) <= 0.1 < stats.binom.cdf(errors, count - 1, 0.05)
 
 

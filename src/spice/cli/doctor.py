@@ -14,6 +14,7 @@ import typer
 
 from spice.cli.help import examples
 from spice.cli.options import Json
+from spice.wording import gigabytes
 
 EXAMPLES = examples(
     "spice doctor",
@@ -87,11 +88,6 @@ def _plan(images: int) -> dict[str, str]:
         "disk: views, can be deleted later": gigabytes(found.views),
         "disk: results": gigabytes(found.results),
     }
-
-
-def gigabytes(size: float) -> str:
-    """A readable size."""
-    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.{0 if size >= 1e7 else 1}f} MB"
 
 
 def _torch_sees() -> dict[str, str]:

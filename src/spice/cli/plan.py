@@ -4,8 +4,8 @@ import json
 import shutil
 from typing import TYPE_CHECKING
 
-from spice.cli.doctor import gigabytes
 from spice.progress import duration
+from spice.wording import gigabytes
 
 if TYPE_CHECKING:
     from spice.pipeline.forecast import Forecast

@@ -91,10 +91,10 @@ class Concatenated:
 class Tiles:
     """Placeholders for vectors without images: gray tiles with the row's number."""
 
-    size, channels = 160, 1
+    channels = 1
 
-    def __init__(self, count: int) -> None:
-        self.count = count
+    def __init__(self, count: int, *, size: int = 160) -> None:
+        self.count, self.size = count, size
 
     def __len__(self) -> int:
         return self.count
@@ -113,9 +113,8 @@ class VectorPictures:
     """The images of vectors, by the vector's row; a tile with its number where there is none."""
 
     def __init__(self, images: Images, rows: NDArray[np.int64], count: int) -> None:
-        self.images, self.tiles = images, Tiles(count)
+        self.images, self.tiles = images, Tiles(count, size=images.size)
         self.size, self.channels = images.size, images.channels
-        self.tiles.size = images.size
         self.places = np.full(count, -1, dtype=np.int64)
         self.places[rows] = np.arange(len(rows))
 

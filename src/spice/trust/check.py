@@ -23,6 +23,7 @@ PRIOR_SLOPE, PRIOR_ANSWERS = 0.5, 25
 LOWEST, HIGHEST = 0.001, 0.999  # chances after a check: no number of answers makes an image certain
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
+_Z = float(ndtri((1 + CONFIDENCE) / 2))  # 1.96 standard deviations
 
 
 class Estimate(NamedTuple):
@@ -89,7 +90,7 @@ def accuracy(chance: Chances, rows: Rows, right: Bools, *, among: Bools | None =
     unseen = max(0.0, 1 - len(rows) / images)
     # The union of the plain and the "plus four" interval: where errors are rare, each is too short on one side.
     ends = [
-        center + side * _z() * math.sqrt(unseen * values.var(ddof=1) / len(values))
+        center + side * _Z * math.sqrt(unseen * values.var(ddof=1) / len(values))
         for values, center in ((difference, value), (more, mean + more.mean() if unseen else value))
         for side in (-1, 1)
     ]
@@ -124,44 +125,42 @@ def recalibrate(chance: Chances, rows: Rows, right: Bools) -> NDArray[np.float32
     return clipped
 
 
-def keep(
-    chance: Chances, rows: Rows, right: Bools, *, target: float = KEEP, confidence: float = KEEP_CONFIDENCE
-) -> Keep:
-    """The lowest threshold above which a share of `target` is right, with this confidence (exact binomial test).
+def keep(chance: Chances, rows: Rows, right: Bools, *, target: float = KEEP) -> Keep:
+    """The lowest threshold above which a share of `target` is right, with 90 % confidence (exact binomial test).
 
     Thresholds are tried from the top, each where it has just enough answers to pass with one more wrong answer than the
     one before, and the first that fails ends the search. This fixed order needs no correction for several tests.
     """
-    if not 0 < target < 1 or not 0 < confidence < 1:
-        raise ValueError(f"target and confidence must be between 0 and 1, got {target} and {confidence}")
+    if not 0 < target < 1:
+        raise ValueError(f"target must be between 0 and 1, got {target}")
     asked = chance[rows].astype(np.float64)
     descending = np.sort(asked)[::-1]
-    best = Keep(target, confidence, None, 0, 0, 0, needed(0, target, confidence))
-    for threshold in _thresholds(descending, target, confidence):
+    best = Keep(target, KEEP_CONFIDENCE, None, 0, 0, 0, needed(0, target))
+    for threshold in _thresholds(descending, target):
         inside = asked >= threshold
         wrong = int((~right[inside]).sum())
-        if bdtr(wrong, int(inside.sum()), 1 - target) > 1 - confidence:
+        if bdtr(wrong, int(inside.sum()), 1 - target) > 1 - KEEP_CONFIDENCE:
             break
         images = int((chance >= threshold).sum())
-        best = Keep(target, confidence, threshold, images - wrong, int(inside.sum()), wrong, best.needed)
+        best = best._replace(threshold=threshold, images=images - wrong, answers=int(inside.sum()), wrong=wrong)
     return best
 
 
-def _thresholds(descending: NDArray[np.float64], target: float, confidence: float) -> Iterator[float]:
+def _thresholds(descending: NDArray[np.float64], target: float) -> Iterator[float]:
     """Thresholds to try, from the top, each with enough answers for one more wrong one; the last keeps all images."""
     for errors in range(len(descending)):
-        count = needed(errors, target, confidence)
+        count = needed(errors, target)
         if count >= len(descending):
             break
         yield float(descending[count - 1])
-    if needed(0, target, confidence) <= len(descending):
+    if needed(0, target) <= len(descending):
         yield 0.0
 
 
-def needed(errors: int, target: float, confidence: float) -> int:
+def needed(errors: int, target: float) -> int:
     """The fewest answers that prove `target` with this many wrong ones among them."""
     count = errors + 1
-    while bdtr(errors, count, 1 - target) > 1 - confidence:
+    while bdtr(errors, count, 1 - target) > 1 - KEEP_CONFIDENCE:
         count += 1
     return count
 
@@ -171,7 +170,3 @@ def _exact(wins: int, tries: int) -> Estimate:
     low = float(betaincinv(wins, tries - wins + 1, tail)) if wins else 0.0
     high = float(betaincinv(wins + 1, tries - wins, 1 - tail)) if wins < tries else 1.0
     return Estimate(wins / tries, low, high, tries)
-
-
-def _z() -> float:
-    return float(ndtri((1 + CONFIDENCE) / 2))
