@@ -2,7 +2,7 @@
 
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -40,23 +40,17 @@ def requested_settings(
     if sizes is not None:
         clusters = clusters_from(sizes, clusters)
     changes = {} if file is None else read_changes(file)
-    options: dict[str, object] = {
+    options = {
         "heads.clusters": clusters,
         "how_many": clusters,
         "encoder": encoder,
         "size": size,
         "seed": seed,
+        "joint": True if refine and not changes.get("joint") else None,  # overrides joint = "none" in the file
         "joint.minutes": minutes,
+        **dict.fromkeys(("features.augment.flip", "views.augment.flip", "joint.augment.flip"), flip),
     }
-    if flip is not None:
-        options |= {f"{stage}.augment.flip": flip for stage in ("features", "views", "joint")}
-    if refine and not changes.get("joint"):
-        options["joint"] = refine  # overrides joint = "none" in the file
-    for option, value in options.items():
-        if value is not None:
-            *tables, setting = option.split(".")
-            if isinstance(table := _inside(changes, *tables), dict):
-                table.pop(setting, None)
+    _remove_(changes, [name for name, option in options.items() if option is not None])
     settings = preset(
         name,
         clusters=clusters or _inside(changes, "heads", "clusters") or _number_of_sizes(changes),
@@ -114,6 +108,14 @@ def _inside(tree: JsonValue, *names: str) -> Any:
     for name in names:
         tree = tree.get(name) if isinstance(tree, dict) else None
     return tree
+
+
+def _remove_(tree: Tree, names: Iterable[str]) -> None:
+    """Remove settings such as `heads.clusters` from the tree, where they are."""
+    for name in names:
+        *tables, setting = name.split(".")
+        if isinstance(table := _inside(tree, *tables), dict):
+            table.pop(setting, None)
 
 
 def _number_of_sizes(changes: Tree) -> int | None:

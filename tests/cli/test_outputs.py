@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from damage import cut, flip_a_bit
 
 from spice.errors import NoticeWarning
 from spice.runs import open_result
@@ -71,17 +72,7 @@ def test_a_file_that_cannot_be_read_is_one_line(
     assert ended.err.count("\n") == 1
 
 
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 0x40
-    path.write_bytes(content)
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-@pytest.mark.parametrize("damage", [flip, cut])
+@pytest.mark.parametrize("damage", [flip_a_bit, cut])
 @pytest.mark.parametrize(
     ("artifact", "arguments"),
     [
@@ -105,7 +96,7 @@ def test_damaged_files_are_named_and_never_read(
     assert ended.out == ""
 
 
-@pytest.mark.parametrize("damage", [flip, cut])
+@pytest.mark.parametrize("damage", [flip_a_bit, cut])
 @pytest.mark.parametrize("artifact", [LABELS, LABELS_CSV, NEIGHBORS, KMEANS, PROBABILITIES, MODEL])
 def test_a_run_that_is_resumed_repairs_what_other_commands_read(
     spice: Spice, run: Path, artifact: Artifact, damage: Callable[[Path], None]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from damage import flip_a_bit
 from PIL import Image
 
 from spice.data import ingest
@@ -26,9 +27,7 @@ def photos(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", [GRAY, COLOR])
 def test_a_flipped_bit_in_the_pixels_is_found(photos: Path, tmp_path: Path, name: str) -> None:
     before = ingest(photos, size=16, folder=tmp_path / "store").take(range(6))
-    content = bytearray((tmp_path / "store" / name).read_bytes())
-    content[len(content) // 2] ^= 1
-    (tmp_path / "store" / name).write_bytes(content)
+    flip_a_bit(tmp_path / "store" / name)
     with pytest.raises(DamagedStoreError, match=r"store are damaged \(at \d.png\); reread the images with --rescan"):
         ingest(photos, size=16, folder=tmp_path / "store").take(range(6))
     assert ingest(photos, size=16, folder=tmp_path / "store", rescan=True).take(range(6)).equal(before)
@@ -38,9 +37,7 @@ def test_a_flipped_bit_in_the_pixels_is_found(photos: Path, tmp_path: Path, name
 def test_a_damaged_journal_is_read_again(photos: Path, tmp_path: Path, place: float) -> None:
     before = ingest(photos, size=16, folder=tmp_path / "store").take(range(6))
     (part,) = (tmp_path / "store" / "journal").iterdir()
-    content = bytearray(part.read_bytes())
-    content[round(len(content) * place)] ^= 0x10
-    part.write_bytes(content)
+    flip_a_bit(part, at=place)
     assert ingest(photos, size=16, folder=tmp_path / "store").take(range(6)).equal(before)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from damage import flip_a_bit
 from torch import Tensor, nn
 
 from spice.engine.checkpoints import Checkpoints, DamagedCheckpointWarning
@@ -118,9 +119,7 @@ def test_one_flipped_bit_anywhere_is_noticed(tmp_path: Path, position: float) ->
     checkpoints.save(1, {"weight": torch.zeros(100), "step": 1})
     checkpoints.save(2, {"weight": torch.ones(100), "step": 2})
     newest = max(tmp_path.iterdir())
-    content = bytearray(newest.read_bytes())
-    content[int(position * len(content))] ^= 0x10
-    newest.write_bytes(content)
+    flip_a_bit(newest, at=position)
     with pytest.warns(DamagedCheckpointWarning, match="resuming from step 1 instead"):
         loaded = checkpoints.load()
     assert loaded is not None

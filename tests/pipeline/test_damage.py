@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from damage import cut, flip_a_bit
 
 from spice.pipeline import cluster
 from spice.pipeline.execute import DamagedFileWarning
@@ -30,18 +31,7 @@ def finished(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def flip_a_byte(path: Path) -> None:
-    """In the middle, where neither size nor header changes."""
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 0x40
-    path.write_bytes(content)
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-@pytest.mark.parametrize("damage", [flip_a_byte, cut])
+@pytest.mark.parametrize("damage", [flip_a_bit, cut])
 @pytest.mark.parametrize(
     ("artifact", "inside"), [(FEATURES, ""), (VIEWS, "weak.npy"), (VIEWS, "strong.npy"), (NEIGHBORS, "")]
 )
@@ -64,7 +54,7 @@ def test_verify_names_every_damaged_file(
     shutil.rmtree(result / VIEWS)  # which may be deleted
     assert spice("verify", run)[0] == 0
     for path in (result / HEAD, result / LABELS, result.folder / "model" / "head.safetensors"):
-        flip_a_byte(path)
+        flip_a_bit(path)
     code, _, err = spice("verify", run)
     assert code == 2
     assert err.count("damaged    ") == 3
@@ -90,7 +80,7 @@ def test_a_damaged_store_is_read_again(shapes: Path, tmp_path: Path) -> None:
     for step in ("views", "neighbors"):
         for folder in (tmp_path / "run" / "steps").glob(f"{step}-*"):
             shutil.rmtree(folder)
-    flip_a_byte(tmp_path / "run" / "store" / "64" / "color.u8")
+    flip_a_bit(tmp_path / "run" / "store" / "64" / "color.u8")
     with pytest.warns(DamagedFileWarning, match=r"decoded images in .*64 are damaged .* rereading the images"):
         cluster(shapes, few, tmp_path / "run", page=False)
     assert (tmp_path / "run" / "labels.csv").read_bytes() == (tmp_path / "whole" / "labels.csv").read_bytes()
