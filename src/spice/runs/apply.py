@@ -52,16 +52,16 @@ class _State:
 
     def groups(self) -> Groups:
         return Groups(
-            self.group,
-            self.by_person,
-            {group: self.names[group] for group in sorted(self.names)},
-            sorted(self.existing),
-            frozenset(self.aside),
-            self.of_cluster,
-            self.rejected,
-            frozenset(self.touched),
-            self.model,
-            self.of_output,
+            group=self.group,
+            by_person=self.by_person,
+            names={group: self.names[group] for group in sorted(self.names)},
+            existing=sorted(self.existing),
+            set_aside=frozenset(self.aside),
+            of_cluster=self.of_cluster,
+            rejected=self.rejected,
+            touched=frozenset(self.touched),
+            model=self.model,
+            of_output=self.of_output,
         )
 
     def do_(self, operation: Operation) -> None:

@@ -5,6 +5,7 @@ Small pictures are asked for in strips, a whole screen at a time. Where the run 
 
 import threading
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,16 @@ class NoPictureError(Exception):
     """There is no longer a picture of this image."""
 
 
+class _Store(NamedTuple):
+    """The decoded images that the run keeps."""
+
+    side: int
+    gray_images: NDArray[np.uint8]  # (n, 1, side, side)
+    color_images: NDArray[np.uint8]  # (n, 3, side, side)
+    is_gray: NDArray[np.bool_]  # (N,) which of the two files an image is in
+    place: NDArray[np.int64]  # (N,) its place in that file; -1: it is in neither
+
+
 class Pictures:
     """Pictures by row of the label table. Safe to use from several threads."""
 
@@ -46,7 +57,7 @@ class Pictures:
     @property
     def side(self) -> int:
         """Pixels on a side of the pictures that the run keeps; 0 where it keeps none."""
-        return self._store[0][False].shape[2] if self._store is not None else 0
+        return self._store.side if self._store is not None else 0
 
     def strip(self, rows: list[int], side: int) -> bytes:
         """Small square pictures side by side, as one JPEG; gray where there is no picture."""
@@ -110,24 +121,24 @@ class Pictures:
 
     def _stored(self, row: int) -> NDArray[np.uint8] | None:
         """Pixels (C, S, S) from the run's store, or None."""
-        if self._store is None:
+        store = self._store
+        if store is None or store.place[row] < 0:
             return None
-        files, gray, places = self._store
-        place = int(places[row])
-        return files[bool(gray[row])][place] if place >= 0 else None
+        images = store.gray_images if store.is_gray[row] else store.color_images
+        pixels: NDArray[np.uint8] = images[store.place[row]]
+        return pixels
 
     @cached_property
-    def _store(self) -> tuple[dict[bool, NDArray[np.uint8]], NDArray[np.bool_], NDArray[np.int64]] | None:
-        """The store's files; which images are gray; the place of each in its file, -1 where it is in neither."""
+    def _store(self) -> _Store | None:
         sizes = [int(path.name) for path in (self._result.run / STORE).glob("*") if path.name.isdecimal()]
         for size in sorted(sizes, reverse=True):
             folder = self._result.run / STORE / str(size)
             try:
                 table = read_parquet(folder / IMAGES.name, ["path", "hash", "gray", "row"])
-                files = {True: map_pixels(folder / GRAY, 1, size), False: map_pixels(folder / COLOR, 3, size)}
+                gray, color = map_pixels(folder / GRAY, 1, size), map_pixels(folder / COLOR, 3, size)
             except (OSError, ValueError):
                 continue
-            return files, *self._rows_in(table)
+            return _Store(size, gray, color, *self._rows_in(table))
         return None
 
     def _rows_in(self, table: pa.Table) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
