@@ -31,7 +31,7 @@ def finish(account: "Account", *, as_json: bool, details: bool = False, open_pag
     from spice.engine.processes import processes_from_environment
 
     if not processes_from_environment().first:
-        return
+        return  # only the first process prints
     show_account(account, as_json=as_json, details=details)
     if account.reliable == 0:
         raise NothingTrustworthyError(
