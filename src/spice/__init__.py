@@ -4,10 +4,15 @@ An implementation of SPICE (Niu, Shan, Wang: "Semantic Pseudo-Labeling for Image
 package is instant: torch is loaded by the first thing that needs it.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from spice.version import __version__
+
+# ONNX Runtime reports its use to Microsoft, and leaves a device number in the user's cache, unless told not to
+# before it is loaded.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 if TYPE_CHECKING:
     from spice.estimator import SPICE, load

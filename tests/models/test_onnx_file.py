@@ -1,5 +1,8 @@
 """Networks that come as ONNX files from anywhere: exported here by torch, opened as a stranger's."""
 
+import os
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -114,3 +117,17 @@ def test_files_that_cannot_serve_are_refused_in_one_line(tmp_path: Path) -> None
         with pytest.raises(UserError, match=words) as caught:
             load_encoder(f"onnx:{tmp_path / f'{name}.onnx'}", size=size)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="HOME is where other systems look")
+def test_opening_a_network_sends_nothing_to_the_makers_of_the_runtime(tmp_path: Path) -> None:
+    """ONNX Runtime creates a device number and a database of events to send as soon as a network is opened."""
+    file = exported(tmp_path / "net.onnx", Network("pooled"), 1, 3, 8, 8)
+    code = "import sys; from spice.models.encoders import load_encoder; load_encoder(sys.argv[1], size=8)"
+    (tmp_path / "home").mkdir()
+    usual = {
+        name: value for name, value in os.environ.items() if name not in ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME")
+    }
+    home = usual | {"HOME": str(tmp_path / "home")}
+    subprocess.run([sys.executable, "-c", code, f"onnx:{file}"], env=home, check=True)
+    assert list((tmp_path / "home").rglob("*")) == []
