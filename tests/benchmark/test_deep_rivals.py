@@ -405,7 +405,7 @@ def test_training_uses_the_learning_rate_of_each_epoch(monkeypatch: pytest.Monke
     monkeypatch.setattr("spice.benchmark.deep.objective.set_learning_rate_", lambda _, rate: used.append(rate))
     images = Patterns()
     train(CC(start(images)), shown(images), Schedule(2, 48, 0.1, drops=(0.5,)), Run())
-    assert used == pytest.approx([0.1, 0.01])
+    assert used == pytest.approx([0.1, 0.1, 0.01, 0.01])  # two steps in each epoch
 
 
 def test_clean_labels_are_confident_and_those_of_most_neighbors() -> None:

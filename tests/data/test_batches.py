@@ -7,7 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spice.data.batches import batches
+from spice.data.batches import batches, batches_of_training
+from spice.engine.processes import Processes
+from spice.engine.run import Run
 from spice.randomness import generator
 
 
@@ -46,11 +48,24 @@ def test_the_order_depends_on_seed_stage_and_epoch_and_nothing_else() -> None:
     assert all(other != first for other in others)
 
 
-def test_numbers_go_on_after_a_stop() -> None:
-    whole = list(batches(100, 10, seed=3, stage="heads", epoch=2))
-    resumed = [batch for batch in batches(100, 10, seed=3, stage="heads", epoch=2) if batch.number >= 6]
-    assert [batch.number for batch in whole] == list(range(10))
-    assert all(torch.equal(a.images, b.images) for a, b in zip(whole[6:], resumed, strict=True))
+def test_a_training_is_its_epochs_one_after_another() -> None:
+    run = Run(3, processes=Processes(1, 2))
+    found = list(batches_of_training(105, 10, run, stage="heads", epochs=3))
+    expected = [
+        batch.images
+        for epoch in range(3)
+        for batch in batches(105, 10, seed=3, stage="heads", epoch=epoch, rank=1, processes=2)
+    ]
+    assert [batch.number for batch in found] == list(range(30))
+    assert all(torch.equal(batch.images, images) for batch, images in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("first", [0, 6, 10, 29, 30])
+def test_a_training_resumes_at_the_batch_where_it_stopped(first: int) -> None:
+    whole = list(batches_of_training(105, 10, Run(3), stage="heads", epochs=3))
+    resumed = list(batches_of_training(105, 10, Run(3), stage="heads", epochs=3, first=first))
+    assert [batch.number for batch in resumed] == list(range(first, 30))
+    assert all(torch.equal(a.images, b.images) for a, b in zip(whole[first:], resumed, strict=True))
 
 
 def test_a_share_that_cannot_be_is_refused() -> None:

@@ -14,6 +14,7 @@ from damage import flip_a_bit
 from torch import Tensor, nn
 
 from spice.engine.checkpoints import Checkpoints, DamagedCheckpointWarning
+from spice.engine.processes import Processes
 from spice.errors import UserError
 
 
@@ -168,6 +169,23 @@ def test_saving_is_due_by_time(tmp_path: Path) -> None:
     assert checkpoints.due()
     checkpoints.save(1, {})
     assert not checkpoints.due()
+
+
+def test_the_last_step_is_saved_and_others_when_it_is_time(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, every_seconds=0.05)
+    for step in (1, 2, 3, 4):
+        if step == 3:
+            time.sleep(0.06)
+        checkpoints.save_if_due(step, of=4, state=dict)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"step-{step:012d}.safetensors" for step in (3, 4)]
+
+
+def test_only_the_first_of_several_processes_saves(tmp_path: Path) -> None:
+    second = Checkpoints(tmp_path / "checkpoints", every_seconds=0.0, processes=Processes(1, 2))
+    assert not second.due()
+    second.save_if_due(1, of=1, state=dict)
+    second.save(1, {})
+    assert not (tmp_path / "checkpoints").exists()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is of POSIX systems")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from spice.engine.run import Run
 from spice.randomness import generator
 
 
@@ -17,6 +18,21 @@ class Batch(NamedTuple):
 
     number: int
     images: Tensor  # (B,) positions in the collection
+
+
+def batches_of_training(count: int, size: int, run: Run, *, stage: str, epochs: int, first: int = 0) -> Iterator[Batch]:
+    """This process's share of every batch of several epochs, numbered from the first epoch on.
+
+    Args:
+        first: the number of the batch to start from, where a stopped training resumes.
+    """
+    per_epoch = max(1, count // size)
+    rank, processes = run.processes.rank, run.processes.count
+    for epoch in range(first // per_epoch, epochs):
+        for batch in batches(count, size, seed=run.seed, stage=stage, epoch=epoch, rank=rank, processes=processes):
+            step = epoch * per_epoch + batch.number
+            if step >= first:
+                yield Batch(step, batch.images)
 
 
 def batches(

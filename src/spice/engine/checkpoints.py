@@ -6,7 +6,7 @@ No pickle. Files are written atomically. The last two are kept, so a damaged one
 import json
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from spice.engine.processes import ALONE, Processes
 from spice.errors import SpiceWarning, UserError, warn_user
 from spice.files import written_atomically
 
@@ -33,6 +34,8 @@ class Saved(NamedTuple):
 class Checkpoints:
     """The checkpoints of one task, in a folder of their own; without a folder, nothing is saved.
 
+    Of several processes all load, and the first one saves.
+
     Args:
         identity: what the task depends on (settings, seed, number of images). A checkpoint with another identity is
             refused, because resuming from it would give a result that no settings explain.
@@ -40,9 +43,14 @@ class Checkpoints:
     """
 
     def __init__(
-        self, folder: Path | None, *, identity: Mapping[str, object] | None = None, every_seconds: float = 60.0
+        self,
+        folder: Path | None,
+        *,
+        identity: Mapping[str, object] | None = None,
+        every_seconds: float = 60.0,
+        processes: Processes = ALONE,
     ) -> None:
-        self.folder = folder
+        self.folder, self.processes = folder, processes
         # Through JSON once, so that a tuple here equals the list that comes back.
         self.identity: dict[str, object] = json.loads(json.dumps(dict(identity or {})))
         self.every_seconds = every_seconds
@@ -52,7 +60,12 @@ class Checkpoints:
     def due(self) -> bool:
         """Whether it is time to save again."""
         interval = max(self.every_seconds, 20.0 * self._cost)
-        return self.folder is not None and time.monotonic() - self._saved_at >= interval
+        return self._saves and time.monotonic() - self._saved_at >= interval
+
+    def save_if_due(self, step: int, *, of: int, state: Callable[[], Mapping[str, object]]) -> None:
+        """Save after step number `step` if it is time to, and after the last one."""
+        if self.due() or step == of:
+            self.save(step, state())
 
     def save(self, step: int, state: Mapping[str, object]) -> None:
         """Write the state after `step` steps, then delete all but the last two.
@@ -60,8 +73,9 @@ class Checkpoints:
         A state may hold whatever `state_dict()` of a module or optimizer holds: tensors, numbers, strings, None, and
         lists, tuples and dictionaries of these.
         """
-        if self.folder is None:
+        if not self._saves:
             return
+        assert self.folder is not None
         started = time.monotonic()
         self.folder.mkdir(parents=True, exist_ok=True)
         tensors: dict[str, Tensor] = {}
@@ -75,7 +89,17 @@ class Checkpoints:
         self._cost = self._saved_at - started
 
     def load(self) -> Saved | None:
-        """The newest readable state; None if there are no checkpoints."""
+        """The newest readable state, the same in all processes; None if there are no checkpoints."""
+        saved = self._newest()
+        if not self.processes.agree(0 if saved is None else saved.step):
+            raise UserError(f"the processes find different checkpoints in {self.folder}: delete it to start over")
+        return saved
+
+    @property
+    def _saves(self) -> bool:
+        return self.folder is not None and self.processes.first
+
+    def _newest(self) -> Saved | None:
         unreadable = []
         for path in self._files():
             try:

@@ -37,4 +37,9 @@ class Run:
 
     def checkpoints(self, identity: Mapping[str, object], *, every_seconds: float = 60.0) -> Checkpoints:
         """The checkpoints of this task, valid for this seed and `identity` only."""
-        return Checkpoints(self.folder, identity={**identity, "seed": self.seed}, every_seconds=every_seconds)
+        return Checkpoints(
+            self.folder,
+            identity={**identity, "seed": self.seed},
+            every_seconds=every_seconds,
+            processes=self.processes,
+        )

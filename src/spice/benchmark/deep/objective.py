@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from spice.augment import Contrastive, Plain, Strong, Weak
 from spice.augment.recipes import Recipe
-from spice.data.batches import batches
+from spice.data.batches import batches_of_training
 from spice.data.images import Images
 from spice.engine.device import autocast, grad_scaler, module_to_device, to_device
 from spice.engine.run import Run
@@ -138,35 +138,35 @@ def train(objective: Objective, pictures: Pictures, schedule: Schedule, run: Run
     optimizer, scaler = _optimizer(objective, schedule), grad_scaler(run.device)
     batch = min(schedule.batch, count)
     per_epoch = count // batch
+    steps = schedule.epochs * per_epoch
+    learning: dict[str, nn.Module | torch.optim.Optimizer | torch.amp.GradScaler]
+    learning = {"objective": objective, "optimizer": optimizer, "scaler": scaler}
     checkpoints, start = run.checkpoints({"objective": name, "images": count} | schedule._asdict()), 0
     if (saved := checkpoints.load()) is not None:
-        objective.load_state_dict(saved.state["objective"])
-        optimizer.load_state_dict(saved.state["optimizer"])
         start = saved.step
-    for epoch in range(start // per_epoch, schedule.epochs):
-        now = Epoch(epoch, schedule.epochs)
-        if epoch * per_epoch >= start and not objective.begin_(now, pictures, run.device):
+        for part, state in saved.state.items():
+            if state:  # that of the scaler is empty unless the precision is float16
+                learning[part].load_state_dict(state)
+    for step, images in batches_of_training(count, batch, run, stage=name, epochs=schedule.epochs, first=start):
+        epoch = Epoch(step // per_epoch, schedule.epochs)
+        if step % per_epoch == 0 and not objective.begin_(epoch, pictures, run.device):
             break
-        set_learning_rate_(optimizer, schedule.rate(epoch))
-        for part in batches(count, batch, seed=run.seed, stage=name, epoch=epoch):
-            step = epoch * per_epoch + part.number
-            if step < start:
-                continue
-            seen = _seen(objective, pictures, part.images, now, run.generator(name, step))
-            with autocast(run.device):
-                loss = objective.loss(seen)
-            if loss is not None:
-                if not loss.isfinite():
-                    raise UserError(f"the loss of {name} is no longer finite at step {step}: lower its learning rate")
-                optimizer.zero_grad(set_to_none=True)
-                scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-                scaler.step(optimizer)
-                scaler.update()
-            objective.update_(seen)
-            run.progress(name, step + 1, schedule.epochs * per_epoch)
-            if checkpoints.due() or step + 1 == schedule.epochs * per_epoch:
-                state = {"objective": objective.state_dict(), "optimizer": optimizer.state_dict()}
-                checkpoints.save(step + 1, state)
+        set_learning_rate_(optimizer, schedule.rate(epoch.number))
+        seen = _seen(objective, pictures, images, epoch, run.generator(name, step))
+        with autocast(run.device):
+            loss = objective.loss(seen)
+        if loss is not None:
+            if not loss.isfinite():
+                raise UserError(f"the loss of {name} is no longer finite at step {step}: lower its learning rate")
+            optimizer.zero_grad(set_to_none=True)
+            scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+            scaler.step(optimizer)
+            scaler.update()
+        objective.update_(seen)
+        run.progress(name, step + 1, steps)
+        checkpoints.save_if_due(
+            step + 1, of=steps, state=lambda: {part: one.state_dict() for part, one in learning.items()}
+        )
     objective.eval()
 
 

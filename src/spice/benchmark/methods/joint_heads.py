@@ -69,6 +69,11 @@ def train_joint_heads(
         heads.load_state_dict(saved.state["heads"])
         optimizer.load_state_dict(saved.state["optimizer"])
         start, losses, best = saved.step, list(saved.state["losses"]), _Best(*saved.state["best"])
+
+    def state() -> dict[str, object]:
+        learned = {"network": network.state_dict(), "heads": heads.state_dict(), "optimizer": optimizer.state_dict()}
+        return learned | {"losses": torch.stack(losses), "best": best and tuple(best)}
+
     per_epoch = len(images) // batch
     for epoch in range(start, settings.epochs):
         for part in batches(len(images), batch, seed=run.seed, stage="joint heads", epoch=epoch):
@@ -87,9 +92,7 @@ def train_joint_heads(
             run.progress("joint heads", epoch * per_epoch + part.number + 1, settings.epochs * per_epoch)
         losses.append(whole_set_losses(learner, images, features, heads, settings=settings, run=run))
         best = _better(best, learner.network, heads, losses[-1], epoch + 1)
-        if checkpoints.due() or epoch + 1 == settings.epochs:
-            state = {"network": network.state_dict(), "heads": heads.state_dict(), "optimizer": optimizer.state_dict()}
-            checkpoints.save(epoch + 1, state | {"losses": torch.stack(losses), "best": tuple(best)})
+        checkpoints.save_if_due(epoch + 1, of=settings.epochs, state=state)
     assert best is not None
     network.load_state_dict(best.network)
     selected = heads.part(slice(0, 1))

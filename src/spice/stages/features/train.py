@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from spice.augment import Contrastive, Plain
-from spice.data.batches import batches
+from spice.data.batches import batches_of_training
 from spice.data.images import Images
-from spice.engine.checkpoints import Checkpoints
+from spice.engine.checkpoints import Saved
 from spice.engine.device import autocast, grad_scaler, module_to_device, to_device
 from spice.engine.parallel import prefetch
 from spice.engine.processes import ALONE, Processes
@@ -66,7 +66,7 @@ def train_features(images: Images, settings: FeatureSettings, run: Run) -> Featu
     checkpoints = run.checkpoints(identity)
     state = State(pretext, optimizer, grad_scaler(run.device), HealthMonitor(), [])
 
-    start = state.restore_(checkpoints, processes)
+    start = state.restore_(checkpoints.load())
     started = time.monotonic()
     pretext.train()
     for step, first, second in prefetch(view_pairs(images, settings, schedule, run, start=start)):
@@ -96,8 +96,7 @@ def train_features(images: Images, settings: FeatureSettings, run: Run) -> Featu
             run.progress("features", done, schedule.steps, {"loss": loss, "images/s": speed})
             if done % schedule.per_epoch == 0:
                 log.debug("features, epoch %d of %d: %s", len(state.health), schedule.epochs, state.health[-1])
-            if checkpoints.due() or done == schedule.steps:
-                checkpoints.save(done, state.state_dict())
+        checkpoints.save_if_due(done, of=schedule.steps, state=state.state_dict)
     network, card = pretext.network, card_of(images, settings)
     if settings.whitening:
         network = whiten(network, images, settings, card.normalization, run)
@@ -168,21 +167,16 @@ def view_pairs(
     late = Contrastive(settings.augment, size, normalization)
     early = Contrastive(settings.augment, settings.early_view_size or size, normalization)
     early_steps = round(settings.early * schedule.steps)
-    rank, count = run.processes.rank, run.processes.count
-    rows = torch.arange(rank, schedule.batch, count)
-    for epoch in range(start // schedule.per_epoch, schedule.epochs):
-        for batch in batches(
-            len(images), schedule.batch, seed=run.seed, stage="features", epoch=epoch, rank=rank, processes=count
-        ):
-            step = epoch * schedule.per_epoch + batch.number
-            if step < start:
-                continue
-            pixels = to_device(images.take(batch.images), run.device)
-            recipe = early if step < early_steps else late
-            randoms = (run.generator("features", "view", view, step) for view in range(2))
-            views = (recipe(pixels, random, rows=rows, of=schedule.batch) for random in randoms)
-            first, second = (view.contiguous(memory_format=torch.channels_last) for view in views)
-            yield step, first, second
+    rows = torch.arange(run.processes.rank, schedule.batch, run.processes.count)
+    for step, chosen in batches_of_training(
+        len(images), schedule.batch, run, stage="features", epochs=schedule.epochs, first=start
+    ):
+        pixels = to_device(images.take(chosen), run.device)
+        recipe = early if step < early_steps else late
+        randoms = (run.generator("features", "view", view, step) for view in range(2))
+        views = (recipe(pixels, random, rows=rows, of=schedule.batch) for random in randoms)
+        first, second = (view.contiguous(memory_format=torch.channels_last) for view in views)
+        yield step, first, second
 
 
 class State(NamedTuple):
@@ -204,23 +198,18 @@ class State(NamedTuple):
             "health": [tuple(line) for line in self.health],
         }
 
-    def restore_(self, checkpoints: Checkpoints, processes: Processes) -> int:
-        """Load the last checkpoint, if there is one; returns the number of steps done."""
-        saved = checkpoints.load()
-        step = 0 if saved is None else saved.step
-        if not processes.agree(step):
-            raise UserError(
-                f"the processes find different checkpoints in {checkpoints.folder}: delete it to start over"
-            )
-        if saved is not None:
-            self.pretext.load_state_dict(saved.state["pretext"])
-            self.optimizer.load_state_dict(saved.state["optimizer"])
-            if saved.state.get("scaler"):  # empty unless the precision is float16
-                self.scaler.load_state_dict(saved.state["scaler"])
-            self.monitor.recent.extend(saved.state["recent"])
-            self.health.extend(Health(*line) for line in saved.state["health"])
-            log.info("features: resuming at step %d", step)
-        return step
+    def restore_(self, saved: Saved | None) -> int:
+        """Continue from a checkpoint, if there is one; returns the number of steps done."""
+        if saved is None:
+            return 0
+        self.pretext.load_state_dict(saved.state["pretext"])
+        self.optimizer.load_state_dict(saved.state["optimizer"])
+        if saved.state.get("scaler"):  # empty unless the precision is float16
+            self.scaler.load_state_dict(saved.state["scaler"])
+        self.monitor.recent.extend(saved.state["recent"])
+        self.health.extend(Health(*line) for line in saved.state["health"])
+        log.info("features: resuming at step %d", saved.step)
+        return saved.step
 
 
 def card_of(images: Images, settings: FeatureSettings) -> NetworkCard:

@@ -7,7 +7,6 @@ Shapes: N images, M of them in a batch, n in a sub-batch, D feature width, K clu
 """
 
 from collections.abc import Iterator
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -15,9 +14,9 @@ from torch import Tensor
 
 from spice.core import PseudoLabels
 from spice.core.probs import cluster_probs
-from spice.data.batches import Batch, batches
+from spice.data.batches import Batch, batches_of_training
 from spice.engine.adam import Adam
-from spice.engine.checkpoints import Checkpoints
+from spice.engine.checkpoints import Saved
 from spice.engine.run import Run
 from spice.models.heads import Head, Heads
 from spice.randomness import seeded
@@ -54,27 +53,28 @@ def algorithm_1(views: Views, settings: HeadSettings, run: Run, cut: Tensor | No
     parameters = [name for name, _ in heads.named_parameters()]
     size = {"images": len(views), "processes": run.processes.count}
     checkpoints = run.checkpoints(settings.model_dump() | size | {"parameters": parameters, "format": STATE_FORMAT})
-    steps = settings.epochs * training.steps_per_epoch
-    for step, batch in training.batches(first=training.restore_(checkpoints)):
+    start, steps = training.restore_(checkpoints.load()), settings.epochs * training.steps_per_epoch
+    for batch in batches_of_training(
+        len(views), training.batch, run, stage="heads", epochs=settings.epochs, first=start
+    ):
         # E-step: every head labels the whole batch by its current predictions.
         with torch.no_grad():
             images = run.processes.gather(batch.images)  # (M,)
-            labels = training.label(batch, images, step)
+            labels = training.label(batch, images)
         # M-step: every head learns its own labels, from the strong views.
-        for logits, targets in training.learn_from(batch, images, labels, step):
+        for logits, targets in training.learn_from(batch, images, labels):
             losses = head_losses(logits, targets, settings)  # (H,)
             optimizer.zero_grad()
             losses.sum().backward()  # type: ignore[no-untyped-call]  # a sum: no head's step depends on H
             run.processes.average_gradients_(heads.parameters())
             optimizer.step()
 
-        done = step + 1
+        done = batch.number + 1
         if done % training.steps_per_epoch == 0:
             training.end_epoch_(done // training.steps_per_epoch)
         if run.processes.first:
             run.progress("heads", done, steps, {"loss": float(losses.detach().min())})
-            if checkpoints.due() or done == steps:
-                checkpoints.save(done, training.state())
+        checkpoints.save_if_due(done, of=steps, state=training.state)
     return training.result()
 
 
@@ -98,37 +98,25 @@ class _Training:
         self.snapshots: list[HeadSnapshot] = []
         self.best: BestHead | None = None
 
-    def batches(self, *, first: int) -> Iterator[tuple[int, Batch]]:
-        """Step number and this process's part of the batch, from step `first` on."""
-        rank, count = self.run.processes.rank, self.run.processes.count
-        epoch_batches = partial(
-            batches, len(self.views), self.batch, seed=self.run.seed, stage="heads", rank=rank, processes=count
-        )
-        for epoch in range(first // self.steps_per_epoch, self.settings.epochs):
-            for batch in epoch_batches(epoch=epoch):
-                step = epoch * self.steps_per_epoch + batch.number
-                if step >= first:
-                    yield step, batch
-
-    def label(self, batch: Batch, images: Tensor, step: int) -> Tensor | PseudoLabels:
+    def label(self, batch: Batch, images: Tensor) -> Tensor | PseudoLabels:
         """Every head's pseudo-labels of the whole batch: a table (H, M, K), or pairs where there are sub-batches."""
         bank = self.views.take_bank(images).to(self.run.device)  # (M, D)
-        if self.start is not None and step < self.settings.start_steps:
+        if self.start is not None and batch.number < self.settings.start_steps:
             probs = self.start.probs(bank)  # (H, M, K)
         else:
-            features = self._features(self.settings.label_view, batch.images, step, "label")
+            features = self._features(self.settings.label_view, batch.images, batch.number, "label")
             probs = self.run.processes.gather(cluster_probs(self.heads(features)).movedim(1, 0)).movedim(0, 1)
         return (label_table if self.settings.sub_batch is None else label_pairs)(bank, probs, self.settings)
 
     def learn_from(
-        self, batch: Batch, images: Tensor, labels: Tensor | PseudoLabels, step: int
+        self, batch: Batch, images: Tensor, labels: Tensor | PseudoLabels
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Logits (H, n, K) and labels (H, n, K) or (H, n), once for every step of the optimizer."""
         for repeat in range(self.settings.repeats):
             if isinstance(labels, PseudoLabels):
-                yield from self._sub_batches(images, labels, step, repeat)
+                yield from self._sub_batches(images, labels, batch.number, repeat)
             else:
-                features = self._features(self.settings.train_view, batch.images, step, f"train {repeat}")
+                features = self._features(self.settings.train_view, batch.images, batch.number, f"train {repeat}")
                 yield self._logits(features), labels
 
     def _sub_batches(
@@ -184,9 +172,8 @@ class _Training:
             "best": None if self.best is None else tuple(self.best),
         }
 
-    def restore_(self, checkpoints: Checkpoints) -> int:
-        """Load the last checkpoint, if there is one, and return the number of finished steps."""
-        saved = checkpoints.load()
+    def restore_(self, saved: Saved | None) -> int:
+        """Continue from a checkpoint, if there is one; returns the number of finished steps."""
         if saved is None:
             return 0
         self.heads.load_state_dict(saved.state["heads"])

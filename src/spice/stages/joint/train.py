@@ -92,13 +92,11 @@ def train_jointly(learner: Learner, images: Images, labeled: Labeled, settings: 
         steps, history = training.restore_(saved.state)
     elif settings.minutes is not None:
         steps = training.steps_within(settings.minutes)
-        if run.processes.first:  # at once: a run that is killed early must not plan again
-            checkpoints.save(0, training.state(steps, history))
+        checkpoints.save(0, training.state(steps, history))  # at once: a run that is killed early must not plan again
     for step in range(len(history), steps):
         history.append(training.step_(step, steps))
         run.progress("joint training", step + 1, steps, history[-1]._asdict())
-        if run.processes.first and (checkpoints.due() or step + 1 == steps):
-            checkpoints.save(step + 1, training.state(steps, history))
+        checkpoints.save_if_due(step + 1, of=steps, state=lambda: training.state(steps, history))
     for old, new in zip(training.average.buffers(), training.network.buffers(), strict=True):
         old.copy_(new)  # the averaged weights go with the newest batch-norm statistics
     return Joint(training.average.eval(), history)
