@@ -1,31 +1,78 @@
 """What the third stage gains on real collections.
 
-    python benchmarks/stage2.py views --folder /tmp/stage2 --collections imagenette       (lite0; encode once)
-    python benchmarks/joint.py --folder /tmp/stage2 --collections imagenette [--settings '{"steps": 100}']
+    python benchmarks/joint.py --folder /tmp/joint --collections imagenette [--size 256] [--settings '{"steps": 100}']
+    python benchmarks/joint.py --folder /tmp/own --collections fashion-test --encoder trained.safetensors
 
-Every seed has two results in the run folder of its collection, without and with joint training; all steps before it
-are shared. Labels are read for the scores alone: nothing is trained, selected or stopped by them. Seconds are processor
-seconds, so that other work on the machine disturbs them little; with OMP_NUM_THREADS=1, those of one core.
+A collection is decoded and encoded once, into a run folder of its own. There every seed has two results, without and
+with joint training; all steps before it are shared. Labels are read for the scores alone: nothing is trained, selected
+or stopped by them. Seconds are processor seconds, so that other work on the machine disturbs them little; with
+OMP_NUM_THREADS=1, those of one core.
 """
 
 import argparse
 import json
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spice.data import Collection as Listing
+from spice.data import ImageStore
+from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.evaluate import score
 from spice.evaluate.probe import Labeled as Known
 from spice.evaluate.probe import linear_accuracy
-from spice.presets import joint_on_cpu
-from spice.runs import Result
+from spice.models.encoders import Encoder, load_encoder
+from spice.pipeline.execute import Execution
+from spice.pipeline.work import Inputs
+from spice.presets import joint_on_cpu, standard
+from spice.progress import LogProgress
+from spice.runs import Result, RunFolder, open_result
 from spice.runs.artifacts import FEATURES, KMEANS, REFINED_FEATURES
 from spice.settings import JointSettings
-from stage2 import Collection, opened
+from stored import COLLECTIONS, decode
+
+# Size of the images in pixels for lite0. Another encoder has its own.
+SIZES = {"cifar10-test": 96, "fashion-test": 96}
+USUAL_SIZE = 160
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A decoded collection, an encoder and, for the scores, the true labels. Its results share one run folder."""
+
+    place: Path
+    encoder: Encoder
+    truth: NDArray[np.int64]
+
+    def result(self, joint: JointSettings | None, *, seed: int, flip: bool) -> Result:
+        """The finished result, with the same views for all seeds; steps that are finished are not run again."""
+        images = self.place / f"images-{self.encoder.size}"
+        store = ImageStore(images, Listing.load(images), self.encoder.size)
+        (self.place / "run").mkdir(exist_ok=True)
+        folder = RunFolder.open_or_create(self.place / "run", source=None)
+        clusters, size = int(self.truth.max()) + 1, self.encoder.size
+        usual = standard(clusters=clusters, encoder=self.encoder.name, size=size, flip=flip, seed=seed)
+        settings = usual.model_copy(update={"joint": joint, "features_seed": 0})
+        run = Run(seed, progress=LogProgress(every_seconds=30.0))
+        execution = Execution(folder, settings, Inputs(store.collection, store), self.encoder, run, page=False)
+        execution.carry_out(None, "joint", redo=False)
+        return open_result(self.place / "run")
+
+
+def opened(data: Path, place: Path, encoder: str, size: int | None) -> Collection:
+    """The collection whose name is that of the folder, decoded first if it is not."""
+    usual = SIZES.get(place.name, USUAL_SIZE) if encoder == "lite0" else None
+    loaded = load_encoder(encoder, size=size or usual)
+    images, truth = place / f"images-{loaded.size}", place / f"truth-{loaded.size}.npy"
+    if not truth.exists():
+        place.mkdir(parents=True, exist_ok=True)
+        np.save(truth, decode(data, place.name, images, size=loaded.size).truth)
+    return Collection(place, loaded, np.load(truth).astype(np.int64))
 
 
 def scores_of(result: Result, truth: NDArray[np.int64]) -> dict[str, float]:
@@ -45,15 +92,14 @@ def gain(collection: Collection, joint: JointSettings, seed: int, *, flip: bool,
     """One collection and seed, all stages; scores are computed when all is done."""
     # Without checks, the result of joint training is used in any case; what checks would have said is recorded.
     second, third = (
-        collection.result(collection.settings(seed=seed, flip=flip, joint=each))
-        for each in (None, joint.model_copy(update={"checks": False}))
+        collection.result(each, seed=seed, flip=flip) for each in (None, joint.model_copy(update={"checks": False}))
     )
     report, truth = third.joint, collection.truth
     assert report is not None
     every = max(1, len(report.loss) // 20)
     line: dict[str, Any] = {
-        "collection": collection.name,
-        "encoder": collection.encoder,
+        "collection": collection.place.name,
+        "encoder": collection.encoder.name,
         "seed": seed,
         "settings": joint.model_dump(mode="json", exclude_defaults=True),
         "seconds": {f"stage {n}": third.records[step].cpu_seconds for n, step in ((2, "heads"), (3, "joint"))},
@@ -72,8 +118,11 @@ def gain(collection: Collection, joint: JointSettings, seed: int, *, flip: bool,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, required=True, help="where stage2.py keeps views")
-    parser.add_argument("--collections", nargs="+", default=["imagenette"])
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--folder", type=Path, required=True, help="for images, views and results")
+    parser.add_argument("--collections", nargs="+", default=["imagenette"], choices=list(COLLECTIONS))
+    parser.add_argument("--encoder", default="lite0")
+    parser.add_argument("--size", type=int, help="pixels, instead of each collection's own number")
     parser.add_argument("--no-flip", action="store_true")
     parser.add_argument("--settings", default="{}", help="JSON of joint settings to change")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -81,10 +130,11 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("joint.jsonl"))
     options = parser.parse_args()
     warnings.simplefilter("ignore", SpiceWarning)
+    flip, pretrained = not options.no_flip, not options.encoder.endswith(".safetensors")
+    usual = joint_on_cpu(pretrained=pretrained, flip=flip)
+    joint = JointSettings.model_validate(usual.model_dump() | json.loads(options.settings))
     for name in options.collections:
-        collection, flip = opened(options.folder, name), not options.no_flip
-        usual = joint_on_cpu(pretrained=not collection.encoder.endswith(".safetensors"), flip=flip)
-        joint = JointSettings.model_validate(usual.model_dump() | json.loads(options.settings))
+        collection = opened(options.data, options.folder / name, options.encoder, options.size)
         for seed in options.seeds:
             line = gain(collection, joint, seed, flip=flip, probe=options.probe)
             with options.results.open("a", encoding="utf-8") as file:

@@ -47,12 +47,11 @@ from spice.settings import ViewSettings
 from spice.stages.encode import BATCH, encode_plain, probabilities
 from spice.stages.heads.train import train_heads
 from spice.stages.views import perturb_features
+from stored import Features, Truth, read_features, seed_range
 
 WIDTH, GROUPS = 256, 50
 RANK, CENTER, SPREAD, NOISE = 16, 0.45, 0.25, 0.3
 ROWS = 50_000  # generated at once
-Features = NDArray[np.float32]
-Truth = NDArray[np.int64]
 
 
 def mixture(path: Path, count: int) -> tuple[Features, Truth]:
@@ -198,11 +197,6 @@ def _page(out: Path) -> int:
     return (out / "report.html").stat().st_size
 
 
-def _seeds(text: str) -> list[int]:
-    first, _, last = text.partition("-")
-    return list(range(int(first), int(last or first) + 1))
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -211,7 +205,7 @@ def _parser() -> argparse.ArgumentParser:
     curve.add_argument("--names", nargs="*")
     curve.add_argument("--mixture", type=int)
     curve.add_argument("--images", type=int, nargs="+", default=[1000, 2000, 5000, 10_000])
-    curve.add_argument("--seeds", type=_seeds, default=[0])
+    curve.add_argument("--seeds", type=seed_range, default=[0])
     whole = commands.add_parser("vectors")
     whole.add_argument("--count", type=int, default=1_000_000)
     whole.add_argument("--place", type=Path, required=True)
@@ -255,8 +249,7 @@ def _sample(options: argparse.Namespace) -> None:
     if options.folder is not None:
         for path in sorted(options.folder.glob("*.npz")):
             if options.names is None or path.stem in options.names:
-                with np.load(path) as kept:
-                    collections[path.stem] = kept["features"], np.unique(kept["truth"], return_inverse=True)[1]
+                collections[path.stem] = read_features(path, images=None)
     with tempfile.TemporaryDirectory() as place:
         if options.mixture is not None:
             collections["mixture"] = mixture(Path(place) / "mixture.npy", options.mixture)
