@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from spice.augment import Plain
 from spice.benchmark.choice import Choice
+from spice.benchmark.deep.objective import Pictures
 from spice.benchmark.mixing import TurnedNetwork
 from spice.benchmark.workbench import Workbench
 from spice.core import IGNORE, consistency_labels
@@ -31,7 +31,6 @@ from spice.stages.joint.draws import Labeled
 from spice.stages.joint.train import ClusteringNetwork, Learner, train_jointly
 
 Labels = NDArray[np.int64]
-CHUNK = 256
 
 # As the tables call them: the names that they are registered under. FixMatch is the algorithm of stage 3 itself.
 ALGORITHMS = {
@@ -74,16 +73,11 @@ def network_card(choice: Choice, images: Images) -> NetworkCard:
     return card if network is None else card.model_copy(update={"network": network, "stem": None, "width": None})
 
 
-@torch.no_grad()
 def predict(network: nn.Module, bench: Workbench) -> Labels:
     """The class of every image that is scored, (A,)."""
     card = card_of(bench.learn, bench.choice.features)
-    plain, images = Plain(AugmentSettings(), card.size, card.normalization), InColor(bench.scored, card.channels)
-    parts = [
-        network(plain(images.take(positions).to(bench.run.device))).argmax(dim=1).cpu()
-        for positions in torch.arange(len(images)).split(CHUNK)  # type: ignore[no-untyped-call]
-    ]
-    labels: Labels = torch.cat(parts).numpy()
+    scored = Pictures(InColor(bench.scored, card.channels), AugmentSettings(), card.size, card.normalization)
+    labels: Labels = scored.outputs(network, bench.run.device).argmax(dim=1).numpy()
     return labels
 
 

@@ -10,9 +10,7 @@ import warnings
 from dataclasses import replace
 from functools import cached_property
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from spice.benchmark.choice import Choice
@@ -31,8 +29,6 @@ from spice.runs.records import JointResult
 from spice.settings import HeadSettings, JointSettings, RunSettings
 from spice.stages.encode import encode_plain
 from spice.stages.joint.draws import Labeled
-
-Labels = NDArray[np.int64]
 
 # What all methods share, and no method is charged for.
 SHARED = ("scan", "features", "views", "neighbors")

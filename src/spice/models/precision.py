@@ -2,10 +2,10 @@
 
 import time
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from spice.engine.parallel import one_thread
 from spice.models.encoders import Encoder, TorchEncoder
 from spice.models.int8 import has_int8
 from spice.settings import FixedPrecision
@@ -24,14 +24,10 @@ def faster_precision(encoder: Encoder, images: Tensor) -> FixedPrecision:
     if not isinstance(encoder, TorchEncoder) or encoder.device.type != "cpu" or not has_int8(encoder.module):
         return "float32"
     candidates: dict[FixedPrecision, TorchEncoder] = {"float32": encoder, "int8": encoder.with_precision("int8")}
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)  # so that all work is done, and timed, in this thread
+    with one_thread():  # so that all work is done, and timed, in this thread
         features = {precision: one.encode(images) for precision, one in candidates.items()}
         cosine = F.cosine_similarity(features["float32"], features["int8"]).mean().item()
         seconds = {precision: [_seconds(one, images) for _ in range(ROUNDS)] for precision, one in candidates.items()}
-    finally:
-        torch.set_num_threads(threads)
     faster = min(seconds["float32"]) >= LEAST_SPEEDUP * min(seconds["int8"])
     return "int8" if faster and cosine >= LEAST_COSINE else "float32"
 

@@ -1,4 +1,4 @@
-"""What SCAN and TEMI share: several linear heads, trained on pairs of neighbors, of which the best is kept.
+"""What SCAN, NNM and TEMI share: several linear heads, trained on pairs of neighbors, of which the best is kept.
 
 Shapes: N images, D feature width, K clusters, H heads, B pairs in a batch, S neighbors.
 """

@@ -225,7 +225,7 @@ class Trial:
         settings, head = self.choice.joint, Head(self.encoder.features, self.choice.clusters)
 
         def learner() -> Learner:
-            return networks_to_train(self.encoder, head, settings, 0, self.device).learner
+            return networks_to_train(self.encoder, head, settings, Run(device=self.device)).learner
 
         many = f" ({runs} runs)" * (runs > 1)
         return Part(f"stage 3, steps{many}", runs * settings.steps, self._joint_step(settings, learner))

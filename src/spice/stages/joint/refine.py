@@ -67,7 +67,7 @@ def refine(stage2: Stage2, labeled: Labeled, settings: JointSettings, run: Run) 
     images, encoder, count = stage2.images, stage2.encoder, len(stage2.features)
     if len(images) < count:
         raise ValueError(f"{count} features need as many images, got {len(images)}")
-    start = networks_to_train(encoder, stage2.head, settings, run.seed, run.device)
+    start = networks_to_train(encoder, stage2.head, settings, run)
     joint = train_jointly(start.learner, InColor(images, encoder.channels), labeled, settings, run)
     # Into the network that training started from; it may have a frozen front.
     start.learner.network.load_state_dict(joint.network.state_dict())
@@ -107,11 +107,10 @@ def estimated_seconds(
     pixels = InMemory(torch.randint(0, 256, shape, generator=random).byte())
     few = settings.model_copy(update={"steps": 4})
     labeled = Labeled(torch.arange(64), torch.arange(64) % clusters)
-    start = networks_to_train(encoder, Head(encoder.features, clusters), few, 0, device)
     times: list[float] = []
-    train_jointly(
-        start.learner, pixels, labeled, few, Run(device=device, progress=lambda *_: times.append(time.monotonic()))
-    )
+    run = Run(device=device, progress=lambda *_: times.append(time.monotonic()))
+    start = networks_to_train(encoder, Head(encoder.features, clusters), few, run)
+    train_jointly(start.learner, pixels, labeled, few, run)
     # Without the first step, which is slow: it allocates memory and chooses kernels.
     training = settings.steps * (times[-1] - times[0]) / (len(times) - 1)
     started = time.monotonic()
@@ -127,9 +126,7 @@ class NetworksToTrain(NamedTuple):
     learner: Learner  # the head and the part of the backbone that learns, on views that the other part has encoded
 
 
-def networks_to_train(
-    encoder: Encoder, head: Head, settings: JointSettings, seed: int, device: torch.device
-) -> NetworksToTrain:
+def networks_to_train(encoder: Encoder, head: Head, settings: JointSettings, run: Run) -> NetworksToTrain:
     """Networks to train: copies of those from stages 1 and 2 (paper), or random weights (authors' code)."""
     refuse_untrainable(encoder)
     backbone, head, card = copy.deepcopy(encoder.module), copy.deepcopy(head), _card(encoder, settings)
@@ -139,8 +136,8 @@ def networks_to_train(
         head = Head(backbone.features, head.clusters)
     from_scratch = settings.init == "scratch" or card is not None
     if from_scratch:
-        _reset_weights_(backbone, head, seed)
-    backbone, head = module_to_device(backbone, device), module_to_device(head, device)
+        _reset_weights_(backbone, head, run.seed)
+    backbone, head = module_to_device(backbone, run.device), module_to_device(head, run.device)
     share = 1.0 if from_scratch else settings.trained  # frozen random layers would teach nothing
     front, tail = split_network(backbone, share=share, size=encoder.size, channels=encoder.channels)
     network = ClusteringNetwork(tail.requires_grad_(), head.requires_grad_())
@@ -148,7 +145,7 @@ def networks_to_train(
         network, head.clusters, settings.augment, size=encoder.size, normalization=encoder.normalization
     )
     if front is not None:
-        frozen = TorchEncoder("front", front, encoder.normalization, size=encoder.size, device=device)
+        frozen = TorchEncoder("front", front, encoder.normalization, size=encoder.size, device=run.device)
         learner = learner._replace(
             weak=_encoded_view(learner.weak, frozen), strong=_encoded_view(learner.strong, frozen)
         )
