@@ -257,7 +257,7 @@ def test_scores_are_told_and_kept_even_if_the_page_cannot_be_written(
     def fail(_: object) -> None:
         raise RuntimeError("no such font")
 
-    monkeypatch.setattr("spice.report.write_report", fail)
+    monkeypatch.setattr("spice.report.rewrite_report", fail)
     ended = spice("evaluate", run, "--truth", "folders")
     assert ended.code == 0
     assert "k-means, all images" in ended.out

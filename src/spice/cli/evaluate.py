@@ -46,12 +46,10 @@ def command(
 
 def _write_page(result: "Result") -> None:
     """Add the scores to the report. They are already printed and saved, so a failure here is only a warning."""
-    from spice.report import write_report
-    from spice.runs import RunFolder
+    from spice.report import rewrite_report
 
     try:
-        write_report(result)
-        RunFolder.open(result.run).link()
+        rewrite_report(result)
     except Exception as error:  # noqa: BLE001 - the scores are saved in any case
         print(f"spice: warning: could not write the report ({error}); try: spice report {result.run}", file=sys.stderr)
 

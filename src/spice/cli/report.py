@@ -8,11 +8,10 @@ EXAMPLES = examples("spice report photos.spice  # then open photos.spice/report.
 
 def command(run: RunArgument) -> None:
     """Rewrite report.html for the current result. Every run writes it automatically."""
-    from spice.report import write_report
-    from spice.runs import RunFolder, open_result, writing
+    from spice.report import rewrite_report
+    from spice.runs import open_result, writing
 
     result = open_result(run)
     with writing(run):
-        path = write_report(result)
-        RunFolder.open(run).link()
+        path = rewrite_report(result)
     print(path)

@@ -33,18 +33,24 @@ _SHARED = ("dom.js", "thumbs.js", "points.js", "labels.js", "plot.js")
 
 
 def write_report(result: Result) -> Path:
-    """(Re)write `report.html` of a finished result."""
+    """Write `report.html` of a finished result."""
     path = result / REPORT
     write_text(path, render(read_content(result)))
     return path
 
 
+def rewrite_report(result: Result) -> Path:
+    """Write the report of the current result again, and its copy at the top of the run folder if that is no link."""
+    path = write_report(result)
+    RunFolder.open(result.run).link()
+    return path
+
+
 def renew_report(run: Path) -> None:
-    """Write the page of the current result again after an edit, if it has one."""
+    """Rewrite the report after an edit, if there is one."""
     result = open_result(run)
     if (result / REPORT).exists():
-        write_report(result)
-        RunFolder.open(run).link()
+        rewrite_report(result)
 
 
 def environment() -> Environment:
