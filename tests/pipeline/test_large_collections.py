@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from spice import arrays, files
+from spice import arrays, tables
 from spice.errors import UserError
 from spice.neighbors import search
 from spice.pipeline import cluster
@@ -111,7 +111,7 @@ def test_tables_in_several_files_hold_the_same_and_repair_themselves(
 ) -> None:
     out = tmp_path / "run"
     monkeypatch.setattr(search, "APPROXIMATE_FROM", IMAGES)
-    monkeypatch.setattr(files, "ROWS_PER_FILE", 500)
+    monkeypatch.setattr(tables, "ROWS_PER_FILE", 500)
     cluster(made()[0], settings(), out)
     result, whole = open_result(out), open_result(run)
     for artifact in (LABELS, TABLE_OF_IMAGES):

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spice import files
+from spice import tables
 from spice.errors import UserError
-from spice.files import read_parquet
 from spice.runs import Labels, read_labels, write_labels
 from spice.runs import labels as table
+from spice.tables import read_parquet
 
 COLUMNS = [
     "path",
@@ -85,7 +85,9 @@ def test_a_run_without_labels_says_how_to_finish_it(tmp_path: Path) -> None:
 
 def test_a_process_that_read_a_table_ends_well(tmp_path: Path) -> None:
     pq.write_table(pa.table({"path": [f"{number}.png" for number in range(500)]}), tmp_path / "a.parquet")
-    code = "import sys; from pathlib import Path; from spice.files import read_parquet; read_parquet(Path(sys.argv[1]))"
+    code = (
+        "import sys; from pathlib import Path; from spice.tables import read_parquet; read_parquet(Path(sys.argv[1]))"
+    )
     ended = [subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.parquet")], check=False) for _ in range(6)]
     assert [process.returncode for process in ended] == [0] * 6  # pyarrow's threads aborted most, at their end
 
@@ -94,7 +96,7 @@ NO_ROOM_FOR_A_THREAD = """
 import re, resource, sys
 from pathlib import Path
 import pyarrow.dataset, pyarrow.parquet
-from spice.files import read_parquet
+from spice.tables import read_parquet
 
 used = int(re.search(r"VmData:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) << 10
 resource.setrlimit(resource.RLIMIT_DATA, (used + (6 << 20), used + (6 << 20)))  # a thread's stack takes 8 MB
@@ -157,7 +159,7 @@ def test_labels_of_very_many_images_are_a_folder_that_every_reader_takes_for_one
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     write_labels(tmp_path, labels)
     whole = pq.read_table(tmp_path / "labels.parquet")
-    monkeypatch.setattr(files, "ROWS_PER_FILE", 4)
+    monkeypatch.setattr(tables, "ROWS_PER_FILE", 4)
     write_labels(tmp_path, labels)  # replaces the file
     place = tmp_path / "labels.parquet"
     assert [path.name for path in sorted(place.iterdir())] == ["part-00000.parquet", "part-00001.parquet"]
@@ -169,7 +171,7 @@ def test_labels_of_very_many_images_are_a_folder_that_every_reader_takes_for_one
     assert pq.read_table(place).equals(whole)
     assert pandas.read_parquet(place).to_dict("list") == whole.to_pydict()
     assert polars.read_parquet(place).to_dict(as_series=False) == whole.to_pydict()
-    monkeypatch.setattr(files, "ROWS_PER_FILE", 6)
+    monkeypatch.setattr(tables, "ROWS_PER_FILE", 6)
     write_labels(tmp_path, labels)  # replaces the folder
     assert place.is_file()
     assert pq.read_table(place).equals(whole)
@@ -178,7 +180,7 @@ def test_labels_of_very_many_images_are_a_folder_that_every_reader_takes_for_one
 def test_a_folder_of_labels_without_a_part_is_refused(
     tmp_path: Path, labels: Labels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "ROWS_PER_FILE", 4)
+    monkeypatch.setattr(tables, "ROWS_PER_FILE", 4)
     write_labels(tmp_path, labels)
     for part in (tmp_path / "labels.parquet").iterdir():
         part.unlink()

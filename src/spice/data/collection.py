@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spice.data.problems import Problem, read_problems, write_problems
-from spice.files import printable, read_parquet, write_parquet
+from spice.files import printable
+from spice.tables import read_parquet, write_parquet
 
 # The lines of images.parquet. A position in the collection is a line here.
 SCHEMA = pa.schema(

@@ -17,7 +17,8 @@ from spice.data.remote import Remote, is_remote
 from spice.data.sources import Files, Folder, Source, SourceLike, array_file
 from spice.data.vectors import Vectors
 from spice.errors import UserError
-from spice.files import printable, read_parquet
+from spice.files import printable
+from spice.tables import read_parquet
 
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from spice.data.columns import PATH_COLUMNS, VECTOR_COLUMNS, find_column
 from spice.data.sources import Files, Source
 from spice.errors import UserError
-from spice.files import read_parquet
 from spice.progress import log
+from spice.tables import read_parquet
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,8 @@ from spice.data.pixels import COLOR, GRAY
 from spice.data.problems import Problem, Reason
 from spice.data.sources import Entry
 from spice.errors import UserError
-from spice.files import printable, read_parquet, remove, write_text, written_atomically
+from spice.files import printable, remove, write_text, written_atomically
+from spice.tables import read_parquet
 
 JOURNAL, _DESCRIPTION, _FORMAT = "journal", "store.json", 2
 

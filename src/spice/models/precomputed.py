@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spice.errors import UserError, one_line
-from spice.files import read_parquet
 from spice.settings import IMAGENET, Normalization
+from spice.tables import read_parquet
 
 # Squares of values outside this range overflow or vanish in float32.
 LARGEST_VALUE, SMALLEST_VALUE = 1e15, 1e-15

@@ -15,7 +15,6 @@ from PIL import Image
 
 from spice.arrays import open_array
 from spice.errors import UserError
-from spice.files import read_parquet
 from spice.report.card_images import CardImages, choose_images
 from spice.report.image_flags import ImageFlagsSection, image_flags_section
 from spice.report.pictures import Sheets, as_jpeg, data_url, read_sheets
@@ -26,6 +25,7 @@ from spice.runs.checks import Checks, Summary
 from spice.runs.groups import unedited
 from spice.runs.records import StepWarning
 from spice.runs.words import read_words, suggest_names
+from spice.tables import read_parquet
 from spice.trust.evidence import neighbor_votes, two_parts
 from spice.trust.grade import nearest_votes
 

@@ -16,10 +16,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spice.files import read_parquet, write_parquet
 from spice.runs.edits import ImageId
 from spice.runs.labels import Labels
-from spice.tables import Column
+from spice.tables import Column, read_parquet, write_parquet
 
 NONE = -1  # the group of an image that is in no group
 _COLUMNS = ("cluster", "next_cluster", "reliability")  # of a base, one number per image

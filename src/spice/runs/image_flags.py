@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from spice.arrays import open_array
-from spice.files import read_parquet
 from spice.runs.artifacts import IMAGES, PAIRS, SIMILARITIES
 from spice.runs.result import Result
+from spice.tables import read_parquet
 from spice.trust.duplicates import SAME, Pairs, duplicate_of, largest_first
 from spice.trust.outliers import Outliers, find_outliers
 

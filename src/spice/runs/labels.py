@@ -13,9 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spice.errors import UserError
-from spice.files import read_parquet, write_parquet
 from spice.runs.artifacts import LABELS, LABELS_CSV
-from spice.tables import Column, arrow_table, rows_of, write_table
+from spice.tables import Column, arrow_table, read_parquet, rows_of, write_parquet, write_table
 
 MOST_IN_CSV = 200_000  # images
 

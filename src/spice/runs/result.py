@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from spice.arrays import open_array
 from spice.errors import UserError
-from spice.files import read_parquet
 from spice.runs.apply import apply
 from spice.runs.artifacts import (
     FEATURES,
@@ -43,6 +42,7 @@ from spice.runs.records import (
     read_record,
 )
 from spice.runs.scores import Scores, read_scores
+from spice.tables import read_parquet
 
 EDITED = "edited"  # folder with the groups of removed results that people edited
 

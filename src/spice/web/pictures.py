@@ -18,11 +18,12 @@ from spice.data.problems import BadImageError
 from spice.data.recognize import open_source
 from spice.data.sources import Entry, Source
 from spice.errors import UserError
-from spice.files import printable, read_parquet
+from spice.files import printable
 from spice.report.pictures import Sheets, as_jpeg, as_picture, read_sheets
 from spice.runs import Result
 from spice.runs.artifacts import IMAGES, PICTURES
 from spice.runs.folder import STORE
+from spice.tables import read_parquet
 
 LARGEST_TILE, LARGEST_PICTURE = 256, 2048
 MOST_IN_STRIP = 64
