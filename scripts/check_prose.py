@@ -2,8 +2,8 @@
 
     python scripts/check_prose.py
 
-Checks README, CONTRIBUTING and docs/ (lab notes and generated tables are exempt), and the messages and docstrings of
-src/ for wordings that this project has replaced. Prints one line per finding; exits with 1 if there is any.
+Checks README, CONTRIBUTING, SECURITY and docs/ (lab notes and generated tables are exempt), and the messages and docstrings
+of src/ for wordings that this project has replaced. Prints one line per finding; exits with 1 if there is any.
 """
 
 import re
@@ -48,14 +48,29 @@ BANNED = {
     r"\bfrom (which|where) on\b": "at least / above",
     r"\bat most so many\b|\bat least so many\b": "name the number",
     r"\bwhat is looked at\b|\bto be named\b|\bsaid exactly\b|\bAsk first:": "rewrite the sentence",
+    r"\bto the last bit\b": "bit for bit",
+    r"\bfrom [\d,]+ (images|groups|pixels|px) on\b": "above N images",
+    r"\blist by list\b": "approximately / within lists of similar images",
+    r"(?-i:\bOf an?) [\w` .]+, (the|only|row)\b": "start with the subject: only the first frame of ... is used",
+    r"\b(the )?most (that|which) (was|were)\b": "the largest",
+    r"\bundisturbed\b": "uninterrupted",
+    r"\b(it|this) pays for an?\b": "it is worth it for",
+    r"\bhappens? by itself\b": "is automatic",
+    r"\bthe number of groups was given\b": "you set the number of groups",
+    r"^Cells: ": "Each cell is ...",
+    r"\*\*Behind by\b|\b(is|are) ahead on\b": "X is better on ...",
+    r"\bis off where\b|\b(right|wrong) where groups\b": "if",
+    r"\b(takes|needs) a promise\b|\bA promise of \d": "say what is kept, and how accurate it is",
 }
 
 
 def main() -> int:
     """Print every finding; the exit code is 1 if there is one."""
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    top = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
+    pages = [*top, *sorted((ROOT / "docs").glob("*.md"))]
     found = [finding for page in pages if _name(page) not in GENERATED for finding in _shape(page)]
-    sources = [*pages, *sorted((ROOT / "src").rglob("*.py")), *sorted((ROOT / "src").rglob("*.html"))]
+    kinds = ("*.py", "*.html", "*.js")
+    sources = [*pages, *(path for kind in kinds for path in sorted((ROOT / "src").rglob(kind)))]
     found += [finding for path in sources for finding in _wording(path)]
     print("\n".join(found) or "prose: nothing to mend")
     return 1 if found else 0

@@ -42,3 +42,15 @@ def test_every_public_name_is_in_the_reference() -> None:
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^::: spice\.(\w+)$", page, re.MULTILINE))
     assert documented >= set(spice.__all__) - {"__version__"}
+
+
+def test_every_message_that_troubleshooting_explains_is_one_that_the_program_prints() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    cells = re.findall(r"^\| ([^|]*`[^|]*) \|", page, re.MULTILINE)
+    messages = [message for cell in cells for message in re.findall(r"`([^`]+)`", cell)]
+    messages.remove("spice: command not found")  # the shell prints this one
+    assert len(messages) > 18
+    for message in messages:
+        fixed = max(re.split(r"\.\.\.|'\w+'|\d+%?", message), key=len).strip(" :")
+        assert fixed in source, f"nothing prints {message!r}"

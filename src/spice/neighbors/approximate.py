@@ -1,4 +1,4 @@
-"""Approximate nearest neighbors, for collections too large to compare all pairs: images are compared list by list.
+"""Approximate nearest neighbors, for collections too large to compare all pairs: only near lists are compared.
 
 An inverted file without an index library: k-means on a sample sorts the images into lists, and the exact search
 compares the images of a list with those of the nearest lists. The number of lists is raised until the recall, measured
@@ -32,7 +32,7 @@ SAMPLE_PER_LIST, ROUNDS = 32, 6
 class Lists(NamedTuple):
     """All images, sorted into lists."""
 
-    vectors: Tensor  # (N, D) unit vectors, list by list
+    vectors: Tensor  # (N, D) unit vectors, ordered by list
     row: Tensor  # (N,) the image of each
     place: Tensor  # (N,) where each image is
     starts: Tensor  # (L + 1,)

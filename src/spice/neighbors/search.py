@@ -38,7 +38,7 @@ def nearest(features: Tensor, count: int, *, queries: Tensor | None = None, meth
         features: (N, D) of any length; images whose features are all zero are neighbors of one another.
         queries: (Q, D) whose neighbors to find. None: every image, which is not its own neighbor (but its exact copies
             are).
-        method: "exact" compares all pairs in blocks; "approximate" compares images list by list, and finds at least
+        method: "exact" compares all pairs in blocks; "approximate" compares images in near lists, and finds at least
             95 % of the true neighbors, as measured on a sample; "auto" chooses by the number of images.
     """
     return nearest_with_recall(features, count, queries=queries, method=method).neighbors

@@ -63,7 +63,7 @@ class HowMany(NamedTuple):
 
 
 def how_many_section(content: Content) -> HowMany | None:
-    """The section; None if the number of groups was given for every result on these features."""
+    """The section; None if the user set the number of groups for every result on these features."""
     source = content.result.with_step("howmany")
     if source is None or source.howmany is None or not (source / CANDIDATES).exists():
         return None

@@ -37,7 +37,7 @@ function question({ row, group, centers }) {
       element("div", {}, element("h4", {}, "Typical of this group"), element("div", { class: "pictures" }, centers.map((other) => smallPicture(other, centers, 96))))),
     element("div", { class: "answers" },
       answer("Yes", "yes", "Y", row), answer("No", "no", "N", row), answer("Unsure", "unsure", "U", row),
-      button("Back", back, { class: "quiet", disabled: run.info.undo?.kind !== "check", title: "Take back the last answer. Key: B" })),
+      button("Back", back, { class: "quiet", disabled: run.info.undo?.kind !== "check", title: "Undo the last answer. Key: B" })),
     element("p", { class: "note" }, run.path[row]),
   ];
 }

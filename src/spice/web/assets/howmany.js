@@ -10,7 +10,7 @@ const LIST = new Intl.ListFormat("en", { type: "conjunction" });
 
 export function show(view) {
   view.replaceChildren(element("div", { class: "intro" }, element("h1", {}, "How many groups?"),
-    element("p", { class: "note lead" }, "Every number of groups that you have tried is kept. Names and corrections come along when you switch.")),
+    element("p", { class: "note lead" }, "Every number of groups that you have tried is kept. Names and corrections carry over when you switch.")),
   element("div", { id: "results" }), element("div", { id: "another" }), element("div", { id: "tree" }));
   draw();
 }
@@ -23,7 +23,7 @@ async function draw() {
   byId("results").replaceChildren(...found.results.map(result));
   if (found.plausible.length) byId("results").append(element("h2", { class: "aside-title" }, "Also plausible"), ...found.plausible.map(plausible));
   await drawTraining(byId("another"), (begin) => [element("h2", {}, "Another number"),
-    element("p", { class: "note" }, "With the same settings as now. The images are not encoded again, so this takes a minute or so. Earlier results are kept."), another(begin, found.command)]);
+    element("p", { class: "note" }, "Uses the same settings. The images are not encoded again, so this takes a minute or so. Earlier results are kept."), another(begin, found.command)]);
   const place = byId("tree"), cut = (groups) => make(groups, { cut: true });
   if (place && tree) drawTree(place, tree, found.numbers, cut);
   else if (place) offerTree(place, cut);

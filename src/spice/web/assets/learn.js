@@ -8,7 +8,7 @@ import { drawWays, movedBy } from "./ways.js";
 export function show(view) {
   const deeper = element("details", { class: "deeper" }, element("summary", {}, "Joint training (minutes)"), element("div", { id: "deeper" }));
   view.replaceChildren(element("div", { class: "intro" }, element("h1", {}, "Learn from my corrections"),
-    element("p", { class: "note lead" }, "Takes seconds. All images are sorted again, by what your corrections say. Images that you placed yourself stay where they are.")),
+    element("p", { class: "note lead" }, "Takes seconds. All images are sorted again, by your corrections. Images that you placed yourself stay where they are.")),
   element("div", { id: "learning" }), deeper);
   draw();
   drawDeeper().then(() => { if (deeper.querySelector("progress, .proposal, .warning")) deeper.open = true; }); // what is under way is not hidden
@@ -42,7 +42,7 @@ function start(found) {
 const steps = () => element("ol", { class: "steps panel" }, [
   ["Name your groups", "and merge those that show the same.", "groups"],
   ["Move wrong images", "to where they belong, the most doubtful first.", "images?sort=doubt"],
-  ["Learn", "You see which images would move, and accept or discard it.", null],
+  ["Learn", "You see which images would move, then accept or discard this.", null],
 ].map(([title, text, where]) => element("li", {}, element("strong", {}, where ? element("a", { href: `#${where}` }, title) : title), element("span", { class: "note" }, text))));
 
 function proposal(ways) {
@@ -50,7 +50,7 @@ function proposal(ways) {
   if (!total) return [element("p", {}, "No image would move: the groups agree with your corrections."), element("div", { class: "buttons" }, button("Close", () => send("cancel")))];
   return [
     element("div", { class: "head" }, element("h2", {}, `${counted(total, "image")} would move`),
-      button("Accept", () => accept("/api/learn/accept", "Accepted. Undo takes it back."), { class: "main" }), button("Discard", () => send("cancel"))),
+      button("Accept", () => accept("/api/learn/accept", "Accepted. Undo reverts it."), { class: "main" }), button("Discard", () => send("cancel"))),
     ...drawWays(ways),
   ];
 }
@@ -58,7 +58,7 @@ function proposal(ways) {
 async function drawDeeper() {
   const place = byId("deeper");
   if (place) await drawTraining(place, (begin) => [
-    element("p", { class: "note lead" }, "Trains the encoder itself on reliable images and on those that you placed. It helps where the encoder was trained on your images; with a built-in encoder it gained nothing in our measurements. You see the result before it is used, and the present one is kept."),
+    element("p", { class: "note lead" }, "Trains the encoder itself on reliable images and on those that you placed. It helps if the encoder was trained on your images; with a built-in encoder it gained nothing in our measurements. You see the result before it is used, and the earlier one is kept."),
     element("div", { class: "buttons" }, button("Train", () => begin(null)))], trained);
 }
 

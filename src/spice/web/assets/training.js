@@ -37,7 +37,7 @@ export async function drawTraining(place, start, propose) {
     place.again = setTimeout(again, 500);
     return;
   }
-  if (watched && !found.error && !found.proposal) say("Done. The page shows the new result in a moment.");
+  if (watched && !found.error && !found.proposal) say("Done. The new result appears in a moment.");
   watched = false;
   if (found.proposal && propose) return place.replaceChildren(...propose(found.proposal, send));
   place.replaceChildren(...(found.error ? [element("p", { class: "warning" }, found.error)] : []), ...start((groups) => send("start", { groups })));

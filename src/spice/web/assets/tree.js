@@ -38,7 +38,7 @@ export function drawTree(place, tree, plausible, make) {
 export function offerTree(place, make) {
   const count = element("input", { type: "number", min: "2", value: String(Math.max(2, run.info.groups.length)), "aria-label": "Groups to cut the tree into" });
   place.replaceChildren(element("h2", {}, "Groups within groups"),
-    element("p", { class: "note" }, "This run has no tree of groups yet, since the number of groups was given. It is made with the first cut."),
+    element("p", { class: "note" }, "This run has no tree of groups yet, because you set the number of groups. The first cut creates it."),
     element("p", { class: "into" }, count, "groups", button("Cut into these", () => make(Number(count.value)), { class: "do" })));
 }
 
