@@ -2,8 +2,9 @@
 
     python scripts/check_prose.py
 
-Checks README, CONTRIBUTING, SECURITY and docs/ (lab notes and generated tables are exempt), and the messages and docstrings
-of src/ for wordings that this project has replaced. Prints one line per finding; exits with 1 if there is any.
+Checks README, CONTRIBUTING, SECURITY and docs/ (lab notes and generated tables are exempt), and the messages and
+docstrings of src/ for wordings that this project has replaced. Prints one line per finding; exits with 1 if there is
+any.
 """
 
 import re
