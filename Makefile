@@ -32,6 +32,7 @@ check: install docs  ## format, lint, types, layers, security, prose, and the li
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/windows src
 	$(BIN)/lint-imports
 	$(BIN)/bandit --quiet --recursive --severity-level medium src
 	scripts/audit.sh $(BIN)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -125,7 +125,7 @@ def map_files(paths: Sequence[Path], mode: Mode = "r") -> tuple[NDArray[np.uint8
     sizes = [path.stat().st_size for path in paths]
     if any(size % mmap.ALLOCATIONGRANULARITY for size in sizes[:-1]):
         raise ValueError(f"{paths[0]} is damaged: a piece of it is cut short")
-    if not CAN_JOIN:
+    if not CAN_JOIN or sys.platform == "win32":
         if mode == "r+":
             raise ValueError(f"{paths[0]} is in several files, which this system can only read")
         return np.concatenate([np.fromfile(path, dtype=np.uint8) for path in paths]), lambda: None
@@ -135,20 +135,20 @@ def map_files(paths: Sequence[Path], mode: Mode = "r") -> tuple[NDArray[np.uint8
     reserved = mmap.mmap(-1, sum(sizes), flags=unused, prot=access)
     content = np.frombuffer(reserved, dtype=np.uint8)
     address = content.ctypes.data
+    kind = (mmap.MAP_SHARED if mode == "r+" else mmap.MAP_PRIVATE) | _MAP_FIXED
     for path, size in zip(paths, sizes, strict=True):
-        _map_at(address, path, size, access, mode)
+        with path.open("r+b" if mode == "r+" else "rb") as file:
+            _map_at(address, file, size, access, kind)
         address += size
     return content, reserved.flush
 
 
-def _map_at(address: int, path: Path, size: int, access: int, mode: Mode) -> None:
-    shared = (mmap.MAP_SHARED if mode == "r+" else mmap.MAP_PRIVATE) | _MAP_FIXED
+def _map_at(address: int, file: BinaryIO, size: int, access: int, kind: int) -> None:
     system = ctypes.CDLL(None, use_errno=True).mmap
     system.restype = ctypes.c_void_p
     system.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_ssize_t]
-    with path.open("r+b" if mode == "r+" else "rb") as file:
-        if size and system(address, size, access, shared, file.fileno(), 0) != address:
-            raise OSError(ctypes.get_errno(), f"{os.strerror(ctypes.get_errno())} (mapping {path})")
+    if size and system(address, size, access, kind, file.fileno(), 0) != address:
+        raise OSError(ctypes.get_errno(), f"{os.strerror(ctypes.get_errno())} (mapping {file.name})")
 
 
 def _remove_further_pieces(path: Path) -> None:

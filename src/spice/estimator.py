@@ -127,7 +127,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         source = self._adapt(X, reset=True)
         temporary = self.run_folder is None
         with (
-            TemporaryDirectory(prefix="spice-") if self.run_folder is None else nullcontext(self.run_folder) as folder,
+            _scratch() if self.run_folder is None else nullcontext(self.run_folder) as folder,
             show_progress(self.verbose) as progress,
         ):
             out = Path(folder)
@@ -266,7 +266,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             return features, UserOrder(np.arange(len(features)), names), ()
         if isinstance(encoder, NoEncoder):
             encoder.refuse()
-        with TemporaryDirectory(prefix="spice-") as folder, show_progress(self.verbose) as usual:
+        with _scratch() as folder, show_progress(self.verbose) as usual:
             progress = progress or usual
             store = ingest(source, size=encoder.size, folder=Path(folder), progress=progress)
             features = encode_plain(encoder, store, starts=store.collection.starts, progress=progress)
@@ -311,6 +311,11 @@ def load(folder: str | os.PathLike[str], *, device: str = "auto") -> SPICE:
         loaded.run_folder = path
         loaded._set_results_(result, source_order(collection_of(result)), temporary=False)
     return loaded
+
+
+def _scratch() -> TemporaryDirectory[str]:
+    """A temporary folder. Windows cannot delete an array that is still mapped into memory: its system cleans up."""
+    return TemporaryDirectory(prefix="spice-", ignore_cleanup_errors=os.name == "nt")
 
 
 def _seed(state: int | np.random.RandomState | None) -> int:

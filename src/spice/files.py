@@ -1,7 +1,10 @@
 """Atomic writes: a kill at any moment leaves the old file, the new one, or none. File names."""
 
 import os
+import re
 import shutil
+import time
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +12,10 @@ from pathlib import Path
 from spice.errors import UserError
 
 MAX_NAME = 255  # bytes in a file's name, on nearly every file system
+_BUSY_SECONDS = 2.0 if os.name == "nt" else 0.0
+# What Windows refuses in a name: characters, and the names of devices, whatever follows their first dot.
+_REFUSED = re.compile(r'[<>:"/\\|?*\x00-\x1f]')
+_DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]) *(\.|$)", re.IGNORECASE)
 
 
 @contextmanager
@@ -19,15 +26,28 @@ def written_atomically(path: Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("r+b") as file:  # Windows syncs only what is open for writing
             os.fsync(file.fileno())
-        temporary.replace(path)
+        replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
+def replace(new: Path, path: Path, *, busy_seconds: float = _BUSY_SECONDS) -> None:
+    """Rename `new` to `path`. Windows refuses while another program reads the file there: try again for a while."""
+    give_up = time.monotonic() + busy_seconds
+    while True:
+        try:
+            new.replace(path)
+            return
+        except PermissionError:
+            if time.monotonic() >= give_up:
+                raise
+            time.sleep(0.02)
+
+
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically, in UTF-8."""
+    """Write a text file atomically, in UTF-8; the same bytes on every system."""
     with written_atomically(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 @contextmanager
@@ -54,6 +74,17 @@ def shortened(name: str, mark: str = "") -> str:
     while stem and len(os.fsencode(stem + ending)) > MAX_NAME:
         stem = stem[:-1]
     return stem + ending
+
+
+def portable(name: str) -> str:
+    """A file name that every system accepts; empty if nothing is left of it. It leads to no other folder."""
+    plain = _REFUSED.sub("_", name).strip(" .")
+    return f"_{plain}" if _DEVICE.match(plain) else plain
+
+
+def same_file(name: str) -> str:
+    """Equal for names that some system takes for one: Windows and macOS ignore case, macOS the form of accents."""
+    return unicodedata.normalize("NFD", name.casefold())
 
 
 def printable(name: str) -> str:

@@ -98,7 +98,7 @@ class Watcher:
             return set()
         inside = (Path(source, path) for path in result.labels.path)
         folder = self.folder.absolute()
-        return {str(path.relative_to(folder)) for path in inside if path.is_relative_to(folder)}
+        return {path.relative_to(folder).as_posix() for path in inside if path.is_relative_to(folder)}
 
 
 def _append(table: Path, columns: dict[str, Column]) -> None:

@@ -1,5 +1,8 @@
-"""Numbers in sentences."""
+"""Numbers in sentences, and paths in commands."""
 
+import os
+import re
+import shlex
 from collections.abc import Sequence
 
 
@@ -23,3 +26,10 @@ def percent(part: float, whole: float = 1.0) -> str:
 def gigabytes(size: float) -> str:
     """`1.2 GB`, `34 MB`, `5.6 MB`."""
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.{0 if size >= 1e7 else 1}f} MB"
+
+
+def quoted(argument: str, *, windows: bool = os.name == "nt") -> str:
+    """One argument of a command that is shown to be copied; no shell of Windows but PowerShell knows single quotes."""
+    if not windows:
+        return shlex.quote(argument)
+    return argument if re.fullmatch(r"[\w.:\\/+=-]+", argument) else f'"{argument}"'

@@ -263,6 +263,16 @@ def test_a_file_system_without_links_serves_every_result(
     assert not list((tmp_path / "run").glob(".*.partial"))
 
 
+def test_on_windows_copies_take_the_place_of_links(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spice.runs.folder.LINKS", False)
+    publish(run, "k3")
+    publish(run, "k5")
+    run.use("k3")
+    assert not any(path.is_symlink() for path in run.path.rglob("*"))
+    assert (run.path / "labels.csv").read_text() == "k3"
+    assert not list(run.path.glob("*kept*"))
+
+
 # Records of steps.
 
 STATS = ClusteringStats(

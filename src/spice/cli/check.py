@@ -4,7 +4,6 @@ import json
 import sys
 import webbrowser
 from pathlib import Path
-from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +12,7 @@ import typer
 from spice.cli.help import examples
 from spice.cli.options import Json, RunArgument
 from spice.cli.running import editing
+from spice.wording import quoted
 
 if TYPE_CHECKING:
     from spice.runs import Result
@@ -138,7 +138,7 @@ def _lines(found: "Summary", result: "Result") -> list[str]:
     unsure = f"; {found.unsure} unsure (not counted)" if found.unsure else ""
     lines = [f"answers    {found.answers}: {found.yes} right, {found.no} wrong{unsure}"]
     if found.accuracy is None:
-        return [*lines, f"next       spice check {quote(str(result.run))}  # needs at least 2 answers"]
+        return [*lines, f"next       spice check {quoted(str(result.run))}  # needs at least 2 answers"]
     lines.append(f"accuracy   {found.accuracy.words} of all images are right")
     if found.reliable is not None:
         lines.append(f"reliable   {found.reliable.words} of the reliable images are right")
@@ -153,4 +153,4 @@ def _next(found: "Summary", run: Path) -> list[str]:
     from spice.trust.check import KEEP
 
     kept = "--kept" if found.keep.target == KEEP else f"--kept --keep {found.keep.target:g}"
-    return [f"next       spice export {quote(str(run))} kept --as folders {kept}  # export these images"]
+    return [f"next       spice export {quoted(str(run))} kept --as folders {kept}  # export these images"]

@@ -116,7 +116,7 @@ def _resources() -> dict[str, str]:
 
 
 def _memory() -> str:
-    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", ()):  # such as on Windows
+    if sys.platform == "win32" or "SC_PHYS_PAGES" not in os.sysconf_names:
         return "unknown"
     return f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 1e9:.0f} GB"
 

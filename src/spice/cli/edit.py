@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +10,7 @@ from spice.cli.help import examples
 from spice.cli.options import Json, RunArgument
 from spice.cli.running import confirmed, editing
 from spice.errors import UserError
-from spice.wording import counted
+from spice.wording import counted, quoted
 
 if TYPE_CHECKING:
     from spice.runs import Groups
@@ -75,7 +74,8 @@ def show_groups(run: RunArgument, as_json: Json = False) -> None:
     if outside:
         print(f"{'none':>5}{outside:>9,}")
     if suggested:
-        print(f"\nNames with a question mark are suggestions; accept them with: spice name {quote(str(run))} --suggest")
+        accept = f"spice name {quoted(str(run))} --suggest"
+        print(f"\nNames with a question mark are suggestions; accept them with: {accept}")
 
 
 def name(
@@ -119,7 +119,7 @@ def _accept_suggested(editor: "Editor", *, accept: bool) -> None:
     from spice.runs.edits import Name
     from spice.runs.words import read_words, suggest_names
 
-    words, groups, run = read_words(editor.result), editor.groups, quote(str(editor.run))
+    words, groups, run = read_words(editor.result), editor.groups, quoted(str(editor.run))
     if words is None:
         raise UserError(
             f"{editor.run} has no words for suggestions: its encoder ({editor.result.views.encoder}) knows none, "
@@ -224,7 +224,7 @@ def undo(run: RunArgument) -> None:
     editor = _editor(run)
     with editing(run):
         last = editor.undo()
-    print(f"undone: {last.operation.words}; redo with: spice redo {quote(str(run))}" if last else "nothing to undo")
+    print(f"undone: {last.operation.words}; redo with: spice redo {quoted(str(run))}" if last else "nothing to undo")
 
 
 def redo(run: RunArgument) -> None:

@@ -2,12 +2,12 @@
 
 import sys
 from pathlib import Path
-from shlex import quote
 from typing import Annotated
 
 import typer
 
 from spice.cli.running import confirmed, editing
+from spice.wording import quoted
 
 Labels = Annotated[
     Path | None, typer.Option(help="CSV file (path,label) with a few labels to learn from; groups take these names.")
@@ -30,4 +30,4 @@ def add_labels(run: Path, file: Path, *, split: bool) -> None:
                 raise
             added = give_labels(editor, labels, split=True)
     if added:
-        print(f"{len(added)} edits from {file}; undo with: spice undo {quote(str(run))}", file=sys.stderr)
+        print(f"{len(added)} edits from {file}; undo with: spice undo {quoted(str(run))}", file=sys.stderr)

@@ -1,7 +1,6 @@
 """`spice learn`: train a head on your corrections."""
 
 from collections import Counter
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +9,7 @@ from spice.cli.help import examples
 from spice.cli.labels import Labels, Split, add_labels
 from spice.cli.options import Device, RunArgument
 from spice.cli.running import confirmed, editing, show_progress
-from spice.wording import counted
+from spice.wording import counted, quoted
 
 if TYPE_CHECKING:
     from spice.pipeline.learn import Proposal
@@ -46,11 +45,11 @@ def command(
     for line in _lines(proposal):
         print(line)
     if not yes and not confirmed("Accept?"):
-        print(f"nothing changed; accept with: spice learn {quote(str(run))} --yes")
+        print(f"nothing changed; accept with: spice learn {quoted(str(run))} --yes")
         return
     with editing(run):
         accept(proposal)
-    print(f"accepted; undo with: spice undo {quote(str(run))}")
+    print(f"accepted; undo with: spice undo {quoted(str(run))}")
 
 
 def _lines(proposal: "Proposal") -> list[str]:

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import sys
 from typing import Final
 
 from spice.errors import UserError
@@ -24,10 +25,10 @@ def prepare() -> None:
 
 
 def _refuse_small_limits() -> None:
-    try:
-        import resource
-    except ImportError:  # Windows has no such limits
+    if sys.platform == "win32":  # which has no such limits
         return
+    import resource
+
     for name, (option, least) in LEAST.items():
         allowed, _ = resource.getrlimit(getattr(resource, name))
         if allowed != resource.RLIM_INFINITY and allowed < least:

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from shlex import quote
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ import typer
 
 from spice.errors import NoticeWarning, SpiceWarning
 from spice.progress import LogProgress, Progress
+from spice.wording import quoted
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def interruptible(run: Path) -> Iterator[Progress]:
     """Show the progress of a run; when the user stops it, say how to resume. Its warnings are for the summary."""
     before = signal.signal(signal.SIGTERM, _stop)
-    kept = f"finished work is kept. Resume with: spice resume {quote(str(run))}"
+    kept = f"finished work is kept. Resume with: spice resume {quoted(str(run))}"
     try:
         with stoppable(kept) as progress, warnings.catch_warnings():
             warnings.simplefilter("ignore", SpiceWarning)

@@ -3,13 +3,12 @@
 import sys
 from functools import partial
 from pathlib import Path
-from shlex import quote
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from spice.errors import NothingTrustworthyError
 from spice.progress import duration
-from spice.wording import listed, percent
+from spice.wording import listed, percent, quoted
 
 WIDTH, INDENT, BAR = 80, 11, 10  # in characters
 TIED = "\xa0"  # a space at which lines are not broken
@@ -134,7 +133,7 @@ def _how_many(account: "Account") -> list[str]:
     if found.contradictory:
         tried = found.finest_peak if found.finest_peak != found.clusters else found.communities
         words = f"Two methods disagree ({found.finest_peak} and {found.communities} groups). To compare:"
-    command = f"spice cluster {quote(_short(account.source))} -k {tried}{_out(account)}".replace(" ", TIED)
+    command = f"spice cluster {quoted(_short(account.source))} -k {tried}{_out(account)}".replace(" ", TIED)
     return [f"groups     {counts_in_words(found.clusters, others, reason=reason)}", f"           {words} {command}"]
 
 
@@ -148,7 +147,7 @@ def _out(account: "Account") -> str:
     """`--out RUN`, if the run folder is not the default one."""
     run = Path(account.run)
     usual = Path(f"{Path(account.source or '').name.partition('.')[0]}.spice")
-    return "" if run == usual else f" --out {quote(account.run)}"
+    return "" if run == usual else f" --out {quoted(account.run)}"
 
 
 def _show_clusters(console: "Console", clusters: "list[Cluster]") -> None:
@@ -259,4 +258,4 @@ def _next_lines(account: "Account") -> list[str]:
 
 def _command(account: "Account", name: str, arguments: str = "") -> str:
     """A command to copy, which is not broken over two lines."""
-    return f"spice {name} {quote(account.run)} {arguments}".strip().replace(" ", TIED)
+    return f"spice {name} {quoted(account.run)} {arguments}".strip().replace(" ", TIED)

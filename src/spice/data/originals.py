@@ -10,7 +10,7 @@ from spice.data.decode import from_array
 from spice.data.recognize import open_source
 from spice.data.sources import Entry, Files, Folder, Source
 from spice.errors import UserError
-from spice.files import printable, shortened
+from spice.files import portable, printable, shortened
 
 
 def originals(source: str | None, names: Sequence[str], *, run: Path, extract_to: Path) -> list[Path]:
@@ -35,7 +35,7 @@ def _extract(source: Source, entries: list[Entry], folder: Path) -> list[Path]:
     paths = {}
     for entry, read in source.contents(sorted(entries, key=lambda entry: entry.number)):
         content, name = read(), Path(entry.name)
-        ending = f"_{name.name}" if name.suffix else ".png"
+        ending = f"_{portable(name.name)}" if name.suffix else ".png"
         path = paths[entry.number] = folder / shortened(f"{entry.number:07d}{ending}")
         if isinstance(content, bytes):
             path.write_bytes(content)

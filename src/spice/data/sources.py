@@ -103,7 +103,7 @@ class Folder(_OnDisk):
         root, number, skipped = self.base, 0, dict[str, list[str]]()
         inside = os.path.join(root, "")  # noqa: PTH118 - the root itself with a separator at its end
         for path, bad in _walk(root, self.left_out, skipped):
-            name = path.removeprefix(inside) if path != root else "."
+            name = _slashes(path.removeprefix(inside)) if path != root else "."
             entry = bad.problem(name) if bad else _entry_of_file(path, name, number)
             number += isinstance(entry, Entry)
             yield entry
@@ -232,10 +232,15 @@ def _walk(root: str, left_out: set[str], skipped: dict[str, list[str]]) -> Itera
                 skipped.setdefault("hidden or of the system", []).append(item.path)
             elif not item.is_symlink():
                 folders.append(item.path)
-            elif os.path.commonpath([target := os.path.realpath(item.path), real]) == target:
+            elif Path(real).is_relative_to(target := os.path.realpath(item.path)):
                 yield item.path, BadImageError(Reason.LOOP_OF_LINKS, f"leads back to {target}")
             else:
                 links.append(item.path)
+
+
+def _slashes(name: str, separator: str = os.sep) -> str:
+    """A relative path as every system reads it: a run made on Windows can be used elsewhere."""
+    return name if separator == "/" else name.replace(separator, "/")
 
 
 def _is_manifest(item: "os.DirEntry[str]") -> bool:

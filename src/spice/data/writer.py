@@ -105,8 +105,8 @@ class Writer:
 
     def _open(self, size: int) -> None:
         """Continue the store in the folder; a ValueError if there is none of this size, or a damaged one."""
-        description = self.folder / _DESCRIPTION
-        if not description.is_file() or json.loads(description.read_text()) != {"format": _FORMAT, "size": size}:
+        description, expected = self.folder / _DESCRIPTION, {"format": _FORMAT, "size": size}
+        if not description.is_file() or json.loads(description.read_text(encoding="utf-8")) != expected:
             raise ValueError("not a store of this size")
         self.journal = Journal(self.folder / JOURNAL)
         gray, color = self.journal.rows()

@@ -16,7 +16,8 @@ def explore(run: Path, *, browser: bool) -> str:
     process, address = _started.get(run, (None, ""))
     if process is None or process.poll() is not None:
         command = [sys.executable, "-m", "spice", "open", str(run), "--browser" if browser else "--no-browser"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        pipe = subprocess.PIPE  # to which spice writes UTF-8, whatever the system's encoding
+        process = subprocess.Popen(command, stdout=pipe, stderr=pipe, encoding="utf-8", errors="replace")
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line.startswith("Serving "):

@@ -8,7 +8,6 @@ Shapes: N images, A answered images.
 
 from functools import cached_property
 from pathlib import Path
-from shlex import quote
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -23,6 +22,7 @@ from spice.runs.result import Result
 from spice.trust import check
 from spice.trust.chance import agreement, chance
 from spice.trust.check import Estimate, Keep
+from spice.wording import quoted
 
 IMAGES = 50  # to ask about
 CENTER_IMAGES = 8  # shown beside each
@@ -199,6 +199,6 @@ def kept_rows(result: Result, *, target: float = check.KEEP) -> NDArray[np.int64
     found = checks.summary(target=target)
     if found.keep.threshold is None:
         enough = found.answers >= found.keep.needed
-        advice = "" if enough else f"; continue with: spice check {quote(str(result.run))}"
+        advice = "" if enough else f"; continue with: spice check {quoted(str(result.run))}"
         raise UserError(f"{found.promise}{advice}")
     return np.flatnonzero(checks.kept(found.keep))

@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from spice.errors import UserError
+from spice.files import replace
 from spice.runs.manifest import now
 from spice.wording import counted
 
@@ -334,7 +335,7 @@ def _write(run: Path, edits: Edits) -> None:
         file.write(f'{{"format":{edits.format},"edits":[\n{lines}\n]}}\n'.encode())
         file.flush()
         os.fsync(file.fileno())
-    temporary.replace(run / EDITS)
+    replace(temporary, run / EDITS)
     if os.name == "posix":  # the new name is safe only when the folder is
         folder = os.open(run, os.O_RDONLY)
         try:

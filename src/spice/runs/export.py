@@ -6,7 +6,6 @@ Shapes: n images.
 import errno
 import json
 import os
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -21,11 +20,21 @@ from PIL import Image
 from pydantic import JsonValue
 
 from spice.errors import UserError
-from spice.files import folder_written_atomically, printable, shortened, write_text, written_atomically
+from spice.files import (
+    folder_written_atomically,
+    portable,
+    printable,
+    same_file,
+    shortened,
+    write_text,
+    written_atomically,
+)
 from spice.runs.groups import NONE, Groups
 from spice.runs.labels import Labels
 from spice.runs.xmp import sidecar
 from spice.tables import Column, write_table
+
+_FOLDER_LENGTH = 60  # characters; at most four bytes each, and file systems allow 255
 
 Shape = Literal["folders", "imagefolder", "csv", "parquet", "labelstudio", "fiftyone", "cvat", "xmp"]
 
@@ -88,9 +97,10 @@ def folder_names(names: dict[int, str]) -> dict[int, str]:
     found: dict[int, str] = {}
     taken: set[str] = set()
     for number, name in names.items():
-        plain = re.sub(r'[<>:"/\\|?*\x00-\x1f]', "_", name).strip(" .")[:80] or f"cluster_{number:02d}"
-        folder = plain if plain.casefold() not in taken else f"{plain}_{number:02d}"
-        taken.add(folder.casefold())
+        folder = portable(name.strip()[:_FOLDER_LENGTH]) or f"cluster_{number:02d}"
+        while same_file(folder) in taken:
+            folder = f"{folder}_{number:02d}"
+        taken.add(same_file(folder))
         found[number] = folder
     return found
 
@@ -232,18 +242,21 @@ _WRITERS: dict[str, Callable[[Images, Path, Put], None]] = {
 
 def _put_all(originals: list[Path], place: Callable[[int], Path], put: Put) -> list[Path]:
     """Put every image in its place, and return where it is."""
-    taken: dict[Path, None] = {}
+    placed: list[Path] = []
+    taken: set[str] = set()
     for row, original in enumerate(originals):
         wanted = place(row)
         target = wanted.with_name(shortened(wanted.name))
         number = 1
-        while target in taken:  # two folders may hold images of one name: `a.jpg`, then `a-2.jpg`, `a-3.jpg`, ...
+        # Two folders may hold images of one name, or of `A.jpg` and `a.jpg`: `a.jpg`, then `a-2.jpg`, `a-3.jpg`, ...
+        while same_file(str(target)) in taken:
             number += 1
             target = wanted.with_name(shortened(wanted.name, f"-{number}"))
-        taken[target] = None
+        taken.add(same_file(str(target)))
+        placed.append(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         put(original, target)
-    return list(taken)
+    return placed
 
 
 def _link(original: Path, target: Path) -> None:
@@ -262,7 +275,10 @@ def _copy(original: Path, target: Path) -> None:
 
 def _root(originals: list[Path]) -> Path:
     """The folder that holds all of them."""
-    return Path(os.path.commonpath([path.parent for path in originals]))
+    try:
+        return Path(os.path.commonpath([path.parent for path in originals]))
+    except ValueError as error:
+        raise UserError("these images are on several drives; export the groups of each drive on its own") from error
 
 
 def _write_xml(path: Path, root: ElementTree.Element) -> None:

@@ -15,12 +15,13 @@ from typing import Self
 from pydantic import JsonValue
 
 from spice.errors import UserError
-from spice.files import remove
+from spice.files import remove, replace
 from spice.runs.artifacts import LINKED, PROBLEMS
 from spice.runs.lock import HOLDER, LOCK
 from spice.runs.manifest import MANIFEST, Manifest, ResultEntry, now, read_manifest, write_manifest
 
 STEPS, RESULTS, CURRENT = "steps", "results", "current"
+LINKS = os.name == "posix"  # Windows lets few users make links, and nothing can replace a link to a folder
 STORE = "store"  # decoded images, in a folder named after their size
 # In a step's folder: checkpoints, which are deleted when the step is finished.
 UNFINISHED = "unfinished"
@@ -94,11 +95,18 @@ class RunFolder:
         target = Path(RESULTS) / self.manifest.current
         for artifact in LINKED:
             self._keep_changed(artifact.name)
-        try:
-            _swap(self.path / CURRENT, lambda new: new.symlink_to(target))
-            self._place(lambda name: lambda new: new.symlink_to(Path(CURRENT) / name))
-        except (OSError, NotImplementedError):  # a memory stick, or Windows without the right to make links
+        if not self._linked(target):
             self._place(lambda name: lambda new: _copy(self.path / target / name, new))
+
+    def _linked(self, target: Path) -> bool:
+        """Make the links; False if links are impossible here."""
+        try:
+            if LINKS:
+                _swap(self.path / CURRENT, lambda new: new.symlink_to(target))
+                self._place(lambda name: lambda new: new.symlink_to(Path(CURRENT) / name))
+        except (OSError, NotImplementedError):  # such as on a memory stick
+            return False
+        return LINKS
 
     def _place(self, maker: Callable[[str], Callable[[Path], None]]) -> None:
         for artifact in LINKED:
@@ -189,7 +197,7 @@ def _swap(path: Path, make: Callable[[Path], None]) -> None:
         return
     if path.is_dir() and not path.is_symlink():  # the run folder was copied by a program that follows links
         path.rename(old)
-    new.replace(path)
+    replace(new, path)
     remove(old)
 
 

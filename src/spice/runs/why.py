@@ -106,7 +106,7 @@ def _inside(image: str, source: str | None) -> str | None:
     if source is None or not Path(image).exists():
         return None
     path, root = Path(image).resolve(), Path(source).resolve()
-    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
 def _copies(result: Result, row: int) -> list[str]:

@@ -20,7 +20,7 @@ from spice.arrays import map_array, remove_array, reserve_array, save_array
 from spice.engine.parallel import parallel_map
 from spice.engine.run import Run
 from spice.errors import UserError
-from spice.files import written_atomically
+from spice.files import replace, write_text
 from spice.settings import ViewSettings
 
 Kind = Literal["plain", "weak", "strong"]
@@ -92,7 +92,7 @@ class ViewFiles:
                 processes.barrier()
                 if processes.first:
                     partial, marks = self._unfinished(kind)
-                    partial.replace(path)
+                    replace(partial, path)
                     marks.unlink()
                 processes.barrier()
             self._report(kind, self.layouts[kind].length * self.views[kind])
@@ -100,7 +100,7 @@ class ViewFiles:
     def _reserve(self) -> None:
         """Keep the files of an earlier run if they have the same identity; reserve space for the others."""
         views, note = self.folder / FOLDER, self.folder / FOLDER / "identity"
-        if not (note.exists() and note.read_text() == self.key):
+        if not (note.exists() and note.read_text(encoding="utf-8") == self.key):
             shutil.rmtree(views, ignore_errors=True)
             remove_array(self.folder / FEATURES)
             views.mkdir(parents=True)
@@ -120,8 +120,7 @@ class ViewFiles:
                 ) from error
         if self.rows is not None:
             save_array(views / ROWS, self.rows)
-        with written_atomically(note) as temporary:
-            temporary.write_text(self.key)
+        write_text(note, self.key)
 
     def _fill(self, kind: Kind, make_rows: MakeRows) -> None:
         """Compute this process's missing batches."""

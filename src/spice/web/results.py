@@ -1,7 +1,6 @@
 """The results that a run keeps, such as other numbers of groups, and switching between them."""
 
 from pathlib import Path
-from shlex import quote
 
 import numpy as np
 from pydantic import JsonValue
@@ -11,6 +10,7 @@ from spice.runs import Result, RunFolder, locked, read_manifest, writing
 from spice.runs.artifacts import CANDIDATES
 from spice.runs.other_counts import compare
 from spice.web.session import State
+from spice.wording import quoted
 
 PICTURES_SHOWN = 24
 
@@ -21,13 +21,13 @@ def describe_results(state: State) -> dict[str, JsonValue]:
     manifest = read_manifest(current.run)  # a run in the terminal may have added one
     results = [Result(current.run, manifest, name) for name in manifest.results]
     results.sort(key=lambda result: (result.answer.clusters, result.entry.created))
-    images = quote(manifest.source) if manifest.source else "IMAGES"
+    images = quoted(manifest.source) if manifest.source else "IMAGES"
     source = current.with_step("howmany")
     return {
         "results": [_describe(result, current) for result in results],
         "plausible": _plausible(current, source, {result.answer.clusters for result in results}),
         "numbers": [one.clusters for one in source.howmany.candidates] if source and source.howmany else [],
-        "command": f"spice cluster {images} -k NUMBER --out {quote(str(current.run))}",
+        "command": f"spice cluster {images} -k NUMBER --out {quoted(str(current.run))}",
     }
 
 
