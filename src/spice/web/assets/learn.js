@@ -8,7 +8,7 @@ import { drawWays, movedBy } from "./ways.js";
 export function show(view) {
   const deeper = element("details", { class: "deeper" }, element("summary", {}, "Joint training (minutes)"), element("div", { id: "deeper" }));
   view.replaceChildren(element("div", { class: "intro" }, element("h1", {}, "Learn from my corrections"),
-    element("p", { class: "note lead" }, "Takes seconds. All images are sorted again, by your corrections. Images that you placed yourself stay where they are.")),
+    element("p", { class: "note lead" }, "Takes seconds. All images are sorted again, using your corrections. Images that you placed yourself stay where they are.")),
   element("div", { id: "learning" }), deeper);
   draw();
   drawDeeper().then(() => { if (deeper.querySelector("progress, .proposal, .warning")) deeper.open = true; }); // what is under way is not hidden
