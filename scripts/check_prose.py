@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LONGEST_LINE, LONGEST_PARAGRAPH = 200, 5
+LONGEST_LINE, LONGEST_PARAGRAPH, MOST_CHARACTERS = 200, 5, 500  # five lines of the site hold about 500 characters
 GENERATED = ("docs/tables.md",)
 
 # Wordings that had to be read twice, and what to write instead.
@@ -79,16 +79,20 @@ def main() -> int:
 
 def _shape(page: Path) -> Iterator[str]:
     """Prose lines that are too long, and paragraphs with too many lines. Code, tables and pictures are exempt."""
-    length, code = 0, False
+    length, characters, code = 0, 0, False
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
         code ^= line.startswith("```")
         prose = not code and not line.startswith(("```", "|", "    ", "[![", "!["))
         begins = line.lstrip().startswith(("#", "- ", "* ", "> ")) or re.match(r"\s*\d+\. ", line) is not None
         length = 0 if not prose or not line.strip() else 1 if begins else length + 1
+        shown = len(re.sub(r"\]\([^)]*\)", "", line.strip()))  # without the targets of links
+        characters = 0 if length == 0 else shown if length == 1 else characters + shown
         if prose and len(line) > LONGEST_LINE:
             yield f"{_name(page)}:{number}: {len(line)} characters; break the line, better the sentence"
         if length == LONGEST_PARAGRAPH + 1:
             yield f"{_name(page)}:{number}: a paragraph of more than {LONGEST_PARAGRAPH} lines; split it"
+        if characters > MOST_CHARACTERS >= characters - shown:
+            yield f"{_name(page)}:{number}: a paragraph of more than {MOST_CHARACTERS} characters; split it"
 
 
 def _wording(path: Path) -> Iterator[str]:

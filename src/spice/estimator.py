@@ -47,11 +47,13 @@ _SCORED = 5_000
 class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Sorts images into groups by what they show, without labels, and tells you how far to trust each group.
 
-    Images can be a path (folder, glob, list file, archive) or Python objects: a list or generator of paths, PIL images,
-    bytes or open files, an array (N, H, W[, C]), a tensor, a torch or Hugging Face data set, a loader, a data frame
-    with a column of paths. For a path, results are in the order of `paths_`, the images that could be read. Otherwise
-    they are in the order given, and an image that could not be read has the label -1. An array (N, D), a data frame
-    of numbers or a file of vectors is used as features.
+    Images can be
+
+    - a path: folder, glob, list file or archive. Results are in the order of `paths_`, the images that could be read;
+    - Python objects: a list or generator of paths, PIL images, bytes or open files, an array (N, H, W[, C]), a tensor,
+      a torch or Hugging Face data set, a loader, a data frame with a column of paths. Results are in the order given,
+      and an image that could not be read has the label -1;
+    - vectors: an array (N, D), a data frame of numbers or a file of vectors, used as features.
 
     Args:
         n_clusters: number of groups, or a range such as (5, 40) to search. None: find the number, or use the paper's
@@ -61,7 +63,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             encoder, usually "lite0".
         size: image size for the encoder, in pixels; None: the encoder's own.
         preset: "quick", "standard", or the paper's settings for a data set, such as "paper:cifar10".
-        refine: also train encoder and head together (the paper's third stage), which takes long.
+        refine: also train encoder and head together (the paper's third stage), which takes much longer.
         minutes: time limit for `refine`; None: a fixed number of steps.
         flip: allow mirrored views; use False for text and digits.
         device: device for fit and predict: "auto", "cpu", "cuda", "cuda:1", "mps".
@@ -75,7 +77,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         plausible_n_clusters_: if the number was found, all plausible numbers, including `n_clusters_`.
         probabilities_: (N, K) the head's softmax; overconfident, so use `chance_` to judge a label.
         chance_: (N,) the chance that the label is right.
-        reliability_: (N,) the share of the nearest images that lie in the same cluster.
+        reliability_: (N,) the share of the nearest images that are in the same cluster.
         reliable_: (N,) whether that share is above the threshold.
         paths_: the names of the images.
         model_: the trained model, used by `predict`.
