@@ -82,6 +82,14 @@ def test_the_table_shows_chance_verdict_and_name_and_the_line_below_it_where_to_
     assert "weak       group 0 resembles several other groups: look there first" in capsys.readouterr().out
 
 
+def test_where_most_groups_are_weak_fewer_are_suggested(finished: Account, capsys: pytest.CaptureFixture[str]) -> None:
+    weak = [cluster.model_copy(update={"grade": Grade.WEAK}) for cluster in finished.clusters]
+    show_account(finished.model_copy(update={"clusters": weak}), as_json=False)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"{len(weak)} of {len(weak)} groups resemble several other groups: fewer groups (a smaller -k)" in shown
+    assert "look there first" not in shown
+
+
 def test_groups_without_a_reliable_image_are_not_listed_twice(
     finished: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, features
 
-from spice.data.decode import MAX_SCANS, decode, format_of
+from spice.data.decode import MAX_SCANS, decode, format_of, whole_picture
 from spice.data.problems import BadImageError, Reason
 
 Photo = Callable[..., Image.Image]
@@ -111,6 +111,36 @@ def test_transparency_is_laid_on_white(kind: str, encode: Encode) -> None:
     assert pixels[1:, 5, 4].max() < 60
 
 
+def cutout(width: int, height: int, color: tuple[int, int, int] = (200, 0, 0)) -> Image.Image:
+    """A colored picture of this size with nothing in its corners, as of an object without its background."""
+    image = Image.new("RGBA", (width, height), (*color, 255))
+    for corner in [(0, 0), (width - 4, 0), (0, height - 4), (width - 4, height - 4)]:
+        image.paste((0, 0, 0, 0), (*corner, corner[0] + 4, corner[1] + 4))
+    return image
+
+
+def test_what_has_a_transparent_background_is_not_cropped_but_fitted(encode: Encode) -> None:
+    for width, height in [(120, 40), (40, 120)]:
+        pixels = decode(encode(cutout(width, height), "PNG"), 60).pixels
+        red = np.argwhere(pixels[1] < 128)  # white is 255 there
+        assert (np.ptp(red, axis=0) + 1).tolist() == ([20, 60] if width > height else [60, 20])
+        assert abs(red.mean(axis=0) - 29.5).max() < 0.6  # in the middle
+        assert pixels[:, 0, 0].tolist() == [255, 255, 255]
+    opaque = Image.new("RGBA", (120, 40), (200, 0, 0, 255))
+    assert decode(encode(opaque, "PNG"), 60).pixels.reshape(3, -1).max(axis=1).tolist() == [200, 0, 0]
+    assert decode(cutout(1, 60_000), 256).pixels.shape[1:] == (256, 256)
+
+
+def test_white_on_transparency_is_shown_on_black(encode: Encode) -> None:
+    icon = encode(cutout(40, 40, color=(255, 255, 255)), "PNG")
+    assert decode(icon, 40).pixels[:, [0, 20], [0, 20]].tolist() == [[0, 255]]
+    assert whole_picture(icon, 40).getpixel((0, 0)) == (0, 0, 0)
+    pale = encode(cutout(40, 40, color=(240, 255, 255)), "PNG")  # can be seen on white
+    assert decode(pale, 40).pixels[0, [0, 20], [0, 20]].tolist() == [255, 240]
+    nothing = encode(Image.new("RGBA", (40, 40), (0, 0, 0, 0)), "PNG")
+    assert decode(nothing, 40).pixels.min() == 255
+
+
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_orientation_is_respected(kind: str, orientation: int, photo: Photo, encode: Encode) -> None:
@@ -199,7 +229,7 @@ def test_an_unfinished_download_of_full_length_is_truncated(kind: str, photo: Ph
 def test_what_is_no_image_says_so() -> None:
     assert reason_of(b"") == Reason.EMPTY
     assert reason_of(b"Dear diary, today") == Reason.NOT_AN_IMAGE
-    assert reason_of(b"%!PS-Adobe-3.0 EPSF-3.0\n") == Reason.NOT_AN_IMAGE  # would start Ghostscript
+    assert reason_of(b"%!PS-Adobe-3.0 EPSF-3.0\n") == Reason.OTHER_FORMAT  # would start Ghostscript
     assert reason_of(b"\x89PNG\r\n\x1a\n" + bytes(100) + b"IEND\xaeB`\x82") == Reason.UNREADABLE
     assert format_of(b"P\x00") is None
 

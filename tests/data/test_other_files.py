@@ -14,6 +14,7 @@ from spice.data import Collection, ingest
 from spice.data.decode import decode
 from spice.data.other_files import not_an_image, raw_preview
 from spice.data.problems import BadImageError, Reason, skipped_in_words
+from spice.data.sources import HEAD
 from spice.errors import NothingReadableError
 
 Photo = Callable[..., Image.Image]
@@ -102,6 +103,11 @@ OTHERS = {
     "old.avi": (b"RIFF\0\0\0\0AVI LIST" + bytes(40), Reason.VIDEO),
     "web.webm": (b"\x1a\x45\xdf\xa3" + bytes(40), Reason.VIDEO),
     "scan.pdf": (b"%PDF-1.7\n" + bytes(40), Reason.PDF),
+    "layers.psd": (b"8BPS\0\1" + bytes(40), Reason.OTHER_FORMAT),
+    "knee.dcm": (bytes(128) + b"DICM" + bytes(40), Reason.OTHER_FORMAT),
+    "logo.svg": (b"<?xml version='1.0'?>\n<!-- made by hand -->\n<svg width='40'/>", Reason.OTHER_FORMAT),
+    "figure.eps": (b"%!PS-Adobe-3.0 EPSF-3.0\n", Reason.OTHER_FORMAT),  # decoding it would start Ghostscript
+    "icon.ico": (b"\0\0\1\0\1\0" + bytes(40), Reason.OTHER_FORMAT),
     "notes.txt": (b"Beach, 12 May\n" * 5, Reason.NOT_AN_IMAGE),
     ".DS_Store": (b"\0\0\0\1Bud1" + bytes(40), Reason.NOT_AN_IMAGE),
 }
@@ -110,7 +116,7 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_is_not_a_picture_is_counted_as_what_it_is(name: str, tmp_path: Path, photo: Photo, scan: Scan) -> None:
     content, reason = OTHERS[name]
-    assert not_an_image(content[:32]).reason is reason
+    assert not_an_image(content[:HEAD]).reason is reason
     (tmp_path / name).write_bytes(content)
     photo(1).save(tmp_path / "beach.png")
     assert [(problem.path, problem.reason) for problem in scan(tmp_path).problems] == [(name, reason)]
@@ -130,5 +136,8 @@ def test_a_folder_without_pictures_is_told_by_kind(tmp_path: Path) -> None:
     for name, (content, _) in OTHERS.items():
         (tmp_path / "in" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "in" / name).write_bytes(content)
-    with pytest.raises(NothingReadableError, match=r"no readable image; 7 skipped: 4 videos, .* not images"):
+    with pytest.raises(
+        NothingReadableError,
+        match=r"no readable image; 12 skipped: 5 in formats that are not read, 4 videos, .* not images",
+    ):
         ingest(tmp_path / "in", size=32, folder=tmp_path / "store")

@@ -142,6 +142,16 @@ def test_leftovers_and_what_the_encoder_does_not_separate_get_other_advice() -> 
     assert [verdict.advice for verdict in found[2:]] == [""] * 6
 
 
+def test_at_most_three_leftovers_are_set_aside_as_more_mean_too_many_groups() -> None:
+    votes = np.full((12, 12), 0.03)
+    np.fill_diagonal(votes, [0.67, 0.6, 0.5, 0.4, 0.3, *[1.0] * 7])
+    votes[5:] = np.eye(12)[5:]
+    found = judged((votes / votes.sum(axis=1, keepdims=True)).tolist())
+    assert [verdict.grade for verdict in found[:5]] == [Grade.WEAK] * 5
+    assert ["Set it aside?" in verdict.advice for verdict in found[:5]] == [False, False, True, True, True]
+    assert all("Try fewer groups?" in verdict.advice for verdict in found[:2])
+
+
 def test_a_cluster_is_confused_with_the_one_its_neighbors_lie_in() -> None:
     labels = labels_of([0.5] * 6, [0.9] * 6, [0, 0, 1, 1, 2, 2])
     neighbors = np.array([[1, 4], [0, 5], [3, 0], [2, 1], [5, 4], [4, 5]])

@@ -95,11 +95,16 @@ def _input_lines(account: "Account") -> list[str]:
 
     scan, views = account.scan, account.views
     problems = f"; {skipped_in_words(scan.skipped)}" if scan.skipped else ""
-    copies = f"; {scan.copies:,} are exact copies of others" if scan.copies else ""
-    lines = [f"images     {account.images:,}{copies}{problems}"]
+    lines = [f"images     {account.images:,}{_copies(scan.copies)}{problems}"]
     if views:
         lines.append(f"encoder    {views.encoder}{_computed(views)}")
     return lines + _how_many(account)
+
+
+def _copies(count: int) -> str:
+    if count == 1:
+        return "; 1 is an exact copy of another"
+    return f"; {count:,} are exact copies of others" if count else ""
 
 
 def _training_lines(account: "Account") -> list[str]:
@@ -212,6 +217,9 @@ def _weak(account: "Account") -> list[str]:
     weak = [cluster.cluster for cluster in account.clusters if cluster.grade == "weak" and cluster.images]
     if not weak:
         return []
+    if len(weak) > max(1, len(account.clusters) // 2):
+        counted = f"{len(weak)} of {len(account.clusters)} groups resemble several other groups"
+        return [f"weak       {counted}: fewer groups (a smaller -k) may be clearer"]
     subject = f"group {weak[0]} resembles" if len(weak) == 1 else f"groups {listed(weak, most=8)} resemble"
     return [f"weak       {subject} several other groups: look there first"]
 

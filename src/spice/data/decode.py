@@ -1,7 +1,8 @@
 """Decodes bytes, a PIL image or an array to pixels at the working size, or raises the reason why it cannot.
 
-The largest centered square is resized to S x S with antialiased bicubic interpolation. EXIF orientation is applied,
-transparency becomes white, 16-bit values are scaled, not clipped, and of an animation the first frame is used.
+The largest centered square is resized to S x S with antialiased bicubic interpolation; an image with a transparent
+background is not cropped, but fitted into the square. EXIF orientation is applied, transparency becomes white, 16-bit
+values are scaled, not clipped, and of an animation the first frame is used.
 """
 
 import hashlib
@@ -32,6 +33,13 @@ MAX_BYTES = 1 << 30
 LARGE_PIXELS = 16_000_000
 # No camera or tool writes a progressive JPEG with so many scans; each scan costs a pass over all pixels.
 MAX_SCANS = 500
+# Pixels with a lower alpha value are background. Rounded edges and shadows alone have some as well.
+OPAQUE = 128
+# Where all values are at least this high, nothing can be seen on white.
+BLANK = 248
+
+# Goes up whenever the same file gives other pixels: stores of an older number are filled again.
+DECODING = 3
 
 _one_large_image = threading.Lock()
 
@@ -141,7 +149,7 @@ def _decode_bytes(data: bytes, size: int, max_pixels: int, finish: Finish[Made])
         raise BadImageError(Reason.EMPTY)
     kind = format_of(data[:32])
     if kind is None:
-        raise not_an_image(data[:32])
+        raise not_an_image(data[:512])
     if kind not in Image.OPEN:
         if kind == "HEIF":
             raise BadImageError(Reason.HEIC, "to read it: pip install pillow-heif")
@@ -205,14 +213,11 @@ def _refuse_large(image: Image.Image, max_pixels: int) -> None:
 
 
 def _finish(image: Image.Image, original: tuple[int, int], size: int) -> Decoded:
-    """Turn upright, convert to 8 bits, crop to the centered square, resize, and keep one channel if all is gray."""
+    """Turn upright, convert to 8 bits, make it S x S, and keep one channel if all is gray."""
     orientation = _orientation(image)
-    image = _upright(image, orientation)
+    image, background = _upright(image, orientation)
     original = original if orientation < 5 else original[::-1]
-    short = min(image.size)
-    left, top = (image.width - short) // 2, (image.height - short) // 2
-    # Cropping in the same step keeps a 1 x 100,000 strip from being blown up to full length.
-    square = image.resize((size, size), Image.Resampling.BICUBIC, box=(left, top, left + short, top + short))
+    square = _cropped(image, size) if background is None else _fitted(image, size, background)
     # Channel by channel: Pillow splits them faster than NumPy transposes axes.
     planes = [square.tobytes("raw", channel) for channel in square.getbands()]
     if all(plane == planes[0] for plane in planes):
@@ -221,16 +226,33 @@ def _finish(image: Image.Image, original: tuple[int, int], size: int) -> Decoded
     return Decoded(pixels, *original)
 
 
+def _cropped(image: Image.Image, size: int) -> Image.Image:
+    """The largest centered square, S x S."""
+    short = min(image.size)
+    left, top = (image.width - short) // 2, (image.height - short) // 2
+    # Cropping in the same step keeps a 1 x 100,000 strip from being blown up to full length.
+    return image.resize((size, size), Image.Resampling.BICUBIC, box=(left, top, left + short, top + short))
+
+
+def _fitted(image: Image.Image, size: int, background: str) -> Image.Image:
+    """All of the image, S pixels long, in the middle of its background."""
+    scale = size / max(image.size)
+    width, height = max(1, round(image.width * scale)), max(1, round(image.height * scale))
+    square = Image.new(image.mode, (size, size), background)
+    square.paste(image.resize((width, height), Image.Resampling.BICUBIC), ((size - width) // 2, (size - height) // 2))
+    return square
+
+
 def _shrink(image: Image.Image, original: tuple[int, int], side: int) -> Image.Image:  # noqa: ARG001
-    image = _upright(image, _orientation(image))
+    image, _ = _upright(image, _orientation(image))
     image.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=2.0)
     return image
 
 
-def _upright(image: Image.Image, orientation: int) -> Image.Image:
-    """Converted to 8 bits and rotated by its EXIF orientation."""
-    image = _to_8_bit(image)
-    return image.transpose(_TURNS[orientation]) if orientation in _TURNS else image
+def _upright(image: Image.Image, orientation: int) -> tuple[Image.Image, str | None]:
+    """Converted to 8 bits and upright by its EXIF orientation; and the color laid behind it, if it has a background."""
+    image, background = _to_8_bit(image)
+    return image.transpose(_TURNS[orientation]) if orientation in _TURNS else image, background
 
 
 _TURNS = {  # by EXIF orientation; from 5 on, width and height change places
@@ -250,16 +272,28 @@ def _orientation(image: Image.Image) -> int:
     return 1
 
 
-def _to_8_bit(image: Image.Image) -> Image.Image:
-    """Converted to mode L or RGB."""
+def _to_8_bit(image: Image.Image) -> tuple[Image.Image, str | None]:
+    """Converted to mode L or RGB; and the color laid behind it, if it has a transparent background."""
     if image.mode.startswith("I") or image.mode == "F":
-        return Image.fromarray(_scale(np.asarray(image)))
+        return Image.fromarray(_scale(np.asarray(image))), None
     if image.has_transparency_data:
-        white = Image.new("RGBA", image.size, "white")
-        white.alpha_composite(image.convert("RGBA"))
-        return white.convert("RGB")
+        return _on_a_color(image.convert("RGBA"))
     wanted = "L" if image.mode in ("1", "L") else "RGB"
-    return image if image.mode == wanted else image.convert(wanted)
+    return image if image.mode == wanted else image.convert(wanted), None
+
+
+def _on_a_color(image: Image.Image) -> tuple[Image.Image, str | None]:
+    """An RGBA image on white, or on black where white would show nothing; and that color if it has a background."""
+    alpha, white = np.asarray(image.getchannel("A")), _laid_on("white", image)
+    if not alpha.min() < OPAQUE <= alpha.max():
+        return white, None
+    return (white, "white") if np.asarray(white).min() < BLANK else (_laid_on("black", image), "black")
+
+
+def _laid_on(color: str, image: Image.Image) -> Image.Image:
+    filled = Image.new("RGBA", image.size, color)
+    filled.alpha_composite(image)
+    return filled.convert("RGB")
 
 
 def _scale(values: NDArray[np.generic]) -> NDArray[np.uint8]:

@@ -20,6 +20,7 @@ class Reason(StrEnum):
     TRUNCATED = "truncated"
     EMPTY = "empty"
     NOT_AN_IMAGE = "not an image"
+    OTHER_FORMAT = "other format"
     VIDEO = "video"
     PDF = "PDF"
     RAW = "raw"
@@ -34,6 +35,7 @@ class Reason(StrEnum):
 _IN_WORDS = {
     Reason.HEIC: ("HEIC", "HEIC"),
     Reason.RAW: ("raw", "raw"),
+    Reason.OTHER_FORMAT: ("in a format that is not read", "in formats that are not read"),
     Reason.PERMISSION_DENIED: ("without permission to read", "without permission to read"),
     Reason.TRUNCATED: ("truncated", "truncated"),
     Reason.UNREADABLE: ("unreadable", "unreadable"),

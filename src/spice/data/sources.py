@@ -21,7 +21,7 @@ from spice.data.problems import BadImageError, Problem, Reason, bad_file
 from spice.errors import UserError, one_line
 from spice.progress import log
 
-HEAD = 32  # first bytes, which show whether a file is an image at all
+HEAD = 512  # first bytes, which show whether a file is an image at all
 _READ_BYTES = 1 << 20  # bytes read at once: a read allocates what it asks for, however short the file is
 
 # Folders in which file managers, cloud drives and photo libraries keep thumbnails and deleted files.

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from spice import arrays
 from spice.data.collection import SCHEMA, Collection, collection_of_images
-from spice.data.decode import Decoded
+from spice.data.decode import DECODING, Decoded
 from spice.data.pixels import COLOR, GRAY
 from spice.data.problems import Problem, Reason
 from spice.data.sources import Entry
@@ -30,7 +30,7 @@ from spice.errors import UserError
 from spice.files import printable, remove, write_text, written_atomically
 from spice.tables import read_parquet
 
-JOURNAL, _DESCRIPTION, _FORMAT = "journal", "store.json", 2
+JOURNAL, _DESCRIPTION = "journal", "store.json"
 
 # At most this much work is lost if the process is killed.
 _SECONDS_BETWEEN_PARTS = 3.0
@@ -105,7 +105,7 @@ class Writer:
 
     def _open(self, size: int) -> None:
         """Continue the store in the folder; a ValueError if there is none of this size, or a damaged one."""
-        description, expected = self.folder / _DESCRIPTION, {"format": _FORMAT, "size": size}
+        description, expected = self.folder / _DESCRIPTION, {"format": DECODING, "size": size}
         if not description.is_file() or json.loads(description.read_text(encoding="utf-8")) != expected:
             raise ValueError("not a store of this size")
         self.journal = Journal(self.folder / JOURNAL)
@@ -148,7 +148,7 @@ def _clear(folder: Path, size: int) -> None:
     for name in ("images.parquet", "problems.csv"):
         remove(folder / name)
     shutil.rmtree(folder / JOURNAL, ignore_errors=True)
-    write_text(folder / _DESCRIPTION, json.dumps({"format": _FORMAT, "size": size}))
+    write_text(folder / _DESCRIPTION, json.dumps({"format": DECODING, "size": size}))
 
 
 class PixelFile:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
+from spice.data.decode import DECODING
 from spice.engine.run import Run
 from spice.models.efficientnet import SCALES
 from spice.models.encoders import SCRATCH, Encoder, precision_of
@@ -71,13 +72,13 @@ class Plan(NamedTuple):
 
 def plan(settings: RunSettings, inputs: Inputs, encoder: Encoder | None) -> Plan:
     """The plan for resolved settings. `encoder` is None where stage 1 trains it."""
-    size = None if inputs.store is None else inputs.store.size
+    pixels: JsonValue = None if inputs.store is None else [inputs.store.size, DECODING]
     identity = inputs.collection.identity
     keys = {
-        "images": key_of(identity, size),
-        "extra": "" if inputs.extra is None else key_of(inputs.extra.collection.identity),
+        "images": key_of(identity, pixels),
+        "extra": "" if inputs.extra is None else key_of(inputs.extra.collection.identity, DECODING),
         # Only the labels depend on the images' names: files that were renamed are not encoded again.
-        "names": key_of(identity, size, *inputs.collection.paths),
+        "names": key_of(identity, pixels, *inputs.collection.paths),
         "encoder": key_of("vectors") if inputs.vectors is not None else "",
     }
     if encoder is not None and inputs.vectors is None:

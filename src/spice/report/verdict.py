@@ -22,6 +22,11 @@ MERGE_SHARE = 0.15  # of the neighbors of each of two clusters in the other
 SPLIT_LINKS = 0.1  # between the two parts of a cluster, at most
 SCATTERED_SHARE = 0.2  # of the neighbors in the most frequent other cluster, at most
 MOST_SPLITS = 3  # advised at once: those with the fewest links between their parts
+MOST_LEFTOVERS = 3  # advised at once: those whose neighbors are scattered most. More than these are too many groups
+
+_LEFTOVERS = "seems to be leftovers from many groups. Set it aside?"
+_TOO_MANY = "its images resemble many other groups. Try fewer groups?"
+_NOT_SEEN = "the encoder does not separate it from other groups. Try a larger --size or another --encoder"
 
 Share = NDArray[np.float64]
 
@@ -114,9 +119,12 @@ def _advice(evidence: Evidence, found: Sequence[Verdict]) -> dict[int, str]:
             advice[second] = f"seems to be one group with {first}: {text}"
     if not advice:
         advice |= _splits(evidence.parts or ())
-    for number, verdict in enumerate(found):
-        if verdict.grade == Grade.WEAK and verdict is not EMPTY and number not in advice:
-            advice[number] = _for_weak(verdict)
+    weak = [number for number, verdict in enumerate(found) if verdict.grade == Grade.WEAK and verdict is not EMPTY]
+    scattered = [number for number in weak if found[number].confusion <= SCATTERED_SHARE]
+    leftovers = sorted(scattered, key=lambda number: -found[number].groups)[:MOST_LEFTOVERS]
+    for number in weak:
+        if number not in advice:
+            advice[number] = _LEFTOVERS if number in leftovers else _TOO_MANY if number in scattered else _NOT_SEEN
     return advice
 
 
@@ -129,9 +137,3 @@ def _splits(parts: Sequence[Parts | None]) -> dict[int, str]:
         )
         for links, number, part in sorted(loose)[:MOST_SPLITS]
     }
-
-
-def _for_weak(verdict: Verdict) -> str:
-    if verdict.confusion <= SCATTERED_SHARE:
-        return "seems to be leftovers from many groups. Set it aside?"
-    return "the encoder does not separate it from other groups. Try a larger --size or another --encoder"

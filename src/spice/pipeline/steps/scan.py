@@ -7,6 +7,7 @@ from pathlib import Path
 from spice.data import ImageStore, Problem, ingest
 from spice.data.adapters import Adapted
 from spice.data.collection import collection_of_vectors
+from spice.data.decode import DECODING
 from spice.data.images import Images, Tiles, VectorPictures
 from spice.data.sources import Source
 from spice.data.vectors import Vectors
@@ -74,7 +75,7 @@ def read_embedded(
 
 def embedded_folder(out: Path, encoder: Encoder) -> Path:
     """Where the features of a cluster are, for one encoder and precision."""
-    key = key_of(encoder.name, encoder.fingerprint(), precision_of(encoder), encoder.size)
+    key = key_of(encoder.name, encoder.fingerprint(), precision_of(encoder), encoder.size, DECODING)
     return out / STORE / f"embedded-{key}"
 
 
