@@ -44,6 +44,7 @@ def test_every_table_runs_at_its_smallest_size(name: str, bench: Callable[..., R
         assert all(-1 <= value <= 1 for value in cell["scores"].values())
         assert set(TABLES[name].scores) - set(cell["scores"]) <= {"reliable labels"}
         assert torch.__version__.startswith(cell["versions"]["torch"].partition("+")[0])
+        assert cell["processor"].endswith(torch.backends.cpu.get_cpu_capability())
     assert TABLES[name].title in ended.output
     assert (out / "smoke" / f"{name}.md").read_text() in ended.output
     assert (out / "smoke" / f"{name}.csv").read_text().startswith("table,size,data,method,seed,score,value,seconds")

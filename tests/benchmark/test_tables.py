@@ -149,6 +149,11 @@ def cell(data: str, method: str, seed: int, acc: float) -> Cell:
     )
 
 
+def with_todays_settings(cells: list[Cell], table: str) -> list[Cell]:
+    (now,) = choices(TABLES[table], "smoke")
+    return [row.model_copy(update={"key": settings_key(TABLES[table].which, now, row.method)}) for row in cells]
+
+
 def made(cells: list[Cell], table: str = "split") -> Result:
     found = TABLES[table]
     return result(found, "smoke", choices(found, "smoke"), cells, command="spice bench split")
@@ -179,22 +184,33 @@ def test_the_best_of_runs_stands_beside_the_mean_where_the_paper_compares_best_r
     assert ";" not in measured(made(cells[:1]))  # of a single run
 
 
-def test_cells_of_an_earlier_day_are_marked_and_the_caption_says_of_which() -> None:
-    cells = [cell("digits", method, seed, 0.5) for method in ("SCAN*", "SPICE") for seed in range(2)]
+def test_cells_that_were_measured_with_other_settings_are_marked_on_the_page(tmp_path: Path) -> None:
+    rows = [cell("digits", method, seed, 0.5) for method in ("SCAN*", "SPICE") for seed in range(2)]
+    current = with_todays_settings(rows, "split")
+    made(current).save(tmp_path / "split.json")
+    assert "†" not in page(tmp_path)
+    made([current[0], rows[1], *current[2:]]).save(tmp_path / "split.json")
+    text = page(tmp_path)
+    assert "†: measured with other settings than those of this version." in text
+    found = {line.split(" | ")[0].strip("| "): line for line in text.splitlines()}
+    assert found["SCAN\\*"].count("†") == 1  # beside ACC
+    assert "†" not in found["SPICE"]
+
+
+def test_the_caption_says_on_which_days_and_processors_the_cells_were_measured() -> None:
+    cells = [cell("digits", "SPICE", seed, 0.5) for seed in range(3)]
     assert "; 2026-01-02. " in markdown(made(cells))
-    assert "†" not in markdown(made(cells))
-    newer = [one.model_copy(update={"at": "2026-03-04 10:00"}) for one in cells[2:]]
-    text = markdown(made([*cells[:2], *newer]))
-    assert "; 2026-03-04. " in text
-    assert "†: measured on 2026-01-02, with the settings of that day." in text
-    rows = {line.split(" | ")[0].strip("| "): line for line in text.splitlines()}
-    assert rows["SCAN\\*"].count("†") == 1  # beside ACC
-    assert "†" not in rows["SPICE"]
+    assert "rocessor:" not in markdown(made(cells))
+    here = [one.model_copy(update={"at": "2026-03-04 10:00", "processor": "Z80"}) for one in cells]
+    assert "Processor: Z80." in markdown(made(here))
+    mixed = markdown(made([*cells[:1], *here[1:]]))
+    assert "; 2026-01-02 to 2026-03-04. " in mixed
+    assert "Processors: Z80 (2 of 3 cells), not recorded (1 of 3 cells)." in mixed
 
 
 def test_the_page_begins_with_the_accuracy_of_a_few_methods_on_each_data_set(tmp_path: Path) -> None:
     found = [cell("digits", "SPICE", 0, 0.75), cell("digits", "k-means", 0, 0.5), cell("digits", "NMF", 0, 0.9)]
-    made(found, "whole").save(tmp_path / "whole.json")
+    made(with_todays_settings(found, "whole"), "whole").save(tmp_path / "whole.json")
     top = page(tmp_path).partition("\n## ")[0]
     assert "| k-means | features + k-means | features + SCAN | SCAN | SPICE-s | SPICE |" in top
     assert "| 0.500 | - | - | - | - | 0.750 |" in top

@@ -8,22 +8,26 @@ import csv
 import io
 import tomllib
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+from spice.benchmark.choice import choices
 from spice.benchmark.semi import ALGORITHMS
 from spice.benchmark.tables.catalog import TABLES
-from spice.benchmark.tables.result import Data, Result
+from spice.benchmark.tables.result import Data, Result, settings_key
 from spice.errors import UserError
 
 ABSENT = "-"
-OLDER = "†"  # beside cells that were not measured on the table's last day
+OUTDATED = "†"  # beside cells that were measured with other settings than those of this version
+MEANING = f"{OUTDATED}: measured with other settings than those of this version."
 WITHOUT_SPREAD = ("NMI", "ARI")  # their spread is in the json file
 OVERVIEW = ("k-means", "features + k-means", "features + SCAN", "SCAN", "SPICE-s", "SPICE")
 SOURCE = "Niu, Shan, Wang: SPICE: Semantic Pseudo-labeling for Image Clustering (IEEE TIP 2022)"
 BESIDE = "STL-10"  # the paper's data set that every one of its tables has
+Marked = AbstractSet[tuple[str, str]]  # data sets and methods
 HEAD = """# The paper's tables, measured
 
 <!-- Made by `spice bench page`; change the json files and remarks.toml in docs/tables, not this page. -->
@@ -61,9 +65,14 @@ def page(folder: Path) -> str:
     if not saved:
         raise UserError(f"{folder} holds no saved table: run one with `spice bench whole --out {folder}`")
     results = {name: Result.load(path) for name, path in saved.items()}
-    parts = [HEAD, overview(results["whole"]) if "whole" in results else "", remarks.get("introduction", "")]
+    marked = {name: outdated(result) for name, result in results.items()}
+    parts = [
+        HEAD,
+        overview(results["whole"], marked["whole"]) if "whole" in results else "",
+        remarks.get("introduction", ""),
+    ]
     for name, result in results.items():
-        parts += [markdown(result), remarks.get(name, "")]
+        parts += [markdown(result, marked[name]), remarks.get(name, "")]
     if absent := [name for name in TABLES if name not in saved]:
         parts.append(f"Not run: {', '.join(absent)}.\n")
     parts.append(f"## The paper's own tables\n\nQuoted from {SOURCE}.")
@@ -71,12 +80,23 @@ def page(folder: Path) -> str:
     return "\n".join(part.strip() + "\n" for part in parts if part.strip())
 
 
-def overview(result: Result) -> str:
+def outdated(result: Result) -> Marked:
+    """Which cells were measured with other settings than those that the table has now: data sets and methods."""
+    now = {choice.dataset: choice for choice in choices(result.of, result.size)}
+    return {
+        (cell.data, cell.method)
+        for cell in result.cells
+        if cell.data not in now
+        or cell.key != settings_key(result.of.which, now[cell.data].of_row(cell.method), cell.method)
+    }
+
+
+def overview(result: Result, marked: Marked = frozenset()) -> str:
     """ACC of a few methods, one row for each data set."""
     header = ["ACC, mean over seeds", *OVERVIEW]
-    rows = [[data.title, *(_cell(result, data, method, "ACC") for method in OVERVIEW)] for data in result.data]
+    rows = [[data.title, *(_cell(result, data, method, "ACC", marked) for method in OVERVIEW)] for data in result.data]
     text = _table(header, rows)
-    return f"{text}\n\n{_age(result)}" if OLDER in text else text
+    return f"{text}\n\n{MEANING}" if OUTDATED in text else text
 
 
 def _remarks(path: Path) -> dict[str, str]:
@@ -92,11 +112,11 @@ def _remarks(path: Path) -> dict[str, str]:
     return remarks
 
 
-def markdown(result: Result) -> str:
-    """The table under a heading, and what was run."""
+def markdown(result: Result, marked: Marked = frozenset()) -> str:
+    """The table under a heading, and what was run; the marked cells are shown as outdated."""
     table = result.of
     paper = f" (the paper's Table {table.paper})" if table.paper else ""
-    parts = [f"## {table.title}{paper}", _caption(result), measured(result)]
+    parts = [f"## {table.title}{paper}", _caption(result, marked), measured(result, marked)]
     left_out: dict[tuple[str, str], list[str]] = {}  # methods and reason: data sets
     for data in result.data:
         for why in dict.fromkeys(data.left_out.values()):
@@ -108,7 +128,7 @@ def markdown(result: Result) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def measured(result: Result) -> str:
+def measured(result: Result, marked: Marked = frozenset()) -> str:
     """Rows of methods, mean ± standard deviation over seeds; the best of those without labels in bold."""
     table, main = result.of, result.of.scores[0]
     beside = {quote.here: quote for quote in quotes(table.paper) if (quote.data, quote.score) == (BESIDE, main)}
@@ -118,7 +138,7 @@ def measured(result: Result) -> str:
     header += [f"quoted: {BESIDE} {main}"] if beside else []
     rows = []
     for method in table.methods:
-        cells = [_cell(result, data, method, score) for data, score in columns]
+        cells = [_cell(result, data, method, score, marked) for data, score in columns]
         spent = [result.seconds(data.name, method) for data in result.data]
         seconds = ", ".join(ABSENT if value is None else f"{value:.0f}" for value in spent)
         if any(cell != ABSENT for cell in cells):
@@ -153,29 +173,38 @@ def comma_separated(result: Result) -> str:
     return text.getvalue()
 
 
-def _caption(result: Result) -> str:
+def _caption(result: Result, marked: Marked) -> str:
     many = "mean ± standard deviation of the sample; without ±, one seed"
     spread = many if len(result.seeds) > 1 else "a single seed"
     caption = (
         f"`{result.command}`, seeds {_listed(result.seeds)} ({spread}); {result.machine}; "
-        f"{_newest(result)}. `s`: processor seconds of the method itself on each data set, without features and views."
+        f"{_days(result)}. `s`: processor seconds of the method itself on each data set, without features and views."
     )
     if result.of.best and len(result.seeds) > 1:
         caption += f" After the semicolon: the best of runs, the one with the highest {result.of.scores[0]}."
-    return "\n".join([f"{caption} {_age(result)}".strip(), *(f"- {data.about}." for data in result.data)])
+    parts = [caption, MEANING if marked else "", _processors(result)]
+    return "\n".join([" ".join(part for part in parts if part), *(f"- {data.about}." for data in result.data)])
 
 
-def _newest(result: Result) -> str:
-    return max((cell.at[:10] for cell in result.cells), default="never")
+def _days(result: Result) -> str:
+    days = sorted({cell.at[:10] for cell in result.cells})
+    return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "never"
 
 
-def _age(result: Result) -> str:
-    """What the marks of older cells mean."""
-    dates = sorted({cell.at[:10] for cell in result.cells})[:-1]
-    return f"{OLDER}: measured on {' or '.join(dates)}, with the settings of that day." if dates else ""
+def _processors(result: Result) -> str:
+    """Which types of processor the cells are from: they round differently, so networks that they train differ."""
+    counts = result.processors
+    if not any(counts):
+        return ""
+    if len(counts) == 1:
+        return f"Processor: {next(iter(counts))}."
+    named = ", ".join(
+        f"{name or 'not recorded'} ({count} of {len(result.cells)} cells)" for name, count in counts.items()
+    )
+    return f"Processors: {named}."
 
 
-def _cell(result: Result, data: Data, method: str, score: str) -> str:
+def _cell(result: Result, data: Data, method: str, score: str, marked: Marked) -> str:
     figure = result.figure(data.name, method, score)
     if figure is None:
         return ABSENT
@@ -185,7 +214,7 @@ def _cell(result: Result, data: Data, method: str, score: str) -> str:
         text += f" ({figure.seeds} seeds)" * (1 < figure.seeds < len(result.seeds))
         if result.of.best and len(runs) > 1:
             text += f"; {max(cell.scores[score] for cell in runs):.3f}"
-        text += f" {OLDER}" * any(cell.at[:10] < _newest(result) for cell in runs)
+        text += f" {OUTDATED}" * ((data.name, method) in marked)
     return f"**{text}**" if method not in ALGORITHMS and figure.mean >= _best(result, data, score) else text
 
 

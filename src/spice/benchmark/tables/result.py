@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import re
+from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -42,6 +43,7 @@ class Cell(Settings):
     key: str  # of the settings that it was measured with
     at: str  # when it ended
     versions: dict[str, str]
+    processor: str = ""  # what computed it; empty in cells of older versions
 
 
 class Cells:
@@ -87,6 +89,20 @@ def versions() -> dict[str, str]:
     return {"spice": __version__, "python": platform.python_version()} | packages
 
 
+def processor() -> str:
+    """The type of processor, and the instructions that torch uses of it: other types round differently."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        lines = []
+    found = dict(re.split(r"\s*:\s*", line, maxsplit=1) for line in lines if ":" in line)
+    name = found.get("model name") or platform.processor() or platform.machine()
+    number = "".join(
+        f", {word} {found[key]}" for word, key in (("family", "cpu family"), ("model", "model")) if key in found
+    )
+    return f"{name}{number}, {torch.backends.cpu.get_cpu_capability()}"
+
+
 class Data(Settings):
     """One data set of the table."""
 
@@ -105,6 +121,11 @@ class Result(Settings):
     machine: str
     data: list[Data]
     cells: list[Cell]
+
+    @property
+    def processors(self) -> dict[str, int]:
+        """How many cells each type of processor computed; empty where none was recorded."""
+        return dict(Counter(cell.processor for cell in self.cells).most_common())
 
     @property
     def of(self) -> Table:

@@ -12,7 +12,7 @@ from spice.benchmark.collected import Collected, collect, few_labels
 from spice.benchmark.methods import LABELED, METHODS
 from spice.benchmark.rivals import embedded
 from spice.benchmark.tables.catalog import TABLES, SizeName, Table
-from spice.benchmark.tables.result import Cell, Cells, settings_key, versions
+from spice.benchmark.tables.result import Cell, Cells, processor, settings_key, versions
 from spice.benchmark.workbench import Workbench
 from spice.engine.device import choose_device
 from spice.engine.processes import Processes, processes_from_environment
@@ -143,6 +143,7 @@ def measure(bench: Workbench, images: Collected, method: str, table: Table) -> C
         key=settings_key(table.which, bench.choice, method),
         at=time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
         versions=versions(),
+        processor=processor(),
     )
 
 
