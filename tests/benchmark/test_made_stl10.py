@@ -1,6 +1,8 @@
 """Images without labels, as STL-10 has them: stages 1 and 3 learn from them; labels and scores are of the rest."""
 
+import importlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,14 +47,30 @@ def stl10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Choice:
     [("whole", "SPICE"), ("split", "SPICE"), ("semi-supervised", "FixMatch"), ("feature-quality", "After")],
 )
 def test_stage_3_learns_from_all_images_and_is_judged_by_those_with_labels(
-    table: str, method: str, stl10: Choice, tmp_path: Path
+    table: str, method: str, stl10: Choice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shown = dict[str, int]()  # how many images each training draws from
+
+    def noted(stage: str, module: str, name: str, place: int) -> None:
+        train = getattr(importlib.import_module(module), name)
+
+        def learn(*arguments: Any) -> Any:
+            shown[stage] = len(arguments[place])
+            return train(*arguments)
+
+        monkeypatch.setattr(f"{module}.{name}", learn)
+
+    noted("features", "spice.pipeline.steps.features", "train_features", 0)
+    noted("joint", "spice.stages.joint.refine", "train_jointly", 1)
+    noted("semi-supervised", "spice.benchmark.semi", "train_jointly", 1)
     which = TABLES[table].which
     images = collect(stl10, which, tmp_path / "images")
     bench = Workbench(images, stl10, Run(folder=tmp_path / "run"))
     learned = 60 if which == "whole" else 40
     assert len(bench.all_images) == learned + 30
     cell = measure(bench, images, method, TABLES[table])
+    last = "semi-supervised" if table == "semi-supervised" else "joint"
+    assert shown == dict.fromkeys(("features", last), learned + 30)
     assert (cell.learned, cell.scored) == (learned, 60 if which == "whole" else 20)
     assert all(0 <= value <= 1 for value in cell.scores.values())
 
