@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import typer
 from PIL import Image
 
 from spice.cli.cluster import default_out, last_stage
+from spice.cli.running import stoppable
 from spice.cli.summary import finish, show_account
 from spice.cli.why import _verdict
 from spice.errors import NothingTrustworthyError
@@ -214,6 +216,7 @@ def test_predict_takes_a_model_folder_and_writes_parquet(spice: Spice, run: Path
         ["cluster", "RUN", "--out", "NEW"],
         ["resume", "RUN"],
         ["refine", "RUN"],
+        ["learn", "RUN"],
         ["predict", "RUN", "RUN"],
         ["watch", "RUN", "--run", "RUN", "--once"],
         ["open", "RUN", "--no-browser"],
@@ -340,6 +343,17 @@ def test_why_tells_why(spice: Spice, run: Path, shapes: Path) -> None:
 def test_an_image_just_below_the_bar_reads_why(agreeing: int, reliable: bool, words: str) -> None:
     found = Why.model_construct(cluster=3, agreeing=agreeing, neighbors=100, threshold=0.95, reliable=reliable)
     assert _verdict(found) == words
+
+
+@pytest.mark.parametrize(("rank", "told"), [("0", 1), ("1", 0)])
+def test_of_several_processes_that_are_stopped_the_first_says_how_to_go_on(
+    rank: str, told: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RANK", rank)
+    with pytest.raises(typer.Exit) as ended, stoppable("the work is kept"):
+        raise KeyboardInterrupt
+    assert ended.value.exit_code == 130
+    assert capsys.readouterr().err.count("spice: stopped; the work is kept") == told
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """How commands run: progress, Ctrl-C and `kill`, questions to the user, and what follows an edit."""
 
 import logging
+import os
 import signal
 import sys
 import warnings
@@ -42,7 +43,8 @@ def stoppable(kept: str) -> Iterator[Progress]:
         with show_progress() as progress:
             yield progress
     except KeyboardInterrupt:
-        print(f"\nspice: stopped; {kept}", file=sys.stderr)
+        if os.environ.get("RANK", "0") == "0":  # under torchrun the first process speaks for all
+            print(f"\nspice: stopped; {kept}", file=sys.stderr)
         raise typer.Exit(130) from None  # what shells expect of a command ended by Ctrl-C
 
 
