@@ -43,7 +43,7 @@ def stoppable(kept: str) -> Iterator[Progress]:
         with show_progress() as progress:
             yield progress
     except KeyboardInterrupt:
-        if os.environ.get("RANK", "0") == "0":  # under torchrun the first process speaks for all
+        if os.environ.get("RANK", "0") == "0":  # under torchrun only the first process prints
             print(f"\nspice: stopped; {kept}", file=sys.stderr)
         raise typer.Exit(130) from None  # what shells expect of a command ended by Ctrl-C
 
