@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from spice.augment import Plain
+from spice.augment import Contrastive, Plain
 from spice.engine.checkpoints import Checkpoints
 from spice.engine.run import Run
 from spice.errors import UserError
 from spice.models.encoders import load_encoder
 from spice.models.networks import PartialWhitening, WhitenedPatchesNet
 from spice.models.weights import save_network
-from spice.settings import AugmentSettings, FeatureSettings
+from spice.settings import IMAGENET_GRAY, AugmentSettings, FeatureSettings
 from spice.stages.features.train import FeatureModel, build_pretext, schedule_for, train_features, view_pairs
 
 METHODS = ("moco", "simclr", "byol")
@@ -64,6 +64,22 @@ def settings(method: str = "moco", **changes: object) -> FeatureSettings:
 def same(left: FeatureModel, right: FeatureModel) -> bool:
     pairs = zip(left.network.state_dict().values(), right.network.state_dict().values(), strict=True)
     return all(torch.equal(a, b) for a, b in pairs) and left.health == right.health
+
+
+def test_a_step_has_two_contrastive_views_of_its_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, chosen, run, taken = Shapes(), settings(), Run(seed=3), list[Tensor]()
+    take = images.take
+
+    def noted(positions: Tensor) -> Tensor:
+        taken.append(take(positions))
+        return taken[-1]
+
+    monkeypatch.setattr(images, "take", noted)
+    contrastive = Contrastive(chosen.augment, 16, IMAGENET_GRAY)
+    for step, *views in view_pairs(images, chosen, schedule_for(len(images), chosen), run):
+        for number, view in enumerate(views):
+            assert torch.equal(view, contrastive(taken[-1], run.generator("features", "view", number, step)))
+    assert len(taken) == 15
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -112,6 +112,26 @@ def test_a_step_is_sgd_on_the_papers_loss() -> None:
         torch.testing.assert_close(averaged[name].detach(), 0.75 * old.detach() + 0.25 * expected)
 
 
+def test_labels_come_from_weak_views_and_are_learned_from_strong_ones() -> None:
+    shown, pixels = learner(small_network()), IMAGES.take(torch.arange(12))
+    for view, recipe in ((shown.weak, Weak), (shown.strong, Strong)):
+        expected = recipe(AUGMENT, size=8, normalization=GRAY)(pixels, torch.Generator().manual_seed(5))
+        assert torch.equal(view(pixels, torch.Generator().manual_seed(5)), expected)
+
+
+def test_every_step_draws_new_views() -> None:
+    shown, states = learner(small_network()), list[bytes]()
+
+    def weak(
+        images: Tensor, generator: torch.Generator, *, rows: Tensor | None = None, of: int | None = None
+    ) -> Tensor:
+        states.append(generator.get_state().numpy().tobytes())
+        return shown.weak(images, generator, rows=rows, of=of)
+
+    train_jointly(shown._replace(weak=weak), IMAGES, LABELED, SETTINGS.model_copy(update={"steps": 4}), RUN)
+    assert (len(states), len(set(states))) == (4, 4)
+
+
 def test_the_result_is_the_average_with_the_newest_statistics() -> None:
     network = small_network()
     result = train(SETTINGS, network)
