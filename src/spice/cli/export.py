@@ -113,7 +113,7 @@ def chosen_rows(
 def export_images(run: Path, destination: Path, shape: "Shape", *, rows: "NDArray[np.int64]", copy: bool) -> str:
     """Write these rows, and return what was written in words."""
     from spice.runs import explain_output_errors, open_result
-    from spice.runs.export import export, images_of
+    from spice.runs.export import REFERRING, export, images_of
 
     result = open_result(run)
     if shape == "xmp":  # keywords are names
@@ -130,7 +130,7 @@ def export_images(run: Path, destination: Path, shape: "Shape", *, rows: "NDArra
             names = [result.labels.path[row] for row in rows]
             files = originals(result.manifest.source, names, run=run, extract_to=Path(scratch))
         inside = any(path.is_relative_to(scratch) for path in files[:1])
-        if inside and shape in ("labelstudio", "cvat", "xmp"):
+        if inside and shape in REFERRING:
             raise UserError(f"--as {shape} needs image files, but these images are in an archive; unpack it first")
         images = images_of(result.labels, result.groups, rows, files)
         written = export(images, destination, shape=shape, copy=copy or inside)

@@ -88,7 +88,10 @@ def export(images: Images, destination: Path, *, shape: Shape, copy: bool = Fals
         return destination
     _refuse_missing(images.originals)
     with folder_written_atomically(destination) as new:
-        _WRITERS[shape](images, new, _copy if copy else _link)
+        if shape in REFERRING:
+            REFERRING[shape](images, new)
+        else:
+            _HOLDING[shape](images, new, shutil.copy2 if copy else _link)
     return destination
 
 
@@ -105,7 +108,7 @@ def folder_names(names: dict[int, str]) -> dict[int, str]:
     return found
 
 
-Put = Callable[[Path, Path], None]
+Put = Callable[[Path, Path], object]  # links or copies an image to a place
 
 
 def _folders(images: Images, destination: Path, put: Put) -> None:
@@ -135,9 +138,8 @@ def _imagefolder(images: Images, destination: Path, put: Put) -> None:
     write_table(destination / "metadata.csv", {"file_name": names, **columns, "chance": images.labels.chance})
 
 
-def _labelstudio(images: Images, destination: Path, put: Put) -> None:
+def _labelstudio(images: Images, destination: Path) -> None:
     """Label Studio tasks: the group is a prediction to confirm, and its score is the chance that it is right."""
-    del put  # Label Studio serves the originals from where they are.
     root = _root(images.originals)
     tasks = [_task(images, row, path.relative_to(root)) for row, path in enumerate(images.originals)]
     _write_json(destination / "tasks.json", tasks)
@@ -198,9 +200,8 @@ def _fiftyone(images: Images, destination: Path, put: Put) -> None:
     _write_json(destination / "labels.json", {"labels": entries})
 
 
-def _cvat(images: Images, destination: Path, put: Put) -> None:
+def _cvat(images: Images, destination: Path) -> None:
     """ "CVAT for images 1.1": a tag per image. For a task made of the same images, under the names given here."""
-    del put  # CVAT has the images already
     root = _root(images.originals)
     file = ElementTree.Element("annotations")
     ElementTree.SubElement(file, "version").text = "1.1"
@@ -219,9 +220,8 @@ def _cvat(images: Images, destination: Path, put: Put) -> None:
     _write_xml(destination / "annotations.xml", file)
 
 
-def _xmp(images: Images, destination: Path, put: Put) -> None:
+def _xmp(images: Images, destination: Path) -> None:
     """A sidecar per image of a named group, IMAGE.jpg.xmp, with the name as keyword; folders as the originals have."""
-    del put
     root = _root(images.originals)
     for row, path in enumerate(images.originals):
         if int(images.group[row]) in images.named:
@@ -230,14 +230,13 @@ def _xmp(images: Images, destination: Path, put: Put) -> None:
             _write_xml(target.with_name(f"{target.name}.xmp"), sidecar(images.name(row)))
 
 
-_WRITERS: dict[str, Callable[[Images, Path, Put], None]] = {
+# Formats that hold the images, and formats that refer to the originals where they are.
+_HOLDING: dict[str, Callable[[Images, Path, Put], None]] = {
     "folders": _folders,
     "imagefolder": _imagefolder,
-    "labelstudio": _labelstudio,
     "fiftyone": _fiftyone,
-    "cvat": _cvat,
-    "xmp": _xmp,
 }
+REFERRING: dict[str, Callable[[Images, Path], None]] = {"labelstudio": _labelstudio, "cvat": _cvat, "xmp": _xmp}
 
 
 def _put_all(originals: list[Path], place: Callable[[int], Path], put: Put) -> list[Path]:
@@ -267,10 +266,6 @@ def _link(original: Path, target: Path) -> None:
             raise
         # The file system of a USB stick, or Windows without the right to create links.
         raise UserError(f"cannot create links in {target.parent} ({error.strerror}): add --copy") from error
-
-
-def _copy(original: Path, target: Path) -> None:
-    shutil.copy2(original, target)
 
 
 def _root(originals: list[Path]) -> Path:
