@@ -341,7 +341,7 @@ def test_an_export_from_the_page_has_names_and_moves(run: Result, tmp_path: Path
         told = explorer.request("/api/export", wanted)
         again = explorer.request("/api/export", wanted)
     assert told.status == 200
-    assert "exported 13 images" in told.json["told"]
+    assert "exported 13 images" in told.json["message"]
     files = list((tmp_path / "exported").rglob("*.png"))
     assert len(files) == 13
     assert {"green things"} == {path.parent.name for path in files}

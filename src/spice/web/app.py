@@ -170,7 +170,7 @@ class Explorer:
 
     def export(self, body: ExportBody) -> JsonValue:
         """Write the groups beside the run folder. Nothing is overwritten."""
-        return {"told": self._tools.export(body, self._session.run.absolute().parent / body.name)}
+        return {"message": self._tools.export(body, self._session.run.absolute().parent / body.name)}
 
     def table(self, request: Request) -> Response:  # noqa: ARG002
         """`labels.csv` with all edits, to download."""

@@ -16,18 +16,18 @@ export async function show(view) {
     shownGroups().filter((group) => group.size).map((group) => element("option", { value: String(group.number) }, `${nameOf(group)} (${group.size})`)));
   const name = element("input", { type: "text", id: "export-name", value: `${run.info.title.replace(/\.[^.]*$/, "").replace(/[/\\]/g, "-")}-groups`, maxlength: "120", spellcheck: "false", autocomplete: "off" });
   const copied = element("input", { type: "checkbox", id: "export-copy" });
-  const told = element("p", { role: "status" });
+  const message = element("p", { role: "status" });
   const go = button("Export", async () => {
     go.disabled = true;
-    told.textContent = "Writing …";
+    message.textContent = "Writing …";
     const done = await attempt("/api/export", { shape: shape.value, name: name.value.trim(), kept: which.value === "kept", group: /^\d+$/.test(which.value) ? Number(which.value) : null, copied: copied.checked });
-    told.textContent = done ? `${done.told}.` : "";
+    message.textContent = done ? `${done.message}.` : "";
     go.disabled = false;
   }, { class: "main" });
   view.replaceChildren(
     element("div", { class: "intro" }, element("h1", {}, "Export"), element("p", { class: "note lead" }, `Your images are linked or copied, never moved or changed. The new folder is created in ${found.folder}, and nothing is overwritten.`)),
     element("form", { class: "export panel", onsubmit: (event) => { event.preventDefault(); go.click(); } },
       element("label", {}, "Format ", shape), element("label", {}, "Images ", which), element("label", {}, "Name of the new folder or file ", name),
-      element("label", { class: "check" }, copied, " Copy images, instead of links"), element("div", { class: "buttons" }, go), told),
+      element("label", { class: "check" }, copied, " Copy images, instead of links"), element("div", { class: "buttons" }, go), message),
     element("p", { class: "table-link" }, element("a", { class: "do", href: "/labels.csv", download: "labels.csv" }, "Download labels.csv"), element("span", { class: "note" }, " one line per image, with your names and corrections")));
 }

@@ -81,6 +81,6 @@ function checks(rows) {
     element("thead", {}, element("tr", {}, ["Measure (no labels used)", "Before", "After", ""].map((title) => element("th", { scope: "col" }, title)))), element("tbody", {}, rows.map(line))));
 }
 
-async function accept(address, told) {
-  if (await change(address, {})) say(told);
+async function accept(address, message) {
+  if (await change(address, {})) say(message);
 }

@@ -55,12 +55,12 @@ function drawTools() {
   }
 }
 
-async function takeBack() {
+async function undoAndSay() {
   const edit = run.info.undo;
   if (edit && (await undo())) say(`Undone: ${inWords(edit)}.`, { action: "Redo", onaction: redo });
 }
 
-async function doAgain() {
+async function redoAndSay() {
   const edit = run.info.redo;
   if (edit && (await redo())) say(`Redone: ${inWords(edit)}.`);
 }
@@ -83,7 +83,7 @@ function keys(event) {
     const key = event.key.toLowerCase();
     if (key === "z" || key === "y") {
       event.preventDefault();
-      (key === "y" || event.shiftKey ? doAgain : takeBack)();
+      (key === "y" || event.shiftKey ? redoAndSay : undoAndSay)();
     }
     return;
   }
@@ -100,8 +100,8 @@ function keys(event) {
   }
 }
 
-byId("undo").addEventListener("click", takeBack);
-byId("redo").addEventListener("click", doAgain);
+byId("undo").addEventListener("click", undoAndSay);
+byId("redo").addEventListener("click", redoAndSay);
 byId("help").addEventListener("click", showKeys);
 byId("theme").addEventListener("click", switchTheme);
 addEventListener("keydown", keys);

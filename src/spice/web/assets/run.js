@@ -64,8 +64,8 @@ export async function send(address, request) {
     throw new Error("The server does not answer. Is spice open still running?");
   }
   if (answer.ok) return answer;
-  const told = await answer.json().catch(() => ({}));
-  throw Object.assign(new Error(told.error || `The server answered ${answer.status}.`), { stale: answer.status === 409 });
+  const content = await answer.json().catch(() => ({}));
+  throw Object.assign(new Error(content.error || `The server answered ${answer.status}.`), { stale: answer.status === 409 });
 }
 
 async function look() {
