@@ -302,9 +302,8 @@ def _source_of(folder: RunFolder) -> str:
 
 def _requested(folder: RunFolder, *, current_first: bool = False) -> RunSettings:
     """The settings of an unfinished command, or those of the current result."""
-    manifest = folder.manifest
-    current = None if manifest.current is None else manifest.results[manifest.current].requested
-    requested = current or manifest.pending if current_first else manifest.pending or current
+    current, pending = folder.manifest.requested, folder.manifest.pending
+    requested = current or pending if current_first else pending or current
     if requested is None:
         raise UserError(f"{folder.path} is incomplete; start again with: spice cluster")
     return stored_settings(requested, folder.path, advice="start a new run with --out")

@@ -105,8 +105,8 @@ class Execution:
                 shutil.rmtree(unfinished)
             return record
         step = BY_NAME[name]
-        makers = [maker for maker in (MADE_BY.get(before, before) for before in step.after) if maker != name]
-        makers = [maker for maker in makers if maker in self.plan.folders]
+        makers = [MADE_BY.get(before, before) for before in step.after]
+        makers = [maker for maker in makers if maker != name and maker in self.plan.folders]
         for maker in makers:
             self.ensure(maker)
         for artifact in step.needs:

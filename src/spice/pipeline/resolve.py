@@ -82,15 +82,13 @@ def chosen_precision(
 
 def precision_before(manifest: Manifest, settings: RunSettings) -> FixedPrecision | None:
     """The precision that an earlier command chose for the same encoder."""
-    current = None if manifest.current is None else manifest.results[manifest.current].requested
-    for requested in (manifest.pending, current):
-        same = requested is not None and (requested.get("encoder"), requested.get("size")) == (
-            settings.encoder,
-            settings.size,
-        )
-        if same and requested is not None and requested.get("precision") in ("float32", "int8"):
-            return "int8" if requested["precision"] == "int8" else "float32"
-    return None
+    same = [
+        requested.get("precision")
+        for requested in (manifest.pending, manifest.requested)
+        if requested and (requested.get("encoder"), requested.get("size")) == (settings.encoder, settings.size)
+    ]
+    fixed: tuple[FixedPrecision, ...] = ("float32", "int8")
+    return next((known for precision in same for known in fixed if known == precision), None)
 
 
 def stored_settings(stored: Mapping[str, JsonValue], run: Path, *, advice: str) -> RunSettings:

@@ -60,6 +60,11 @@ class Manifest(BaseModel, frozen=True):
         """What the pages call the images."""
         return Path(self.source).name if self.source else "images in memory"
 
+    @property
+    def requested(self) -> dict[str, JsonValue] | None:
+        """The settings of the current result, as the user asked for them."""
+        return None if self.current is None else self.results[self.current].requested
+
     @model_validator(mode="after")
     def _current_is_a_result(self) -> Self:
         if self.current is not None and self.current not in self.results:
