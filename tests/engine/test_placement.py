@@ -18,6 +18,7 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 import torch
+from small_settings import tiny_stages
 from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.nn.modules.module import register_module_forward_hook
@@ -40,7 +41,6 @@ from spice.models.heads import Head
 from spice.models.weights import NetworkCard, save_network
 from spice.neighbors import nearest
 from spice.pipeline import cluster
-from spice.presets import standard
 from spice.settings import IMAGENET, FeatureSettings, HeadSettings, JointSettings, ViewSettings
 from spice.stages.bank import build_bank
 from spice.stages.encode import encode_plain, probabilities
@@ -381,14 +381,9 @@ def test_processes_exchange_what_is_on_their_device(other_device: Run, monkeypat
 
 def test_a_whole_run(other_device: Run, shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spice.pipeline.commands.choose_device", lambda _: other_device.device)
-    usual = standard(clusters=4, encoder="scratch", size=16)
-    small = {
-        "features": FeatureSettings(method="simclr", network="resnet10", stem="plain", width=8, epochs=2, batch=32),
-        "heads": usual.heads.model_copy(update={"heads": 4, "epochs": 4}),
-        "reliability": usual.reliability.model_copy(update={"threshold": 0.1}),
-        "joint": JointSettings(steps=2, labeled=8, unlabeled=8, learning_rate=1e-3),
-    }
-    account = cluster(shapes, usual.model_copy(update=small), tmp_path / "run")
+    joint = JointSettings(steps=2, labeled=8, unlabeled=8, learning_rate=1e-3)
+    settings = tiny_stages(feature_epochs=2, heads=4, epochs=4, threshold=0.1, joint=joint)
+    account = cluster(shapes, settings, tmp_path / "run")
     assert account.joint is not None
 
 

@@ -9,17 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_settings import tiny_stages
 from typer.testing import CliRunner
 
 from spice.cli import app
 from spice.errors import UserError
 from spice.pipeline import cluster, refine, resume
-from spice.presets import joint_on_cpu, standard
+from spice.presets import joint_on_cpu
 from spice.runs import open_result, read_labels
 from spice.runs.artifacts import ENCODER, FEATURES, REFINED_FEATURES
 from spice.runs.editor import Editor
 from spice.runs.edits import undo
-from spice.settings import AugmentSettings, FeatureSettings, JointSettings, RunSettings
+from spice.settings import AugmentSettings, JointSettings, RunSettings
 from spice.stages.groups.give import give_labels
 from spice.stages.model import TrainedModel
 
@@ -30,11 +31,7 @@ JOINT = JointSettings(
 
 def settings(*, joint: JointSettings | None, encoder: str = "scratch", size: int = 16) -> RunSettings:
     """Tiny stages: what is tested here is how they hang together."""
-    usual = standard(clusters=4, encoder=encoder, size=size)
-    features = FeatureSettings(method="simclr", network="resnet10", stem="plain", width=8, epochs=3, batch=32)
-    heads = usual.heads.model_copy(update={"heads": 6, "epochs": 8})
-    reliability = usual.reliability.model_copy(update={"threshold": 0.3})
-    return usual.model_copy(update={"features": features, "heads": heads, "reliability": reliability, "joint": joint})
+    return tiny_stages(feature_epochs=3, heads=6, epochs=8, threshold=0.3, joint=joint, encoder=encoder, size=size)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_settings import with_few_heads
 
 from spice.data import ingest
 from spice.data.images import InMemory
@@ -40,9 +41,8 @@ def test_copies_are_encoded_once_and_get_the_same_answer(shapes: Path, tmp_path:
     distinct = sorted(shapes.rglob("*.png"))[::4]
     listed = [str(path) for path in distinct for _ in range(7)]
     (tmp_path / "list.txt").write_text("\n".join(listed))
-    settings = standard(clusters=3, size=32)
-    small = settings.heads.model_copy(update={"heads": 2, "epochs": 2})
-    settings = settings.model_copy(update={"heads": small, "views": ViewSettings(weak=2, strong=3)})
+    settings = with_few_heads(standard(clusters=3, size=32), heads=2, epochs=2)
+    settings = settings.model_copy(update={"views": ViewSettings(weak=2, strong=3)})
     cluster(tmp_path / "list.txt", settings, tmp_path / "run", page=False)
     assert sum(encoded) == len(distinct) * (1 + 2 + 3)
     result = open_result(tmp_path / "run")

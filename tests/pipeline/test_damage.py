@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from damage import cut, flip_a_bit
+from small_settings import with_few_heads
 
 from spice.pipeline import cluster
 from spice.pipeline.execute import DamagedFileWarning
@@ -18,8 +19,7 @@ from spice.settings import RunSettings
 
 
 def settings(clusters: int) -> RunSettings:
-    usual = standard(clusters=clusters, size=64)
-    return usual.model_copy(update={"heads": usual.heads.model_copy(update={"heads": 4, "epochs": 6})})
+    return with_few_heads(standard(clusters=clusters, size=64), heads=4, epochs=6)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from small_settings import with_few_heads
 from tests.stages.groups.test_curve import blobs
 
 from spice.errors import NothingTrustworthyError, UserError
@@ -18,10 +19,8 @@ FEATURES = blobs([40] * 5)
 
 
 def quickly(settings: RunSettings, **changes: object) -> RunSettings:
-    few = {"heads": 4, "epochs": 3, "least_steps": 12, "components": 8, **changes}
-    reliability = settings.reliability.model_copy(update={"threshold": 0.2})
-    heads = settings.heads.model_copy(update=few)
-    return settings.model_copy(update={"heads": heads, "reliability": reliability})
+    quick = with_few_heads(settings, heads=4, epochs=3, least_steps=12, components=8, **changes)
+    return quick.model_copy(update={"reliability": settings.reliability.model_copy(update={"threshold": 0.2})})
 
 
 def found(run: Path, features: NDArray[np.float32] = FEATURES, **options: object) -> Account:

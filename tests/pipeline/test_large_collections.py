@@ -7,6 +7,7 @@ from typing import cast
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from small_settings import with_few_heads
 
 from spice import arrays, tables
 from spice.errors import UserError
@@ -35,9 +36,8 @@ def made() -> tuple[np.ndarray, np.ndarray]:
 
 
 def settings(clusters: int = GROUPS) -> RunSettings:
-    usual = standard(clusters=clusters)
-    heads = usual.heads.model_copy(update={"heads": 3, "epochs": 2})
-    return usual.model_copy(update={"heads": heads, "views": usual.views.model_copy(update={"sample": LEARNED})})
+    usual = with_few_heads(standard(clusters=clusters), heads=3, epochs=2)
+    return usual.model_copy(update={"views": usual.views.model_copy(update={"sample": LEARNED})})
 
 
 @pytest.fixture(scope="module")

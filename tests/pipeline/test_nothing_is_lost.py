@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from small_settings import tiny_stages
 
 from spice import load
 from spice.errors import UserError
 from spice.pipeline import cluster, refine, resume
 from spice.pipeline.execute import Execution
 from spice.pipeline.plan import Step
-from spice.presets import standard
 from spice.runs import Account, RunFolder, open_result
 from spice.runs.editor import Editor
 from spice.runs.records import Record, StepResult
-from spice.settings import FeatureSettings, JointSettings, RunSettings
+from spice.settings import JointSettings, RunSettings
 from spice.stages.groups.give import give_labels
 
 LINKED = ("labels.csv", "labels.parquet", "report.html", "model/head.safetensors", "model/model.json")
@@ -26,11 +26,7 @@ JOINT = JointSettings(steps=2, labeled=8, unlabeled=8, ema=None, learning_rate=0
 
 
 def settings(clusters: int = 4) -> RunSettings:
-    usual = standard(clusters=clusters, encoder="scratch", size=16)
-    features = FeatureSettings(method="simclr", network="resnet10", stem="plain", width=8, epochs=1, batch=32)
-    heads = usual.heads.model_copy(update={"heads": 2, "epochs": 2, "least_steps": 4})
-    reliability = usual.reliability.model_copy(update={"threshold": 0.2})
-    return usual.model_copy(update={"features": features, "heads": heads, "reliability": reliability})
+    return tiny_stages(clusters=clusters, feature_epochs=1, heads=2, epochs=2, least_steps=4, threshold=0.2)
 
 
 COMMANDS: dict[str, Callable[[Path, Path], Account]] = {

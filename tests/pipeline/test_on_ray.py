@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small_settings import with_few_heads
 
 from spice.pipeline import cluster
 from spice.presets import standard
@@ -21,9 +22,8 @@ pytestmark = pytest.mark.slow
 
 
 def settings() -> RunSettings:
-    usual = standard(clusters=4, size=32)
-    heads = usual.heads.model_copy(update={"heads": 3, "epochs": 3})
-    return usual.model_copy(update={"heads": heads, "precision": "float32"})
+    usual = with_few_heads(standard(clusters=4, size=32), heads=3, epochs=3)
+    return usual.model_copy(update={"precision": "float32"})
 
 
 @pytest.fixture(scope="module")

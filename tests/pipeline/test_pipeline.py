@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 from sklearn.metrics import adjusted_rand_score
+from small_settings import with_few_heads
 
 from spice.errors import NothingReadableError, UserError
 from spice.models.efficientnet import published_weights
@@ -39,8 +40,7 @@ from spice.settings import RunSettings
 
 def settings(clusters: int = 4, *, seed: int = 0) -> RunSettings:
     """Few heads and small images: what is tested here is the run, not the clustering."""
-    usual = standard(clusters=clusters, size=64, seed=seed)
-    return usual.model_copy(update={"heads": usual.heads.model_copy(update={"heads": 8, "epochs": 10})})
+    return with_few_heads(standard(clusters=clusters, size=64, seed=seed), heads=8, epochs=10)
 
 
 @pytest.fixture(scope="module")

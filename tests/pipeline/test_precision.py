@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from small_settings import with_few_heads
 
 from spice.errors import UserError
 from spice.models.encoders import precision_of
@@ -15,8 +16,7 @@ from spice.stages.model import TrainedModel
 
 
 def settings(clusters: int = 3) -> RunSettings:
-    usual = standard(clusters=clusters, size=64)
-    return usual.model_copy(update={"heads": usual.heads.model_copy(update={"heads": 3, "epochs": 2})})
+    return with_few_heads(standard(clusters=clusters, size=64), heads=3, epochs=2)
 
 
 class Trial:

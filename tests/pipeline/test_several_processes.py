@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_settings import with_few_heads
 
 from spice import arrays
 from spice.pipeline import cluster
@@ -109,9 +110,8 @@ def test_two_processes_give_the_labels_of_one(shapes: Path, tmp_path: Path, enco
 
 @pytest.mark.slow
 def test_labels_given_to_several_processes_are_edits_of_one(shapes: Path, tmp_path: Path) -> None:
-    settings = standard(clusters=4, size=32)
-    few = settings.heads.model_copy(update={"heads": 4, "epochs": 4})
-    cluster(shapes, settings.model_copy(update={"heads": few}), tmp_path / "one", page=False)
+    settings = with_few_heads(standard(clusters=4, size=32), heads=4, epochs=4)
+    cluster(shapes, settings, tmp_path / "one", page=False)
     shutil.copytree(tmp_path / "one", tmp_path / "two", symlinks=True)
     names = [f"{kind}/{number}.png,{kind}" for kind in ("disc", "bars", "tent", "ring") for number in range(3)]
     (tmp_path / "some.csv").write_text("\n".join(["path,label", *names]))

@@ -9,6 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
+from small_settings import tiny_stages
 
 from spice.errors import UserError
 from spice.pipeline import NoPageWarning, cluster, refine, resume
@@ -18,7 +19,7 @@ from spice.pipeline.steps import report as report_step
 from spice.presets import PAPER, paper, preset, quick, standard
 from spice.runs import open_result, read_labels
 from spice.runs.artifacts import REFINED_FEATURES
-from spice.settings import FeatureSettings, JointSettings, ReliabilitySettings, RunSettings
+from spice.settings import JointSettings, ReliabilitySettings, RunSettings
 from spice.stages.joint.checks import RefinementRejectedWarning
 from spice.stages.joint.draws import Labeled
 from spice.stages.model import TrainedModel
@@ -27,11 +28,7 @@ SETS = ("stl10", "cifar10", "cifar100-20", "tiny-imagenet", "imagenet-10", "imag
 
 
 def tiny(joint: JointSettings | None = None) -> RunSettings:
-    usual = standard(clusters=4, encoder="scratch", size=16)
-    features = FeatureSettings(method="simclr", network="resnet10", stem="plain", width=8, epochs=2, batch=32)
-    heads = usual.heads.model_copy(update={"heads": 4, "epochs": 6})
-    reliability = usual.reliability.model_copy(update={"threshold": 0.2})
-    return usual.model_copy(update={"features": features, "heads": heads, "reliability": reliability, "joint": joint})
+    return tiny_stages(feature_epochs=2, heads=4, epochs=6, threshold=0.2, joint=joint)
 
 
 JOINT = JointSettings(steps=3, labeled=8, unlabeled=8, ema=None, learning_rate=0.01)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from browser import Page
 from pictured_runs import HARMFUL
+from small_settings import with_few_heads
 
 from spice.pipeline import cluster
 from spice.presets import standard
@@ -19,9 +20,7 @@ def test_a_run_ends_with_a_page_that_shows_it(shapes: Path, tmp_path: Path, brow
     (drawings / "disc" / "0.png").rename(harmful)
     shutil.copy(drawings / "ring" / "0.png", drawings / "copy.png")
     (drawings / "broken.png").write_bytes((drawings / "ring" / "1.png").read_bytes()[:200])
-    usual = standard(clusters=4, size=64)
-    quick = usual.model_copy(update={"heads": usual.heads.model_copy(update={"heads": 4, "epochs": 5})})
-    cluster(drawings, quick, tmp_path / "run")
+    cluster(drawings, with_few_heads(standard(clusters=4, size=64), heads=4, epochs=5), tmp_path / "run")
 
     browser.open(tmp_path / "run" / "report.html")
     assert browser.errors == []

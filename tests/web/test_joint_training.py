@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from browser import Page
 from serving import Command, opened
+from small_settings import tiny_stages
 
 from spice.pipeline import cluster
-from spice.presets import standard
 from spice.runs import open_result, read_manifest
-from spice.settings import FeatureSettings, JointSettings
+from spice.settings import JointSettings
 
 STEPS = 150
 SHOWN = "document.getElementById('deeper')?.textContent"
@@ -21,13 +21,9 @@ DONE = "!!document.querySelector('#deeper .proposal')"
 @pytest.fixture
 def trained(shapes: Path, tmp_path: Path) -> Path:
     """A run with joint training, which a moved image makes worth repeating."""
-    usual = standard(clusters=4, encoder="scratch", size=16)
-    features = FeatureSettings(method="simclr", network="resnet10", stem="plain", width=8, epochs=1, batch=32)
-    heads = usual.heads.model_copy(update={"heads": 2, "epochs": 2, "least_steps": 4})
     joint = JointSettings(steps=STEPS, labeled=8, unlabeled=8, ema=None, learning_rate=0.01, checks=False)
-    reliability = usual.reliability.model_copy(update={"threshold": 0.2})
-    changed = {"features": features, "heads": heads, "joint": joint, "reliability": reliability}
-    cluster(shapes, usual.model_copy(update=changed), tmp_path / "run")
+    settings = tiny_stages(feature_epochs=1, heads=2, epochs=2, least_steps=4, threshold=0.2, joint=joint)
+    cluster(shapes, settings, tmp_path / "run")
     return tmp_path / "run"
 
 
