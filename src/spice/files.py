@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import threading
 import time
 import unicodedata
 from collections.abc import Iterator
@@ -21,7 +22,8 @@ _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]) *
 @contextmanager
 def written_atomically(path: Path) -> Iterator[Path]:
     """Yield a temporary name beside `path`; on success it takes the place of `path`, on failure it is removed."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    # A name of this thread's own: the explorer writes a table in several.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.partial")
     try:
         yield temporary
         with temporary.open("r+b") as file:  # Windows syncs only what is open for writing

@@ -3,12 +3,14 @@
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from made_run import heads_result, labels_result, make_run, record_of
 
 from spice.errors import UserError
+from spice.files import write_text, written_atomically
 from spice.runs import Labels, Result, ResultEntry, RunFolder, key_of, open_result
 from spice.runs.artifacts import ARTIFACTS, LABELS, LINKED
 from spice.runs.folder import refuse_foreign, refuse_links_outside, sweep
@@ -416,3 +418,13 @@ def test_a_manifest_that_names_what_is_not_in_its_folder_is_refused(run: RunFold
     path.write_text(json.dumps(content))
     with pytest.raises(UserError, match=r"manifest.json is damaged at"):
         RunFolder.open(run.path)
+
+
+def test_two_threads_may_write_the_same_file(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    with ThreadPoolExecutor(1) as other, written_atomically(path) as temporary:
+        temporary.write_text("the first to begin")
+        other.submit(write_text, path, "the first to end").result()
+        assert path.read_text() == "the first to end"
+    assert path.read_text() == "the first to begin"
+    assert [*tmp_path.iterdir()] == [path]
