@@ -1,4 +1,4 @@
-"""The commands of a run: cluster, resume, refine.
+"""The commands of a run: cluster, resume, refine, regroup.
 
 All of them run the steps that are not finished yet, and leave finished ones as they are. So the same command again
 resumes, and another number of clusters or a refinement reuses what is there.
