@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 
 from spice.cli import app
 from spice.errors import UserError
+from spice.runs import open_result
 from spice.runs.artifacts import NEIGHBORS
+from spice.runs.checks import Checks
 
 N = 60
 
@@ -70,6 +72,23 @@ def test_right_answers_promise_what_is_kept_and_export_writes_it(run: Path, tmp_
     found = CliRunner().invoke(app, ["export", str(run), str(tmp_path / "out.csv"), "--as", "csv", "--kept"])
     assert found.exit_code == 0
     assert "exported 60 images" in found.stdout
+
+
+def test_where_too_many_answers_are_wrong_an_accuracy_that_works_is_suggested(run: Path, tmp_path: Path) -> None:
+    asked = Checks(open_result(run)).questions(60)
+    told = check(run, "".join("n" if question.row in (*range(12), 40) else "y" for question in asked), "--images", "60")
+    assert "are wrong for an accuracy of 95%; 80% would work" in told
+    suggested = f"spice check {run} --keep 0.8"
+    assert told.splitlines()[-1] == f"next       {suggested}"
+    assert "are kept; at least 80% of them are right" in check(run, "", "--keep", "0.8")
+    with pytest.raises(UserError, match=r"80% would work: --keep 0.8$"):
+        CliRunner().invoke(
+            app, ["export", str(run), str(tmp_path / "out"), "--as", "folders", "--kept"], catch_exceptions=False
+        )
+
+
+def test_where_nearly_all_answers_are_wrong_nothing_is_suggested(run: Path) -> None:
+    assert check(run, "n" * 60, "--images", "60").splitlines()[-1].endswith("are wrong for an accuracy of 95%")
 
 
 def test_labels_csv_has_the_chances_after_the_check(run: Path) -> None:

@@ -2,7 +2,9 @@
 
 import csv
 import io
+import itertools
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -18,11 +20,13 @@ import pyarrow.parquet as pq
 import pytest
 import typer
 from PIL import Image
+from rich.console import Console
+from rich.progress import Progress as Bars
 
 from spice.cli.cluster import default_out, last_stage
-from spice.cli.running import stoppable
+from spice.cli.running import _columns, _ProgressBars, stoppable
 from spice.cli.summary import finish, show_account
-from spice.cli.why import _verdict
+from spice.cli.why import _groups, _verdict
 from spice.errors import NothingTrustworthyError
 from spice.runs import RunFolder, account, open_result
 from spice.runs.records import ClusteringStats, JointResult
@@ -307,6 +311,21 @@ def test_export_says_when_an_image_has_gone(spice: Spice, run: Path, shapes: Pat
     ended = spice("export", run, tmp_path / "groups", "--as", "folders")
     assert ended.code == 2
     assert "disc/3.png is no longer in" in ended.err
+    drawings.rename(tmp_path / "elsewhere")
+    for command in (["export", run, tmp_path / "groups", "--as", "folders"], ["resume", run]):
+        ended = spice(*command)
+        assert ended.code == 2
+        assert f"no longer at {drawings}; if you moved them, run: spice cluster NEW_FOLDER --out {run}" in ended.err
+
+
+def test_keywords_are_written_for_groups_with_a_name_and_the_others_are_counted(
+    spice: Spice, run: Path, tmp_path: Path
+) -> None:
+    spice("name", run, "0", "birds")
+    ended = spice("export", run, tmp_path / "sidecars", "--as", "xmp")
+    sizes = [row["images"] for row in json.loads(spice("groups", run, "--json").out)]
+    assert f"exported {sizes[0]} images" in ended.out
+    assert ended.out.endswith(f"; left out {sum(sizes[1:])} in groups without a name\n")
 
 
 def test_export_of_the_model_as_onnx(spice: Spice, run: Path, tmp_path: Path) -> None:
@@ -337,7 +356,7 @@ def test_why_tells_why(spice: Spice, run: Path, shapes: Path) -> None:
     ("agreeing", "reliable", "words"),
     [
         (96, True, "yes: 96 of its 100 nearest images are in group 3"),
-        (95, False, "no: 95 of its 100 nearest images are in group 3; reliable means more than 95"),
+        (95, False, "no: 95 of its 100 nearest images are in group 3; reliable means at least 96"),
     ],
 )
 def test_an_image_just_below_the_bar_reads_why(agreeing: int, reliable: bool, words: str) -> None:
@@ -354,6 +373,19 @@ def test_of_several_processes_that_are_stopped_the_first_says_how_to_go_on(
         raise KeyboardInterrupt
     assert ended.value.exit_code == 130
     assert capsys.readouterr().err.count("spice: stopped; the work is kept") == told
+
+
+def test_the_chance_is_that_of_the_group_that_people_see() -> None:
+    found = Why.model_construct(cluster=3, group=5, name="birds", by_person=True, chance=0.999)
+    assert _groups(found) == [
+        "group      5 (birds), set by hand",
+        "chance     over 99% that this is the right group",
+        "predicted  3",
+    ]
+    as_predicted = Why.model_construct(cluster=3, group=3, name=None, by_person=False, chance=0.876)
+    assert _groups(as_predicted) == ["group      3", "chance     88% that this is the right group"]
+    aside = Why.model_construct(cluster=3, group=-1, name=None, by_person=False, chance=0.0)
+    assert _groups(aside) == ["group      none", "predicted  3"]
 
 
 @pytest.mark.slow
@@ -375,3 +407,21 @@ def test_ctrl_c_says_how_to_go_on(shapes: Path, tmp_path: Path, spice: Spice) ->
     assert "Traceback" not in said
     assert spice("resume", out).code == 0
     assert (out / "labels.csv").exists()
+
+
+def test_progress_on_a_terminal_says_how_much_time_is_left_and_hides_what_was_shown_before_the_first_step() -> None:
+    shown, clock = io.StringIO(), itertools.count(step=10)
+    console = Console(file=shown, width=90, force_terminal=True, no_color=True)
+    with Bars(*_columns(), console=console, auto_refresh=False, get_time=lambda: float(next(clock))) as bars:
+        progress = _ProgressBars(bars)
+        bars.refresh()
+        before = shown.getvalue()
+        for done in (0, 100, 200):
+            progress("reading images", done, 1000, {"problems": 3})
+        bars.refresh()
+        after = shown.getvalue().removeprefix(before)
+    assert "starting" in before
+    assert "starting" not in after
+    assert "200/1,000" in after
+    assert re.search(r"\d+ (s|min \d\d s) left", after)
+    assert "problems 3" in after

@@ -69,9 +69,9 @@ def test_groups_are_merged_split_and_set_aside(run: Path) -> None:
     assert spice("split", run, "0") == "split: group 0 has 2 images, group 2 has 2 images\n"
     assert {row[1] for row in table(run)[:2]} != {row[1] for row in table(run)[2:4]}
     assert spice("merge", run, "1", "2") == "group 1 now has 6 images\n"
-    assert spice("set-aside", run, "1") == "group 1 (6 images) is set aside\n"
+    assert spice("set-aside", run, "1") == "group 1 is set aside, with 6 images\n"
     assert [row[1] for row in table(run)].count("-1") == 6
-    assert spice("set-aside", run, "1", "--back") == "group 1 (6 images) is restored\n"
+    assert spice("set-aside", run, "1", "--back") == "group 1 is back, with 6 images\n"
     assert spice("groups", run).splitlines()[0].split() == ["group", "images", "by", "you", "name"]
     assert [row["images"] for row in json.loads(spice("groups", run, "--json"))] == [2, 6]
 

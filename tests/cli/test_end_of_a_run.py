@@ -1,6 +1,7 @@
 """What a run prints at its end: wrapped at words, details on request, and one thing to do."""
 
 import io
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -88,6 +89,21 @@ def test_where_most_groups_are_weak_fewer_are_suggested(finished: Account, capsy
     shown = " ".join(capsys.readouterr().out.split())
     assert f"{len(weak)} of {len(weak)} groups resemble several other groups: fewer groups (a smaller -k)" in shown
     assert "look there first" not in shown
+
+
+def test_a_narrow_terminal_breaks_no_command_and_leaves_out_remarks_that_do_not_fit(
+    finished: Account, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = finished.model_copy(update={"run": "some photos.spice"})
+    for columns, fit in ((60, False), (100, True)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setenv("TTY_COMPATIBLE", "1")  # rich: as on a terminal
+        show_account(short, as_json=False)
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+        assert [line for line in lines if len(line) > columns and "spice " not in line] == []
+        after = lines[next(row for row, line in enumerate(lines) if line.startswith("next")) :]
+        assert [("  # " in line) == fit for line in after] == [True] * len(after)
+        assert "           spice export 'some photos.spice' groups --as folders" in "\n".join(after)
 
 
 def test_groups_without_a_reliable_image_are_not_listed_twice(

@@ -61,7 +61,7 @@ def _ask(result: "Result", images: int) -> None:
     page = _write_page(result, asked)
     if sys.stdin.isatty():
         webbrowser.open(page.absolute().as_uri())
-    print(f"pictures   {page}")
+    print(f"pictures   {page.absolute().as_uri()}")
     print("keys       y: right group   n: wrong group   u: unsure   b: back   q: stop and resume later\n")
     _answers(result.run, asked)
     print()
@@ -149,7 +149,8 @@ def _lines(found: "Summary", result: "Result") -> list[str]:
 
 def _next(found: "Summary", run: Path) -> list[str]:
     if found.keep.threshold is None:
-        return []
+        enough = found.lower is not None and found.answers >= found.keep.needed
+        return [f"next       spice check {quoted(str(run))} --keep {found.lower:g}"] if enough else []
     from spice.trust.check import KEEP
 
     kept = "--kept" if found.keep.target == KEEP else f"--kept --keep {found.keep.target:g}"

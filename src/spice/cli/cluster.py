@@ -140,7 +140,6 @@ def command(
 ) -> None:
     """Sort images into groups by what they show. Your images are never changed; run the command again to resume."""
     from spice.group_sizes import read_sizes
-    from spice.pipeline import cluster
     from spice.presets import with_cut_start
     from spice.settings_file import requested_settings
 
@@ -179,6 +178,8 @@ def command(
         show_plan(images, settings, as_json=as_json)
         return
     with interruptible(out) as progress:
+        from spice.pipeline import cluster  # imports torch, which takes seconds: after the options have been checked
+
         account = cluster(
             images,
             settings,

@@ -215,8 +215,7 @@ def set_aside(
     editor = _editor(run)
     number = group_number(editor.groups, group)
     after = _do(editor, SetAside(group=number, aside=not back))
-    state = "restored" if back else "set aside"
-    print(f"{_called(after, number)} ({_images(after, number)}) is {state}")
+    print(f"{_called(after, number)} is {'back' if back else 'set aside'}, with {_images(after, number)}")
 
 
 def undo(run: RunArgument) -> None:

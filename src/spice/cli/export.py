@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
@@ -40,7 +40,7 @@ def command(
     run: RunArgument,
     destination: Annotated[Path, typer.Argument(metavar="DESTINATION", help="New folder or file to write.")],
     *,
-    shape: Annotated[As, typer.Option("--as", help="Output format.")],
+    shape: Annotated[As, typer.Option("--as", metavar="FORMAT", help=f"Output format: {', '.join(get_args(As))}.")],
     copy: Annotated[bool, typer.Option("--copy/--link", help="Copy the images, or link to them.")] = False,
     reliable: Annotated[bool, typer.Option("--reliable", help="Export only reliable images.")] = False,
     kept: Annotated[bool, typer.Option("--kept", help="Export only images kept by `spice check`.")] = False,
@@ -115,7 +115,7 @@ def export_images(run: Path, destination: Path, shape: "Shape", *, rows: "NDArra
     from spice.runs import explain_output_errors, open_result
     from spice.runs.export import REFERRING, export, images_of
 
-    result = open_result(run)
+    result, chosen = open_result(run), len(rows)
     if shape == "xmp":  # keywords are names
         rows = rows[[int(group) in result.groups.names for group in result.groups.shown[rows]]]
         if len(rows) == 0:
@@ -134,4 +134,5 @@ def export_images(run: Path, destination: Path, shape: "Shape", *, rows: "NDArra
             raise UserError(f"--as {shape} needs image files, but these images are in an archive; unpack it first")
         images = images_of(result.labels, result.groups, rows, files)
         written = export(images, destination, shape=shape, copy=copy or inside)
-    return f"exported {counted(len(rows), 'image')} to {written}"
+    left_out = f"; left out {chosen - len(rows):,} in groups without a name" if chosen > len(rows) else ""
+    return f"exported {counted(len(rows), 'image')} to {written}{left_out}"

@@ -28,7 +28,8 @@ def outliers(run: RunArgument, as_json: Json = False) -> None:
         plain = [{"path": labels.path[row], "distance": float(found.distance[row])} for row in rows]
         print(json.dumps(plain, indent=2))
         return
-    print(f"outliers   {len(rows):,} of {counted(len(labels.path), 'image')}")
+    unit = "; the number is the distance to their nearest images" if rows else ""
+    print(f"outliers   {len(rows):,} of {counted(len(labels.path), 'image')}{unit}")
     for row in rows:
         print(f"{found.distance[row]:.3f}      {labels.path[row]}")
 
@@ -58,8 +59,11 @@ def duplicates(
         print(json.dumps(plain, indent=2))
         return
     count = sum(len(found.copies) for found in sets)
+    if not sets:
+        print(f"duplicates none found among {counted(len(path), 'image')}")
+        return
     copies = "1 near-copy" if count == 1 else f"{count:,} near-copies"
-    print(f"duplicates {copies} of {counted(len(sets), 'image')}")
+    print(f"duplicates {copies} of {counted(len(sets), 'image')}; the number is the similarity")
     for found in sets:
         print(path[found.row])
         for row, like in zip(found.copies, found.likeness, strict=True):

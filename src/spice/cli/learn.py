@@ -57,9 +57,10 @@ def _lines(proposal: "Proposal") -> list[str]:
 
     lessons, before, moved = proposal.lessons, proposal.before, proposal.moved
     pairs, images = len(lessons.same) + len(lessons.different), len(before.group)
+    marked = f", {counted(pairs, 'pair')}" if pairs else ""
     lines = [
-        f"learned    {len(lessons.numbers)} groups, from {counted(len(lessons.fixed), 'image')} you placed and "
-        f"{counted(pairs, 'pair')} (and typical images of each group)"
+        f"learned    {len(lessons.numbers)} groups, from {counted(len(lessons.fixed), 'image')} you placed{marked} "
+        "and typical images of each group"
     ]
     if not len(moved):
         return [*lines, "moves      no images: the groups already agree with your corrections"]

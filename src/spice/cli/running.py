@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from spice.errors import NoticeWarning, SpiceWarning
-from spice.progress import LogProgress, Progress
+from spice.progress import LogProgress, Progress, duration
 from spice.wording import quoted
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
-    from rich.progress import TaskID
+    from rich.progress import ProgressColumn, TaskID
 
 
 @contextmanager
@@ -58,21 +58,17 @@ def show_progress() -> Iterator[Progress]:
         return
     from rich.console import Console
     from rich.logging import RichHandler
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
-    columns = (
-        TextColumn("{task.description:<24}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(elapsed_when_finished=True),
-        TextColumn("[dim]{task.fields[figures]}"),
-    )
-    with Bars(*columns, console=Console(stderr=True)) as bars:
+    with Bars(*_columns(), console=Console(stderr=True)) as bars:
         above = RichHandler(console=bars.console, show_time=False, show_level=False, show_path=False)
         logging.basicConfig(handlers=[above], format="%(message)s", level=logging.WARNING)
         logging.getLogger("spice").setLevel(logging.INFO)
-        yield _ProgressBars(bars)
+        shown = _ProgressBars(bars)
+        try:
+            yield shown
+        finally:
+            shown.started()
 
 
 @contextmanager
@@ -98,14 +94,47 @@ class _ProgressBars:
     def __init__(self, bars: "Bars") -> None:
         self.bars = bars
         self.tasks: dict[str, TaskID] = {}
+        self.starting: TaskID | None = bars.add_task("starting", total=None, figures="")  # until the first step
 
     def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
+        """Show how far this task is."""
+        self.started()
         if task not in self.tasks:
             self.tasks[task] = self.bars.add_task(task, total=total, completed=done, figures="")
         speed = self.bars.tasks[self.tasks[task]].speed  # None until two steps are done
         rate = [f"{speed:,.1f}/s"] if speed else []
         text = " ".join(rate + [f"{name} {value:.4g}" for name, value in (figures or {}).items()])
         self.bars.update(self.tasks[task], completed=done, total=total, figures=text)
+
+    def started(self) -> None:
+        """Hide the line that is shown before the first step."""
+        if self.starting is not None:
+            self.bars.update(self.starting, visible=False)
+            self.starting = None
+
+
+def _columns() -> "tuple[ProgressColumn, ...]":
+    """The columns of the bars: what is done, how much of it, and the time left or, at the end, taken."""
+    from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
+    from rich.text import Text
+
+    class Count(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            count = "" if task.total is None else f"{int(task.completed):,}/{int(task.total):,}"
+            return Text(count, style="progress.download", justify="right")
+
+    class Time(ProgressColumn):
+        max_refresh = 0.5  # seconds
+
+        def render(self, task: Task) -> Text:
+            if task.finished_time is not None:
+                return Text(duration(task.finished_time), style="progress.elapsed")
+            left = task.time_remaining
+            return Text("" if left is None else f"{duration(left)} left", style="progress.remaining")
+
+    return (
+        TextColumn("{task.description:<20}"), BarColumn(), Count(), Time(), TextColumn("[dim]{task.fields[figures]}")
+    )  # fmt: skip
 
 
 def _stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the system's signature

@@ -12,6 +12,7 @@ from spice.wording import listed, percent, quoted
 
 WIDTH, INDENT, BAR = 80, 11, 10  # in characters
 TIED = "\xa0"  # a space at which lines are not broken
+REMARK = "  # "  # between a command and what it does
 COLORS = {"good": "green", "mixed": "yellow", "weak": "red"}  # of the verdicts
 
 if TYPE_CHECKING:
@@ -82,11 +83,15 @@ def offer_page(run: Path, wanted: bool | None) -> None:
 
 
 def _print_lines(console: "Console", lines: list[str], *, style: str | None = None) -> None:
-    """Print each line, wrapped at words. Paths and commands are never broken."""
+    """Print each line, wrapped at words. Commands are never broken; a remark that does not fit is left out."""
+    width = min(WIDTH, console.width) if console.is_terminal else WIDTH
     for line in lines:
         label, rest = line[:INDENT], line[INDENT:]
-        for number, part in enumerate(wrap(rest, WIDTH - INDENT, break_long_words=False, break_on_hyphens=False)):
+        parts = wrap(rest, max(width - INDENT, INDENT), break_long_words=False, break_on_hyphens=False)
+        for number, part in enumerate(parts):
             text = f"{' ' * INDENT if number else label}{part}".replace(TIED, " ")
+            if console.is_terminal and len(text) > console.width:
+                text = text.partition(REMARK)[0]
             console.print(text, style=style, markup=False)
 
 
@@ -168,7 +173,7 @@ def _show_clusters(console: "Console", clusters: "list[Cluster]") -> None:
     table.add_column("name" if any(cluster.name for cluster in clusters) else "", no_wrap=True, overflow="ellipsis")
     for cluster in clusters:
         table.add_row(*_row(cluster))
-    console.print(table)
+    console.print(table, soft_wrap=not console.is_terminal)  # in a file, names are whole
 
 
 def _row(cluster: "Cluster") -> list[str]:
@@ -250,17 +255,22 @@ def _next_lines(account: "Account") -> list[str]:
     large = (run / "labels.parquet").exists() and not (run / "labels.csv").exists()
     tables = ["labels.parquet"] if large else ["labels.csv", "labels.parquet"]
     written = [str(run / tables[0]).replace(" ", TIED), *tables[1:]]
-    accept_names = f"           {command('name', '--suggest')}  # accept the names with a question mark"
-    as_text = f"           {command('export', 'labels.csv --as csv')}  # the groups as a table of text"
+    suggested = any(cluster.name.endswith("?") for cluster in account.clusters)
+    commands = [
+        (command("open"), "name and correct the groups"),
+        *([(command("name", "--suggest"), "accept the suggested names")] if suggested else []),
+        (command("check"), "measure the accuracy"),
+        (command("export", "groups --as folders"), "one folder per group"),
+        *([(command("export", "labels.csv --as csv"), "the groups as a table of text")] if large else []),
+        (command("predict", "MORE_IMAGES"), "sort more images"),
+    ]
     return [
         *(stopped if account.stopped_before else []),
         f"wrote      {', '.join(written)}, model/ and more",
-        f"next       {command('open')}  # name and correct the groups",
-        *([accept_names] if any(cluster.name.endswith("?") for cluster in account.clusters) else []),
-        f"           {command('check')}  # measure the accuracy",
-        f"           {command('export', 'groups --as folders')}  # one folder per group",
-        *([as_text] if large else []),
-        f"           {command('predict', 'MORE_IMAGES')}  # sort more images",
+        *(
+            f"{'' if number else 'next':<{INDENT}}{line}{REMARK}{remark}".replace(" ", TIED)
+            for number, (line, remark) in enumerate(commands)
+        ),
     ]
 
 

@@ -1,5 +1,6 @@
 """`spice why`: why an image is in its group, and how far to trust that."""
 
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,14 +30,7 @@ def command(
 
 
 def _lines(found: "Why") -> list[str]:
-    edited = _edited(found)
-    lines = [
-        found.path,
-        *edited,
-        f"{'predicted' if edited else 'group':<11}{found.cluster}",
-        f"chance     {found.chance:.2f} that {f'group {found.cluster}' if edited else 'this'} is the right group",
-    ]
-    lines.append(f"reliable   {_verdict(found)}")
+    lines = [found.path, *_groups(found), f"reliable   {_verdict(found)}"]
     if found.others:
         votes = ", ".join(f"{count} in group {cluster}" for cluster, count in list(found.others.items())[:5])
         lines.append(f"           the others: {votes}")
@@ -55,15 +49,22 @@ def _lines(found: "Why") -> list[str]:
     return lines
 
 
-def _edited(found: "Why") -> list[str]:
-    """The group after edits, if they changed something."""
-    if found.group == found.cluster and not found.name and not found.by_person:
-        return []
+def _groups(found: "Why") -> list[str]:
+    """The group after edits with its chance, and the predicted one if edits changed something."""
     group = "none" if found.group < 0 else f"{found.group} ({found.name})" if found.name else str(found.group)
-    return [f"group      {group}{', set by hand' if found.by_person else ''}"]
+    lines = [f"group      {group}{', set by hand' if found.by_person else ''}"]
+    if found.group >= 0:
+        lines.append(f"chance     {chance_in_words(found.chance)} that this is the right group")
+    edited = found.group != found.cluster or found.name or found.by_person
+    return [*lines, f"predicted  {found.cluster}"] if edited else lines
+
+
+def chance_in_words(chance: float) -> str:
+    """`88%`; never `100%` or `0%`, because no chance is certain."""
+    return "over 99%" if chance > 0.994 else "under 1%" if chance < 0.006 else f"{chance:.0%}"
 
 
 def _verdict(found: "Why") -> str:
     agreeing = f"{found.agreeing} of its {found.neighbors} nearest images are in group {found.cluster}"
-    bar = f"reliable means more than {found.threshold * found.neighbors:g}"
-    return f"yes: {agreeing}" if found.reliable else f"no: {agreeing}; {bar}"
+    least = math.floor(found.threshold * found.neighbors) + 1
+    return f"yes: {agreeing}" if found.reliable else f"no: {agreeing}; reliable means at least {least}"

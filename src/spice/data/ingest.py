@@ -67,7 +67,7 @@ def ingest(
     with _locked(folder), closing(Writer(folder, size, limit_bytes, restart=rescan)) as writer:
         missing = writer.journal.missing(entries)
         done, bad = len(entries) - len(missing), len(problems)
-        progress("reading images", done, len(entries), {"problems": bad})
+        progress("reading images", done, len(entries), _figures(bad))
         here = partial(_in_threads, decode_group, opened.contents(missing), workers or available_cores())
         for examined in here() if examine_all is None else examine_all(opened, missing):
             writer.add(examined)
@@ -78,7 +78,7 @@ def ingest(
                 )
             done += len(examined)
             bad += sum(outcome.digest is None for outcome, _ in examined)
-            progress("reading images", done, len(entries), {"problems": bad})
+            progress("reading images", done, len(entries), _figures(bad))
         collection = writer.finish(entries, problems)
     if len(collection) == 0 and not collection.problems:
         raise NothingReadableError(f"{opened.label} contains no files; is the path right?")
@@ -87,6 +87,11 @@ def ingest(
         raise NothingReadableError(f"{opened.label} contains no readable image; {words}")
     verified = np.isin(collection.numbers, [entry.number for entry in missing])
     return ImageStore(folder, collection, size, Originals(opened, entries, collection), verified=verified)
+
+
+def _figures(bad: int) -> dict[str, float]:
+    """Only what is wrong: nothing about problems where there are none."""
+    return {"problems": bad} if bad else {}
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The image files of a run: their paths, or copies if they are inside an archive or an array."""
 
 from collections.abc import Sequence
+from glob import has_magic
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,11 @@ from PIL import Image
 
 from spice.data.decode import from_array
 from spice.data.recognize import open_source
+from spice.data.remote import is_remote
 from spice.data.sources import Entry, Files, Folder, Source
 from spice.errors import UserError
 from spice.files import portable, printable, shortened
+from spice.wording import quoted
 
 
 def originals(source: str | None, names: Sequence[str], *, run: Path, extract_to: Path) -> list[Path]:
@@ -19,6 +22,7 @@ def originals(source: str | None, names: Sequence[str], *, run: Path, extract_to
         raise UserError(
             f"the images of {run} were passed from memory; only csv and parquet can be exported without image files"
         )
+    refuse_moved(source, run)
     opened = open_source(source, leave_out=[run])
     entries = {printable(entry.name): entry for entry in opened.listing()[0]}
     missing = next((name for name in names if name not in entries), None)
@@ -27,6 +31,15 @@ def originals(source: str | None, names: Sequence[str], *, run: Path, extract_to
     if isinstance(opened, Folder | Files):
         return [Path(opened.base, entries[name].name).absolute() for name in names]
     return _extract(opened, [entries[name] for name in names], extract_to)
+
+
+def refuse_moved(source: str, run: Path) -> None:
+    """Refuse a run whose images were moved or deleted since, and say how to tell it where they are now."""
+    if not is_remote(source) and not has_magic(source) and not Path(source).exists():
+        raise UserError(
+            f"the images of {run} are no longer at {source}; if you moved them, run: "
+            f"spice cluster NEW_FOLDER --out {quoted(str(run))} (with the options used before, such as -k)"
+        )
 
 
 def _extract(source: Source, entries: list[Entry], folder: Path) -> list[Path]:

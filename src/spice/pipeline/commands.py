@@ -15,6 +15,7 @@ import torch
 
 from spice.data import SourceLike
 from spice.data.adapters import Adapted, adapt
+from spice.data.originals import refuse_moved
 from spice.data.recognize import open_source
 from spice.data.remote import is_remote
 from spice.data.store import DamagedStoreError
@@ -297,6 +298,7 @@ def _source_of(folder: RunFolder) -> str:
         raise UserError(
             f"{folder.path} was made from images in memory; call fit again with run_folder={str(folder.path)!r}"
         )
+    refuse_moved(folder.manifest.source, folder.path)
     return folder.manifest.source
 
 

@@ -25,6 +25,7 @@ from spice.trust.check import Estimate, Keep
 from spice.wording import quoted
 
 IMAGES = 50  # to ask about
+LOWER_TARGETS = (0.9, 0.8, 0.7, 0.6, 0.5)  # to suggest where the answers do not allow the accuracy asked for
 CENTER_IMAGES = 8  # shown beside each
 
 
@@ -48,6 +49,7 @@ class Summary(NamedTuple):
     reliable: Estimate | None  # of the images that the run calls reliable
     groups: dict[int, Estimate]  # of the groups with enough answers
     keep: Keep
+    lower: float | None  # where nothing is kept: a lower accuracy for which some images would be
 
     @property
     def answers(self) -> int:
@@ -66,10 +68,10 @@ class Summary(NamedTuple):
                 f"no images are kept yet: an accuracy of {keep.target:.0%} needs at least {keep.needed} answers, "
                 f"and there are {self.answers}"
             )
-        lower = max(0.5, 1 - 2 * (1 - keep.target))
+        advice = "" if self.lower is None else f"; {self.lower:.0%} would work"
         return (
-            f"no images are kept: too many images with a high chance are wrong for an accuracy of {keep.target:.0%}; "
-            f"try --keep {lower:.2f}"
+            "no images are kept: too many images with a high chance are wrong for an accuracy of "
+            f"{keep.target:.0%}{advice}"
         )
 
 
@@ -145,6 +147,9 @@ class Checks:
         inside, places, right = self._inside, self._places, self.right
         group, before = self.group[inside], self.prior_chance[inside]
         found = check.purities(group, places, right, int(group.max(initial=-1)) + 1)
+        keep = check.keep(before, places, right, target=target)
+        lower = [share for share in LOWER_TARGETS if share < target and keep.threshold is None]
+        works = (share for share in lower if check.keep(before, places, right, target=share).threshold is not None)
         return Summary(
             yes=int(right.sum()),
             no=int((~right).sum()),
@@ -152,7 +157,8 @@ class Checks:
             accuracy=check.accuracy(before, places, right),
             reliable=check.accuracy(before, places, right, among=self.labels.reliable[inside]),
             groups={number: purity for number, purity in enumerate(found) if purity is not None},
-            keep=check.keep(before, places, right, target=target),
+            keep=keep,
+            lower=next(works, None),
         )
 
     def kept(self, keep: Keep) -> NDArray[np.bool_]:
@@ -200,5 +206,7 @@ def kept_rows(result: Result, *, target: float = check.KEEP) -> NDArray[np.int64
     if found.keep.threshold is None:
         enough = found.answers >= found.keep.needed
         advice = "" if enough else f"; continue with: spice check {quoted(str(result.run))}"
+        if found.lower is not None and enough:
+            advice = f": --keep {found.lower:g}"
         raise UserError(f"{found.promise}{advice}")
     return np.flatnonzero(checks.kept(found.keep))

@@ -12,13 +12,13 @@ from pydantic import BaseModel
 from spice.arrays import open_array
 from spice.runs.artifacts import CANDIDATES
 from spice.runs.records import HowManyResult
-from spice.wording import listed
 
 if TYPE_CHECKING:
     from spice.runs.result import Result
 
 # A group is part of another if at least this share of its images is.
 PART = 0.5
+LISTED = 4  # groups that a message lists of those that become one
 
 
 class OtherCount(BaseModel, frozen=True):
@@ -57,13 +57,13 @@ def parts_of(whole: NDArray[np.int32], part: NDArray[np.int32]) -> list[list[int
 
 
 def counts_in_words(count: int, others: list[OtherCount], *, reason: str = "", width: int = 69) -> str:
-    """`15, but 6 or 12 would also fit (12 merges 6 with 13, 0 with 5, ...)`: what the nearest changes, in one line."""
+    """`15, but 12 would also fit (12 would merge groups 6+13, 0+5, ...)`: what the nearest changes, in one line."""
     if not others:
         return f"{count}{reason}"
     nearest = nearest_count(count, others)
     fits = f"{count}{reason}, but {' or '.join(str(other.clusters) for other in others)} would also fit"
     changes = (_change(nearest, count, most=most) for most in (2, 1))
-    explained = (f"{fits} ({nearest.clusters} {change})" for change in changes if change)
+    explained = (f"{fits} ({nearest.clusters} would {change})" for change in changes if change)
     return next((line for line in explained if len(line) <= width), fits)
 
 
@@ -73,11 +73,18 @@ def nearest_count(count: int, others: list[OtherCount]) -> OtherCount:
 
 
 def _change(other: OtherCount, count: int, *, most: int) -> str:
-    """`merges 6 with 13, 0 with 5, ...` or `splits 3, 4, ...`; empty where the groups overlap in another way."""
+    """`merge groups 6+13, 0+5, ...` or `split groups 3, 4, ...`; empty where the groups overlap in another way."""
     if other.clusters < count:
-        joins = sorted(other.joins, key=len)
-        verb, parts = "merges", [f"{first} with {listed(rest, most=3)}" for first, *rest in joins]
+        verb, parts = "merge groups", [_sum(group) for group in sorted(other.joins, key=len)]
     else:
-        verb, parts, most = "splits", [str(group) for group in other.splits], 2 * most
+        verb, parts, most = "split groups", [str(group) for group in other.splits], 2 * most
+        verb = "split group" if len(parts) == 1 else verb
     more = ["..."] if len(parts) > most else []
     return f"{verb} {', '.join([*parts[:most], *more])}" if parts else ""
+
+
+def _sum(groups: list[int]) -> str:
+    """`6+13`, `3+4+6 and 4 more`."""
+    shown = groups if len(groups) <= LISTED else groups[: LISTED - 1]
+    rest = len(groups) - len(shown)
+    return "+".join(map(str, shown)) + (f" and {rest} more" if rest else "")
