@@ -125,7 +125,6 @@ def heads_result(loss: list[list[float]], *, head: int) -> HeadsResult:
         selected=SelectedHead(head=head, epoch=epochs[-1], loss=loss[-1][head]),
         good=[0],
         head_agreement=0.9,
-        even_sizes=True,
     )
 
 

@@ -17,7 +17,6 @@ def test_uneven_groups_are_found_without_given_sizes_where_even_sizes_cut_the_la
 
     def agreement(rule: str) -> float:
         trained = train_heads(uneven, settings.model_copy(update={"sizes": rule}), Run())
-        assert trained.even_sizes == (rule == "even")
         return float(adjusted_rand_score(np.repeat(range(4), sizes), labels_of(trained, uneven)))
 
     assert agreement("found") > 0.95

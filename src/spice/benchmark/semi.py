@@ -92,9 +92,9 @@ class Supervised(Algorithm):
         return F.cross_entropy(logits, batch.labels)
 
 
-def sigmoid_ramp(batch: Batch, *, until: float = 0.4) -> float:
+def sigmoid_ramp(batch: Batch) -> float:
     """w(t) = exp(-5 (1 - t)^2), t rising from 0 to 1 over the first 0.4 of training, while the network knows little."""
-    return math.exp(-5.0 * (1.0 - min(1.0, batch.step / batch.steps / until)) ** 2)
+    return math.exp(-5.0 * (1.0 - min(1.0, batch.step / batch.steps / 0.4)) ** 2)
 
 
 @register("pi-model")

@@ -115,7 +115,6 @@ class HeadsResult(StepResult):
     selected: SelectedHead
     good: list[int]  # the better half of the other heads
     head_agreement: float | None  # mean adjusted Rand index between heads; None for one head
-    even_sizes: bool  # whether clusters were held to even sizes
     learned_from: int | None = None  # images that heads learned from; None in runs of older versions: all
 
     @property

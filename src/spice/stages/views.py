@@ -122,14 +122,14 @@ def with_fresh_views(views: Views, images: Images, encoder: Encoder, settings: V
     return replace(views, fresh=fresh)
 
 
-def perturb_features(features: NDArray[np.floating], settings: ViewSettings, run: Run, *, identity: str = "") -> Views:
+def perturb_features(features: NDArray[np.floating], settings: ViewSettings, run: Run) -> Views:
     """Views of features (N, D) without images, made with noise in units of the data's own spread.
 
     A weak view adds a little noise; a strong one adds more and replaces some features by their mean. Such views are
     weaker than those of images.
     """
     perturbed = _Perturbed(lambda: features, settings, run)
-    ViewFiles(settings, features.shape, run, about=f"{identity} given features").fill(perturbed)
+    ViewFiles(settings, features.shape, run, about="given features").fill(perturbed)
     return open_views(folder_of(run))
 
 

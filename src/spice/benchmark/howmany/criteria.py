@@ -17,6 +17,8 @@ from spice.stages.groups.curve import Points, nearest_points
 from spice.stages.groups.spread import normalized_adjacency
 
 Labels = NDArray[np.int32]
+DISTORTION = 0.1  # e of the coding length
+REFERENCES = 3  # uniform clouds of the gap statistic
 
 
 class Sweep:
@@ -46,7 +48,7 @@ def calinski_harabasz(sweep: Sweep) -> int:
     return sweep.best([calinski_harabasz_score(sweep.points, fit.labels_) for fit in sweep.fits])
 
 
-def coding_length(sweep: Sweep, distortion: float = 0.1) -> int:
+def coding_length(sweep: Sweep) -> int:
     """The shortest lossy code (Ma et al. 2007): sum of (m + D) / 2 logdet(I + D / (e m) Z'Z) - m ln(m / n)."""
     points, (images, width) = sweep.points, sweep.points.shape
 
@@ -55,7 +57,7 @@ def coding_length(sweep: Sweep, distortion: float = 0.1) -> int:
         for group in range(int(labels.max()) + 1):
             members = points[labels == group]
             if len(members):
-                scatter = np.eye(width) + width / (distortion * len(members)) * members.T @ members
+                scatter = np.eye(width) + width / (DISTORTION * len(members)) * members.T @ members
                 total += (len(members) + width) / 2 * np.linalg.slogdet(scatter)[1]
                 total -= len(members) * np.log(len(members) / images)
         return total
@@ -63,13 +65,13 @@ def coding_length(sweep: Sweep, distortion: float = 0.1) -> int:
     return sweep.best([-length(fit.labels_) for fit in sweep.fits])
 
 
-def gap(sweep: Sweep, references: int = 3) -> int:
+def gap(sweep: Sweep) -> int:
     """The gap statistic: the first K with gap(K) >= gap(K + 1) - s(K + 1) (Tibshirani et al. 2001)."""
     random, (low, high) = np.random.default_rng(sweep.seed), (sweep.points.min(axis=0), sweep.points.max(axis=0))
-    clouds = [random.uniform(low, high, size=sweep.points.shape).astype("f4") for _ in range(references)]
+    clouds = [random.uniform(low, high, size=sweep.points.shape).astype("f4") for _ in range(REFERENCES)]
     spread = np.log([[sweep.kmeans(cloud, count).inertia_ for count in sweep.counts] for cloud in clouds])
     gaps = spread.mean(axis=0) - np.log([fit.inertia_ for fit in sweep.fits])
-    error = spread.std(axis=0) * np.sqrt(1 + 1 / references)
+    error = spread.std(axis=0) * np.sqrt(1 + 1 / REFERENCES)
     first = np.flatnonzero(gaps[:-1] >= gaps[1:] - error[1:])
     return sweep.counts[int(first[0])] if len(first) else sweep.best(gaps)
 

@@ -62,6 +62,5 @@ def _result(trained: TrainedHeads, work: Work, *, learned_from: int) -> HeadsRes
         selected=SelectedHead(head=best.number, epoch=best.epoch, loss=best.loss),
         good=good_heads(snapshots[-1], settings, excluding=best.number),
         head_agreement=trained.diagnostics.head_agreement,
-        even_sizes=trained.even_sizes,
         learned_from=learned_from,
     )

@@ -12,16 +12,14 @@ from spice.runs.edits import Split
 from spice.stages.kmeans import kmeans
 
 
-def propose_split(result: Result, groups: Groups, group: int, *, into: int = 2, seed: int = 0) -> Split:
+def propose_split(result: Result, groups: Groups, group: int, *, into: int = 2) -> Split:
     """The operation that splits a group into `into` parts; the largest part stays, so that it keeps number and name."""
     members = np.flatnonzero(groups.group == group)
-    parts = split_rows(result.answer_features, members, into=into, seed=seed)
+    parts = split_rows(result.answer_features, members, into=into)
     return Split(group=group, parts=[result.base.images(rows.tolist()) for rows in parts[1:]])
 
 
-def split_rows(
-    features: NDArray[np.float32], members: NDArray[np.int64], *, into: int, seed: int = 0
-) -> list[NDArray[np.int64]]:
+def split_rows(features: NDArray[np.float32], members: NDArray[np.int64], *, into: int) -> list[NDArray[np.int64]]:
     """The rows `members` of features (N, D) in `into` parts, largest first."""
     if into < 2:
         raise UserError(f"need at least 2 parts, got {into}")
@@ -29,6 +27,6 @@ def split_rows(
     different = len(np.unique(own, axis=0)) if len(own) <= 10 * into else into
     if different < into:
         raise UserError(f"need at least {into} different images to split a group into {into} parts, got {different}")
-    part = kmeans(own, into, seed=seed)
+    part = kmeans(own, into, seed=0)
     parts = [members[part == number] for number in range(into)]
     return sorted((rows for rows in parts if len(rows)), key=len, reverse=True)

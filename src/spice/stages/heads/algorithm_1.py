@@ -41,7 +41,6 @@ class TrainedHeads(NamedTuple):
     sample: slice  # the images whose labels the snapshots keep
     diagnostics: HeadDiagnostics
     heads: Heads  # all of them after the last epoch, on their inputs
-    even_sizes: bool  # whether clusters were forced to even sizes
     components: Components | None = None  # map features to the heads' inputs; None: the inputs are the features
 
 
@@ -53,9 +52,9 @@ def algorithm_1(views: Views, settings: HeadSettings, run: Run, cut: Tensor | No
     parameters = [name for name, _ in heads.named_parameters()]
     size = {"images": len(views), "processes": run.processes.count}
     checkpoints = run.checkpoints(settings.model_dump() | size | {"parameters": parameters, "format": STATE_FORMAT})
-    start, steps = training.restore_(checkpoints.load()), settings.epochs * training.steps_per_epoch
+    done, steps = training.restore_(checkpoints.load()), settings.epochs * training.steps_per_epoch
     for batch in batches_of_training(
-        len(views), training.batch, run, stage="heads", epochs=settings.epochs, first=start
+        len(views), training.batch, run, stage="heads", epochs=settings.epochs, first=done
     ):
         # E-step: every head labels the whole batch by its current predictions.
         with torch.no_grad():
@@ -160,7 +159,6 @@ class _Training:
             sample=sample_for_comparison(len(self.views), self.settings),
             diagnostics=diagnose(self.heads, selected, self.views, self.settings),
             heads=self.heads,
-            even_sizes=self.settings.sizes == "even",
         )
 
     def state(self) -> dict[str, object]:
