@@ -33,7 +33,7 @@ from spice.augment import Plain
 from spice.data.images import InMemory
 from spice.engine.run import Run
 from spice.evaluate import accuracy
-from spice.evaluate.probe import Labeled
+from spice.evaluate.probe import LabeledFeatures
 from spice.models.backbone import Backbone
 from spice.models.weights import save_network
 from spice.neighbors import nearest
@@ -118,14 +118,14 @@ def whitened(train: NDArray[np.float32], test: NDArray[np.float32] | None) -> Pa
 def scores(
     data: DataSet, train: NDArray[np.float32], test: NDArray[np.float32] | None, *, seed: int
 ) -> dict[str, float]:
-    known = Labeled(train, data.train_labels)
-    asked = None if test is None or data.test_labels is None else Labeled(test, data.test_labels)
+    known = LabeledFeatures(train, data.train_labels)
+    asked = None if test is None or data.test_labels is None else LabeledFeatures(test, data.test_labels)
     clustered = asked or known
     clusters = kmeans(np.asarray(clustered.features, dtype=np.float32), len(set(known.labels.tolist())), seed=seed)
     return {"5-NN": neighbors_accuracy(known, asked), "k-means ACC": accuracy(clusters, clustered.labels)}
 
 
-def neighbors_accuracy(known: Labeled, asked: Labeled | None, *, neighbors: int = 5) -> float:
+def neighbors_accuracy(known: LabeledFeatures, asked: LabeledFeatures | None, *, neighbors: int = 5) -> float:
     """Share of `asked` (or of `known`, each asked of all the others) whose nearest by cosine vote for their class."""
     queries = None if asked is None else torch.as_tensor(asked.features)
     index = nearest(torch.as_tensor(known.features), neighbors, queries=queries).index  # (N, S)

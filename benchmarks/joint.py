@@ -24,8 +24,7 @@ from spice.data import ImageStore
 from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.evaluate import score
-from spice.evaluate.probe import Labeled as Known
-from spice.evaluate.probe import linear_accuracy
+from spice.evaluate.probe import LabeledFeatures, linear_accuracy
 from spice.models.encoders import Encoder, load_encoder
 from spice.pipeline.execute import Execution
 from spice.pipeline.work import Inputs
@@ -112,7 +111,7 @@ def gain(collection: Collection, joint: JointSettings, seed: int, *, flip: bool,
     }
     if probe:
         features = (np.load(third.need(kept)) for kept in (FEATURES, REFINED_FEATURES))
-        line["probe"] = [linear_accuracy(Known(each, truth)) for each in features]
+        line["probe"] = [linear_accuracy(LabeledFeatures(each, truth)) for each in features]
     return line
 
 

@@ -15,7 +15,7 @@ from spice.benchmark.collected import Collected, collect, few_labels
 from spice.benchmark.datasets import card_of
 from spice.benchmark.methods import LABELED, METHODS, uses
 from spice.benchmark.methods.spice import VARIANTS
-from spice.benchmark.semi import ALGORITHMS, network_card
+from spice.benchmark.semi import ALGORITHMS, labeled_card
 from spice.benchmark.tables import run as running
 from spice.benchmark.tables.catalog import TABLES
 from spice.benchmark.tables.render import comma_separated, markdown, measured, page, quotes
@@ -422,7 +422,7 @@ def test_the_full_size_trains_the_papers_networks_in_every_stage(name: str) -> N
         found[choice.dataset] = (
             f"{choice.features.network} {choice.features.stem}",
             (choice.joint.network or "same") if methods & {"SPICE", "After"} else None,
-            network_card(choice, images).network if methods & set(ALGORITHMS) else None,
+            labeled_card(choice, images).network if methods & set(ALGORITHMS) else None,
         )
     assert found == FULL_NETWORKS[name]
 
@@ -441,7 +441,7 @@ def test_one_row_of_table_iii_has_the_networks_of_the_whole_setting() -> None:
 
 def test_a_method_with_true_labels_trains_the_network_that_the_settings_name() -> None:
     choice, images = choices(TABLES["semi-supervised"], "full")[0], InMemory(torch.zeros(1, 3, 96, 96).byte())
-    assert isinstance(network_card(choice, images).build(), WideResNet)
+    assert isinstance(labeled_card(choice, images).build(), WideResNet)
 
 
 def test_a_method_that_draws_nothing_is_run_once(tmp_path: Path) -> None:

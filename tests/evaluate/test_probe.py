@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from spice.evaluate.probe import Labeled, linear_accuracy
+from spice.evaluate.probe import LabeledFeatures, linear_accuracy
 
 
-def digits() -> Labeled:
+def digits() -> LabeledFeatures:
     data, target = load_digits(return_X_y=True)
-    return Labeled(data.astype(np.float32), target)
+    return LabeledFeatures(data.astype(np.float32), target)
 
 
-def noise(images: int = 400) -> Labeled:
+def noise(images: int = 400) -> LabeledFeatures:
     random = np.random.default_rng(0)
-    return Labeled(random.normal(size=(images, 20)), random.integers(0, 4, images))
+    return LabeledFeatures(random.normal(size=(images, 20)), random.integers(0, 4, images))
 
 
 def test_digits_are_linearly_separable_and_labels_of_noise_cannot_be_guessed() -> None:
@@ -24,14 +24,14 @@ def test_digits_are_linearly_separable_and_labels_of_noise_cannot_be_guessed() -
 
 def test_a_given_test_set_is_the_one_that_is_scored() -> None:
     features, labels = digits()
-    known, test = Labeled(features[:1000], labels[:1000]), Labeled(features[1000:], labels[1000:])
+    known, test = LabeledFeatures(features[:1000], labels[:1000]), LabeledFeatures(features[1000:], labels[1000:])
     assert linear_accuracy(known, test) > 0.9
-    assert linear_accuracy(known, Labeled(test.features, (test.labels + 1) % 10)) < 0.1
+    assert linear_accuracy(known, LabeledFeatures(test.features, (test.labels + 1) % 10)) < 0.1
 
 
 def test_the_folds_come_from_the_seed() -> None:
     features, labels = digits()
-    part = Labeled(features[:300, ::3], labels[:300])
+    part = LabeledFeatures(features[:300, ::3], labels[:300])
     assert linear_accuracy(part, seed=1) == linear_accuracy(part, seed=1)
     assert len({linear_accuracy(part, seed=seed) for seed in range(4)}) > 1
 
@@ -39,10 +39,10 @@ def test_the_folds_come_from_the_seed() -> None:
 def test_what_cannot_be_probed_is_refused_in_words() -> None:
     features, labels = noise(20)
     with pytest.raises(ValueError, match=r"inconsistent numbers of samples: \[20, 19\]"):
-        linear_accuracy(Labeled(features, labels[1:]))
+        linear_accuracy(LabeledFeatures(features, labels[1:]))
     with pytest.raises(ValueError, match="continuous"):
-        linear_accuracy(Labeled(features, labels / 2))  # type: ignore[arg-type]
+        linear_accuracy(LabeledFeatures(features, labels / 2))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="n_splits=5 cannot be greater than the number of members in each class"):
-        linear_accuracy(Labeled(features, np.arange(20)))
+        linear_accuracy(LabeledFeatures(features, np.arange(20)))
     with pytest.raises(ValueError, match="Input X contains NaN"):
-        linear_accuracy(Labeled(features * np.nan, labels))
+        linear_accuracy(LabeledFeatures(features * np.nan, labels))

@@ -25,7 +25,7 @@ from spice.models.backbone import Backbone
 from spice.models.weights import NetworkCard
 from spice.randomness import seeded
 from spice.settings import AugmentSettings
-from spice.stages.features.train import card_of
+from spice.stages.features.train import network_card
 from spice.stages.joint.algorithms import Algorithm, Batch, register
 from spice.stages.joint.draws import Labeled
 from spice.stages.joint.train import ClusteringNetwork, Learner, train_jointly
@@ -47,7 +47,7 @@ def fit(name: str, bench: Workbench, labeled: Labeled) -> Labels:
     chosen, algorithm = bench.choice.semi, ALGORITHMS[name]
     steps = chosen.supervised_steps if name == "supervised" else chosen.training.steps
     settings = chosen.training.model_copy(update={"algorithm": algorithm, "steps": steps})
-    card = network_card(bench.choice, bench.learn)
+    card = labeled_card(bench.choice, bench.learn)
     with seeded(bench.run.seed, "semi", "weights"):
         if chosen.start == "features" and bench.encoder.module is not None:
             backbone = copy.deepcopy(bench.encoder.module).requires_grad_()
@@ -67,15 +67,15 @@ def with_linear_head(backbone: Backbone, classes: int, algorithm: str) -> Cluste
     return kind(backbone, nn.Linear(backbone.features, classes))
 
 
-def network_card(choice: Choice, images: Images) -> NetworkCard:
+def labeled_card(choice: Choice, images: Images) -> NetworkCard:
     """Of the network that the algorithms train: the one that the settings name, or that of stage 1."""
-    card, network = card_of(images, choice.features), choice.semi.training.network
+    card, network = network_card(images, choice.features), choice.semi.training.network
     return card if network is None else card.model_copy(update={"network": network, "stem": None, "width": None})
 
 
 def predict(network: nn.Module, bench: Workbench) -> Labels:
     """The class of every image that is scored, (A,)."""
-    card = card_of(bench.learn, bench.choice.features)
+    card = network_card(bench.learn, bench.choice.features)
     scored = Pictures(InColor(bench.scored, card.channels), AugmentSettings(), card.size, card.normalization)
     labels: Labels = scored.outputs(network, bench.run.device).argmax(dim=1).numpy()
     return labels

@@ -17,14 +17,14 @@ Labels = NDArray[np.int64]
 FOLDS = 5
 
 
-class Labeled(NamedTuple):
+class LabeledFeatures(NamedTuple):
     """Features with their true labels."""
 
     features: Features  # (N, D)
     labels: Labels  # (N,) 0 .. C - 1
 
 
-def linear_accuracy(known: Labeled, test: Labeled | None = None, *, seed: int = 0) -> float:
+def linear_accuracy(known: LabeledFeatures, test: LabeledFeatures | None = None, *, seed: int = 0) -> float:
     """Accuracy on `test` of a logistic regression fitted to `known`; without `test`, cross-validated on `known`.
 
     Features are standardized by those that the regression is fitted to; its l2 penalty is scikit-learn's default.

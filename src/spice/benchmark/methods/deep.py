@@ -26,7 +26,7 @@ from spice.errors import UserError
 from spice.files import write_text
 from spice.models.backbone import Backbone
 from spice.randomness import seeded
-from spice.stages.features.train import card_of, untrained_network
+from spice.stages.features.train import network_card, untrained_network
 from spice.stages.joint.train import ClusteringNetwork
 
 AnObjective = TypeVar("AnObjective", bound=Objective)
@@ -155,7 +155,7 @@ def learned(objective: AnObjective, bench: Workbench, *depends: object) -> AnObj
 
 def pictures(images: Images, kind: type[Objective], bench: Workbench) -> Pictures:
     """Images as the rival's network takes them."""
-    card = bench.encoder if kind in TUNED else card_of(bench.learn, bench.choice.features)
+    card = bench.encoder if kind in TUNED else network_card(bench.learn, bench.choice.features)
     in_color = InColor(images, len(card.normalization.mean))
     return Pictures(in_color, bench.choice.joint.augment, card.size, card.normalization)
 

@@ -79,7 +79,7 @@ class Pairs:
 Losses = Callable[[Tensor, Tensor], Tensor]
 
 
-def train(
+def train_linear_heads(
     heads: LinearHeads,
     pairs: Pairs,
     losses_of: Losses,

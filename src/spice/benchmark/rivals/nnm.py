@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spice.benchmark.rivals.classic import Features, Labels
-from spice.benchmark.rivals.neighbor_heads import LinearHeads, Pairs, labels_of, train
+from spice.benchmark.rivals.neighbor_heads import LinearHeads, Pairs, labels_of, train_linear_heads
 from spice.benchmark.rivals.scan import BATCH, ENTROPY_WEIGHT, EPOCHS, LEARNING_RATE, LEAST_STEPS, NEIGHBORS
 from spice.randomness import generator
 
@@ -29,7 +29,7 @@ def fit(features: Features, clusters: int, *, seed: int) -> Labels:
         logits = heads(images)  # (H, K, B)
         return nnm_loss(logits, logits[:, :, nearest_in_batch(images)], heads(neighbors), entropy_weight=ENTROPY_WEIGHT)
 
-    losses = train(heads, pairs, losses_of, rate=LEARNING_RATE, epochs=EPOCHS, least_steps=LEAST_STEPS)
+    losses = train_linear_heads(heads, pairs, losses_of, rate=LEARNING_RATE, epochs=EPOCHS, least_steps=LEAST_STEPS)
     return labels_of(heads, pairs, losses=losses)
 
 

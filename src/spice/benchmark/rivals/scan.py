@@ -10,8 +10,7 @@ Shapes: N images, K clusters, H heads, B pairs in a batch.
 from torch import Tensor
 
 from spice.benchmark.rivals.classic import Features, Labels
-from spice.benchmark.rivals.neighbor_heads import LinearHeads, NeighborHead, Pairs, labels_of
-from spice.benchmark.rivals.neighbor_heads import train as train_heads
+from spice.benchmark.rivals.neighbor_heads import LinearHeads, NeighborHead, Pairs, labels_of, train_linear_heads
 from spice.randomness import generator
 
 NEIGHBORS = 20
@@ -43,7 +42,7 @@ def _trained(features: Features, clusters: int, seed: int) -> tuple[LinearHeads,
     def losses_of(images: Tensor, neighbors: Tensor) -> Tensor:
         return scan_loss(heads(images), heads(neighbors), entropy_weight=ENTROPY_WEIGHT)  # (H,)
 
-    losses = train_heads(heads, pairs, losses_of, rate=LEARNING_RATE, epochs=EPOCHS, least_steps=LEAST_STEPS)
+    losses = train_linear_heads(heads, pairs, losses_of, rate=LEARNING_RATE, epochs=EPOCHS, least_steps=LEAST_STEPS)
     return heads, pairs, losses
 
 

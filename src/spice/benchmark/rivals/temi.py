@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from spice.benchmark.rivals.classic import Features, Labels
-from spice.benchmark.rivals.neighbor_heads import LinearHeads, Pairs, labels_of, train
+from spice.benchmark.rivals.neighbor_heads import LinearHeads, Pairs, labels_of, train_linear_heads
 from spice.core import ema_update_
 from spice.randomness import generator
 
@@ -43,7 +43,9 @@ def fit(features: Features, clusters: int, *, seed: int) -> Labels:
     def teach() -> None:
         ema_update_(teacher, student, momentum=TEACHER_MOMENTUM)
 
-    losses = train(student, pairs, losses_of, rate=LEARNING_RATE, epochs=EPOCHS, least_steps=LEAST_STEPS, after=teach)
+    losses = train_linear_heads(
+        student, pairs, losses_of, rate=LEARNING_RATE, epochs=EPOCHS, least_steps=LEAST_STEPS, after=teach
+    )
     return labels_of(teacher, pairs, losses=losses)
 
 

@@ -26,8 +26,7 @@ from spice.benchmark.methods.autoencoders import DEC, Autoencoder, StackedAutoen
 from spice.benchmark.methods.deep import OBJECTIVES, TUNED, schedule
 from spice.benchmark.methods.joint_heads import train_joint_heads
 from spice.benchmark.methods.spice import VARIANTS
-from spice.benchmark.semi import ALGORITHMS, with_linear_head
-from spice.benchmark.semi import network_card as labeled_card
+from spice.benchmark.semi import ALGORITHMS, labeled_card, with_linear_head
 from spice.benchmark.tables.catalog import SizeName, Table
 from spice.data.images import InMemory
 from spice.engine.device import choose_device, module_to_device
@@ -39,8 +38,7 @@ from spice.models.heads import Head
 from spice.models.weights import NetworkCard
 from spice.progress import duration
 from spice.settings import HeadSettings, JointSettings
-from spice.stages.features.train import card_of as network_card
-from spice.stages.features.train import train_features
+from spice.stages.features.train import network_card, train_features
 from spice.stages.heads.train import train_heads
 from spice.stages.joint.algorithms import find_algorithm
 from spice.stages.joint.draws import Labeled

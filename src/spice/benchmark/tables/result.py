@@ -197,7 +197,7 @@ def about(choice: Choice, table: Table, learned: int, scored: int) -> str:
     few = learned < sum(card.counts) if table.which == "whole" else learned < card.counts.train
     parts = [f"{card.title}: {images}{' (a subset)' if few else ''}, {choice.pixels} px, K = {choice.clusters}"]
     features = choice.features
-    if choice.encoder == "scratch":
+    if choice.encoder == SCRATCH:
         network = f"`{features.network}`" + (f" of width {features.width}" if features.width else "")
         shared = "for all seeds" if choice.one_encoder else "for each seed"
         method = {"moco": "MoCo", "simclr": "SimCLR", "byol": "BYOL"}[features.method]

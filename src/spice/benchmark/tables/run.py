@@ -19,8 +19,7 @@ from spice.engine.processes import Processes, processes_from_environment
 from spice.engine.run import Run
 from spice.errors import UserError
 from spice.evaluate import accuracy, score
-from spice.evaluate.probe import Labeled as Probed
-from spice.evaluate.probe import linear_accuracy
+from spice.evaluate.probe import LabeledFeatures, linear_accuracy
 from spice.models.encoders import SCRATCH
 from spice.progress import Progress, silent
 from spice.settings_file import apply_file
@@ -161,7 +160,7 @@ def quality(bench: Workbench, images: Collected, *, after: bool) -> dict[str, fl
         learned, scored = bench.features, bench.scored_features
         clusters = METHODS["SPICE-s"].fit(bench)
     known, truth = images.known(), images.truth()
-    probe = linear_accuracy(Probed(learned.numpy(), known), Probed(scored.numpy(), truth))
+    probe = linear_accuracy(LabeledFeatures(learned.numpy(), known), LabeledFeatures(scored.numpy(), truth))
     scores = {"supervised": probe, "unsupervised": accuracy(clusters, truth)}
     if not after:
         trusted = bench.reliable()

@@ -73,11 +73,7 @@ def train_features(images: Images, settings: FeatureSettings, run: Run) -> Featu
         with autocast(run.device):
             outcome = pretext(first, second, step=step)
         loss = outcome.loss.item()
-        if not math.isfinite(loss):  # before it spoils the weights
-            raise UserError(
-                f"the loss of stage 1 became {loss} at step {step}: lower the learning rate "
-                f"(now {settings.learning_rate:g}) or add warmup, then start again with a new --out"
-            )
+        _refuse_infinite(loss, step, settings)  # before it spoils the weights
         rate = settings.learning_rate * warm_cosine(step, schedule.steps, warmup=schedule.warmup)
         set_learning_rate_(optimizer, rate)
         optimizer.zero_grad(set_to_none=True)
@@ -97,12 +93,7 @@ def train_features(images: Images, settings: FeatureSettings, run: Run) -> Featu
             if done % schedule.per_epoch == 0:
                 log.debug("features, epoch %d of %d: %s", len(state.health), schedule.epochs, state.health[-1])
         checkpoints.save_if_due(done, of=schedule.steps, state=state.state_dict)
-    network, card = pretext.network, card_of(images, settings)
-    if settings.whitening:
-        network = whiten(network, images, settings, card.normalization, run)
-        card = card.model_copy(update={"partial_whitening": True})
-    processes.broadcast_(network)  # batch-norm statistics differ between processes
-    return FeatureModel(network.eval(), card, tuple(state.health))
+    return _finished(state, images, settings, run)
 
 
 class Schedule(NamedTuple):
@@ -147,7 +138,7 @@ def build_pretext(images: Images, settings: FeatureSettings, schedule: Schedule,
 
 def untrained_network(images: Images, settings: FeatureSettings, run: Run) -> Backbone:
     """The network with random weights, and its whitening of patches, if it has one, fitted to the images."""
-    card = card_of(images, settings)
+    card = network_card(images, settings)
     backbone = card.build()
     if isinstance(backbone, WhitenedPatchesNet):
         size = settings.early_view_size or settings.view_size or images.size
@@ -163,7 +154,7 @@ def view_pairs(
 
     Views depend on (seed, step, place in the batch) alone.
     """
-    size, normalization = settings.view_size or images.size, card_of(images, settings).normalization
+    size, normalization = settings.view_size or images.size, network_card(images, settings).normalization
     late = Contrastive(settings.augment, size, normalization)
     early = Contrastive(settings.augment, settings.early_view_size or size, normalization)
     early_steps = round(settings.early * schedule.steps)
@@ -212,7 +203,7 @@ class State(NamedTuple):
         return saved.step
 
 
-def card_of(images: Images, settings: FeatureSettings) -> NetworkCard:
+def network_card(images: Images, settings: FeatureSettings) -> NetworkCard:
     """The network to train and the images it takes. By default a ResNet gets the paper's stem for the size."""
     stem = settings.stem or (stem_for(images.size) if settings.network.startswith("resnet") else None)
     return NetworkCard(
@@ -223,3 +214,21 @@ def card_of(images: Images, settings: FeatureSettings) -> NetworkCard:
         size=images.size,
         normalization=IMAGENET_GRAY if images.channels == 1 else IMAGENET,
     )
+
+
+def _refuse_infinite(loss: float, step: int, settings: FeatureSettings) -> None:
+    if not math.isfinite(loss):
+        raise UserError(
+            f"the loss of stage 1 became {loss} at step {step}: lower the learning rate "
+            f"(now {settings.learning_rate:g}) or add warmup, then start again with a new --out"
+        )
+
+
+def _finished(state: State, images: Images, settings: FeatureSettings, run: Run) -> FeatureModel:
+    """The trained network, whitened if the settings ask for it, the same in all processes."""
+    network, card = state.pretext.network, network_card(images, settings)
+    if settings.whitening:
+        network = whiten(network, images, settings, card.normalization, run)
+        card = card.model_copy(update={"partial_whitening": True})
+    run.processes.broadcast_(network)  # batch-norm statistics differ between processes
+    return FeatureModel(network.eval(), card, tuple(state.health))
