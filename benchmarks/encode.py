@@ -12,7 +12,6 @@ import argparse
 import copy
 import shutil
 import statistics
-import tarfile
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ import torch
 from spice.data import ingest
 from spice.models.encoders import TorchEncoder, load_encoder
 from spice.stages.encode import encode_plain
+from stored import unpack
 
 BATCH = 64
 
@@ -57,11 +57,6 @@ def main() -> None:
         f"{encoder.name} at {encoder.size} px, images/s: " + ", ".join(f"{n} {rate:.0f}" for n, rate in rates.items())
     )
     print(f"folder / torch {rates['folder'] / rates['torch']:.2f}, / runtime {rates['folder'] / rates['runtime']:.2f}")
-
-
-def unpack(archive: Path, folder: Path, count: int) -> None:
-    with tarfile.open(archive) as tar:
-        tar.extractall(folder, members=[member for member in tar if member.isfile()][:count], filter="data")
 
 
 def bare_torch(encoder: TorchEncoder, *, batches: int) -> Callable[[], int]:

@@ -25,17 +25,15 @@ from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import onnxruntime  # noqa: F401 - imported here once, not in every process that is forked
 import torch._dynamo  # noqa: F401 - the same: the first optimizer imports it
-from PIL import Image
-from sklearn.datasets import load_digits
 
 from spice.engine.checkpoints import Checkpoints
 from spice.pipeline import cluster
 from spice.pipeline.execute import BY_NAME
 from spice.presets import standard
 from spice.settings import FeatureSettings, JointSettings, RunSettings
+from stored import write_digits
 
 DIGITS = 160
 # A store of images is in order of reading; the others hold times, or who held the lock.
@@ -58,12 +56,6 @@ def settings(encoder: str) -> RunSettings:
         small["joint"] = JointSettings(steps=8, labeled=8, unlabeled=8, ema=None, checks=False)
         small["reliability"] = usual.reliability.model_copy(update={"threshold": 0.5})
     return usual.model_copy(update=small)
-
-
-def write_digits(folder: Path) -> None:
-    folder.mkdir()
-    for number, pixels in enumerate(load_digits().images[:DIGITS]):
-        Image.fromarray((pixels * (255 / 16)).round().astype(np.uint8)).save(folder / f"{number:04d}.png")
 
 
 def start(images: Path, out: Path, encoder: str) -> int:
@@ -153,7 +145,7 @@ def kill_runs(folder: Path, encoder: str, *, runs: int, kills: int, seed: int, u
     """Kill each of `runs` runs `kills` times, compare what they end with; no further run after the moment `until`."""
     draw = random.Random(seed)
     images, whole = folder / "digits", folder / "whole"
-    write_digits(images)
+    write_digits(images, DIGITS)
     finish(images, whole, encoder)
     took, expected = steps(whole), digest(whole)
     order, aims = list(took), cycle(took)

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
-from sklearn.datasets import load_digits
 
 from spice.engine.run import Run
 from spice.models.encoders import load_encoder
 from spice.pipeline.steps.scan import read_embedded
 from spice.pipeline.work import Inputs
 from spice.runs import Result, open_result
+from stored import write_digits
 
 SIZE = 96  # pixels, at which digits take some seconds to embed
 SETTINGS = "[heads]\nheads = 3\nepochs = 3\n"
@@ -154,12 +153,3 @@ def _same_labels(found: Result, expected: Result) -> bool:
         np.array_equal(getattr(found.labels, name), getattr(expected.labels, name))
         for name in ("cluster", "chance", "reliability", "prototype_rank")
     )
-
-
-def write_digits(folder: Path, count: int) -> None:
-    """Handwritten digits as files; after 1,797 of them, the same upside down."""
-    folder.mkdir()
-    pixels = (load_digits().images * (255 / 16)).round().astype(np.uint8)
-    for number in range(count):
-        turned, place = divmod(number, len(pixels))
-        Image.fromarray(np.rot90(pixels[place], 2 * turned)).save(folder / f"{number:05d}.png")

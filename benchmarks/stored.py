@@ -1,4 +1,4 @@
-"""What several benchmarks share: decoding a collection with its true labels, reading stored features, and tables."""
+"""What several benchmarks share: images to work on, collections with true labels, stored features, and tables."""
 
 import tarfile
 import tempfile
@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
+from sklearn.datasets import load_digits
 
 from spice.data import ImageStore, ingest
 from spice.evaluate.truth import from_folders
@@ -50,6 +52,25 @@ def decode(data: Path, name: str, folder: Path, *, size: int) -> Decoded:
         store = ingest(str(Path(unpacked) / member), size=size, folder=folder)
     _, truth, classes = from_folders(store.collection.paths)
     return Decoded(store, truth, classes)
+
+
+def unpack(archive: Path, folder: Path, count: int | None) -> int:
+    """Unpack so many photos (None: all), evenly drawn in the order of their names; returns how many."""
+    with tarfile.open(archive) as opened:
+        members = sorted((one for one in opened.getmembers() if one.isfile()), key=lambda one: one.name)
+        if count is not None and count < len(members):
+            members = [members[place] for place in np.linspace(0, len(members) - 1, count).astype(int)]
+        opened.extractall(folder, members=members, filter="data")
+    return len(members)
+
+
+def write_digits(folder: Path, count: int) -> None:
+    """Handwritten digits as files; after 1,797 of them, the same upside down."""
+    folder.mkdir()
+    pixels = (load_digits().images * (255 / 16)).round().astype(np.uint8)
+    for number in range(count):
+        turned, place = divmod(number, len(pixels))
+        Image.fromarray(np.rot90(pixels[place], 2 * turned)).save(folder / f"{number:05d}.png")
 
 
 def read_features(file: Path, images: int | None = IMAGES) -> tuple[Features, Truth]:

@@ -15,7 +15,6 @@ import os
 import resource
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -25,6 +24,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from spice.evaluate.scores import accuracy
+from stored import unpack
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -78,16 +78,6 @@ def main() -> None:
                 runs[version.name].append(run(version, folder / "photos", folder, **settings))
                 show(version.name, runs[version.name][-1])
         compare(runs)
-
-
-def unpack(archive: Path, folder: Path, count: int | None) -> int:
-    """Unpack so many photos, evenly drawn in the order of their names."""
-    with tarfile.open(archive) as opened:
-        members = sorted((one for one in opened.getmembers() if one.isfile()), key=lambda one: one.name)
-        if count is not None and count < len(members):
-            members = [members[place] for place in np.linspace(0, len(members) - 1, count).astype(int)]
-        opened.extractall(folder, members=members, filter="data")
-    return len(members)
 
 
 def run(version: Version, photos: Path, folder: Path, *, clusters: int, threads: int) -> Ran:
