@@ -1,8 +1,8 @@
 """How good stage 1's features are after half an hour on a CPU, beside raw pixels.
 
     python benchmarks/features_quality.py digits
-    python benchmarks/features_quality.py fashion --data ../shared/data
-    python benchmarks/features_quality.py cifar10 --data ../shared/data
+    python benchmarks/features_quality.py fashion-mnist    (after `spice datasets get fashion-mnist`)
+    python benchmarks/features_quality.py cifar10
 
 Labels are read for the scores at the end, and for nothing else. 5-NN: vote of the five nearest training images by
 cosine, over the test images (digits, which has no test set: over all, each asked of the others). k-means: ten restarts
@@ -11,10 +11,9 @@ features and pixels: their first 256 principal components, those of the training
 """
 
 import argparse
-import io
 import json
 import logging
-import tarfile
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -23,82 +22,47 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
-from PIL import Image
-from sklearn.datasets import load_digits
 
-from spice import presets
-from spice.augment import Plain
-from spice.data.images import InMemory
+from spice.benchmark.datasets import Part, load
+from spice.data import ImageStore, ingest
 from spice.engine.run import Run
 from spice.evaluate import accuracy
 from spice.evaluate.probe import LabeledFeatures
-from spice.models.backbone import Backbone
+from spice.models.encoders import SCRATCH, TorchEncoder
 from spice.models.weights import save_network
 from spice.neighbors import nearest
+from spice.presets import features_on_cpu
 from spice.progress import LogProgress
-from spice.settings import IMAGENET, IMAGENET_GRAY, FeatureSettings
-from spice.stages.features.train import train_features
+from spice.settings import FeatureSettings
+from spice.stages.encode import encode_plain
+from spice.stages.features.train import FeatureModel, train_features
 from spice.stages.kmeans import kmeans
 
 Pair = tuple[NDArray[np.float32], NDArray[np.float32] | None]
+SIZES = {"digits": 16, "fashion-mnist": 28, "cifar10": 32}  # pixels on a side
 
 
-class DataSet(NamedTuple):
-    """Images to learn from; images to be asked about, where there are others; and, apart, the true labels."""
+class Stored(NamedTuple):
+    """Decoded images and, apart, their true labels."""
 
-    train: InMemory
-    test: InMemory | None
-    train_labels: NDArray[np.int64]
-    test_labels: NDArray[np.int64] | None
-    settings: FeatureSettings
+    images: ImageStore
+    labels: NDArray[np.int64]
 
 
-def digits(data: Path) -> DataSet:  # noqa: ARG001
-    bunch = load_digits()
-    small = torch.from_numpy(bunch.images).float().unsqueeze(1) * (255.0 / 16.0)  # (1797, 1, 8, 8)
-    pixels = F.interpolate(small, scale_factor=2, mode="bilinear").round().byte()
-    settings = presets.features_on_cpu(images=len(pixels), size=16, flip=False)
-    return DataSet(InMemory(pixels), None, bunch.target.astype(np.int64), None, settings)
+def stored(part: Part, size: int, folder: Path) -> Stored:
+    images = ingest(part.images, size=size, folder=folder)
+    return Stored(images, part.truth().labels[images.collection.numbers])
 
 
-def fashion(data: Path) -> DataSet:
-    with np.load(data / "fashion_mnist.npz") as file:
-        train, test = (InMemory(torch.from_numpy(file[f"x_{part}"]).view(-1, 1, 28, 28)) for part in ("train", "test"))
-        train_labels, test_labels = (file[f"y_{part}"].astype(np.int64) for part in ("train", "test"))
-    return DataSet(train, test, train_labels, test_labels, presets.features_on_cpu(images=len(train), size=28))
-
-
-def cifar10(data: Path) -> DataSet:
-    images: dict[str, list[NDArray[np.uint8]]] = {"train": [], "test": []}
-    names: dict[str, list[str]] = {"train": [], "test": []}
-    with tarfile.open(data / "cifar10.tar.gz") as archive:
-        for member in archive:
-            file = archive.extractfile(member)
-            if file is not None:
-                _, part, name, _ = Path(member.name).parts[-4:]
-                images[part].append(np.asarray(Image.open(io.BytesIO(file.read()))).transpose(2, 0, 1))
-                names[part].append(name)
-    classes = sorted(set(names["train"]))
-    train, test = (InMemory(torch.from_numpy(np.stack(images[part]))) for part in ("train", "test"))
-    train_labels, test_labels = (np.array([classes.index(name) for name in names[part]]) for part in ("train", "test"))
-    return DataSet(train, test, train_labels, test_labels, presets.features_on_cpu(images=len(train), size=32))
-
-
-def loaded(name: str, folder: Path) -> DataSet:
-    return {"digits": digits, "fashion": fashion, "cifar10": cifar10}[name](folder)
-
-
-@torch.no_grad()
-def encode(network: Backbone, images: InMemory) -> NDArray[np.float32]:
-    plain = Plain(FeatureSettings().augment, images.size, IMAGENET_GRAY if images.channels == 1 else IMAGENET)
-    encoded: NDArray[np.float32] = torch.cat([network(plain(part)) for part in torch.split(images.pixels, 500)]).numpy()
+def encode(model: FeatureModel, images: ImageStore) -> NDArray[np.float32]:
+    encoder = TorchEncoder(SCRATCH, model.network, model.card.normalization, size=images.size)
+    encoded: NDArray[np.float32] = encode_plain(encoder, images).numpy()
     return encoded
 
 
-def raw(images: InMemory) -> NDArray[np.float32]:
-    flat: NDArray[np.float32] = images.pixels.flatten(1).float().div(255.0).numpy()
+def raw(images: ImageStore) -> NDArray[np.float32]:
+    flat: NDArray[np.float32] = images.take(torch.arange(len(images))).flatten(1).float().div(255.0).numpy()
     return flat
 
 
@@ -115,11 +79,7 @@ def whitened(train: NDArray[np.float32], test: NDArray[np.float32] | None) -> Pa
     return of(train), None if test is None else of(test)
 
 
-def scores(
-    data: DataSet, train: NDArray[np.float32], test: NDArray[np.float32] | None, *, seed: int
-) -> dict[str, float]:
-    known = LabeledFeatures(train, data.train_labels)
-    asked = None if test is None or data.test_labels is None else LabeledFeatures(test, data.test_labels)
+def scores(known: LabeledFeatures, asked: LabeledFeatures | None, *, seed: int) -> dict[str, float]:
     clustered = asked or known
     clusters = kmeans(np.asarray(clustered.features, dtype=np.float32), len(set(known.labels.tolist())), seed=seed)
     return {"5-NN": neighbors_accuracy(known, asked), "k-means ACC": accuracy(clusters, clustered.labels)}
@@ -139,34 +99,39 @@ def neighbors_accuracy(known: LabeledFeatures, asked: LabeledFeatures | None, *,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("dataset", choices=("digits", "fashion", "cifar10"))
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("dataset", choices=list(SIZES))
     parser.add_argument("--folder", type=Path, help="for checkpoints: a run that was stopped goes on")
     parser.add_argument("--save", type=Path, help="safetensors file for the trained network: an encoder")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--settings", default="{}", help="JSON of feature settings to change")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    data = loaded(arguments.dataset, arguments.data)
-    settings = FeatureSettings.model_validate(data.settings.model_dump() | json.loads(arguments.settings))
+    data, size, scratch = load(arguments.dataset), SIZES[arguments.dataset], tempfile.TemporaryDirectory()
+    train = stored(data.train, size, Path(scratch.name) / "train")
+    test = None if data.test is None else stored(data.test, size, Path(scratch.name) / "test")
+    usual = features_on_cpu(images=len(train.images), size=size, flip=arguments.dataset != "digits")
+    settings = FeatureSettings.model_validate(usual.model_dump() | json.loads(arguments.settings))
     print(settings.model_dump_json(exclude_defaults=True), flush=True)
     wall, cpu = time.perf_counter(), time.process_time()
     run = Run(seed=arguments.seed, folder=arguments.folder, progress=LogProgress(every_seconds=60.0))
-    model = train_features(data.train, settings, run)
+    model = train_features(train.images, settings, run)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     print(f"trained in {wall / 60:.1f} min of wall clock, {cpu / 60:.1f} min of processor time (since the last start)")
     print(f"health: {model.health[-1]}")
     if arguments.save:
         save_network(arguments.save, model.network, model.card)
-    sources: dict[str, Callable[[InMemory], NDArray[np.float32]]] = {
-        "features": partial(encode, model.network),
+    sources: dict[str, Callable[[ImageStore], NDArray[np.float32]]] = {
+        "features": partial(encode, model),
         "raw pixels": raw,
     }
     for name, of in sources.items():
-        plain = of(data.train), None if data.test is None else of(data.test)
-        for rows, (train, test) in {name: plain, f"whitened {name}": whitened(*plain)}.items():
-            for score, value in scores(data, train, test, seed=arguments.seed).items():
+        plain = of(train.images), None if test is None else of(test.images)
+        for rows, (learned, tested) in {name: plain, f"whitened {name}": whitened(*plain)}.items():
+            known = LabeledFeatures(learned, train.labels)
+            asked = None if test is None or tested is None else LabeledFeatures(tested, test.labels)
+            for score, value in scores(known, asked, seed=arguments.seed).items():
                 print(f"{arguments.dataset}, seed {arguments.seed}, {rows}: {score} {value:.3f}", flush=True)
+    scratch.cleanup()
 
 
 if __name__ == "__main__":
