@@ -24,7 +24,6 @@ from spice.engine.device import module_to_device
 from spice.models.backbone import Backbone
 from spice.models.weights import NetworkCard
 from spice.randomness import seeded
-from spice.settings import AugmentSettings
 from spice.stages.features.train import network_card
 from spice.stages.joint.algorithms import Algorithm, Batch, register
 from spice.stages.joint.draws import Labeled
@@ -58,7 +57,9 @@ def fit(name: str, bench: Workbench, labeled: Labeled) -> Labels:
         network, bench.clusters, settings.augment, size=card.size, normalization=card.normalization
     )
     run = bench.place(algorithm, chosen.model_dump_json(), bench.encoder.fingerprint())
-    return predict(train_jointly(learner, bench.all_images, labeled, settings, run).network, bench)
+    trained = train_jointly(learner, bench.all_images, labeled, settings, run).network
+    scored = Pictures(InColor(bench.scored, card.channels), settings.augment, card.size, card.normalization)
+    return scored.labels(trained, bench.run.device)
 
 
 def with_linear_head(backbone: Backbone, classes: int, algorithm: str) -> ClusteringNetwork:
@@ -71,14 +72,6 @@ def labeled_card(choice: Choice, images: Images) -> NetworkCard:
     """Of the network that the algorithms train: the one that the settings name, or that of stage 1."""
     card, network = network_card(images, choice.features), choice.semi.training.network
     return card if network is None else card.model_copy(update={"network": network, "stem": None, "width": None})
-
-
-def predict(network: nn.Module, bench: Workbench) -> Labels:
-    """The class of every image that is scored, (A,)."""
-    card = network_card(bench.learn, bench.choice.features)
-    scored = Pictures(InColor(bench.scored, card.channels), AugmentSettings(), card.size, card.normalization)
-    labels: Labels = scored.outputs(network, bench.run.device).argmax(dim=1).numpy()
-    return labels
 
 
 @register("supervised")

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from spice.augment import Contrastive, Plain, Strong, Weak
 from spice.augment.recipes import Recipe
+from spice.benchmark.rivals.classic import Labels
 from spice.data.batches import batches_of_training
 from spice.data.images import Images
 from spice.engine.device import autocast, grad_scaler, module_to_device, to_device
@@ -92,6 +93,11 @@ class Pictures(NamedTuple):
         parts = torch.arange(len(self.images)).split(CHUNK)  # type: ignore[no-untyped-call]
         random = torch.Generator()
         return torch.cat([network(self.view("plain", part, random, device)).cpu() for part in parts])
+
+    def labels(self, network: Callable[[Tensor], Tensor], device: torch.device) -> Labels:
+        """The cluster that a network finds most likely for every plain image, (N,)."""
+        labels: Labels = self.outputs(network, device).argmax(dim=1).numpy()
+        return labels
 
 
 class Seen(NamedTuple):

@@ -5,7 +5,6 @@ Shapes: N images, B of them in a batch, C channels, S pixels on a side, Z length
 
 from itertools import pairwise
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from sklearn.cluster import KMeans
@@ -167,7 +166,7 @@ def fit_dec(images: Images, clusters: int, settings: AutoencoderSettings, run: R
     start = KMeans(clusters, n_init=20, random_state=run.seed).fit(codes)
     objective = DEC(network.encode, torch.from_numpy(start.cluster_centers_).float(), len(images))
     train(objective, pictures, Schedule(settings.refining_epochs, settings.batch, settings.learning_rate / 10), run)
-    return pictures.outputs(objective, run.device).argmax(dim=1).numpy().astype(np.int64)
+    return pictures.labels(objective, run.device)
 
 
 class DEC(Objective):

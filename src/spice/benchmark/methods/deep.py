@@ -19,7 +19,6 @@ from spice.benchmark.deep.pica import PICA
 from spice.benchmark.deep.ruc import RUC, clean_labels
 from spice.benchmark.deep.scan import NeighborStep, SelfLabeling
 from spice.benchmark.rivals.classic import Labels, kmeans, nearest_means
-from spice.benchmark.semi import predict
 from spice.benchmark.workbench import Workbench
 from spice.data.images import Images, InColor
 from spice.errors import UserError
@@ -70,7 +69,7 @@ def from_scratch(kind: type[Objective], bench: Workbench) -> Objective:
 
 def clusters(kind: type[Objective], bench: Workbench) -> Labels:
     """Labels (A,) by a rival whose network predicts clusters."""
-    return predict(from_scratch(kind, bench), bench)
+    return labels_of(from_scratch(kind, bench), bench)
 
 
 def idfd(bench: Workbench) -> Labels:
@@ -95,7 +94,7 @@ def scan_neighbors(bench: Workbench) -> NeighborStep:
 
 def scan_clusters(bench: Workbench) -> Labels:
     """Labels (A,) by SCAN without self-labeling."""
-    return predict(scan_neighbors(bench), bench)
+    return labels_of(scan_neighbors(bench), bench)
 
 
 def scan_self_labeled(bench: Workbench) -> SelfLabeling:
@@ -107,7 +106,7 @@ def scan_self_labeled(bench: Workbench) -> SelfLabeling:
 
 def scan(bench: Workbench) -> Labels:
     """Labels (A,) by SCAN."""
-    return predict(scan_self_labeled(bench), bench)
+    return labels_of(scan_self_labeled(bench), bench)
 
 
 def ruc_after_scan(bench: Workbench) -> Labels:
@@ -132,11 +131,11 @@ def _ruc(network: ClusteringNetwork, bench: Workbench, *depends: object) -> Labe
     clean = clean_labels(probs, bench.features, confident=confident)
     if not clean.any():
         bench.notes.append(f"RUC found no clean label (above {confident}), and changed nothing")
-        return predict(network, bench)
+        return pictures(bench.scored, RUC, bench).labels(network, bench.run.device)
     assert isinstance(network.backbone, Backbone)
     with seeded(bench.run.seed, "rivals", "ruc"):
         objective = RUC(network.backbone, bench.clusters, probs.argmax(dim=1), clean)
-    return predict(learned(objective, bench, bench.encoder.fingerprint(), confident, *depends), bench)
+    return labels_of(learned(objective, bench, bench.encoder.fingerprint(), confident, *depends), bench)
 
 
 def learned(objective: AnObjective, bench: Workbench, *depends: object) -> AnObjective:
@@ -151,6 +150,11 @@ def learned(objective: AnObjective, bench: Workbench, *depends: object) -> AnObj
     bench.spent_here += spent
     bench.charged[run.folder.name] = _in_all(run.folder / "seconds", spent)
     return objective
+
+
+def labels_of(objective: Objective, bench: Workbench) -> Labels:
+    """The cluster of every image that is scored, (A,)."""
+    return pictures(bench.scored, type(objective), bench).labels(objective, bench.run.device)
 
 
 def pictures(images: Images, kind: type[Objective], bench: Workbench) -> Pictures:

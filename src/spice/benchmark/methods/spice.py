@@ -5,10 +5,11 @@ Shapes: A images to predict, K clusters.
 
 import copy
 
+from spice.benchmark.deep.objective import Pictures
 from spice.benchmark.methods.joint_heads import train_joint_heads
 from spice.benchmark.rivals.classic import Labels
-from spice.benchmark.semi import predict
 from spice.benchmark.workbench import Workbench
+from spice.data.images import InColor
 from spice.errors import UserError
 from spice.settings import HeadSettings
 from spice.stages.encode import encode_plain, probabilities
@@ -65,7 +66,9 @@ def joint_heads(bench: Workbench, heads: int) -> Labels:
     )
     run = bench.place(f"joint-heads-{heads}", settings.model_dump_json(), chosen.network_rate)
     trained = train_joint_heads(learner, bench.learn, bench.features, settings, run, network_rate=chosen.network_rate)
-    return predict(ClusteringNetwork(trained.network, trained.head).eval(), bench)
+    augment, images = bench.choice.views.augment, InColor(bench.scored, encoder.channels)
+    scored = Pictures(images, augment, encoder.size, encoder.normalization)
+    return scored.labels(ClusteringNetwork(trained.network, trained.head).eval(), bench.run.device)
 
 
 def _labels(bench: Workbench, settings: HeadSettings) -> Labels:
