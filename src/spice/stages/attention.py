@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from spice.augment import Plain
-from spice.core.fast_prototypes import fast_prototypes
 from spice.data.images import Images, InColor
 from spice.errors import UserError
 from spice.models.encoders import Encoder
 from spice.settings import AugmentSettings
+from spice.stages.labels import final_prototypes
 
 _BATCH = 16
 
@@ -33,7 +33,7 @@ def attention_maps(
     rows: NDArray[np.int64], *, images: Images, encoder: Encoder, features: Tensor, probs: Tensor
 ) -> Iterator[tuple[int, Tensor]]:
     """Each of `rows` and its attention (h, w) to its cluster; nothing if the encoder has no matching feature map."""
-    centers = fast_prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1]))  # (K, D)
+    centers = final_prototypes(features, probs)  # (K, D)
     cluster = probs.argmax(dim=1)  # (N,)
     plain, pixels = Plain(AugmentSettings(), encoder.size, encoder.normalization), InColor(images, encoder.channels)
     for part in torch.split(torch.from_numpy(rows), _BATCH):

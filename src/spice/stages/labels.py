@@ -56,12 +56,14 @@ def make_labels(
     )
 
 
-def prototype_rank(features: Tensor, probs: Tensor, cluster: Tensor) -> Tensor:
-    """Rank of each image in its cluster by cosine to the cluster's prototype, nearest first: (N,).
+def final_prototypes(features: Tensor, probs: Tensor) -> Tensor:
+    """The E-step's prototypes of all images: mean features of the N / K most confident ones, (K, D)."""
+    return fast_prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1]))
 
-    The prototype is the E-step's: the mean feature of the N / K most confident images.
-    """
-    centers = fast_prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1]))  # (K, D)
+
+def prototype_rank(features: Tensor, probs: Tensor, cluster: Tensor) -> Tensor:
+    """Rank of each image in its cluster by cosine to the cluster's prototype, nearest first: (N,)."""
+    centers = final_prototypes(features, probs)  # (K, D)
     # In parts: a copy of all features may not fit into memory.
     parts = zip(torch.split(features, 16_384), torch.split(cluster, 16_384), strict=True)
     similarity = torch.cat([F.cosine_similarity(part, centers[own]) for part, own in parts])  # (N,)
