@@ -18,6 +18,9 @@ else
 fi
 cd "$work"
 env/bin/python -c "import spice, pathlib; assert pathlib.Path(spice.__file__).is_relative_to('$work'), spice.__file__"
+# What a package index shows has no link to a file of the repository.
+env/bin/python -c "import re, importlib.metadata as m; page = m.metadata('spice-cluster').get_payload()
+links = re.findall(r'\]\((?!https?:)[^)]*\)', page); assert page.startswith('# spice') and not links, links"
 env/bin/spice --version
 if [ "${1:-}" = --quick ]; then env/bin/spice doctor >/dev/null; else env/bin/spice demo; fi
 echo "release: sdist and wheel are complete"
