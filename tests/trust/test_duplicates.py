@@ -74,6 +74,18 @@ def test_other_pictures_and_pictures_of_one_color_do_not() -> None:
     assert correlation(flat, flat) == 0
 
 
+def test_pictures_with_the_same_shading_but_other_detail_are_no_copies() -> None:
+    sky_over_land = np.linspace(3, -3, SIDE, dtype=np.float32)[:, None]
+    one, other = (
+        sky_over_land + 0.3 * np.random.default_rng(seed).normal(size=(SIDE, SIDE)).astype(np.float32)
+        for seed in range(2)
+    )
+    shading = np.corrcoef(one.ravel(), other.ravel())[0, 1]
+    assert shading > 0.95
+    assert abs(correlation(one, other)) < 0.3
+    assert correlation(one, 2 * one[:, ::-1] + 5) == pytest.approx(1)
+
+
 def test_pixels_are_compared_pair_by_pair() -> None:
     pictures = np.stack([small(picture(seed)) for seed in (0, 1, 0)])
     found = compare_pixels(pairs((0, 1), (0, 2), (1, 2)), lambda rows: pictures[rows])

@@ -8,6 +8,7 @@ Shapes: N images, S neighbors, P pairs, W windows, G x G pixels.
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,9 @@ from numpy.typing import NDArray
 SIMILAR = 0.7  # pairs with less similar features are not compared
 NEAREST = 3  # neighbors of an image that are compared with it; copies of copies are found through their neighbors
 SAME = 0.9  # pairs with at least this correlation of their pixels are near-duplicates
+# And this of their detail: the shading alone agrees in any two pictures of a bright sky over dark land. Of changed
+# copies, 99 % have at least 0.78, and other photos with the same shading at most 0.5.
+SAME_DETAIL = 0.6
 
 SIDE = 64  # pixels, of the gray pictures that are compared
 _GRID = 16  # points on a side at which they are sampled
@@ -65,9 +69,29 @@ def compare_pixels(pairs: Pairs, gray: Callable[[NDArray[np.int64]], Grays]) -> 
 def _likeness(first: Grays, second: Grays) -> float:
     """The best correlation of one picture with a window of the other, straight or mirrored: 1 for copies.
 
-    Both are given as `_windows_of` returns them, (W + 1, G * G).
+    That of their detail, if it is too low for copies. Both are given as `_windows_of` returns them, (W + 1, G * G).
     """
-    return float(max((first[:-1] @ second[[0, -1]].T).max(), (second[:-1] @ first[[0, -1]].T).max()))
+    best, one, other = max(_best_match(first, second), _best_match(second, first), key=itemgetter(0))
+    if best < SAME_DETAIL:
+        return best
+    detail = float(np.vdot(*_centered(_detail(np.stack([one, other])))))
+    return best if detail >= SAME_DETAIL else detail
+
+
+def _best_match(windows: Grays, whole: Grays) -> tuple[float, Grays, Grays]:
+    """The correlation of the window of one picture that is most like the other, straight or mirrored; and both."""
+    correlation = windows[:-1] @ whole[[0, -1]].T  # (W, 2)
+    window, mirrored = np.unravel_index(correlation.argmax(), correlation.shape)
+    return float(correlation[window, mirrored]), windows[window], whole[-mirrored]
+
+
+def _detail(pictures: Grays) -> Grays:
+    """How each point differs from the mean of the nine around it: rows (W, G * G) -> (W, G * G)."""
+    points = pictures.reshape(-1, _GRID, _GRID)
+    padded = np.pad(points, ((0, 0), (1, 1), (1, 1)), mode="edge")
+    around = sum(padded[:, down : down + _GRID, across : across + _GRID] for down in range(3) for across in range(3))
+    detail: Grays = (points - around / np.float32(9)).reshape(pictures.shape)
+    return detail
 
 
 def _windows_of(picture: Grays) -> Grays:
