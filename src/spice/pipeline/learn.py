@@ -45,13 +45,14 @@ def propose(run: Path, *, device: str = "auto", progress: Progress = silent) -> 
     """Learn from the edits of the current result. Takes seconds, because it uses the features of the run."""
     result = open_result(run)
     editor = Editor(run, result)
-    settings = stored_settings(result.entry.settings, run, advice="run spice cluster again first")
-    here = Run(seed=settings.seed, device=choose_device(device), progress=progress)
+    place = choose_device(device)  # an unknown one is refused at once
     edits, before = editor.edits, editor.groups
     own = before_learning(edits)
     features = np.array(result.answer_features, dtype=np.float32)  # a copy: torch wants to own it
     lessons = lessons_from_edits(result.base, result.groups_after(own), own, features)
+    settings = stored_settings(result.entry.settings, run, advice="run spice cluster again first")
     near = Near(np.asarray(result.neighbors), np.asarray(result.similarities))
+    here = Run(seed=settings.seed, device=place, progress=progress)
     learned = learn_groups(features, near, lessons, settings.heads, here)
     asked = learned.group >= 0
     group = before.group.copy()
