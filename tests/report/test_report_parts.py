@@ -81,7 +81,7 @@ def test_a_cluster_is_the_better_the_fewer_clusters_its_neighbors_come_from(own:
     np.fill_diagonal(votes, own)
     found = judged(votes.tolist())[0]
     assert found.grade == grade
-    assert "mean chance 0.90" in found.reason
+    assert "mean chance 90%" in found.reason
 
 
 def test_half_of_the_neighbors_in_one_other_cluster_is_mixed_and_an_empty_cluster_is_weak() -> None:
@@ -119,8 +119,8 @@ def test_answers_of_a_check_take_the_place_of_the_chance() -> None:
 def test_two_clusters_that_share_their_neighbors_are_advised_to_merge_and_nothing_is_split() -> None:
     parts = [None, None, Parts((60, 40), 0.01)]
     found = judged([[0.8, 0.2, 0.0], [0.15, 0.85, 0.0], [0.0, 0.0, 1.0]], parts=parts)
-    assert "one group with 1: each has at least 15% of its neighbors in the other" in found[0].advice
-    assert "one group with 0" in found[1].advice
+    assert "show the same as group 1: each has at least 15% of its neighbors in the other" in found[0].advice
+    assert "show the same as group 0" in found[1].advice
     assert found[2].advice == ""
     one_sided = judged([[0.8, 0.2, 0.0], [0.14, 0.86, 0.0], [0.0, 0.0, 1.0]], parts=parts)
     assert [verdict.advice for verdict in one_sided[:2]] == ["", ""]

@@ -68,7 +68,7 @@ def _card(content: Content, figures: Cluster, color: Color) -> Card:
 def _picture(content: Content, row: int) -> Picture:
     labels, folder = content.labels, content.pictures
     caption = (
-        f"chance {labels.chance[row]:.2f}, confidence {labels.confidence[row]:.2f}, "
+        f"chance {labels.chance[row]:.0%}, confidence {labels.confidence[row]:.0%}, "
         f"next group {labels.nearest_other_cluster[row]}"
     )
     files = (folder / f"{kind}-{row}.jpg" for kind in ("image", "attention"))

@@ -91,7 +91,7 @@ def _verdict(labels: Labels, evidence: Evidence, number: int, groups: float) -> 
 
 
 def _reason(verdict: Verdict, checked: Estimate | None) -> str:
-    reasons = [f"mean chance {verdict.chance:.2f}"]
+    reasons = [f"mean chance {verdict.chance:.0%}"]
     if checked is not None:
         reasons = [f"{checked.words} of its images are right ({checked.answers} checked)"]
     if verdict.confusion >= CONFUSED_SHARE:
@@ -115,8 +115,8 @@ def _advice(evidence: Evidence, found: Sequence[Verdict]) -> dict[int, str]:
     for first, second, share in similar_groups(evidence.votes, MERGE_SHARE):
         if first not in advice and second not in advice:
             text = f"each has at least {share:.0%} of its neighbors in the other. Merge them?"
-            advice[first] = f"seems to be one group with {second}: {text}"
-            advice[second] = f"seems to be one group with {first}: {text}"
+            advice[first] = f"seems to show the same as group {second}: {text}"
+            advice[second] = f"seems to show the same as group {first}: {text}"
     if not advice:
         advice |= _splits(evidence.parts or ())
     weak = [number for number, verdict in enumerate(found) if verdict.grade == Grade.WEAK and verdict is not EMPTY]

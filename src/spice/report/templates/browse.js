@@ -14,7 +14,7 @@ let matches = [], shown = 0;
 function search() {
   const wanted = byId("search").value.trim().toLowerCase();
   const cluster = byId("in-cluster").value, trust = byId("trust").value, least = byId("least").value * 1000;
-  byId("least-value").textContent = `from ${Number(byId("least").value)}`;
+  byId("least-value").textContent = `from ${percent(byId("least").value)}`;
   matches = [];
   for (let image = 0; image < lowered.length; image++) {
     if (cluster !== "" && data.cluster[image] !== Number(cluster)) continue;

@@ -27,7 +27,7 @@ function sheetRows(sheet) {
   return Math.min(columns, Math.ceil((count - sheet * columns * columns) / columns));
 }
 
-const share = (thousandths) => (thousandths / 1000).toFixed(2);
+const share = (thousandths) => percent(thousandths / 1000);
 const facts = (image) => `${data.names[data.cluster[image]]}, chance ${share(data.chance[image])}`;
 
 function showDetail(image, picture) {
@@ -36,7 +36,7 @@ function showDetail(image, picture) {
   const lines = [
     ["Group", data.names[data.cluster[image]]],
     ["Chance", `${share(data.chance[image])} that this is the right group`],
-    ["Neighbors", `${share(data.reliability[image])} of the nearest images are in the same group${data.reliable[image] ? "" : `; only more than ${data.threshold} is called reliable`}`],
+    ["Neighbors", `${share(data.reliability[image])} of the nearest images are in the same group${data.reliable[image] ? "" : `; reliable means more than ${percent(data.threshold)}`}`],
     ["Confidence", `${share(data.confidence[image])}, ${share(data.margin[image])} ahead of ${data.names[data.other[image]]}`],
     ["Closeness to center", `number ${(data.rank[image] + 1).toLocaleString("en")} in its group`],
   ];

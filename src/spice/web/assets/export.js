@@ -4,7 +4,7 @@ import { button, element } from "./dom.js";
 import { ask, attempt, nameOf, run, shownGroups } from "./run.js";
 
 const MEANING = {
-  folders: "a folder per group, for people", imagefolder: "a folder per group, for training", csv: "a table (csv)", parquet: "a table (parquet)", labelstudio: "Label Studio tasks",
+  folders: "one folder per group", imagefolder: "one folder per group, for training (imagefolder)", csv: "a table (csv)", parquet: "a table (parquet)", labelstudio: "Label Studio tasks",
   fiftyone: "a FiftyOne data set", cvat: "CVAT", xmp: "keywords for Lightroom and digiKam (XMP sidecars)",
 };
 
@@ -28,6 +28,6 @@ export async function show(view) {
     element("div", { class: "intro" }, element("h1", {}, "Export"), element("p", { class: "note lead" }, `Your images are linked or copied, never moved or changed. The new folder is created in ${found.folder}, and nothing is overwritten.`)),
     element("form", { class: "export panel", onsubmit: (event) => { event.preventDefault(); go.click(); } },
       element("label", {}, "Format ", shape), element("label", {}, "Images ", which), element("label", {}, "Name of the new folder or file ", name),
-      element("label", { class: "check" }, copied, " Copy images, instead of links"), element("div", { class: "buttons" }, go), message),
-    element("p", { class: "table-link" }, element("a", { class: "do", href: "/labels.csv", download: "labels.csv" }, "Download labels.csv"), element("span", { class: "note" }, " one line per image, with your names and corrections")));
+      element("label", { class: "check" }, copied, " Copy the images instead of linking to them"), element("div", { class: "buttons" }, go), message),
+    element("p", { class: "table-link" }, element("a", { class: "do", href: "/labels.csv", download: "labels.csv" }, "Download labels.csv"), element("span", { class: "note" }, " one row per image, with your names and corrections")));
 }

@@ -30,7 +30,7 @@ async function draw() {
 }
 
 function result(one) {
-  const words = [`${percent(one.reliable)} reliable`, `mean chance ${one.chance.toFixed(2)}`, one.encoder, one.created.slice(0, 10)];
+  const words = [`${percent(one.reliable)} reliable`, `mean chance ${percent(one.chance)}`, one.encoder, one.created.slice(0, 10)];
   if (one.cut) words.splice(2, 0, "cut from the tree");
   if (one.refined === "yes") words.splice(2, 0, "refined");
   return element("article", { class: one.current ? "panel result current" : "panel result", "aria-label": `${counted(one.groups, "group")}, ${one.name}` },

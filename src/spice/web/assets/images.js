@@ -1,6 +1,6 @@
 // Images: all of them in one list; search, filter, sort, select.
 
-import { button, byId, counted, element, say, tint } from "./dom.js";
+import { button, byId, counted, element, percent, say, tint } from "./dom.js";
 import { Grid } from "./grid.js";
 import { showPicture } from "./picture.js";
 import { attempt, groupOf, loweredPaths, nameOf, run, send } from "./run.js";
@@ -120,7 +120,7 @@ function cell(image, width) {
     "aria-label": `${run.path[image]}, ${nameOf(group)}${run.reliable[image] ? "" : ", doubtful"}`, "aria-selected": String(selected.has(image)) },
     tile(image, width),
     element("button", { type: "button", class: "enlarge", tabindex: "-1", "aria-label": "Enlarge" }, "⤢"),
-    ...caption(nameOf(group), run.person[image] ? "you" : (run.chance[image] / 1000).toFixed(2), run.person[image] ? "you" : run.reliable[image] ? "" : "low", run.path[image].split("/").at(-1)));
+    ...caption(nameOf(group), run.person[image] ? "you" : percent(run.chance[image] / 1000), run.person[image] ? "you" : run.reliable[image] ? "" : "low", run.path[image].split("/").at(-1)));
   made.addEventListener("click", (event) => {
     if (event.target.closest(".enlarge")) return showPicture(image, items);
     choose(Number(made.dataset.place), event.shiftKey);

@@ -40,7 +40,7 @@ function start(found) {
 
 /** What to do before there is anything to learn from. */
 const steps = () => element("ol", { class: "steps panel" }, [
-  ["Name your groups", "and merge those that show the same.", "groups"],
+  ["Name your groups", "and merge groups that show the same thing.", "groups"],
   ["Move wrong images", "to where they belong, the most doubtful first.", "images?sort=doubt"],
   ["Learn", "You see which images would move, then accept or discard this.", null],
 ].map(([title, text, where]) => element("li", {}, element("strong", {}, where ? element("a", { href: `#${where}` }, title) : title), element("span", { class: "note" }, text))));

@@ -1,6 +1,6 @@
 // The map, with images to select and move.
 
-import { element } from "./dom.js";
+import { element, percent } from "./dom.js";
 import { showPicture } from "./picture.js";
 import { Plot } from "./plot.js";
 import { groupOf, guessedName, nameOf, run, shownGroups } from "./run.js";
@@ -17,7 +17,7 @@ const source = {
   groups: () => shownGroups().filter((group) => group.size).map((group) => ({ ...group, name: guessedName(group), picture: pictureOf(group.typical[0]) })),
   sure: (image) => run.reliable[image] || run.person[image],
   describe: (image) => [tile(image, 128), element("strong", {}, run.path[image].split("/").at(-1)),
-    element("div", {}, `${nameOf(groupOf(image))}, ${run.person[image] ? "placed by you" : `chance ${(run.chance[image] / 1000).toFixed(2)}`}`)],
+    element("div", {}, `${nameOf(groupOf(image))}, ${run.person[image] ? "placed by you" : `chance ${percent(run.chance[image] / 1000)}`}`)],
   open: (image) => showPicture(image),
   selected,
   toggle,

@@ -1,6 +1,6 @@
 // One image, large, with its facts and its nearest images.
 
-import { button, dialog, dot, element, tint } from "./dom.js";
+import { button, dialog, dot, element, percent, tint } from "./dom.js";
 import { ask, groupOf, nameOf, run } from "./run.js";
 import { move, reject } from "./selection.js";
 import { largePicture, tile } from "./tiles.js";
@@ -50,7 +50,7 @@ export function showPicture(row, list = [row]) {
     if (group) tint(where, group);
     const lines = [element("dt", {}, "Group"), where];
     if (run.person[row]) lines.push(element("dt", {}, "Placed by"), element("dd", {}, "you"));
-    else lines.push(element("dt", {}, "Chance"), element("dd", {}, `${(run.chance[row] / 1000).toFixed(2)}${run.reliable[row] ? ", reliable" : ""}${run.outlier[row] ? ", unlike all other images" : ""}`));
+    else lines.push(element("dt", {}, "Chance"), element("dd", {}, `${percent(run.chance[row] / 1000)}${run.reliable[row] ? ", reliable" : ""}${run.outlier[row] ? ", unlike all other images" : ""}`));
     facts.replaceChildren(...lines);
   }
 
