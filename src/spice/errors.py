@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+LONGEST = 200  # characters of an error of another library that a message quotes
 _OURS = f"{Path(__file__).parent}{os.sep}"
 
 
@@ -39,9 +40,12 @@ class NoticeWarning(SpiceWarning):
 
 
 def one_line(error: BaseException) -> str:
-    """The message of an error on one line, shortened; its class if it has no message."""
+    """The message of an error on one line, its first sentences if it is long; its class if it has no message."""
     text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 200 else f"{text[:197]}..."
+    if len(text) <= LONGEST:
+        return text
+    sentences = text[:LONGEST].rpartition(". ")[0]
+    return sentences or f"{text[: LONGEST - 3]}..."
 
 
 def field_of(error: "ValidationError") -> str:

@@ -4,6 +4,7 @@ import csv
 import io
 import itertools
 import json
+import logging
 import re
 import shutil
 import signal
@@ -24,10 +25,10 @@ from rich.console import Console
 from rich.progress import Progress as Bars
 
 from spice.cli.cluster import default_out, last_stage
-from spice.cli.running import _columns, _ProgressBars, stoppable
+from spice.cli.running import _columns, _ProgressBars, show_progress, stoppable
 from spice.cli.summary import finish, show_account
 from spice.cli.why import _groups, _verdict
-from spice.errors import NothingTrustworthyError
+from spice.errors import NothingTrustworthyError, one_line
 from spice.runs import RunFolder, account, open_result
 from spice.runs.records import ClusteringStats, JointResult
 from spice.runs.why import Why
@@ -407,6 +408,25 @@ def test_ctrl_c_says_how_to_go_on(shapes: Path, tmp_path: Path, spice: Spice) ->
     assert "Traceback" not in said
     assert spice("resume", out).code == 0
     assert (out / "labels.csv").exists()
+
+
+def test_a_long_error_of_another_library_ends_with_a_sentence() -> None:
+    first = "The hub cannot be reached, and no copy of the model is on this computer"
+    assert one_line(OSError(f"{first}.\n{'Check the connection, or see the manual, ' * 6}")) == first
+    assert one_line(OSError("no end " * 100)).endswith("no end n...")
+    assert one_line(OSError("One. Two.")) == "One. Two."
+
+
+def test_messages_of_spice_are_shown_once_and_those_of_other_libraries_are_left_to_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest's
+    for _ in range(2):  # a second command in the same process
+        with show_progress():
+            logging.getLogger("spice").info("loading the encoder")
+            logging.getLogger("another").warning("retrying")
+    assert capsys.readouterr().err.count("loading the encoder") == 2
+    assert not logging.getLogger("spice").handlers
 
 
 def test_progress_on_a_terminal_says_how_much_time_is_left_and_hides_what_was_shown_before_the_first_step() -> None:

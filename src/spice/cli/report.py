@@ -13,5 +13,5 @@ def command(run: RunArgument) -> None:
 
     result = open_result(run)
     with writing(run):
-        path = rewrite_report(result)
-    print(path)
+        rewrite_report(result)
+    print(f"report     {(run / 'report.html').absolute().as_uri()}")

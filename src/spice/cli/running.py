@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from spice.errors import NoticeWarning, SpiceWarning
-from spice.progress import LogProgress, Progress, duration
+from spice.progress import LogProgress, Progress, duration, log
 from spice.wording import quoted
 
 if TYPE_CHECKING:
@@ -52,9 +52,8 @@ def stoppable(kept: str) -> Iterator[Progress]:
 def show_progress() -> Iterator[Progress]:
     """Progress bars on a terminal, a line every few seconds elsewhere. On stderr, because stdout is for the result."""
     if not sys.stderr.isatty():
-        logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
-        logging.getLogger("spice").setLevel(logging.INFO)
-        yield LogProgress()
+        with _messages(logging.StreamHandler(sys.stderr)):
+            yield LogProgress()
         return
     from rich.console import Console
     from rich.logging import RichHandler
@@ -62,13 +61,27 @@ def show_progress() -> Iterator[Progress]:
 
     with Bars(*_columns(), console=Console(stderr=True)) as bars:
         above = RichHandler(console=bars.console, show_time=False, show_level=False, show_path=False)
-        logging.basicConfig(handlers=[above], format="%(message)s", level=logging.WARNING)
-        logging.getLogger("spice").setLevel(logging.INFO)
         shown = _ProgressBars(bars)
         try:
-            yield shown
+            with _messages(above):
+                yield shown
         finally:
             shown.started()
+
+
+@contextmanager
+def _messages(handler: logging.Handler) -> Iterator[None]:
+    """Show our own messages. Other libraries show theirs themselves: on the root logger they would appear twice."""
+    log.setLevel(logging.INFO)
+    if logging.getLogger().handlers:  # somebody shows all messages already
+        yield
+        return
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
 
 
 @contextmanager
