@@ -60,6 +60,7 @@ class Page:
 
     def visit(self, address: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
         """Load an address and wait until it has run."""
+        self._navigate("about:blank")  # what the page before this one still has to say is not about this one
         self.errors.clear()
         self.requests.clear()
         self.call(
@@ -68,6 +69,9 @@ class Page:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         still = {"name": "prefers-reduced-motion", "value": "reduce"}  # no test waits for something to glide into place
         self.call("Emulation.setEmulatedMedia", features=[scheme, still])
+        self._navigate(address)
+
+    def _navigate(self, address: str) -> None:
         loads = self._loads
         self.call("Page.navigate", url=address)
         # The event, not the document's state: the old page may still be there, and is complete as well.
