@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.progress import Progress as Bars
 
 from spice.cli.cluster import default_out, last_stage
-from spice.cli.running import _columns, _ProgressBars, show_progress, stoppable
+from spice.cli.running import _columns, _ProgressBars, interruptible, show_progress, stoppable
 from spice.cli.summary import finish, show_account
 from spice.cli.why import _groups, _verdict
 from spice.errors import NothingTrustworthyError, one_line
@@ -408,6 +408,19 @@ def test_ctrl_c_says_how_to_go_on(shapes: Path, tmp_path: Path, spice: Spice) ->
     assert "Traceback" not in said
     assert spice("resume", out).code == 0
     assert (out / "labels.csv").exists()
+
+
+def test_stopped_before_anything_was_written_there_is_nothing_to_resume(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "photos.spice"
+    with pytest.raises(typer.Exit), interruptible(run):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == "\nspice: stopped; nothing was written\n"
+    run.mkdir()
+    with pytest.raises(typer.Exit), interruptible(run):
+        raise KeyboardInterrupt
+    assert f"finished work is kept. Resume with: spice resume {run}" in capsys.readouterr().err
 
 
 def test_a_long_error_of_another_library_ends_with_a_sentence() -> None:

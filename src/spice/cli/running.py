@@ -28,7 +28,7 @@ def interruptible(run: Path) -> Iterator[Progress]:
     before = signal.signal(signal.SIGTERM, _stop)
     kept = f"finished work is kept. Resume with: spice resume {quoted(str(run))}"
     try:
-        with stoppable(kept) as progress, warnings.catch_warnings():
+        with stoppable(kept, run=run) as progress, warnings.catch_warnings():
             warnings.simplefilter("ignore", SpiceWarning)
             warnings.simplefilter("always", NoticeWarning)
             yield progress
@@ -37,14 +37,15 @@ def interruptible(run: Path) -> Iterator[Progress]:
 
 
 @contextmanager
-def stoppable(kept: str) -> Iterator[Progress]:
-    """Show progress; on Ctrl-C, end with one line that says what is `kept` and how to resume."""
+def stoppable(kept: str, *, run: Path | None = None) -> Iterator[Progress]:
+    """Show progress; on Ctrl-C, end with one line: what is `kept` and how to resume, if `run` has been written."""
     try:
         with show_progress() as progress:
             yield progress
     except KeyboardInterrupt:
         if os.environ.get("RANK", "0") == "0":  # under torchrun only the first process prints
-            print(f"\nspice: stopped; {kept}", file=sys.stderr)
+            begun = run is None or run.exists()
+            print(f"\nspice: stopped; {kept if begun else 'nothing was written'}", file=sys.stderr)
         raise typer.Exit(130) from None  # what shells expect of a command ended by Ctrl-C
 
 
