@@ -47,7 +47,7 @@ def lessons_from_edits(base: Base, groups: Groups, edits: Edits, features: NDArr
     pairs = {kind: _pairs(base, edits, kind) for kind in ("same", "different")}
     rejected = [(row, place[group]) for row, out in groups.rejected.items() for group in sorted(out) if group in place]
     if not len(fixed) and not rejected and not groups.touched and not any(len(found) for found in pairs.values()):
-        raise UserError(f"nothing to learn from yet; name some groups or move some images of {base.name} first")
+        raise UserError("nothing to learn from yet; name some groups or move some images first")
     if len(numbers) < 2:
         raise UserError("learning needs at least two groups")
     typical = _typical(base, groups, numbers, features)
