@@ -44,6 +44,7 @@ class Watcher:
         self._known = self._in_run() | _paths_in(self.table)
         self._waiting: dict[str, str] = {}  # path -> stamp at the last listing
         self._unusable: dict[str, str] = {}  # path -> stamp of a file that could not be read
+        self._to_tell: list[str] = []  # of these, what `unreadable` has not returned yet
 
     def watch(self, *, every: float) -> Iterator[list[Arrived]]:
         """Yield what has arrived since the last listing, possibly nothing, until stopped."""
@@ -69,6 +70,11 @@ class Watcher:
         self._waiting = new
         return self._put(settled, new) if settled else []
 
+    def unreadable(self) -> list[str]:
+        """The files that could not be read since the last call; each is tried again when it changes."""
+        told, self._to_tell = self._to_tell, []
+        return told
+
     def _entries(self) -> list[Entry]:
         return open_source(str(self.folder), leave_out=[self.run]).listing()[0]
 
@@ -77,10 +83,10 @@ class Watcher:
         try:
             found = self.model.assess(list(paths))
         except NothingReadableError:
-            self._unusable |= {name: stamps[name] for name in names}
+            self._leave_out(names, stamps)
             return []
         read = [paths[path] for path in found.paths]
-        self._unusable |= {name: stamps[name] for name in names if name not in read}  # tried again when it changes
+        self._leave_out([name for name in names if name not in read], stamps)
         groups = open_result(self.run).groups.predicted(found.predictions.cluster)  # with the names of this moment
         columns: dict[str, Column] = {**found.columns(), **groups, "path": read}
         with explain_write_errors(self.run):
@@ -89,6 +95,10 @@ class Watcher:
         self.count += len(read)
         chance, unlike = found.predictions.chance.tolist(), found.predictions.unlike.tolist()
         return list(map(Arrived, read, map(int, groups["group"]), map(str, groups["name"]), chance, unlike))
+
+    def _leave_out(self, names: list[str], stamps: dict[str, str]) -> None:
+        self._unusable |= {name: stamps[name] for name in names}
+        self._to_tell += names
 
     def _in_run(self) -> set[str]:
         """The images of the run that are in this folder, by their names here."""

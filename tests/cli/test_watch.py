@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 import spice as package
+from spice.cli.watch import _print_arrived
 from spice.errors import UserError
 from spice.pipeline import cluster
 from spice.presets import standard
@@ -130,3 +131,19 @@ def test_ctrl_c_ends_the_watch_cleanly(home: Path, shapes: Path) -> None:
     assert process.returncode == 0
     assert "images     1 new" in told
     assert "Traceback" not in told
+
+
+def test_a_file_that_cannot_be_read_is_told_once_and_again_when_it_has_changed(
+    watcher: Watcher, home: Path, shapes: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = home / "camera" / "broken.jpg"
+    broken.write_text("no image")
+    assert watcher.once(sleep=lambda _: None) == []
+    assert (watcher.unreadable(), watcher.unreadable()) == (["broken.jpg"], [])
+    shutil.copy(shapes / "ring" / "20.png", home / "camera" / "new.png")
+    broken.write_text("no image either")
+    arrived = watcher.once(sleep=lambda _: None)
+    _print_arrived(arrived, watcher.unreadable())
+    told = capsys.readouterr()
+    assert told.out.startswith("new.png: ")
+    assert told.err == "broken.jpg: cannot be read as an image; tried again when it changes\n"

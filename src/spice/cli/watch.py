@@ -41,11 +41,11 @@ def command(
     watcher = Watcher(folder, run, load(model_folder(run), device=device))
     try:
         if once:
-            _print_arrived(watcher.once())
+            _print_arrived(watcher.once(), watcher.unreadable())
         else:
             print(f"watching   {folder}; press Ctrl-C to stop", file=sys.stderr, flush=True)
             for arrived in watcher.watch(every=every):
-                _print_arrived(arrived)
+                _print_arrived(arrived, watcher.unreadable())
     except KeyboardInterrupt:
         print(file=sys.stderr)
     written = f", in {watcher.table}" if watcher.count else ""
@@ -64,7 +64,9 @@ def _only_run_of(folder: Path) -> Path:
     return run
 
 
-def _print_arrived(arrived: "list[Arrived]") -> None:
+def _print_arrived(arrived: "list[Arrived]", unreadable: list[str]) -> None:
     for path, group, name, chance, unlike in arrived:
         where = f"{name or f'group {group}'} (chance {chance:.0%})"
         print(f"{path}: {where}{', unlike anything seen before' if unlike else ''}", flush=True)
+    for path in unreadable:
+        print(f"{path}: cannot be read as an image; tried again when it changes", file=sys.stderr, flush=True)
