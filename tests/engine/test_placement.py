@@ -300,6 +300,13 @@ def test_stage_3(algorithm: str, changes: dict[str, object], other_device: Run) 
     assert found.probs.device.type == "cpu"
 
 
+def test_stages_1_and_3_train_networks_that_are_channels_last() -> None:
+    for weights in (stage_1("moco", Run()), stage_3(Run()).encoder.module.state_dict()):
+        kernels = [kernel for kernel in weights.values() if kernel.ndim == 4 and min(kernel.shape[1:]) > 1]
+        assert kernels
+        assert all(kernel.is_contiguous(memory_format=torch.channels_last) for kernel in kernels)
+
+
 class SavesOften(Run):
     """A run that saves a checkpoint after every step."""
 
