@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -52,6 +53,16 @@ def test_no_method_opens_the_door_to_the_true_labels(whole: Collected, tmp_path:
         labels = method.fit(bench)
         assert labels.shape == (len(whole.learn),)
         assert 0 <= labels.min() <= labels.max() < SMOKE.clusters
+
+
+@pytest.mark.usefixtures("brief")
+def test_the_cell_of_ruc_notes_from_how_many_labels_it_began(whole: Collected, tmp_path: Path) -> None:
+    bench = Workbench(whole, SMOKE, Run(folder=tmp_path))
+    METHODS["RUC (SPICE-s)"].fit(bench)
+    (note,) = (note for note in bench.notes if note.startswith("RUC"))
+    found = re.fullmatch(r"RUC found (\d+) clean labels of 200, of (\d+) clusters", note)
+    assert found, note
+    assert 1 <= int(found[2]) <= min(int(found[1]), SMOKE.clusters)
 
 
 def measured_cells(out: Path, seeds: Sequence[int] = (0,)) -> list[Cell]:

@@ -132,6 +132,8 @@ def _ruc(network: ClusteringNetwork, bench: Workbench, *depends: object) -> Labe
     if not clean.any():
         bench.notes.append(f"RUC found no clean label (above {confident}), and changed nothing")
         return pictures(bench.scored, RUC, bench).labels(network, bench.run.device)
+    kinds = len(probs.argmax(dim=1)[clean].unique())  # type: ignore[no-untyped-call]
+    bench.notes.append(f"RUC found {int(clean.sum())} clean labels of {len(clean)}, of {kinds} clusters")
     assert isinstance(network.backbone, Backbone)
     with seeded(bench.run.seed, "rivals", "ruc"):
         objective = RUC(network.backbone, bench.clusters, probs.argmax(dim=1), clean)
