@@ -25,9 +25,9 @@ from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
-import onnxruntime  # noqa: F401 - imported here once, not in every process that is forked
-import torch._dynamo  # noqa: F401 - the same: the first optimizer imports it
+import torch._dynamo  # noqa: F401 - imported here once, not in every process that is forked: the first optimizer needs it
 
+import spice.models.frozen  # noqa: F401 - the same: ONNX Runtime
 from spice.engine.checkpoints import Checkpoints
 from spice.pipeline import cluster
 from spice.pipeline.execute import BY_NAME

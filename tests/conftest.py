@@ -16,6 +16,8 @@ from PIL import Image, ImageDraw
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # No test may wait for the hub of models.
 os.environ["HF_HUB_OFFLINE"] = "1"
+# Tests that import ONNX Runtime before spice.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 
 @pytest.fixture(scope="session", autouse=True)
