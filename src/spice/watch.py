@@ -1,7 +1,8 @@
 """Watches a folder: sorts new images into the groups of a run as they arrive, and appends them to a table.
 
 The folder is listed at intervals, which works on every system and on network drives. A file is read once it has not
-changed between two listings, so that a camera or scanner can finish writing it.
+changed between two listings, so that a camera or scanner can finish writing it. The table names the folder of each
+image, because several watched folders may have files of the same name.
 """
 
 import csv
@@ -16,9 +17,10 @@ from spice.data.sources import Entry
 from spice.errors import NothingReadableError, UserError
 from spice.estimator import SPICE
 from spice.runs import explain_write_errors, open_result
-from spice.tables import Column, write_csv
+from spice.tables import Column, write_csv, write_table
 
 WATCHED = "watched.csv"
+FOLDER = "folder"  # the last column
 # With `once`, a file that has not changed for this long counts as complete.
 _SETTLED_SECONDS = 1.0
 
@@ -34,14 +36,24 @@ class Arrived(NamedTuple):
 
 
 class Watcher:
-    """A folder, the run that its images belong to, and the table of what has arrived (`RUN/watched.csv`)."""
+    """A folder, the run that its images belong to, and the table of what has arrived (`RUN/watched.csv`).
+
+    A table of an earlier version does not name folders. Its images count as known in every folder; `by_name_only` is
+    how many files of this folder are skipped for that reason.
+    """
 
     def __init__(self, folder: Path, run: Path, model: SPICE) -> None:
         if not folder.is_dir():
             raise UserError(f"there is no folder {folder} to watch")
         self.folder, self.run, self.model = folder, run, model
         self.table, self.count = run / WATCHED, 0
-        self._known = self._in_run() | _paths_in(self.table)
+        self._address = str(folder.resolve())
+        rows = _rows_of(self.table)
+        here = {row["path"] for row in rows if row.get(FOLDER) == self._address}
+        unknown = {row["path"] for row in rows if not row.get(FOLDER)}
+        sure = self._in_run() | here
+        self.by_name_only = len((unknown - sure) & {entry.name for entry in self._entries()})
+        self._known = sure | unknown
         self._waiting: dict[str, str] = {}  # path -> stamp at the last listing
         self._unusable: dict[str, str] = {}  # path -> stamp of a file that could not be read
         self._to_tell: list[str] = []  # of these, what `unreadable` has not returned yet
@@ -88,7 +100,7 @@ class Watcher:
         read = [paths[path] for path in found.paths]
         self._leave_out([name for name in names if name not in read], stamps)
         groups = open_result(self.run).groups.predicted(found.predictions.cluster)  # with the names of this moment
-        columns: dict[str, Column] = {**found.columns(), **groups, "path": read}
+        columns: dict[str, Column] = {**found.columns(), **groups, "path": read, FOLDER: [self._address] * len(read)}
         with explain_write_errors(self.run):
             _append(self.table, columns)
         self._known.update(read)
@@ -106,8 +118,8 @@ class Watcher:
         source = result.manifest.source
         if source is None:
             return set()
-        inside = (Path(source, path) for path in result.labels.path)
-        folder = self.folder.absolute()
+        inside = (Path(source).resolve() / path for path in result.labels.path)
+        folder = self.folder.resolve()
         return {path.relative_to(folder).as_posix() for path in inside if path.is_relative_to(folder)}
 
 
@@ -116,6 +128,7 @@ def _append(table: Path, columns: dict[str, Column]) -> None:
     text = io.StringIO()
     write_csv(text, columns)
     header, _, rows = text.getvalue().partition("\n")
+    _add_folder_column(table)
     with table.open("ab+") as file:
         file.seek(0)
         whole = file.read().rpartition(b"\n")
@@ -123,8 +136,17 @@ def _append(table: Path, columns: dict[str, Column]) -> None:
         file.write((rows if whole[1] else f"{header}\n{rows}").encode("utf-8"))
 
 
-def _paths_in(table: Path) -> set[str]:
+def _add_folder_column(table: Path) -> None:
+    """Give the table of an earlier version the last column, empty."""
+    rows = _rows_of(table)
+    if rows and FOLDER not in rows[0]:
+        columns: dict[str, Column] = {name: [row[name] for row in rows] for name in rows[0]}
+        write_table(table, {**columns, FOLDER: [""] * len(rows)})
+
+
+def _rows_of(table: Path) -> list[dict[str, str]]:
+    """The complete rows of the table."""
     if not table.exists():
-        return set()
-    text = table.read_text(encoding="utf-8")
-    return {row["path"] for row in csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1]))}
+        return []
+    text = table.read_bytes().decode("utf-8")
+    return list(csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1], newline="")))

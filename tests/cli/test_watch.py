@@ -113,6 +113,44 @@ def test_the_command_looks_once_for_a_script(home: Path, shapes: Path, spice: Ca
         Watcher(home / "nowhere", home / "camera.spice", package.load(home / "camera.spice" / "model"))
 
 
+def test_files_of_the_same_name_in_a_second_folder_are_sorted_too(watcher: Watcher, home: Path, shapes: Path) -> None:
+    shutil.copy(shapes / "ring" / "21.png", home / "camera" / "new.png")
+    (home / "phone").mkdir()
+    shutil.copy(shapes / "disc" / "21.png", home / "phone" / "new.png")
+    watcher.once(sleep=lambda _: None)
+    for expected in (["new.png"], []):
+        second = Watcher(home / "phone", home / "camera.spice", watcher.model)
+        assert [one.path for one in second.once(sleep=lambda _: None)] == expected
+    found = [(row["path"], row["folder"]) for row in rows(home)]
+    assert found == [("new.png", str(home / "camera")), ("new.png", str(home / "phone"))]
+
+
+def test_images_in_the_table_of_an_earlier_version_are_skipped_and_counted(
+    watcher: Watcher, home: Path, shapes: Path, spice: Callable[..., Any]
+) -> None:
+    camera, run = home / "camera", home / "camera.spice"
+    shutil.copy(shapes / "ring" / "21.png", camera / "old, with comma.png")
+    watcher.once(sleep=lambda _: None)
+    table = run / WATCHED
+    lines = [line.rpartition(",")[0] for line in table.read_text().splitlines()]
+    table.write_text("\n".join(lines) + "\n")
+    shutil.copy(shapes / "ring" / "22.png", camera / "new.png")
+    told = spice("watch", camera, "--run", run, "--once")
+    assert told.out.startswith("new.png: ")
+    assert "images     1 new" in told.err
+    assert "skipped    1 file with a name in" in told.err
+    assert [(row["path"], row["folder"]) for row in rows(home)] == [
+        ("old, with comma.png", ""),
+        ("new.png", str(camera)),
+    ]
+
+
+def test_the_images_of_a_run_are_not_new_when_their_folder_is_reached_by_a_link(watcher: Watcher, home: Path) -> None:
+    (home / "link").symlink_to(home / "camera")
+    linked = Watcher(home / "link", home / "camera.spice", watcher.model)
+    assert linked.once(sleep=lambda _: None) == []
+
+
 @pytest.mark.slow
 def test_ctrl_c_ends_the_watch_cleanly(home: Path, shapes: Path) -> None:
     # A shell lets what runs in its background ignore Ctrl-C.

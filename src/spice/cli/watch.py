@@ -9,6 +9,7 @@ import typer
 from spice.cli.help import examples
 from spice.cli.options import Device, find_run
 from spice.errors import UserError
+from spice.wording import counted
 
 if TYPE_CHECKING:
     from spice.watch import Arrived
@@ -39,6 +40,12 @@ def command(
     run = find_run(run or _only_run_of(folder))
     refuse_links_outside(run)
     watcher = Watcher(folder, run, load(model_folder(run), device=device))
+    if watcher.by_name_only:
+        print(
+            f"skipped    {counted(watcher.by_name_only, 'file')} with a name in {watcher.table}, which "
+            "an earlier version wrote without folders; delete its rows to sort them again",
+            file=sys.stderr,
+        )
     try:
         if once:
             _print_arrived(watcher.once(), watcher.unreadable())
