@@ -28,6 +28,7 @@ def test_a_run_ends_with_a_page_that_shows_it(shapes: Path, tmp_path: Path, brow
     assert browser.run("document.querySelectorAll('.card').length") == 4
     assert browser.run("document.querySelectorAll('.attention').length") == 4 * 3
     assert browser.run("document.getElementById('cluster-0').textContent").count("Head agreement") == 1
+    assert "margin" not in browser.run("document.getElementById('cluster-0').textContent")
     assert "other heads" in browser.run("document.querySelector('#verdicts .reason').textContent")
     assert browser.run("document.getElementById('match-count').textContent") == "97 images."
     problems = browser.run("document.getElementById('problems').textContent")

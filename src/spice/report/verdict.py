@@ -40,13 +40,12 @@ class Verdict(NamedTuple):
     chance: float  # the mean
     groups: float  # how many clusters the nearest neighbors of its images come from
     share: float  # of its images that are reliable
-    margin: float  # the median
     confused_with: int | None
     confusion: float  # share of its images' neighbors that are in that cluster
     heads: float | None  # mean overlap (Jaccard index) with the nearest cluster of each other good head
 
 
-EMPTY = Verdict(Grade.WEAK, "no images", "", 0.0, 1.0, 0.0, 0.0, None, 0.0, None)
+EMPTY = Verdict(Grade.WEAK, "no images", "", 0.0, 1.0, 0.0, None, 0.0, None)
 
 
 class Evidence(NamedTuple):
@@ -82,7 +81,6 @@ def _verdict(labels: Labels, evidence: Evidence, number: int, groups: float) -> 
         chance=float(labels.chance[members].mean(dtype=np.float64)),
         groups=groups,
         share=float(labels.reliable[members].mean()),
-        margin=float(np.median(labels.margin[members])),
         confused_with=other if elsewhere[other] > 0 else None,
         confusion=float(elsewhere[other]),
         heads=None if evidence.overlap is None else evidence.overlap[number],
