@@ -52,20 +52,20 @@ def test_folders_put_typical_images_first_and_doubtful_ones_apart(
     export(labels, photos, tmp_path / "out", shape="folders")
     found = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.png"))
     assert found == [
-        "cluster_00/doubtful/1_b.png",
-        "cluster_00/doubtful/2_naïve 中.png",
-        "cluster_00/reliable/0_a.png",
-        'cluster_02/doubtful/2_with "quotes".png',
-        "cluster_02/reliable/0_a.png",
-        "cluster_02/reliable/1_two\nlines.png",
+        "group_00/doubtful/1_b.png",
+        "group_00/doubtful/2_naïve 中.png",
+        "group_00/reliable/0_a.png",
+        'group_02/doubtful/2_with "quotes".png',
+        "group_02/reliable/0_a.png",
+        "group_02/reliable/1_two\nlines.png",
     ]
 
 
 def test_links_lead_to_the_originals_and_copies_stand_alone(labels: Labels, photos: list[Path], tmp_path: Path) -> None:
     export(labels, photos, tmp_path / "links", shape="imagefolder")
     export(labels, photos, tmp_path / "copies", shape="imagefolder", copy=True)
-    assert (tmp_path / "links" / "cluster_02" / "a.png").resolve() == photos[2]
-    copy = tmp_path / "copies" / "cluster_02" / "a.png"
+    assert (tmp_path / "links" / "group_02" / "a.png").resolve() == photos[2]
+    copy = tmp_path / "copies" / "group_02" / "a.png"
     assert not copy.is_symlink()
     assert copy.read_bytes() == photos[2].read_bytes()
 
@@ -75,7 +75,7 @@ def test_two_images_of_one_name_in_one_cluster_are_both_there(
 ) -> None:
     together = labels._replace(cluster=np.zeros(6, np.int32))
     export(together, photos, tmp_path / "out", shape="imagefolder", copy=True)
-    names = sorted(path.name for path in (tmp_path / "out" / "cluster_00").iterdir())
+    names = sorted(path.name for path in (tmp_path / "out" / "group_00").iterdir())
     assert len(names) == 6
     assert "a-2.png" in names
 
@@ -108,7 +108,7 @@ def test_fiftyone_finds_every_original(labels: Labels, photos: list[Path], tmp_p
     placed = {path.stem: path.resolve() for path in (tmp_path / "out" / "data").iterdir()}
     assert placed == {key: photos[int(key)].resolve() for key in found}
     assert [found[str(row)]["attributes"]["path"] for row in range(len(photos))] == labels.path
-    assert found["2"]["label"] == "cluster_02"
+    assert found["2"]["label"] == "group_02"
     assert found["1"]["attributes"]["reliable"] is False
 
 

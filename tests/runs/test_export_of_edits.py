@@ -27,7 +27,7 @@ def written(edited: Images, tmp_path: Path) -> Written:
 
 def test_folders_are_called_by_the_names_of_groups(written: Written) -> None:
     out = written("folders")
-    assert sorted(path.name for path in out.iterdir()) == ["_cats_ & _co_", "cluster_02"]
+    assert sorted(path.name for path in out.iterdir()) == ["_cats_ & _co_", "group_02"]
     assert len(list((out / "_cats_ & _co_").rglob("*.png"))) == 4
 
 
@@ -58,19 +58,19 @@ def test_a_class_keeps_its_number_when_another_one_is_empty(written: Written) ->
     assert all((out / row["file_name"]).exists() for row in rows)
     config = (written("labelstudio") / "config.xml").read_text()
     choices = [choice.get("value") for choice in ElementTree.fromstring(config).iter("Choice")]
-    assert choices == ['<cats> & "co"', "cluster_01", "cluster_02"]
+    assert choices == ['<cats> & "co"', "group_01", "group_02"]
 
 
 def test_cvat_gets_a_tag_per_image_and_all_labels(written: Written, labels: Labels) -> None:
     root = ElementTree.parse(written("cvat") / "annotations.xml").getroot()
     assert root.findtext("version") == "1.1"
-    assert [label.findtext("name") for label in root.iter("label")] == ['<cats> & "co"', "cluster_01", "cluster_02"]
+    assert [label.findtext("name") for label in root.iter("label")] == ['<cats> & "co"', "group_01", "group_02"]
     images = list(root.iter("image"))
     assert [image.get("name") for image in images] == labels.path
     assert {(image.get("width"), image.get("height")) for image in images} == {("4", "4")}
     tags = [image.find("tag") for image in images]
     assert [tag.get("source") for tag in tags if tag is not None] == ["auto", "auto", "auto", "manual", "auto", "auto"]
-    assert [tag.get("label") for tag in tags if tag is not None][2] == "cluster_02"
+    assert [tag.get("label") for tag in tags if tag is not None][2] == "group_02"
 
 
 def test_sidecars_have_the_name_as_keyword_and_unnamed_groups_have_none(written: Written) -> None:
@@ -92,6 +92,6 @@ def test_fiftyone_gets_number_and_name(written: Written) -> None:
 def test_merged_groups_are_one_class_and_groups_set_aside_are_none(finished: Result, labels: Labels) -> None:
     editor = Editor(finished.run)
     editor.do(Merge(groups=[2, 1]))
-    assert images_of(labels, editor.groups, np.arange(6), []).names == {0: "cluster_00", 2: "cluster_02"}
+    assert images_of(labels, editor.groups, np.arange(6), []).names == {0: "group_00", 2: "group_02"}
     after = editor.do(SetAside(group=0))
-    assert images_of(labels, after, np.flatnonzero(after.shown >= 0), []).names == {2: "cluster_02"}
+    assert images_of(labels, after, np.flatnonzero(after.shown >= 0), []).names == {2: "group_02"}

@@ -55,7 +55,7 @@ print(json.dumps([rows, data.count_values("group.label"), [os.path.realpath(samp
 def test_fiftyone_opens_images_with_groups_and_chances(exported: Path, photos: list[Path], tmp_path: Path) -> None:
     rows, counts, files = asked("fiftyone", FIFTYONE, exported, tmp_path / "db")
     assert files == [str(photo) for photo in photos]
-    assert counts == {NAME: 4, "cluster_02": 2}
+    assert counts == {NAME: 4, "group_02": 2}
     assert rows[0] == [4, NAME, 0.9, "cats/a.png", 0, False, True]
     assert rows[3] == [4, NAME, 0.5, 'with "quotes".png', 0, True, False]
 
@@ -108,7 +108,7 @@ print(json.dumps([names[item.annotations[0].label] for item in found]))
 def test_datumaro_reads_what_is_for_cvat(exported: Path, photos: list[Path]) -> None:
     (exported / "images").symlink_to(os.path.commonpath([path.parent for path in photos]))  # where CVAT has them
     found = asked("datumaro", DATUMARO, exported)
-    assert sorted(found) == [NAME] * 4 + ["cluster_02"] * 2
+    assert sorted(found) == [NAME] * 4 + ["group_02"] * 2
 
 
 LABEL_STUDIO = """

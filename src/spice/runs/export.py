@@ -46,7 +46,7 @@ class Images(NamedTuple):
     originals: list[Path]  # (n,) the image files; empty where only a table is wanted
     group: NDArray[np.int32]  # (n,)
     by_person: NDArray[np.bool_]  # (n,)
-    names: dict[int, str]  # of all groups by number, empty ones too; `cluster_03` for one without a name
+    names: dict[int, str]  # of all groups by number, empty ones too; `group_03` for one without a name
     named: frozenset[int]  # the groups with a name
 
     def name(self, row: int) -> str:
@@ -68,7 +68,7 @@ def images_of(labels: Labels, groups: Groups, rows: NDArray[np.int64], originals
     """The images in these rows, each of which must be in a group."""
     shown = groups.shown[rows]
     assert not (shown == NONE).any()
-    names = {number: groups.names.get(number) or f"cluster_{number:02d}" for number in groups.active}
+    names = {number: groups.names.get(number) or f"group_{number:02d}" for number in groups.active}
     return Images(labels.rows(rows), originals, shown, groups.by_person[rows], names, frozenset(groups.names))
 
 
@@ -100,7 +100,7 @@ def folder_names(names: dict[int, str]) -> dict[int, str]:
     found: dict[int, str] = {}
     taken: set[str] = set()
     for number, name in names.items():
-        folder = portable(name.strip()[:_FOLDER_LENGTH]) or f"cluster_{number:02d}"
+        folder = portable(name.strip()[:_FOLDER_LENGTH]) or f"group_{number:02d}"
         while same_file(folder) in taken:
             folder = f"{folder}_{number:02d}"
         taken.add(same_file(folder))
