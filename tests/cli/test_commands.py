@@ -259,6 +259,22 @@ def test_evaluate_reads_labels_and_changes_nothing_but_the_page(spice: Spice, ru
     assert (found["images"], found["without_label"]) == (3, 93)
 
 
+def test_evaluate_scores_the_groups_before_and_after_edits(spice: Spice, run: Path) -> None:
+    before = spice("evaluate", run, "--truth", "folders")
+    assert "edits" not in before.out, "there are none"
+    assert spice("merge", run, "0", "1").code == 0
+    after = spice("evaluate", run, "--truth", "folders")
+    assert after.out.startswith(before.out[: before.out.index("ACC matches")]), "the program's groups, as before"
+    scores = json.loads((run / "current" / "scores.json").read_text())
+    assert scores["edited"]["images"] == scores["spice"]["images"] == 96
+    assert scores["edited"]["acc"] < scores["spice"]["acc"] - 0.2, "two classes are in one group"
+    assert "after your edits" in after.out
+    assert "before your edits" in after.out
+    assert "After your edits" in (run / "report.html").read_text()
+    assert spice("set-aside", run, "2").code == 0
+    assert json.loads(spice("evaluate", run, "--truth", "folders", "--json").out)["edited"]["images"] < 96
+
+
 def test_scores_are_told_and_kept_even_if_the_page_cannot_be_written(
     spice: Spice, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,10 @@ def command(
     truth: Annotated[str, typer.Option(help="`folders`, or a CSV file with columns path,label.")],
     as_json: Json = False,
 ) -> None:
-    """Score the groups against true labels (ACC, NMI, ARI), with k-means for comparison."""
+    """Score the groups against true labels (ACC, NMI, ARI), with k-means for comparison.
+
+    The scores are of the program's groups. If you have edited them, your groups are scored on a line of their own.
+    """
     from spice.arrays import save_array
     from spice.evaluate import evaluate_run, from_csv, from_folders, true_classes
     from spice.files import write_text
@@ -60,9 +63,13 @@ def _table(found: "Scores") -> str:
     if found.second_stage is not None:
         lines.append(_line("before joint training", found.second_stage))
     lines.append(_line("k-means, all images", found.kmeans))
+    if found.edited is not None:
+        lines.append(_line("after your edits", found.edited))
     lines.append(
         "ACC matches groups to classes one to one; NMI is normalized by the geometric mean, as in the paper's tables"
     )
+    if found.edited is not None:
+        lines.append("All lines but the last score the program's groups, before your edits")
     if found.without_label:
         lines.append(f"{found.without_label:,} images have no true label and are not counted")
     return "\n".join(lines)

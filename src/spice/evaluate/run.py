@@ -25,6 +25,7 @@ def evaluate_run(run: Result, truth: Truth) -> Scores:
     kmeans = open_array(run.need(KMEANS))[truth.positions]
     table = confusion(known.cluster, truth.labels)
     right = matched_labels(known.cluster, truth.labels) == truth.labels  # (n,)
+    shown = run.groups.shown[truth.positions]
     heads = _kept_labels(run, len(labels.path), truth)
     return Scores(
         images=len(truth.positions),
@@ -33,12 +34,17 @@ def evaluate_run(run: Result, truth: Truth) -> Scores:
         spice=_score(known.cluster, truth.labels),
         reliable=_score(known.cluster[known.reliable], truth.labels[known.reliable]),
         kmeans=_score(kmeans, truth.labels),
+        edited=_score(shown[shown >= 0], truth.labels[shown >= 0]) if _is_edited(run) else None,
         second_stage=_second_stage(run.heads, *heads) if heads and run.refined else None,
         confusion=Confusion(clusters=table.clusters.tolist(), counts=table.counts.tolist()),
         by_chance=accuracy_curve(known.chance, right),
         by_confidence=accuracy_curve(known.confidence, right),
         heads=_head_scores(*heads) if heads else None,
     )
+
+
+def _is_edited(run: Result) -> bool:
+    return not np.array_equal(run.groups.shown, run.labels.cluster)
 
 
 def true_classes(truth: Truth, images: int) -> NDArray[np.int32]:

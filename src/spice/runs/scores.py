@@ -47,9 +47,10 @@ class Scores(BaseModel, frozen=True):
     images: int
     without_label: int
     classes: list[str]  # (C,) that occur
-    spice: Score
+    spice: Score  # the program's answer, before any edit
     reliable: Score
     kmeans: Score
+    edited: Score | None = None  # the groups after a person's edits, without images in no group; None: no edits
     second_stage: Score | None = None  # before joint training, where that changed the answer
     confusion: Confusion
     by_chance: AccuracyCurve
