@@ -286,6 +286,13 @@ def test_the_lasso_selects_what_it_encloses(page: Page, run: Result) -> None:
     page.wait("document.querySelector('#selection strong')?.textContent === '12 images'")
     chosen = page.run("import('/assets/selection.js').then(m => [...m.selected])")
     assert sorted(chosen) == rows
+    # The bar covers nothing in a view where no image can be selected, and is there again on the way back.
+    shown = "document.getElementById('selection').checkVisibility()"
+    assert page.run(shown)
+    go(page, "export")
+    assert not page.run(shown)
+    go(page, "images")
+    assert page.run(shown)
 
 
 def test_before_learning_the_page_leads_to_the_most_doubtful_images(page: Page) -> None:
