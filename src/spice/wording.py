@@ -1,9 +1,29 @@
-"""Numbers in sentences, and paths in commands."""
+"""What users read: names of steps, numbers in sentences, and paths in commands."""
 
 import os
 import re
 import shlex
 from collections.abc import Sequence
+
+# What users read for the steps of a run; a step that is not listed has its own name.
+STEPS = {
+    "scan": "reading images",
+    "features": "training the encoder",
+    "views": "encoding",
+    "howmany": "number of groups",
+    "tree": "tree of groups",
+    "heads": "training heads",
+    "kmeans": "k-means",
+    "joint": "joint training",
+    "labels": "labels and chances",
+    "map": "map of images",
+    "words": "suggested names",
+}
+
+
+def step_in_words(step: str) -> str:
+    """`howmany` -> `number of groups`; `report` stays."""
+    return STEPS.get(step, step)
 
 
 def counted(count: int, noun: str) -> str:

@@ -19,7 +19,7 @@ from spice.benchmark.deep.objective import Epoch, Objective, Pictures, Schedule,
 from spice.benchmark.deep.pica import PICA, partition_uncertainty, uneven_sizes
 from spice.benchmark.deep.ruc import RUC, clean_labels, joining, refined, smoothed
 from spice.benchmark.deep.scan import NeighborStep, SelfLabeling, balanced_cross_entropy
-from spice.benchmark.methods import METHODS
+from spice.benchmark.methods import METHODS, deep
 from spice.benchmark.methods.deep import schedule
 from spice.benchmark.rivals.classic import kmeans
 from spice.benchmark.tables.catalog import TABLES
@@ -30,6 +30,7 @@ from spice.engine.processes import CPU
 from spice.engine.run import Run
 from spice.evaluate import accuracy
 from spice.models.backbone import Backbone
+from spice.randomness import generator
 from spice.settings import AugmentSettings, Normalization
 from spice.stages.joint.train import ClusteringNetwork
 
@@ -76,9 +77,9 @@ def shown(images: InMemory) -> Pictures:
     return Pictures(images, CALM, 12, GRAY)
 
 
-def start(images: Patterns) -> Start:
+def start(images: Patterns, *, seed: int = 0) -> Start:
     torch.manual_seed(0)
-    return Start(Small(), CLASSES, images.features())
+    return Start(Small(), CLASSES, images.features(), seed)
 
 
 def labels(objective: Objective, images: Patterns) -> NDArray[np.int64]:
@@ -295,6 +296,28 @@ def test_a_training_that_two_methods_share_is_done_once_and_charged_to_both(tmp_
     (first,), (second,) = (found.values() for found in charged)
     assert charged[0].keys() == charged[1].keys()
     assert second >= first > 0
+
+
+def test_weights_that_a_rival_draws_by_itself_depend_on_the_seed_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deep, "learned", lambda objective, _: objective)  # as drawn, before training
+    choice = choices(TABLES["whole"], "smoke")[0]
+    images = collect(choice, "whole", tmp_path / "images")
+    for kind, drawn_weights in ((IIC, "heads.weight"), (IIC, "over.weight"), (IDFD, "memory")):
+        found = [
+            deep.from_scratch(kind, Workbench(images, choice, Run(seed, folder=tmp_path / "stages"))).state_dict()
+            for seed in (0, 0, 1)
+        ]
+        first, again, other = (state[drawn_weights] for state in found)
+        assert torch.equal(first, again)
+        assert not torch.equal(first, other)
+    torch.manual_seed(0)
+    backbone = Small()
+    expected = torch.randn(96, 128, generator=generator(0, "idfd"))  # with seed 0
+    assert torch.equal(
+        IDFD(Start(backbone, CLASSES, torch.empty(96, 0), 0)).memory, torch.nn.functional.normalize(expected)
+    )
 
 
 def half_right(images: Patterns) -> tuple[Backbone, Tensor, Tensor]:

@@ -47,6 +47,9 @@ def test_the_account_wraps_at_words_and_keeps_details_for_those_who_ask(
     detailed = capsys.readouterr().out
     assert "10 trained; head" in detailed
     assert "loss" in detailed
+    slow = finished.model_copy(update={"seconds": {"howmany": 2.0, "kmeans": 3.0, "report": 4.0}})
+    show_account(slow, as_json=False, details=True)
+    assert "(number of groups 2 s, k-means 3 s, report 4 s)" in capsys.readouterr().out
 
 
 def test_where_the_collection_is_too_large_for_a_csv_file_the_account_says_how_to_get_one(

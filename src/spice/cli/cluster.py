@@ -93,11 +93,11 @@ def command(
         bool,
         typer.Option(
             "--refine",
-            help="Also train encoder and head together (stage 3). Helps with --encoder scratch, or with --labels; for "
-            "a pretrained encoder, try a larger --size or --encoder lite2 instead.",
+            help="Also train encoder and head together (stage 3). May help a little with --encoder scratch; with a "
+            "pretrained encoder it gained nothing, so try a larger --size or --encoder lite2 instead.",
         ),
     ] = False,
-    minutes: Annotated[float | None, typer.Option(min=0.1, help="Time limit for --refine.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.1, help="Time limit for --refine, in minutes.")] = None,
     stages: Annotated[
         str | None,
         typer.Option(

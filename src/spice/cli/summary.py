@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from spice.errors import NothingTrustworthyError
 from spice.progress import duration
-from spice.wording import listed, percent, quoted
+from spice.wording import listed, percent, quoted, step_in_words
 
 WIDTH, INDENT, BAR = 80, 11, 10  # in characters
 TIED = "\xa0"  # a space at which lines are not broken
@@ -243,7 +243,7 @@ def _refined(joint: "JointResult") -> str:
 
 def _times(account: "Account", *, details: bool) -> str:
     longer = {step: duration(seconds) for step, seconds in account.seconds.items() if seconds >= 0.5}
-    times = ", ".join(f"{step} {time}".replace(" ", TIED) for step, time in longer.items())
+    times = ", ".join(f"{step_in_words(step)} {time}".replace(" ", TIED) for step, time in longer.items())
     return f"time       {duration(sum(account.seconds.values()))}{f' ({times})' if times and details else ''}"
 
 

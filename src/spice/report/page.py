@@ -24,7 +24,7 @@ from spice.report.howmany import how_many_section
 from spice.report.tree import tree_section
 from spice.runs import Result, RunFolder, open_result
 from spice.runs.artifacts import REPORT
-from spice.wording import counted, percent
+from spice.wording import counted, percent, step_in_words
 
 # Images that can be searched and sorted in the page; a larger collection lists an even sample, and says so.
 MOST_LISTED = 50_000
@@ -58,7 +58,13 @@ def environment() -> Environment:
     found = Environment(
         loader=PackageLoader("spice.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    found.filters |= {"share": percent, "duration": duration, "number": "{:,}".format, "counted": counted}
+    found.filters |= {
+        "share": percent,
+        "duration": duration,
+        "number": "{:,}".format,
+        "counted": counted,
+        "step": step_in_words,
+    }
     return found
 
 

@@ -34,10 +34,10 @@ class IDFD(Objective):
     image_temperature, feature_temperature = 1.0, 2.0
     memory: Tensor  # (N, P)
 
-    def __init__(self, start: Start, *, seed: int = 0) -> None:
+    def __init__(self, start: Start) -> None:
         super().__init__()
         self.backbone, self.layer = start.backbone, nn.Linear(start.backbone.features, WIDTH)
-        drawn = torch.randn(start.images, WIDTH, generator=generator(seed, "idfd"))
+        drawn = torch.randn(start.images, WIDTH, generator=generator(start.seed, "idfd"))
         self.register_buffer("memory", F.normalize(drawn, dim=1))
         self.latest = torch.empty(0, WIDTH)  # (B, P) of the step's images
 

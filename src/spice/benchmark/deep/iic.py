@@ -29,9 +29,9 @@ class IIC(Objective):
     published = Schedule(epochs=4000, batch=660, learning_rate=1e-4)  # 2,000 of each kind of heads
     losses: Tensor  # (H,) of the heads with K clusters, summed over their last epoch
 
-    def __init__(self, start: Start, *, seed: int = 0) -> None:
+    def __init__(self, start: Start) -> None:
         super().__init__()
-        self.backbone, width, random = start.backbone, start.backbone.features, generator(seed, "iic")
+        self.backbone, width, random = start.backbone, start.backbone.features, generator(start.seed, "iic")
         self.heads = LinearHeads(SUB_HEADS, width, start.clusters, random=random)
         self.over = LinearHeads(SUB_HEADS, width, OVER * start.clusters, random=random)
         self.register_buffer("losses", torch.zeros(SUB_HEADS))

@@ -66,7 +66,8 @@ class Start(NamedTuple):
 
     backbone: Backbone  # untrained, or that of stage 1
     clusters: int
-    features: Tensor  # (N, D) of stage 1; of those who train from scratch, only N is used
+    features: Tensor  # (N, D) of stage 1; rivals that train from scratch use only N
+    seed: int  # of the run; it also decides the weights that a rival draws by itself
 
     @property
     def images(self) -> int:

@@ -63,7 +63,7 @@ def from_scratch(kind: type[Objective], bench: Workbench) -> Objective:
     """Train a rival that starts from random weights."""
     with seeded(bench.run.seed, "rivals", kind.__name__):
         backbone = untrained_network(bench.learn, bench.choice.features, bench.run)
-        objective = kind.of(Start(backbone, bench.clusters, torch.empty(len(bench.learn), 0)))
+        objective = kind.of(Start(backbone, bench.clusters, torch.empty(len(bench.learn), 0), bench.run.seed))
     return learned(objective, bench)
 
 
@@ -86,7 +86,7 @@ def scan_neighbors(bench: Workbench) -> NeighborStep:
     encoder = bench.encoder
     if encoder.module is None:
         raise UserError(f"{encoder.name} cannot be trained, and SCAN trains it: use `features + SCAN`")
-    start = Start(copy.deepcopy(encoder.module).requires_grad_(), bench.clusters, bench.features)
+    start = Start(copy.deepcopy(encoder.module).requires_grad_(), bench.clusters, bench.features, bench.run.seed)
     with seeded(bench.run.seed, "rivals", "scan"):
         objective = NeighborStep(start)
     return learned(objective, bench, encoder.fingerprint())

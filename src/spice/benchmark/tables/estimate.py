@@ -236,7 +236,7 @@ class Trial:
             backbone = self.card.build()
             # IDFD compares with all images; the others need only features of those that they are shown.
             features = torch.randn(images, backbone.features) if kind in TUNED else torch.empty(self.images, 0)
-            objective = kind.of(Start(backbone, self.choice.clusters, features))
+            objective = kind.of(Start(backbone, self.choice.clusters, features, seed=0))
             augment = self.choice.joint.augment
             shown = Pictures(self._made(images), augment, self.card.size, self.card.normalization)
             train(objective, shown, chosen._replace(batch=images, epochs=STEPS), run)
