@@ -190,7 +190,7 @@ def test_the_best_of_runs_stands_beside_the_mean_where_the_paper_compares_best_r
         text = markdown(made(cells, table))
         assert "0.600 ± 0.100; 0.700" in text
         assert "| 0.300 |" in text.replace("*", "")  # NMI: the mean alone
-        assert "the best of runs, the one with the highest ACC" in text
+        assert "After the semicolon: the best ACC of all seeds." in text
     assert "; 0.700" not in markdown(made(cells, "whole"))
     assert ";" not in measured(made(cells[:1]))  # of a single run
 
@@ -216,7 +216,7 @@ def test_the_caption_says_on_which_days_and_processors_the_cells_were_measured()
     assert "Processor: Z80." in markdown(made(here))
     mixed = markdown(made([*cells[:1], *here[1:]]))
     assert "; 2026-01-02 to 2026-03-04. " in mixed
-    assert "Processors: Z80 (2 of 3 cells), not recorded (1 of 3 cells)." in mixed
+    assert "Processors: Z80 (2 of 3 runs), not recorded (1 of 3 runs)." in mixed
 
 
 def test_the_page_begins_with_the_accuracy_of_a_few_methods_on_each_data_set(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_saved_table_is_read_back_and_shown_alike(tmp_path: Path) -> None:
 
 
 def test_the_page_holds_what_was_run_and_names_what_was_not(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no saved table"):
+    with pytest.raises(UserError, match="contains no saved table"):
         page(tmp_path)
     made([cell("digits", "SPICE", 0, 0.75)]).save(tmp_path / "split.json")
     (tmp_path / "remarks.toml").write_text('split = "SPICE is alone here."\n')
@@ -251,7 +251,7 @@ def test_the_page_holds_what_was_run_and_names_what_was_not(tmp_path: Path) -> N
     assert "Not run: whole, detailed" in text
     assert "RUC (SCAN) (quoted) | 0.867" in text
     (tmp_path / "remarks.toml").write_text('spilt = "A slip."\n')
-    with pytest.raises(UserError, match="remarks on 'spilt', which is not a table"):
+    with pytest.raises(UserError, match="a remark on 'spilt', which is not a table"):
         page(tmp_path)
 
 

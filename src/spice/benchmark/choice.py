@@ -214,7 +214,7 @@ def _photos(*, train: int | None, test: int | None) -> Choice:
             "views": ViewSettings(weak=2, strong=2),
             "joint": joint_on_cpu(pretrained=True).model_copy(update={"steps": 100, "checks": False}),
             "left_out": base.left_out
-            | dict.fromkeys(trained, "training all of `lite0` at 160 px takes hours of one core"),
+            | dict.fromkeys(trained, "training all of `lite0` at 160 px takes hours on one core"),
         }
     )
 

@@ -1,12 +1,13 @@
 """A table as text: markdown for people, csv for programs; and the page of all tables in the docs.
 
-Every number comes from the saved cells or from the paper, none is typed by hand. What words say about the numbers is
-kept apart, in `remarks.toml` beside the json files of the tables.
+Every number comes from the saved cells or from the paper; none is typed by hand. The text about the numbers is
+separate, in `remarks.toml` beside the JSON files of the tables.
 """
 
 import csv
 import io
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
@@ -19,18 +20,19 @@ from spice.benchmark.semi import ALGORITHMS
 from spice.benchmark.tables.catalog import TABLES
 from spice.benchmark.tables.result import Data, Result, settings_key
 from spice.errors import UserError
+from spice.wording import counted
 
 ABSENT = "-"
 OUTDATED = "†"  # beside cells that were measured with other settings than those of this version
 MEANING = f"{OUTDATED}: measured with other settings than those of this version."
-WITHOUT_SPREAD = ("NMI", "ARI")  # their spread is in the json file
+WITHOUT_SPREAD = ("NMI", "ARI")  # their spread is in the JSON file
 OVERVIEW = ("k-means", "features + k-means", "features + SCAN", "SCAN", "SPICE-s", "SPICE")
 SOURCE = "Niu, Shan, Wang: SPICE: Semantic Pseudo-labeling for Image Clustering (IEEE TIP 2022)"
 BESIDE = "STL-10"  # the paper's data set that every one of its tables has
 Marked = AbstractSet[tuple[str, str]]  # data sets and methods
 HEAD = """# The paper's tables, measured
 
-<!-- Made by `spice bench page`; change the json files and remarks.toml in docs/tables, not this page. -->
+<!-- Made by `spice bench page`; edit the JSON files and remarks.toml in docs/tables, not this page. -->
 """
 
 
@@ -59,11 +61,11 @@ def quotes(table: str) -> tuple[Quote, ...]:
 
 
 def page(folder: Path) -> str:
-    """The page of the json files in `folder`; a table that was not run is named as such."""
+    """The page of the JSON files in `folder`; it names the tables that were not run."""
     remarks = _remarks(folder / "remarks.toml")
     saved = {name: folder / f"{name}.json" for name in TABLES if (folder / f"{name}.json").is_file()}
     if not saved:
-        raise UserError(f"{folder} holds no saved table: run one with `spice bench whole --out {folder}`")
+        raise UserError(f"{folder} contains no saved table; run one with: spice bench whole --out {folder}")
     results = {name: Result.load(path) for name, path in saved.items()}
     marked = {name: outdated(result) for name, result in results.items()}
     parts = [
@@ -108,7 +110,7 @@ def _remarks(path: Path) -> dict[str, str]:
         raise UserError(f"{path} is not valid TOML: {error}") from error
     unknown = [name for name in remarks if name not in ("introduction", *TABLES)]
     if unknown:
-        raise UserError(f"{path} has remarks on {unknown[0]!r}, which is not a table")
+        raise UserError(f"{path} has a remark on {unknown[0]!r}, which is not a table; remove it or correct its name")
     return remarks
 
 
@@ -123,8 +125,9 @@ def markdown(result: Result, marked: Marked = frozenset()) -> str:
             methods = ", ".join(_escaped(method) for method, reason in data.left_out.items() if reason == why)
             left_out.setdefault((methods, why), []).append(data.title)
     parts += [f"Not run on {', '.join(sets)}: {methods}, because {why}." for (methods, why), sets in left_out.items()]
-    if noted := sum(bool(cell.notes) for cell in result.cells):
-        parts.append(f"{noted} of {len(result.cells)} cells have notes; see the JSON file.")
+    if noted := Counter(cell.method for cell in result.cells if cell.notes):
+        runs = ", ".join(f"{_escaped(method)} ({counted(count, 'run')})" for method, count in noted.items())
+        parts.append(f"Notes on {runs}: see `notes` in `{result.table}.json`.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -132,7 +135,7 @@ def measured(result: Result, marked: Marked = frozenset()) -> str:
     """Rows of methods, mean ± standard deviation over seeds; the best of those without labels in bold."""
     table, main = result.of, result.of.scores[0]
     beside = {quote.here: quote for quote in quotes(table.paper) if (quote.data, quote.score) == (BESIDE, main)}
-    known = {score for cell in result.cells for score in cell.scores}  # tables of before lack scores of today
+    known = {score for cell in result.cells for score in cell.scores}  # older tables lack some scores
     columns = [(data, score) for data in result.data for score in table.scores if score in known]
     header = ["measured", *(f"{data.title} {score}" if score == main else score for data, score in columns), "s"]
     header += [f"quoted: {BESIDE} {main}"] if beside else []
@@ -174,16 +177,19 @@ def comma_separated(result: Result) -> str:
 
 
 def _caption(result: Result, marked: Marked) -> str:
-    many = "mean ± standard deviation of the sample; without ±, one seed"
-    spread = many if len(result.seeds) > 1 else "a single seed"
-    caption = (
-        f"`{result.command}`, seeds {_listed(result.seeds)} ({spread}); {result.machine}; "
-        f"{_days(result)}. `s`: processor seconds of the method itself on each data set, without features and views."
-    )
-    if result.of.best and len(result.seeds) > 1:
-        caption += f" After the semicolon: the best of runs, the one with the highest {result.of.scores[0]}."
-    parts = [caption, MEANING if marked else "", _processors(result)]
-    return "\n".join([" ".join(part for part in parts if part), *(f"- {data.about}." for data in result.data)])
+    seeds, best = _listed(result.seeds), result.of.best and len(result.seeds) > 1
+    parts = [
+        f"`{result.command}`; {result.machine}; {_days(result)}.",
+        f"Mean ± standard deviation over seeds {seeds} (no ±: one seed)."
+        if len(result.seeds) > 1
+        else f"Seed {seeds}.",
+        f"After the semicolon: the best {result.of.scores[0]} of all seeds." if best else "",
+        "`s`: processor seconds of the method on each data set, without features and views.",
+        MEANING if marked else "",
+    ]
+    processors = _processors(result)
+    about = [*(f"{data.about}." for data in result.data), *([processors] if processors else [])]
+    return "\n".join([" ".join(part for part in parts if part), *(f"- {line}" for line in about)])
 
 
 def _days(result: Result) -> str:
@@ -192,14 +198,14 @@ def _days(result: Result) -> str:
 
 
 def _processors(result: Result) -> str:
-    """Which types of processor the cells are from: they round differently, so networks that they train differ."""
+    """The processors that the cells were measured on: processors round differently, so trained networks differ."""
     counts = result.processors
     if not any(counts):
         return ""
     if len(counts) == 1:
         return f"Processor: {next(iter(counts))}."
     named = ", ".join(
-        f"{name or 'not recorded'} ({count} of {len(result.cells)} cells)" for name, count in counts.items()
+        f"{name or 'not recorded'} ({count} of {counted(len(result.cells), 'run')})" for name, count in counts.items()
     )
     return f"Processors: {named}."
 
@@ -219,7 +225,7 @@ def _cell(result: Result, data: Data, method: str, score: str, marked: Marked) -
 
 
 def _best(result: Result, data: Data, score: str) -> float:
-    """Of the methods without true labels: those that are given some lead no column."""
+    """The best mean of the methods without true labels; the others are never bold."""
     others = (method for method in result.of.methods if method not in ALGORITHMS)
     return max(figure.mean for method in others if (figure := result.figure(data.name, method, score)) is not None)
 

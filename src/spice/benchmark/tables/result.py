@@ -24,6 +24,7 @@ from spice.files import write_text
 from spice.models.encoders import SCRATCH
 from spice.settings import Settings
 from spice.version import __version__
+from spice.wording import counted
 
 # The parts of a `Choice` that every method depends on.
 OF_IMAGES = ("dataset", "clusters", "pixels", "train", "test")
@@ -203,14 +204,14 @@ def about(choice: Choice, table: Table, learned: int, scored: int) -> str:
         method = {"moco": "MoCo", "simclr": "SimCLR", "byol": "BYOL"}[features.method]
         parts.append(f"one network {shared}, {network}, trained by {method} for {features.epochs} epochs")
     else:
-        parts.append(f"features of `{choice.encoder}`, which has seen ImageNet's labels")
+        parts.append(f"features of `{choice.encoder}`, which was trained with ImageNet's labels")
     return "; ".join(parts)
 
 
 def machine() -> str:
-    """Where it ran, without telling more than numbers need."""
+    """The machine: only what matters for the numbers."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
-    return f"{os.cpu_count()} cores of {platform.machine()}, {device}, {torch.get_num_threads()} thread(s)"
+    return f"{os.cpu_count()} cores of {platform.machine()}, {device}, {counted(torch.get_num_threads(), 'thread')}"
 
 
 def _write(path: Path, content: BaseModel) -> None:
