@@ -17,7 +17,7 @@ from spice.data import Reason, ingest
 from spice.data.problems import read_problems
 
 # Files that are whole, but of another kind: see test_other_files.
-OTHER_FILES = {Reason.VIDEO, Reason.PDF, Reason.RAW, Reason.HEIC}
+OTHER_FILES = {Reason.VIDEO, Reason.PDF, Reason.RAW, Reason.HEIC, Reason.OTHER_FORMAT}
 
 NOBODY = 65534
 
