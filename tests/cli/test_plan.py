@@ -49,6 +49,25 @@ def test_the_plan_of_a_source_says_what_each_step_takes_and_writes_nothing(
     assert "pretrained" in refused.err
 
 
+def test_a_plan_without_k_includes_the_search_for_the_number_of_groups(
+    spice: Callable[..., Any], shapes: Path, tmp_path: Path
+) -> None:
+    def planned(*options: str) -> dict[str, float]:
+        ended = spice("cluster", str(shapes), "--size", "32", "--plan", "--json", *options)
+        return {step["name"]: step["seconds"] for step in json.loads(ended.out)["steps"]}
+
+    searched = {"number of groups", "tree of groups"}
+    found = planned()
+    assert searched < found.keys()
+    assert all(found[name] > 0 for name in searched)
+    assert not searched & planned("-k", "4").keys()
+    assert searched & planned("--cut", "4").keys() == {"tree of groups"}
+    run = tmp_path / "run"
+    assert spice("cluster", str(shapes), "--size", "32", "--out", str(run)).code == 0
+    taken = json.loads(next((run / "steps").glob("howmany-*/howmany.json")).read_text())["seconds"]
+    assert taken / 10 < found["number of groups"] < taken * 10, "wide, because other programs run at the same time"
+
+
 def test_a_large_plan_has_views_of_a_sample_and_a_store_with_a_limit() -> None:
     large = needs(1_000_000, sample=40_000)
     assert large.views == needs(40_000).views

@@ -1,6 +1,7 @@
 """Time, memory and disk space of each step of a run, before it begins (`spice cluster --plan`).
 
-Reading, decoding, embedding and comparing are timed on this machine, with a few of the user's images.
+Reading, decoding, embedding and comparing are timed on this machine, with a few of the user's images. So is one part of
+the search for the number of groups, with random points.
 
 Shapes: N images, D feature width.
 """
@@ -25,7 +26,19 @@ from spice.models.precision import faster_precision
 from spice.neighbors.exact import exact_nearest
 from spice.neighbors.search import APPROXIMATE_FROM
 from spice.runs.needs import BASE_BYTES, Needs, needs
-from spice.settings import AugmentSettings, RunSettings
+from spice.settings import AugmentSettings, HowManySettings, RunSettings
+from spice.stages.groups.curve import information_by_count, nearest_points, neighbors_counted, numbers_to_try
+from spice.stages.groups.howmany import (
+    COMPONENTS,
+    DRAWS,
+    FEWEST_IMAGES,
+    MAX_IMAGES,
+    NULL_DRAWS,
+    SHARE,
+    highest,
+    principal_components,
+)
+from spice.stages.groups.merge_tree import FOR_LEAVES, merge_tree, small_groups
 
 TRIED = 32  # images that are read, decoded and embedded
 COMPARED = 16_384, 512  # images, queries
@@ -34,8 +47,10 @@ NEIGHBORS = 100
 # 200,000 photos with lite0 (benchmarks/scale.py); well-separated groups take a third of it.
 LISTS = 80
 # Seconds of one core, measured by benchmarks/scale.py with 50 groups: per image that heads learn from, and per image,
-# most of it to compare the pixels of similar images.
+# most of it to compare the pixels of similar images. Both take longer than this by some time that does not grow.
 HEADS_PER_IMAGE, REST_PER_IMAGE = 1.2e-3, 8e-4
+HEADS_AT_LEAST, REST_AT_LEAST = 0.8, 0.5
+TREE_TIMED = 2_500  # points
 
 
 class StepForecast(NamedTuple):
@@ -79,8 +94,13 @@ def forecast(source: SourceLike, settings: RunSettings) -> Forecast:
     steps = [
         StepForecast("read and embed", count * per_image / available_cores(), BASE_BYTES),
         StepForecast("neighbors", count * lists / _pairs_per_second(width), BASE_BYTES + count * (2 * row + 2400)),
-        StepForecast("heads and k-means", learned * HEADS_PER_IMAGE, BASE_BYTES + learned * (views + 1) * row),
-        StepForecast("labels, map and page", count * REST_PER_IMAGE, found.memory),
+        *_search(count, encoder.features, settings),
+        StepForecast(
+            "heads and k-means",
+            HEADS_AT_LEAST + learned * HEADS_PER_IMAGE,
+            BASE_BYTES + learned * (views + 1) * row,
+        ),
+        StepForecast("labels, map and page", REST_AT_LEAST + count * REST_PER_IMAGE, found.memory),
     ]
     return Forecast(count, sum(entry.length for entry in entries), tried, steps, found)
 
@@ -109,6 +129,43 @@ def _seconds_per_image(
     finally:
         torch.set_num_threads(threads)
     return reading / len(found) + embedding / len(pixels), len(pixels)
+
+
+def _search(count: int, width: int, settings: RunSettings) -> list[StepForecast]:
+    """The search for the number of groups, and the tree of groups within groups, where the run has them."""
+    memory, asked = BASE_BYTES + count * 4.0 * width, settings.how_many
+    if count < FEWEST_IMAGES:
+        return []
+    search = [] if asked is None else [StepForecast("number of groups", _search_seconds(count, width, asked), memory)]
+    if asked is None and settings.heads.start != "cut":
+        return []
+    return [*search, StepForecast("tree of groups", _tree_seconds(count), memory)]
+
+
+def _search_seconds(count: int, width: int, asked: HowManySettings) -> float:
+    """Every draw is clustered into each number of groups, and so is a Gaussian cloud like it: one cloud is timed."""
+    random = np.random.default_rng(0)
+    drawn = min(MAX_IMAGES, round(SHARE * count))
+    counts = numbers_to_try(asked.least, highest(count, asked.least, asked.most))
+    points = random.standard_normal((drawn, width), dtype=np.float32)
+    information_by_count(points[:FEWEST_IMAGES, :COMPONENTS], [2])  # warm up
+    principal_components(points[:FEWEST_IMAGES], random)
+    started = time.monotonic()
+    cloud = principal_components(points, random)
+    components = time.monotonic() - started
+    information_by_count(cloud, counts)
+    clustering = time.monotonic() - started - components
+    return 2 * (DRAWS + NULL_DRAWS) * clustering + (1 + NULL_DRAWS) * components
+
+
+def _tree_seconds(count: int) -> float:
+    timed = min(count, TREE_TIMED)
+    points = np.random.default_rng(0).standard_normal((timed, COMPONENTS), dtype=np.float32)
+    neighbors = nearest_points(points, neighbors_counted(timed))
+    small_groups(points[:FEWEST_IMAGES], seed=0)  # warm up
+    started = time.monotonic()
+    merge_tree(points, neighbors, seed=0)
+    return (time.monotonic() - started) * min(count, FOR_LEAVES) / timed
 
 
 def _pairs_per_second(width: int) -> float:
