@@ -70,6 +70,36 @@ def test_ctrl_c_while_libraries_load_is_no_traceback() -> None:
     assert (done.returncode, done.stderr) == (130, "")
 
 
+TURNED_INTO_ANOTHER_ERROR = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Library:
+    def find_spec(self, name, *rest):
+        if name == "typer":
+            try:
+                if "ctrl-c" in sys.argv:
+                    os.kill(os.getpid(), signal.SIGINT)
+                    while True:
+                        pass
+            except KeyboardInterrupt:
+                pass
+            raise RecursionError("half loaded")
+sys.meta_path.insert(0, Library())
+from spice.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_that_a_library_turns_into_another_error_is_no_traceback() -> None:
+    def ended(*words: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-c", TURNED_INTO_ANOTHER_ERROR, *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    stopped, failed = ended("ctrl-c"), ended()
+    assert (stopped.returncode, stopped.stderr) == (130, "\nspice: stopped\n")
+    assert "RecursionError: half loaded" in failed.stderr, "nobody pressed Ctrl-C"
+
+
 def test_doctor_names_versions_and_ends_well() -> None:
     result = spice("doctor", "--json")
     assert result.returncode == 0
