@@ -208,6 +208,24 @@ def test_predict_writes_a_table_to_the_next_program(spice: Spice, run: Path, sha
     assert "images     24" in ended.err
 
 
+def test_predict_shows_a_short_table_on_a_terminal(
+    spice: Spice, run: Path, shapes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = table(spice("predict", run, shapes / "disc").out)
+    group = rows[0]["group"]
+    assert spice("name", run, group, "round things").code == 0
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    for source, called in ((run, f"{group} round things"), (run / "model", f"group {group}")):
+        lines = spice("predict", source, shapes / "disc").out.splitlines()
+        assert lines[0].split() == ["image", "group", "chance"]
+        assert lines[1].split() == [rows[0]["path"], *called.split(), f"{float(rows[0]['chance']):.0%}"]
+        assert lines[11] == f"and {len(rows) - 10} more"
+        counted = sum(row["group"] == group for row in rows)
+        assert f"{called:<20}{counted:>8}" in lines
+        assert max(map(len, lines[:-1])) <= 70
+        assert "--out FILE.csv" in lines[-1]
+
+
 def test_predict_takes_a_model_folder_and_writes_parquet(spice: Spice, run: Path, shapes: Path, tmp_path: Path) -> None:
     ended = spice("predict", run / "model", shapes / "disc" / "0.png", "--out", tmp_path / "new.parquet")
     assert ended.code == 0

@@ -1,6 +1,7 @@
 """`spice predict`: sort new images into the groups of a run."""
 
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,8 @@ EXAMPLES = examples(
     "spice predict photos.spice/model beach.jpg  # the model folder alone is enough",
 )
 
+SHOWN = 10  # images, on a terminal
+
 
 def command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, or its model/ folder.", callback=find_run)],
@@ -28,7 +31,10 @@ def command(
     ],
     *,
     out: Annotated[
-        Path | None, typer.Option(help="Output file, .csv or .parquet.", show_default="CSV on standard output")
+        Path | None,
+        typer.Option(
+            help="Output file, .csv or .parquet.", show_default="CSV on standard output, a short table on a terminal"
+        ),
     ] = None,
     device: Device = "auto",
 ) -> None:
@@ -45,7 +51,9 @@ def command(
         found = model.assess(images, progress=progress)
     columns = {**found.columns(), **_groups(run, found)}
     with explain_output_errors(out or Path("the table")):
-        if out is None:
+        if out is None and sys.stdout.isatty():
+            print("\n".join(_short_table(columns)))
+        elif out is None:
             write_csv(sys.stdout, columns)
             sys.stdout.flush()
         else:
@@ -60,6 +68,27 @@ def _groups(run: Path, found: "Assessment") -> "dict[str, Column]":
     from spice.runs.folder import is_run
 
     return open_result(run).groups.predicted(found.predictions.cluster) if is_run(run) else {}
+
+
+def _short_table(columns: "dict[str, Column]") -> list[str]:
+    """For a terminal: the first images and the size of every group."""
+    numbers = [int(number) for number in columns.get("group", columns["cluster"])]
+    names = columns.get("name", [""] * len(numbers))
+    groups = [
+        "no group" if number < 0 else f"{number} {name}" if name else f"group {number}"
+        for number, name in zip(numbers, names, strict=True)
+    ]
+    first = list(zip(columns["path"], groups, columns["chance"], columns["unlike"], strict=True))[:SHOWN]
+    lines = [f"{'image':<28}  {'group':<20}{'chance':>8}"]
+    for path, group, chance, unlike in first:
+        shown = path if len(path) <= 28 else f"...{path[-25:]}"
+        lines.append(f"{shown:<28}  {group[:20]:<20}{chance:>8.0%}{'  unlike' if unlike else ''}")
+    if len(groups) > SHOWN:
+        lines.append(f"and {len(groups) - SHOWN:,} more")
+    lines += ["", f"{'group':<20}{'images':>8}"]
+    sizes = Counter(sorted(zip(numbers, groups, strict=True)))
+    lines += [f"{group[:20]:<20}{count:>8,}" for (_, group), count in sizes.items()]
+    return [*lines, "", "For the whole table, add --out FILE.csv or send the output to a file or another program."]
 
 
 def _print_summary(found: "Assessment", out: Path | None) -> None:
