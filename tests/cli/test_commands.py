@@ -195,6 +195,17 @@ def test_the_account_tells_what_became_of_joint_training(session_run: Path, caps
     )
 
 
+def test_runs_fit_a_narrow_terminal(spice: Spice, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def listed(columns: int) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        return [line.rstrip() for line in spice("runs", run).out.splitlines()]
+
+    wide, narrow = listed(100), listed(60)
+    assert (len(wide), len(narrow)) == (2, 4)
+    assert max(map(len, narrow)) <= 60
+    assert " ".join(narrow).split() == " ".join(wide).split(), "nothing is left out"
+
+
 def test_predict_writes_a_table_to_the_next_program(spice: Spice, run: Path, shapes: Path) -> None:
     ended = spice("predict", run, shapes / "disc")
     rows = table(ended.out)

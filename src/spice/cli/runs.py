@@ -2,6 +2,7 @@
 
 import json
 from datetime import datetime
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,8 @@ EXAMPLES = examples(
     "spice runs photos.spice --use k6-1f0a3c  # switch labels.csv, model/ and report.html to this result",
     "spice runs photos.spice --remove k7-99d2ab",
 )
+
+WIDTH = 95  # of a line for each result; on a narrower terminal, each takes two
 
 
 def command(
@@ -66,13 +69,16 @@ def _show(folder: "RunFolder", *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    print(f"  {'name':<22}{'groups':>9}{'reliable':>10}  {'refined':<10}{'encoder':<16}{'seed':>5}  created")
+    narrow = get_terminal_size(fallback=(WIDTH, 24)).columns < WIDTH
+    apart = "\n    " if narrow else ""  # before what goes to a second line
+    heading = f"{'created':<18}{'refined':<10}encoder"
+    print(f"  {'name':<22}{'groups':>9}{'reliable':>10}{'seed':>6}  {apart}{heading}")
     for row in rows:
         mark = "*" if row["current"] else " "
         created = datetime.fromisoformat(str(row["created"])).astimezone()
         print(
-            f"{mark} {row['name']:<22}{row['clusters']:>9}{row['reliable']:>10.0%}  {row['refined']:<10}"
-            f"{str(row['encoder'])[:15]:<16}{row['seed']:>5}  {created:%Y-%m-%d %H:%M}"
+            f"{mark} {row['name']:<22}{row['clusters']:>9}{row['reliable']:>10.0%}{row['seed']:>6}  {apart}"
+            f"{created:%Y-%m-%d %H:%M}  {row['refined']:<10}{str(row['encoder'])[:15]}"
         )
     if not rows:
         print(f"no finished result yet; resume with: spice resume {folder.path}")
