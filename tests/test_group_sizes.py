@@ -47,7 +47,7 @@ def test_another_number_of_groups_is_refused() -> None:
         clusters_from((0.5, 0.5), 3)
     with pytest.raises(UserError, match="sizes for 3 groups"):
         SPICE(3, sizes=[0.5, 0.5]).fit(np.zeros((40, 4)))
-    with pytest.raises(ValueError, match="sizes has 3 shares for 2 clusters"):
+    with pytest.raises(ValueError, match="sizes has 3 shares for 2 groups"):
         HeadSettings(clusters=2, sizes=(0.5, 0.3, 0.2))
 
 

@@ -22,12 +22,12 @@ def test_the_time_left_counts_from_where_this_run_and_this_task_began(
     progress("views", 500, 1000)  # resumed
     clock[0] += 10
     progress("views", 600, 1000)
-    assert caplog.messages[-1] == "views: 600 of 1,000, 10.0/s, 40 s left"
+    assert caplog.messages[-1] == "encoding: 600 of 1,000, 10.0/s, 40 s left"
     clock[0] += 1000
     progress("views", 100, 2000)  # of other images
     clock[0] += 10
     progress("views", 300, 2000, {"loss": 0.5})
-    assert caplog.messages[-1] == "views: 300 of 2,000, 20.0/s, 1 min 25 s left, loss 0.5"
+    assert caplog.messages[-1] == "encoding: 300 of 2,000, 20.0/s, 1 min 25 s left, loss 0.5"
 
 
 def test_a_rate_needs_some_time_to_be_measured(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
@@ -46,9 +46,9 @@ def test_lines_are_few_but_the_last_is_logged(clock: list[float], caplog: pytest
         clock[0] += 0.1
         progress("heads", done, 100)
     assert [message.split(",")[0] for message in caplog.messages] == [
-        "heads: 1 of 100",
-        "heads: 51 of 100",
-        "heads: 100 of 100",
+        "training heads: 1 of 100",
+        "training heads: 51 of 100",
+        "training heads: 100 of 100",
     ]
 
 

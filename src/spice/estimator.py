@@ -63,7 +63,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             encoder, usually "lite0".
         size: image size for the encoder, in pixels; None: the encoder's own.
         preset: "quick", "standard", or the paper's settings for a data set, such as "paper:cifar10".
-        refine: also train encoder and head together (the paper's third stage), which takes much longer.
+        refine: also train encoder and head together (stage 3), which takes much longer and usually gains little.
         minutes: time limit for `refine`; None: a fixed number of steps.
         flip: allow mirrored views; use False for text and digits.
         device: device for fit and predict: "auto", "cpu", "cuda", "cuda:1", "mps".
@@ -72,12 +72,12 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         verbose: show progress: bars in a notebook, lines on stderr elsewhere.
 
     Attributes:
-        labels_: (N,) the cluster of each image.
-        n_clusters_: the number of clusters, given or found.
+        labels_: (N,) the group of each image; -1 if it could not be read.
+        n_clusters_: the number of groups, given or found.
         plausible_n_clusters_: if the number was found, all plausible numbers, including `n_clusters_`.
-        probabilities_: (N, K) the head's softmax; overconfident, so use `chance_` to judge a label.
+        probabilities_: (N, K) the softmax output of the head. It is overconfident: use `chance_` to judge a label.
         chance_: (N,) the chance that the label is right.
-        reliability_: (N,) the share of the nearest images that are in the same cluster.
+        reliability_: (N,) the share of the nearest images that are in the same group.
         reliable_: (N,) whether that share is above the threshold.
         paths_: the names of the images.
         model_: the trained model, used by `predict`.
@@ -143,19 +143,19 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         return self
 
     def fit_predict(self, X: SourceLike, y: object = None) -> NDArray[np.int32]:  # noqa: N803
-        """Group the images `X`, and return their groups."""
+        """Group the images `X` and return the group of each."""
         return self.fit(X, y).labels_
 
     def fit_transform(self, X: SourceLike, y: object = None) -> Floats:  # noqa: N803
-        """Group the images `X`, and return the probability of every cluster (N, K)."""
+        """Group the images `X` and return the probability of every group (N, K)."""
         return self.fit(X, y).probabilities_
 
     def transform(self, X: SourceLike) -> Floats:  # noqa: N803
-        """The probability of every cluster for other images (Q, K): `predict_proba`, for pipelines of scikit-learn."""
+        """Same as `predict_proba`, for scikit-learn pipelines: (Q, K)."""
         return self.predict_proba(X)
 
     def score(self, X: SourceLike, y: object = None) -> float:  # noqa: N803, ARG002
-        """How well the groups are separated, for parameter searches: mean silhouette of the features, -1 to 1.
+        """Mean silhouette of the features, -1 to 1: how well the groups are separated. For parameter searches.
 
         It needs no labels. Unlike reliability and neighbor agreement, it does not simply fall as groups are added.
         Images that cannot be read do not count; of many images, a sample of 5,000 is scored.
@@ -177,13 +177,13 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         return self._answers().table()
 
     def show(self, group: int | str | None = None, *, images: int | None = None) -> Image.Image:
-        """The most typical images of a group (a number or a name), or a row of every group: a PIL image."""
+        """A PIL image with the most typical images of a group (number or name), or with one row for each group."""
         return self._answers().sheet(group, images)
 
     def open(self, *, browser: bool = True) -> str:
-        """Browse and correct the groups in a browser, like `spice open`, until this process ends; returns the address.
+        """Start the explorer, like `spice open`, and return its address. It runs until this process ends.
 
-        Needs a `run_folder`. `table` and `show` include every edit at once.
+        Needs a `run_folder`. `table` and `show` include your edits immediately.
         """
         run = self._answers().run
         if run is None:
@@ -229,24 +229,24 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         return answers
 
     def predict(self, X: SourceLike) -> NDArray[np.int32]:  # noqa: N803
-        """The clusters of other images, under the same numbers; -1 for one that cannot be read."""
+        """Sort new images into the groups of the fit; -1 for an image that cannot be read."""
         found, order, _ = self._predict(X)
         return filled(found.cluster, order.rows)
 
     def predict_proba(self, X: SourceLike) -> Floats:  # noqa: N803
-        """The probability of every cluster for other images (Q, K)."""
+        """The probability of every group for each new image: (Q, K)."""
         found, order, _ = self._predict(X)
         return filled(found.probabilities, order.rows)
 
     def assess(self, X: SourceLike, *, progress: Progress | None = None) -> "Assessment":  # noqa: N803
-        """All results for other images: names and predictions of those that can be read, and the problems."""
+        """All results for new images: paths and predictions of readable images, and a list of unreadable files."""
         found, order, problems = self._predict(X, progress)
         rows = order.rows[order.rows >= 0]
         names = [name for name, row in zip(order.names, order.rows, strict=True) if row >= 0]
         return Assessment(names, found.rows(rows), problems)
 
     def save(self, folder: str | os.PathLike[str], *, embed: bool = False) -> None:
-        """Write the model to `folder`; with `embed`, including the encoder's weights."""
+        """Save the model to `folder`; with `embed`, include the encoder's weights."""
         check_is_fitted(self, "model_")
         self.model_.save(Path(folder), embed=embed)
 
@@ -287,14 +287,14 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
 
 
 class Assessment(NamedTuple):
-    """Names of images, the predictions for them, and the files that could not be read."""
+    """Predictions for new images, with their paths and the files that could not be read."""
 
     paths: list[str]
     predictions: Predictions
     problems: tuple[Problem, ...]
 
     def columns(self) -> dict[str, Column]:
-        """As a table: a line per image, without the probabilities of all clusters."""
+        """The predictions as columns, one row per image, without the probabilities of all groups."""
         found = self.predictions._asdict()
         del found["probabilities"]
         return {"path": self.paths, **found}

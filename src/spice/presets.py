@@ -54,14 +54,14 @@ def preset(
 
 
 def search_between(least: int, most: int) -> HowManySettings:
-    """Find the number of clusters from `least` to `most`."""
+    """Search for the number of groups between `least` and `most`."""
     if not 2 <= least < most:
         raise UserError(f"expected a range such as 5:40, starting at 2 or more; got {least}:{most}")
     return HowManySettings(least=least, most=most)
 
 
 def with_clusters(heads: HeadSettings, clusters: int) -> HeadSettings:
-    """The same settings for another number of clusters: what is standard for the one becomes standard for the other."""
+    """The same settings for another number of groups: default values become the defaults for the new number."""
     before, after = standard_heads(heads.clusters), standard_heads(clusters)
     unchanged = [name for name in HeadSettings.model_fields if getattr(heads, name) == getattr(before, name)]
     return heads.model_copy(update={name: getattr(after, name) for name in unchanged})

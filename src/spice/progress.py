@@ -5,6 +5,8 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
+from spice.wording import step_in_words
+
 log = logging.getLogger("spice")
 
 LEAST_SECONDS = 0.1  # a rate measured over less time than this says nothing
@@ -49,7 +51,7 @@ class LogProgress:
         self._logged = now
         elapsed = now - since
         rate = (done - already) / max(elapsed, 1e-9)
-        parts = [f"{task}: {done:,} of {total:,}"]
+        parts = [f"{step_in_words(task)}: {done:,} of {total:,}"]
         if done > already and elapsed >= LEAST_SECONDS:
             parts.append(f"{rate:,.1f}/s")
         if 0 < done < total and rate > 0:

@@ -175,7 +175,7 @@ class HeadSettings(Settings):
     @model_validator(mode="after")
     def _shares_fit(self) -> Self:
         if self.shares is not None and len(self.shares) != self.clusters:
-            raise ValueError(f"sizes has {len(self.shares)} shares for {self.clusters} clusters")
+            raise ValueError(f"sizes has {len(self.shares)} shares for {self.clusters} groups")
         if self.shares is not None and abs(sum(self.shares) - 1) > 1e-4:
             raise ValueError(f"shares must sum to 1, got {sum(self.shares):g}")
         return self

@@ -62,7 +62,7 @@ def test_a_cut_connection_goes_on_where_it_stopped(host: "Host", remote: Remote,
 
 def test_what_was_given_up_goes_on_with_the_next_command(host: "Host", remote: Remote, tmp_path: Path) -> None:
     host.cuts = [300_000]
-    with pytest.raises(UserError, match=r"stopped after 0\.3 of 0\.7 MB \(the connection was cut\): run the same"):
+    with pytest.raises(UserError, match=r"stopped after 0\.3 of 0\.7 MB \(the connection was lost\): run the same"):
         download(remote, tmp_path, waits=())
     assert [path.name for path in tmp_path.iterdir()] == ["data.tgz.partial"]
     assert download(remote, tmp_path, waits=()).read_bytes() == CONTENT
@@ -111,7 +111,7 @@ def test_a_passing_failure_is_tried_again(host: "Host", remote: Remote, tmp_path
     assert host.requests == ["bytes=1000-", None if code == 416 else "bytes=1000-"]
 
 
-@pytest.mark.parametrize(("code", "words"), [(404, "answers 404 Not Found"), (403, "answers 403 Forbidden")])
+@pytest.mark.parametrize(("code", "words"), [(404, "returned 404 Not Found"), (403, "returned 403 Forbidden")])
 def test_a_lasting_failure_is_told_at_once(host: "Host", remote: Remote, tmp_path: Path, code: int, words: str) -> None:
     host.failures = [code]
     with pytest.raises(UserError, match=f"{words}: download it yourself and pass it with --from"):

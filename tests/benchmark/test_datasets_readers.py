@@ -241,7 +241,7 @@ def test_subsets_of_imagenet_are_their_classes_and_no_other(name: str, place: st
     assert same(found.train, images, in_order=False)
     assert found.counts == (20, 0, 0)
     (tmp_path / place / card.classes[3]).rename(tmp_path / place / "n99999999")
-    with pytest.raises(UserError, match="does not hold ImageNet-"):
+    with pytest.raises(UserError, match="does not contain ImageNet-"):
         read(card, tmp_path)
 
 
@@ -262,7 +262,7 @@ def test_digits_need_nothing() -> None:
         ("CIFAR-10, python", "data_batch_3", "is not a CIFAR batch"),
         ("CIFAR-100, python", "test", "is not a CIFAR batch"),
         ("MNIST, idx", "t10k-images-idx3-ubyte.gz", "is it complete"),
-        ("MNIST, idx unpacked", "train-images.idx3-ubyte", r"says it has 7,840 values, but holds 7,740"),
+        ("MNIST, idx unpacked", "train-images.idx3-ubyte", r"says it has 7,840 values, but contains 7,740"),
         ("Fashion-MNIST, npz", "any.npz", "cannot be read as arrays"),
     ],
 )

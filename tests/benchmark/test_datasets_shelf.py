@@ -153,19 +153,19 @@ def test_debians_package_is_found_without_being_asked_for(tmp_path: Path) -> Non
 def test_another_data_set_of_the_same_layout_is_refused(tmp_path: Path) -> None:
     for name, content in fashion_files().items():
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match="has the layout of MNIST, but holds other images"):
+    with pytest.raises(UserError, match="has the layout of MNIST, but contains other images"):
         get(CATALOG["mnist"], source=tmp_path, root=tmp_path / "root")
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (tar({"notes.txt": b"nothing"}), "given cannot be used: it does not hold STL-10 in any layout"),
+        (tar({"notes.txt": b"nothing"}), "given cannot be used: it does not contain STL-10 in a known layout"),
         (tar(stl10_files())[:-300], r"given cannot be unpacked \(.*\): is it complete\?"),
         (zipped(stl10_files()).replace(b"\1\1\1\1", b"\1\1\1\2", 1), r"cannot be unpacked \(Bad CRC-32"),
         (tar(stl10_files(), "w")[:100_000], r"given cannot be unpacked \(unexpected end of data\)"),
-        (zipped(stl10_files()).replace(b"PK\1\2", b"PK\1\3"), "given cannot be used: it does not hold STL-10"),
-        (b"no archive at all", "given cannot be used: it does not hold STL-10"),
+        (zipped(stl10_files()).replace(b"PK\1\2", b"PK\1\3"), "given cannot be used: it does not contain STL-10"),
+        (b"no archive at all", "given cannot be used: it does not contain STL-10"),
         (tar({"a": b"", "a/b": b""}), "STL-10 cannot be put into .*a"),
         (tar(stl10_files(train=0)), "train_X.bin has 0 bytes"),
     ],
@@ -183,7 +183,7 @@ def test_a_failed_replacement_keeps_what_was_there(tmp_path: Path) -> None:
     (tmp_path / "good").write_bytes(tar(stl10_files()))
     (tmp_path / "bad").write_bytes(tar({"notes.txt": b""}))
     get(STL10, source=tmp_path / "good", root=tmp_path)
-    with pytest.raises(UserError, match="does not hold STL-10"):
+    with pytest.raises(UserError, match="does not contain STL-10"):
         get(STL10, source=tmp_path / "bad", root=tmp_path)
     assert load(STL10, tmp_path).counts == Counts(4, 3, 5)
     (tmp_path / ".stl10.partial").mkdir()  # left by a kill
@@ -308,7 +308,7 @@ def test_the_real_fruits_are_recognized_in_their_archive(shared_data: Path, tmp_
     found = get(card, source=shared_data / "fruits.tar", root=tmp_path)
     assert found.counts == card.counts
     assert np.bincount(found.train.truth().labels).tolist()[:3] == [179, 194, 171]
-    with pytest.raises(UserError, match="does not hold Imagenette"):
+    with pytest.raises(UserError, match="does not contain Imagenette"):
         read(CATALOG["imagenette"], tmp_path / "fruits-15")
 
 

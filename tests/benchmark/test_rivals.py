@@ -107,7 +107,7 @@ def test_umap_and_leiden_take_duplicates_and_few_images() -> None:
 
 def test_rivals_without_their_packages_are_left_out_and_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    with pytest.raises(UserError, match=r"needs the package umap: pip install umap-learn"):
+    with pytest.raises(UserError, match=r"needs the package umap; install it with: pip install umap-learn"):
         fit("UMAP + k-means", blobs()[0], 4, seed=0)
     wanted = list(Selection(TABLES["frozen"], "cpu", [0]).cells())
     assert not {f"features + {name}" for name in embedded.NEED_PACKAGES} & {cell.method for cell in wanted}
@@ -136,7 +136,7 @@ def test_spherical_k_means_fills_empty_clusters() -> None:
 
 def test_what_cannot_be_clustered_is_refused_in_words() -> None:
     features, _ = blobs(10)
-    with pytest.raises(ValueError, match="there is no rival called 'dbscan': choose one of k-means, spherical"):
+    with pytest.raises(ValueError, match="unknown rival 'dbscan'; choose one of k-means, spherical"):
         fit("dbscan", features, 2, seed=0)
     with pytest.raises(ValueError, match="cannot make 11 clusters from 10 images"):
         fit("k-means", features, 11, seed=0)

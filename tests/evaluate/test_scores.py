@@ -114,7 +114,7 @@ def test_confusion_puts_unmatched_clusters_last() -> None:
 @pytest.mark.parametrize(
     ("clusters", "truth", "words"),
     [
-        ([0, 1], [0], "2 clusters cannot be compared with 1 true labels"),
+        ([0, 1], [0], "2 predicted labels cannot be compared with 1 true labels"),
         ([], [], "there is nothing to score"),
         ([[0], [1]], [0, 1], r"clusters must be one number for each image, found shape \(2, 1\)"),
         ([0, 1], [0.0, np.nan], "true labels must be whole numbers, found float64"),

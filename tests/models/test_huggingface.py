@@ -153,7 +153,7 @@ def test_missing_weights_are_an_error_and_not_random_numbers(tmp_path: Path) -> 
     weights = load_file(tmp_path / "model.safetensors")
     del weights["layernorm.weight"]
     save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
-    with pytest.raises(UserError, match=r"lacks 1 of its weights, among them layernorm.weight"):
+    with pytest.raises(UserError, match=r"is incomplete: 1 weights are missing, such as layernorm.weight"):
         load_encoder(f"hf:{tmp_path}")
 
 

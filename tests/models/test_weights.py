@@ -91,11 +91,11 @@ def test_a_file_that_does_not_fit_is_refused_in_one_line(file: Path, tmp_path: P
     ("name", "words"),
     [
         ("nothing.safetensors", r"there is no file .*nothing.safetensors"),
-        ("pickled.safetensors", r"is not a safetensors file \(.*pickled ones are never opened"),
-        ("bare.safetensors", r"does not say which network it holds"),
+        ("pickled.safetensors", r"is not a safetensors file \(.*spice never opens pickle files"),
+        ("bare.safetensors", r"does not say which network it contains"),
         ("resnet34:published.safetensors", r"does not fit resnet34: it has no layer1.2"),
-        ("resnet18:encoder.safetensors", r"holds resnet10, not resnet18; use resnet10:"),
-        ("resnet18:bare.safetensors", r"does not say which network it holds"),
+        ("resnet18:encoder.safetensors", r"contains resnet10, not resnet18; use resnet10:"),
+        ("resnet18:bare.safetensors", r"does not say which network it contains"),
         ("newer.safetensors", r"the header of .* cannot be read \(color: .*another version\?"),
     ],
 )

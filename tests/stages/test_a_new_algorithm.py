@@ -86,7 +86,7 @@ def test_it_resumes_with_its_state(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
-    words = r"unknown algorithm 'fixmatsch'; the known ones are entropy, fixmatch, freematch"
+    words = r"unknown algorithm 'fixmatsch'; choose one of entropy, fixmatch, freematch"
     with pytest.raises(UserError, match=words):
         train(SETTINGS.model_copy(update={"algorithm": "fixmatsch"}))
 

@@ -78,7 +78,7 @@ def test_a_better_result_passes_every_check() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"empty": 1}, "empty clusters rose from 0 to 1"),
+        ({"empty": 1}, "empty groups rose from 0 to 1"),
         ({"neighbor_agreement": 0.85}, "neighbor agreement fell from 0.90 to 0.85"),
         ({"confident": 0.6}, "confident predictions fell from 0.80 to 0.60"),
         ({"loss": 1.7}, "loss over all images rose from 1.50 to 1.70"),
@@ -106,7 +106,7 @@ def test_lower_confidence_passes_where_neighbors_agree_clearly_more() -> None:
     )  # they agree only where its own labels have been
     assert len(failed_checks(GOOD, unsure._replace(neighbor_agreement=0.91))) == 2  # no more than by chance
     (reason,) = failed_checks(GOOD, unsure._replace(empty=2))
-    assert "empty clusters" in reason
+    assert "empty groups" in reason
 
 
 def test_lower_confidence_fails_where_neighbors_agree_because_a_few_clusters_hold_most_images() -> None:

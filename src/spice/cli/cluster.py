@@ -63,7 +63,9 @@ def command(
     ] = None,
     cut: Annotated[
         int | None,
-        typer.Option(min=2, help="Like -k, but start from the tree of groups within groups, cut at this many."),
+        typer.Option(
+            min=2, help="Number of groups, like -k, but starting from a cut of the tree of groups within groups."
+        ),
     ] = None,
     sizes: Annotated[
         str | None,
@@ -108,8 +110,8 @@ def command(
     labels: Annotated[
         Path | None,
         typer.Option(
-            help="CSV file (path,label) with a few labels: groups take these names, --refine learns them; without -k, "
-            "they help to find it."
+            help="CSV file (path,label) with a few labels: groups take these names, --refine learns them, and "
+            "without -k they help to find the number of groups."
         ),
     ] = None,
     extra: Annotated[
@@ -132,7 +134,7 @@ def command(
         typer.Option(help="Address of the Ray cluster, such as auto or ray://HOST:10001.", show_default="this machine"),
     ] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Show what the run will take (images, bytes, time, memory), and do nothing.")
+        bool, typer.Option("--plan", help="Show how much time, memory and disk space the run needs, and exit.")
     ] = False,
     details: Details = False,
     open_page: Open = None,

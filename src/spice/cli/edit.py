@@ -31,7 +31,7 @@ SPLIT_EXAMPLES = examples("spice split photos.spice 3  # into two", "spice split
 MOVE_EXAMPLES = examples(
     "spice move photos.spice mountains summer/peak.jpg IMG_0042.jpg",
     "spice move photos.spice new IMG_0042.jpg IMG_0043.jpg  # into a new group",
-    "spice move photos.spice none IMG_0042.jpg  # it does not belong here: move it to its next best group",
+    "spice move photos.spice none IMG_0042.jpg  # not in this group: move it to its next best one",
 )
 ASIDE_EXAMPLES = examples(
     "spice set-aside photos.spice 4  # ignore this group; it will not be exported",
@@ -180,7 +180,7 @@ def move(
     ],
     images: Annotated[list[str], typer.Argument(metavar="IMAGES", help="Paths, or unique file names.")],
 ) -> None:
-    """Move images to a group, to a new one (`new`), or to their next best one (`none`).
+    """Move images to a group, a new group (`new`), or their next best group (`none`).
 
     Your choice overrides the prediction, and `spice learn` keeps it.
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "spice open photos.spice",
     "spice open photos.spice --no-browser  # just print the address",
-    "spice open photos.spice --host 0.0.0.0 --port 8000  # allow other machines, using the printed address",
+    "spice open photos.spice --host 0.0.0.0 --port 8000  # other machines can connect with the printed address",
 )
 
 

@@ -15,7 +15,7 @@ import typer
 
 from spice.errors import NoticeWarning, SpiceWarning
 from spice.progress import LogProgress, Progress, duration, log
-from spice.wording import quoted
+from spice.wording import quoted, step_in_words
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -114,7 +114,7 @@ class _ProgressBars:
         """Show how far this task is."""
         self.started()
         if task not in self.tasks:
-            self.tasks[task] = self.bars.add_task(task, total=total, completed=done, figures="")
+            self.tasks[task] = self.bars.add_task(step_in_words(task), total=total, completed=done, figures="")
         speed = self.bars.tasks[self.tasks[task]].speed  # None until two steps are done
         rate = [f"{speed:,.1f}/s"] if speed else []
         text = " ".join(rate + [f"{name} {value:.4g}" for name, value in (figures or {}).items()])

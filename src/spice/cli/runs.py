@@ -27,7 +27,7 @@ def command(
     *,
     use: Annotated[str | None, typer.Option(metavar="NAME", help="Switch to this result.")] = None,
     remove: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Delete this result and the files only it needs.")
+        str | None, typer.Option(metavar="NAME", help="Delete this result and the files that only it needs.")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -167,7 +167,7 @@ def _first(item: Any) -> object:
 def _vector(item: object) -> NDArray[np.generic]:
     array = as_array(_first(item))
     if array is None or array.ndim != 1:
-        raise UserError("some items of the list are vectors and some are not")
+        raise UserError("some items of the list are vectors and some are not; pass only one kind")
     return array
 
 

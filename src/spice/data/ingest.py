@@ -73,8 +73,8 @@ def ingest(
             writer.add(examined)
             if writer.is_full and not opened.random_access:
                 raise UserError(
-                    f"{opened.label} does not fit into a store of {limit_bytes:,} bytes, and being compressed cannot "
-                    "be read again image by image: unpack it, or allow a larger store"
+                    f"{opened.label} does not fit into a store of {limit_bytes:,} bytes, and single images of a "
+                    "compressed archive cannot be read again; unpack it, or allow a larger store"
                 )
             done += len(examined)
             bad += sum(outcome.digest is None for outcome, _ in examined)

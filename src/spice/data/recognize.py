@@ -43,7 +43,7 @@ def open_source(source: SourceLike, *, leave_out: Iterable[Path] = ()) -> Source
 
 def _open_path(name: str, leave_out: Iterable[Path]) -> Source:
     if not name:  # probably an unset variable in a script
-        raise UserError("the path of the images is empty")
+        raise UserError("the path of the images is empty; pass a folder, a file or an address")
     if is_remote(name):
         return Remote(name)
     path = Path(name)

@@ -274,10 +274,12 @@ def _factor(array: NDArray[np.generic], label: str) -> float | None:
             f"{label} has shape {shape}, but (N, H, W) or (N, H, W, C) with C of 1, 3 or 4 is needed{advice}"
         )
     if array.dtype.kind not in "buif":
-        raise UserError(f"{label} holds {array.dtype}, but numbers are needed")
+        raise UserError(f"{label} contains {array.dtype}, but numbers are needed")
     if array.dtype in (np.uint8, np.uint16, np.bool_) or array.size == 0:
         return None
     low, high = float(np.min(array)), float(np.max(array))  # NaN if there is one
     if not (low >= 0 and high <= 255):
-        raise UserError(f"{label} holds values from {low:.4g} to {high:.4g}: give images in 0..1, 0..255 or as uint16")
+        raise UserError(
+            f"{label} contains values from {low:.4g} to {high:.4g}: give images in 0..1, 0..255 or as uint16"
+        )
     return 255.0 if array.dtype.kind == "f" and high <= 1 else 1.0

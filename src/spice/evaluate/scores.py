@@ -1,4 +1,4 @@
-"""How well clusters agree with true classes: ACC, NMI and ARI as in the paper's tables, and the confusion behind them.
+"""How well clusters agree with true classes: ACC, NMI and ARI as in the paper's tables, and the confusion matrix.
 
 Shapes: N images, K clusters, C classes.
 """
@@ -45,7 +45,7 @@ def score(clusters: ArrayLike, truth: ArrayLike) -> Scores:
 
 
 def accuracy(clusters: ArrayLike, truth: ArrayLike) -> float:
-    """ACC alone: the share of images that the best one-to-one matching of clusters to classes makes right."""
+    """ACC alone: the share of images that are right under the best one-to-one matching of clusters to classes."""
     predicted, true = _labels(clusters, truth)
     return float(_right_per_class(predicted, true)[0].sum() / len(predicted))
 
@@ -97,7 +97,7 @@ def _labels(clusters: ArrayLike, truth: ArrayLike) -> tuple[Labels, Labels]:
         if labels.size and labels.dtype.kind not in "iu":
             raise ValueError(f"{name} must be whole numbers, found {labels.dtype}")
     if len(predicted) != len(true):
-        raise ValueError(f"{len(predicted):,} clusters cannot be compared with {len(true):,} true labels")
+        raise ValueError(f"{len(predicted):,} predicted labels cannot be compared with {len(true):,} true labels")
     if len(predicted) == 0:
         raise ValueError("there is nothing to score: no labels were given")
     return predicted.astype(np.int64), true.astype(np.int64)

@@ -1,4 +1,4 @@
-"""True labels, from the images' folders or from a csv file."""
+"""True labels, from the images' folders or from a CSV file."""
 
 import os.path
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def from_folders(paths: Sequence[str]) -> Truth:
 
 
 def from_csv(file: Path, paths: Sequence[str]) -> Truth:
-    """The class of an image is read from a csv file with columns `path` and `label`; other images have none."""
+    """The class of an image is read from a CSV file with columns `path` and `label`; other images have none."""
     labels = read_label_table(file)
     positions = [position for position, path in enumerate(paths) if plain_path(path) in labels]
     if not positions:

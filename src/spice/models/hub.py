@@ -35,6 +35,6 @@ def hub_access(name: str, *, download: bool) -> Iterator[None]:
 def not_downloaded(name: str) -> UserError:
     """The error for a model that would have to be downloaded."""
     return UserError(
-        f"{name} is not on this machine, and models that a run or model names are not downloaded; to allow it, "
+        f"{name} is not on this machine, and encoders of existing runs and models are not downloaded; to allow it, "
         f"set {VARIABLE}=1"
     )

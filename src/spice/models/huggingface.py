@@ -59,7 +59,9 @@ def _load(name: str, size: int | None, *, download: bool) -> Pretrained:
     )
     if report["missing_keys"]:
         missing = sorted(report["missing_keys"])
-        raise UserError(f"hf:{name} lacks {len(missing)} of its weights, among them {missing[0]}")
+        raise UserError(
+            f"hf:{name} is incomplete: {len(missing)} weights are missing, such as {missing[0]}; use another encoder"
+        )
     wanted = _preprocessing(name)
     chosen = size or _size(wanted) or int(getattr(model.config, "image_size", 224))
     return Pretrained(wrap(model, chosen), chosen, _normalization(name, wanted, model.config.num_channels))

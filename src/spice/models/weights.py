@@ -74,7 +74,7 @@ def load_network(path: Path, *, name: str | None = None) -> tuple[Backbone, Netw
         card = _card_of_published(path, weights, name) if header is None else NetworkCard.model_validate_json(header)
     except SafetensorError as error:
         raise UserError(
-            f"{path} is not a safetensors file ({error}); convert the weights, since pickled ones are never opened"
+            f"{path} is not a safetensors file ({error}); convert the weights: spice never opens pickle files"
         ) from error
     except ValidationError as error:
         first = error.errors()[0]
@@ -83,7 +83,7 @@ def load_network(path: Path, *, name: str | None = None) -> tuple[Backbone, Netw
             "was it written by another version?"
         ) from error
     if name is not None and card.network != name:
-        raise UserError(f"{path} holds {card.network}, not {name}; use {card.network}:{path}")
+        raise UserError(f"{path} contains {card.network}, not {name}; use {card.network}:{path}")
     _refuse_mismatch(path, card, weights)
     built = card.build()
     for key, value in built.state_dict().items():
@@ -102,7 +102,7 @@ def _refuse_mismatch(path: Path, card: NetworkCard, weights: dict[str, Tensor]) 
         with torch.device("meta"):
             expected = {name: value.shape for name, value in card.build().state_dict().items()}
     except (ValueError, RuntimeError, OverflowError) as error:
-        raise UserError(f"the header of {path} names no network: {one_line(error)}") from error
+        raise UserError(f"the header of {path} does not describe a network: {one_line(error)}") from error
     for name, shape in expected.items():
         if name in weights and weights[name].shape != shape:
             found = tuple(weights[name].shape)
@@ -116,7 +116,7 @@ def _card_of_published(path: Path, weights: dict[str, Tensor], name: str | None)
     stem = weights.get("conv1.weight")
     if name is None or stem is None or stem.shape[1:] != (3, 7, 7):
         raise UserError(
-            f"{path} does not say which network it holds; files written by spice do, and resnet18:FILE or "
-            "resnet34:FILE take ImageNet weights in torchvision's layout"
+            f"{path} does not say which network it contains; if these are ImageNet weights in torchvision's layout, "
+            f"use resnet18:{path} or resnet34:{path}"
         )
     return NetworkCard(network=name, stem="imagenet", width=stem.shape[0], size=224, normalization=IMAGENET)

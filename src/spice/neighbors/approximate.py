@@ -61,7 +61,9 @@ def approximate_nearest(
         if measured >= RECALL or searched == len(lists.centers):
             break
         searched = min(searched + max(1, searched // 2), len(lists.centers))
-    log.info("neighbors from lists: %d of %d, measured recall %.3f", searched, len(lists.centers), measured)
+    log.info(
+        "approximate neighbors: %d of %d lists searched, measured recall %.3f", searched, len(lists.centers), measured
+    )
     return _search(lists, queries, count, searched, progress=progress), measured
 
 

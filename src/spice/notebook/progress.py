@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from spice.progress import LogProgress, Progress, log, silent
+from spice.wording import step_in_words
 
 # Redrawing a cell costs more than a step of work.
 _SECONDS_BETWEEN_DRAWINGS = 0.2
@@ -71,7 +72,7 @@ class Bars:
     def as_html(self) -> str:
         """The bars as a table."""
         rows = (
-            f"<tr><td style='text-align:left'>{html.escape(task)}</td>"
+            f"<tr><td style='text-align:left'>{html.escape(step_in_words(task))}</td>"
             f"<td><progress value='{done}' max='{max(1, total)}'></progress></td>"
             f"<td style='text-align:left'>{done:,} of {total:,} {html.escape(text)}</td></tr>"
             for task, (done, total, text) in self._tasks.items()

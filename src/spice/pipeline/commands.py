@@ -162,7 +162,7 @@ def _labels_to_edits(out: Path, settings: RunSettings, run: Run) -> dict[str, in
 def regroup(
     out: Path, clusters: int, *, cut: bool = False, device: str = "auto", progress: Progress = silent
 ) -> Account:
-    """Cluster the same images into another number of groups with the same settings, and make that the current result.
+    """Group the same images into another number of groups, with the same settings. The result becomes the current one.
 
     Args:
         cut: start from the merge tree, cut at this number.

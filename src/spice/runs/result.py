@@ -61,11 +61,11 @@ class Result:
         self.entry = entry or manifest.results[name]
 
     def reread(self) -> "Result":
-        """The same result, with no file read yet."""
+        """A copy that reads every file again."""
         return Result(self.run, self.manifest, self.name, self.entry)
 
     def with_current_edits(self) -> "Result":
-        """The same result, with only the edits to be read again: its own files never change."""
+        """A copy that reads only the edits again; the other files never change."""
         fresh = self.reread()
         same = ("records", "labels", "hashes", "base", "neighbors", "answer_features", "similarities")
         fresh.__dict__.update({name: value for name, value in self.__dict__.items() if name in same})
@@ -89,14 +89,14 @@ class Result:
 
     @property
     def folder(self) -> Path:
-        """Where labels, model and page are."""
+        """The folder with the labels, the model and the report."""
         if "labels" not in self.entry.folders:
             raise UserError(f"{self.run / MANIFEST} is damaged: the result {self.name} has no labels")
         return self.run / self.entry.folders["labels"]
 
     @cached_property
     def records(self) -> dict[str, Record[StepResult]]:
-        """Of every finished step, in their order."""
+        """The records of all finished steps, in order."""
         found = {step: read_record(self.run / folder, step) for step, folder in self.entry.folders.items()}
         return {step: record for step, record in found.items() if record is not None}
 
@@ -152,13 +152,13 @@ class Result:
 
     @cached_property
     def hashes(self) -> list[str]:
-        """(N,) of the images' contents, in the order of the labels."""
+        """Hashes of the images' contents (N,), in the order of the labels."""
         found: list[str] = read_parquet(self.need(IMAGES), ["hash"]).column("hash").to_pylist()
         return found
 
     @cached_property
     def base(self) -> Base:
-        """The answer before any edit."""
+        """The groups before any edit."""
         return Base.of(self.name, self.labels, self.hashes, clusters=self.answer.clusters)
 
     @cached_property

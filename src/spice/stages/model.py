@@ -96,7 +96,7 @@ class TrainedModel:
         self.threshold = threshold
 
     def predict_features(self, features: Tensor) -> Predictions:
-        """The clusters of images with features (Q, D)."""
+        """Predict the groups of images with features (Q, D)."""
         probs = probabilities(self.head, features)
         best = probs.topk(2, dim=1)
         cluster, other = best.indices.unbind(dim=1)
@@ -183,16 +183,16 @@ def _refuse_mismatch(about: About, head: Head, bank: Bank) -> None:
     if bank.features.shape != (images, about.width) or not 1 <= about.neighbors <= images:
         raise ValueError(f"its bank of {tuple(bank.features.shape)} features does not fit {about.neighbors} neighbors")
     if bank.cluster.is_floating_point() or not bank.features.is_floating_point():
-        raise ValueError("its bank holds numbers of the wrong kind")
+        raise ValueError("its bank has numbers of the wrong type")
     if int(bank.cluster.min()) < 0 or int(bank.cluster.max()) >= about.clusters:
-        raise ValueError(f"its bank has other clusters than 0 to {about.clusters - 1}")
+        raise ValueError(f"its bank has groups other than 0 to {about.clusters - 1}")
     _refuse_infinite("bank", [bank.features])
     _refuse_infinite("head", head.state_dict().values())
 
 
 def _floats(state: dict[str, Tensor]) -> dict[str, Tensor]:
     if not all(value.is_floating_point() for value in state.values()):
-        raise ValueError("its head holds numbers of the wrong kind")
+        raise ValueError("its head has numbers of the wrong type")
     return state
 
 

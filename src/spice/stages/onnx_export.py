@@ -54,7 +54,9 @@ def export_onnx(model: TrainedModel, path: Path) -> float:
         with torch.no_grad():
             difference = float((probs - whole(images)).abs().max())
         if not difference <= TOLERANCE:  # written so that NaN is refused
-            raise UserError(f"{encoder.name} cannot be exported: its probabilities would differ by {difference:.1e}")
+            raise UserError(
+                f"{encoder.name} cannot be exported: its probabilities would differ by {difference:.1e}; use --as model"
+            )
     return difference
 
 

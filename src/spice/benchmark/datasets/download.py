@@ -84,10 +84,10 @@ def _request_rest(remote: Remote, file: IO[bytes], progress: Progress) -> None:
             response = urlopen(Request(remote.url, headers=headers), timeout=_TIMEOUT)  # our own catalog  # nosec B310
     except HTTPError as error:
         if error.code not in _TRY_AGAIN:
-            raise UserError(f"{remote.url} answers {error.code} {error.reason}: {_BY_HAND}") from error
+            raise UserError(f"{remote.url} returned {error.code} {error.reason}: {_BY_HAND}") from error
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             _start_over(file)  # what is here cannot be a beginning of what is there
-        raise _PassingError(f"the server answers {error.code} {error.reason}") from error
+        raise _PassingError(f"the server returned {error.code} {error.reason}") from error
     with response:
         # A server without Range sends everything again.
         if not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
@@ -105,7 +105,7 @@ def _request_rest(remote: Remote, file: IO[bytes], progress: Progress) -> None:
             if file.tell() > remote.bytes:
                 raise UserError(f"{remote.url} sends more than the published {remote.bytes:,} bytes: {_BY_HAND}")
     if file.tell() < remote.bytes:
-        raise _PassingError("the connection was cut")
+        raise _PassingError("the connection was lost")
 
 
 def _start_over(file: IO[bytes]) -> None:

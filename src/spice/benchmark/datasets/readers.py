@@ -123,7 +123,7 @@ def _pickled(path: Path, *, labels: str) -> tuple[NDArray[np.uint8], NDArray[np.
             values = others.get(labels.encode())
             if isinstance(values, list) and all(isinstance(value, int) for value in values):
                 return pixels, np.array(values, dtype=np.int64)
-    raise UserError(f"{path} is not a CIFAR batch: it does not hold images of 3,072 bytes with a list of {labels}")
+    raise UserError(f"{path} is not a CIFAR batch: it does not contain images of 3,072 bytes with a list of {labels}")
 
 
 class _OnlyArrays(pickle.Unpickler):
@@ -177,7 +177,7 @@ def _array(path: Path, *, dimensions: int) -> NDArray[np.uint8]:
         raise UserError(f"{path} is not an idx file of bytes with {dimensions} dimensions")
     shape = struct.unpack(f">{dimensions}I", data[4:start])
     if math.prod(shape) != len(data) - start:
-        raise UserError(f"{path} says it has {math.prod(shape):,} values, but holds {len(data) - start:,}")
+        raise UserError(f"{path} says it has {math.prod(shape):,} values, but contains {len(data) - start:,}")
     return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(shape)
 
 

@@ -49,7 +49,7 @@ def read(card: Card, folder: Path) -> Dataset:
     except OSError as error:
         raise UserError(f"{card.title} cannot be read from {folder}: {error}") from error
     if dataset is None:
-        raise UserError(f"{folder} does not hold {card.title} in any layout known here: see docs/datasets.md")
+        raise UserError(f"{folder} does not contain {card.title} in a known layout; see docs/datasets.md")
     return dataset
 
 
@@ -110,9 +110,9 @@ def _recognize(card: Card, folder: Path, *, called: str) -> None:
     except UserError as error:
         raise UserError(f"{called} cannot be used: {str(error).replace(str(folder), 'it')}") from error
     if not len(train):
-        raise UserError(f"{called} holds no images of {card.title}")
+        raise UserError(f"{called} contains no images of {card.title}")
     if not np.array_equal(first, card.first_labels):
-        raise UserError(f"{called} has the layout of {card.title}, but holds other images")
+        raise UserError(f"{called} has the layout of {card.title}, but contains other images")
 
 
 def _note(card: Card, root: Path) -> Path:

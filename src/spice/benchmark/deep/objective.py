@@ -164,7 +164,7 @@ def train(objective: Objective, pictures: Pictures, schedule: Schedule, run: Run
             loss = objective.loss(seen)
         if loss is not None:
             if not loss.isfinite():
-                raise UserError(f"the loss of {name} is no longer finite at step {step}: lower its learning rate")
+                raise UserError(f"the loss of {name} is not finite at step {step}; lower its learning rate")
             optimizer.zero_grad(set_to_none=True)
             scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
             scaler.step(optimizer)

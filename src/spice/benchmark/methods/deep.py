@@ -85,7 +85,7 @@ def scan_neighbors(bench: Workbench) -> NeighborStep:
     """SCAN's clustering step, after stage 1."""
     encoder = bench.encoder
     if encoder.module is None:
-        raise UserError(f"{encoder.name} cannot be trained, and SCAN trains it: use `features + SCAN`")
+        raise UserError(f"{encoder.name} cannot be trained, as SCAN needs; use `features + SCAN`")
     start = Start(copy.deepcopy(encoder.module).requires_grad_(), bench.clusters, bench.features, bench.run.seed)
     with seeded(bench.run.seed, "rivals", "scan"):
         objective = NeighborStep(start)
@@ -121,7 +121,7 @@ def ruc_after_heads(bench: Workbench) -> Labels:
     """Labels (A,) by RUC on the result of stage 2."""
     module = bench.encoder.module
     if module is None:
-        raise UserError(f"{bench.encoder.name} cannot be trained, and RUC trains it")
+        raise UserError(f"{bench.encoder.name} cannot be trained, as RUC needs; use another encoder")
     return _ruc(ClusteringNetwork(module, bench.head(bench.choice.heads)), bench, bench.choice.heads)
 
 
@@ -130,7 +130,7 @@ def _ruc(network: ClusteringNetwork, bench: Workbench, *depends: object) -> Labe
     probs = pictures(bench.learn, RUC, bench).outputs(network, bench.run.device).softmax(dim=1)  # (N, K)
     clean = clean_labels(probs, bench.features, confident=confident)
     if not clean.any():
-        bench.notes.append(f"RUC found no clean label (above {confident}), and changed nothing")
+        bench.notes.append(f"RUC found no clean label (none above {confident}) and changed nothing")
         return pictures(bench.scored, RUC, bench).labels(network, bench.run.device)
     kinds = len(probs.argmax(dim=1)[clean].unique())  # type: ignore[no-untyped-call]
     bench.notes.append(f"RUC found {int(clean.sum())} clean labels of {len(clean)}, of {kinds} clusters")

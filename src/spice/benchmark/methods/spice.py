@@ -56,7 +56,7 @@ def joint_heads(bench: Workbench, heads: int) -> Labels:
     """Joint-SH (one head) and Joint-MH (several): stage 2 with a feature model that is trained too."""
     encoder, chosen = bench.encoder, bench.choice.joint_heads
     if encoder.module is None:
-        raise UserError(f"{encoder.name} cannot be trained together with heads")
+        raise UserError(f"{encoder.name} cannot be trained together with heads; use another encoder")
     # Heads on all features and not on their components, which would not follow the network.
     changes = {"heads": heads, "epochs": chosen.epochs, "least_steps": 1, "components": None}
     settings = bench.choice.paper_heads.model_copy(update=changes)

@@ -24,7 +24,7 @@ RIVALS: dict[str, Rival] = {
 def fit(name: str, features: Features, clusters: int, *, seed: int) -> Labels:
     """Labels (N,) in 0 .. clusters - 1 of features (N, D), by the rival called `name`."""
     if name not in RIVALS:
-        raise ValueError(f"there is no rival called {name!r}: choose one of {', '.join(RIVALS)}")
+        raise ValueError(f"unknown rival {name!r}; choose one of {', '.join(RIVALS)}")
     if features.ndim != 2:
         raise ValueError(f"features must be (images, width), found shape {features.shape}")
     if not 1 <= clusters <= len(features):

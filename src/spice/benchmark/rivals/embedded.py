@@ -109,4 +109,6 @@ def _at_most(labels: NDArray[np.integer], points: NDArray[np.float32], clusters:
 def _require(*packages: str) -> None:
     for package in packages:
         if importlib.util.find_spec(package) is None:
-            raise UserError(f"this rival needs the package {package}: pip install umap-learn leidenalg igraph")
+            raise UserError(
+                f"this rival needs the package {package}; install it with: pip install umap-learn leidenalg igraph"
+            )

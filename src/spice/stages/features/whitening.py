@@ -68,7 +68,12 @@ def choose_amount(network: PartialWhitening, plain: Tensor, first: Tensor, secon
         one, other = (F.normalize(network.linear(features), dim=1) for features in (first, second))
         sums[amount] = alignment(one, other) + uniformity(one)
     best = min(AMOUNTS, key=lambda amount: sums[amount])
-    log.info("features: whitening %g, alignment + uniformity %.2f (%.2f without)", best, sums[best], sums[0.0])
+    log.info(
+        "features: selected whitening %g, with alignment + uniformity %.2f (%.2f without whitening)",
+        best,
+        sums[best],
+        sums[0.0],
+    )
     return best
 
 

@@ -111,5 +111,5 @@ def register(name: str) -> Callable[[AnyAlgorithm], AnyAlgorithm]:
 def find_algorithm(name: str) -> type[Algorithm]:
     """The algorithm registered as `name`."""
     if name not in ALGORITHMS:
-        raise UserError(f"unknown algorithm {name!r}; the known ones are {', '.join(sorted(ALGORITHMS))}")
+        raise UserError(f"unknown algorithm {name!r}; choose one of {', '.join(sorted(ALGORITHMS))}")
     return ALGORITHMS[name]

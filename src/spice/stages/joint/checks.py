@@ -73,7 +73,7 @@ def failed_checks(before: ClusteringStats, after: ClusteringStats) -> list[str]:
     confirmed = more and not less
     failed = []
     if after.empty > before.empty:
-        failed.append(f"the number of empty clusters rose from {before.empty} to {after.empty}")
+        failed.append(f"the number of empty groups rose from {before.empty} to {after.empty}")
     if after.neighbor_agreement < before.neighbor_agreement - AGREEMENT_SLACK:
         failed.append(f"neighbor agreement fell from {before.neighbor_agreement:.2f} to {after.neighbor_agreement:.2f}")
     if after.confident < before.confident - CONFIDENCE_SLACK and not confirmed:
