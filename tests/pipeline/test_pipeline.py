@@ -167,6 +167,21 @@ def test_another_number_of_groups_is_made_with_the_same_settings_and_can_be_canc
     assert (new.heads.clusters, new.size, new.encoder, new.seed) == (3, old.size, old.encoder, old.seed)
 
 
+def test_progress_shows_the_steps_after_training_and_nothing_if_all_are_done(run: Path) -> None:
+    shown: list[tuple[str, int, int]] = []
+
+    def note(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
+        shown.append((task, done, total))
+
+    regroup(run, 3, progress=note)
+    last = [call for call in shown if call[0] != "thumbnails"]
+    # The map and the words are those of the first result.
+    assert last[-5:] == [("labels and report", done, 4) for done in range(5)]
+    shown.clear()
+    regroup(run, 3, progress=note)
+    assert not [call for call in shown if call[0] == "labels and report"]
+
+
 def test_the_page_shows_where_the_encoder_sees_each_cluster(finished: tuple[Path, Account]) -> None:
     pictures = place(finished[0], PICTURES)
     assert len(list(pictures.glob("attention-*.jpg"))) == 4 * 3

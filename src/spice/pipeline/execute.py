@@ -33,6 +33,8 @@ from spice.stages.joint.refine import estimated_seconds
 
 # Steps whose files other commands read: they are checked even if nothing is left to do.
 READ_BY_OTHERS = ("neighbors", "kmeans", "labels", "model", "map", "words")
+# Most show no progress of their own, but take seconds together.
+AFTER_TRAINING = ("labels", "model", "map", "words", "pictures", "report")
 BY_NAME = {step.name: step for step in STEPS_IN_ORDER}
 
 
@@ -191,9 +193,14 @@ class Execution:
 
     def _finish(self) -> None:
         """Run all steps and publish the result: the first one as soon as it has labels, others when complete."""
+        left = [name for name in AFTER_TRAINING if name in self.steps and not self.is_done(name)]
         for step in self.steps:
             try:
+                if step in left:
+                    self.run.progress("labels and report", left.index(step), len(left))
                 self.ensure(step)
+                if left and step == left[-1]:
+                    self.run.progress("labels and report", len(left), len(left))
                 if step in READ_BY_OTHERS:
                     self._verify(step)
             except Exception as error:
