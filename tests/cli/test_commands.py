@@ -63,6 +63,7 @@ def test_cluster_tells_a_whole_story(
     assert other.code == 0
     rows = json.loads(spice("runs", "shapes.spice", "--json").out)
     assert [(row["clusters"], row["current"]) for row in rows] == [(4, False), (5, True)]
+    monkeypatch.setenv("COLUMNS", "120")  # a line per result
     listed = spice("runs", "shapes.spice", "--use", rows[0]["name"]).out.splitlines()
     assert listed[1].startswith(f"* {rows[0]['name']}")
     assert spice("runs", "shapes.spice", "--remove", rows[0]["name"]).code == 2  # the current one

@@ -11,7 +11,7 @@ from spice.pipeline import cluster
 from spice.runs import open_result, read_manifest
 from spice.settings import JointSettings
 
-STEPS = 150
+STEPS = 600  # longer than a second, after which the speed is known, on any machine
 SHOWN = "document.getElementById('deeper')?.textContent"
 STARTED = f"document.querySelector('#deeper progress')?.value > 0.05 && {SHOWN}.includes('left in this step')"
 FREE = "[...document.querySelectorAll('#deeper button')].some(button => button.textContent === 'Train')"
@@ -57,7 +57,7 @@ def test_joint_training_is_canceled_killed_resumed_and_seen_before_it_is_used(br
     assert read_manifest(trained).results == before
     with opened(trained) as explorer:
         begin(browser, explorer)
-        browser.wait(DONE)
+        browser.wait(DONE, seconds=300)
         made = read_manifest(trained)
         assert (len(made.results), made.current) == (len(before) + 1, next(iter(before)))
         assert explorer_table(browser) == table.decode()

@@ -76,7 +76,7 @@ def warn_about(diagnostics: HeadDiagnostics, settings: HeadSettings) -> None:
         message = f"{len(diagnostics.empty)} of {settings.clusters} groups have no images ({numbers})"
         warn_user(message, EmptyClusterWarning)
     if diagnostics.largest > GIANT and settings.clusters > 2 and settings.shares is None:
-        message = f"one group has {diagnostics.largest:.0%} of the images: try another --encoder or a larger --size"
+        message = f"one group has {diagnostics.largest:.0%} of the images: the features may not separate them"
         warn_user(message, GiantClusterWarning)
     if diagnostics.head_agreement < UNSTABLE:
         warn_user(
