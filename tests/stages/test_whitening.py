@@ -59,8 +59,8 @@ def test_the_amount_has_the_least_sum_of_alignment_and_uniformity(caplog: pytest
     assert 0 < found < 1
     assert found in AMOUNTS
     assert sum_at(found) < min(sum_at(found - 0.1), sum_at(found + 0.1))
-    expected = f"whitening {found:g}, with alignment + uniformity {sum_at(found):.2f} ({sum_at(0):.2f} without whitening)"
-    assert expected in caplog.text
+    sums = f"{sum_at(found):.2f} ({sum_at(0):.2f} without whitening)"
+    assert f"whitening {found:g}, with alignment + uniformity {sums}" in caplog.text
 
 
 def test_constant_features_are_not_whitened() -> None:
