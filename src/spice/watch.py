@@ -56,7 +56,7 @@ class Watcher:
         self._known = sure | unknown
         self._waiting: dict[str, str] = {}  # path -> stamp at the last listing
         self._unusable: dict[str, str] = {}  # path -> stamp of a file that could not be read
-        self._to_tell: list[str] = []  # of these, what `unreadable` has not returned yet
+        self._unreported: list[str] = []  # unreadable files that `unreadable` has not returned yet
 
     def watch(self, *, every: float) -> Iterator[list[Arrived]]:
         """Yield what has arrived since the last listing, possibly nothing, until stopped."""
@@ -84,8 +84,8 @@ class Watcher:
 
     def unreadable(self) -> list[str]:
         """The files that could not be read since the last call; each is tried again when it changes."""
-        told, self._to_tell = self._to_tell, []
-        return told
+        names, self._unreported = self._unreported, []
+        return names
 
     def _entries(self) -> list[Entry]:
         return open_source(str(self.folder), leave_out=[self.run]).listing()[0]
@@ -110,7 +110,7 @@ class Watcher:
 
     def _leave_out(self, names: list[str], stamps: dict[str, str]) -> None:
         self._unusable |= {name: stamps[name] for name in names}
-        self._to_tell += names
+        self._unreported += names
 
     def _in_run(self) -> set[str]:
         """The images of the run that are in this folder, by their names here."""
