@@ -13,7 +13,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 PIECE = re.compile(r"^```python\n(.*?)^```|`((?:SPICE|spice\.load)\([^`]*\)\.[^`]+)`", re.MULTILINE | re.DOTALL)
 # A page that reads a run comes after the one that makes it.
-PAGES = ("docs/api.md", "docs/predict.md", "docs/labels.md", "docs/encoder-names.md", "docs/datasets.md", "README.md")
+PAGES = ("docs/api.md", "docs/predict.md", "docs/datasets.md", "README.md")
 
 
 def pieces(page: str) -> list[str]:
