@@ -44,6 +44,17 @@ def test_every_public_name_is_in_the_reference() -> None:
     assert documented >= set(spice.__all__) - {"__version__"}
 
 
+def test_every_warning_is_in_the_table_of_warnings() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    source = ROOT / "src"
+    for path in source.rglob("*.py"):
+        module = ".".join(path.relative_to(source).with_suffix("").parts)
+        for name in re.findall(
+            r"^class (\w+)\((?:Spice|Notice)Warning\)", path.read_text(encoding="utf-8"), re.MULTILINE
+        ):
+            assert f"| `{module}.{name}` |" in page
+
+
 def test_every_message_that_troubleshooting_explains_is_one_that_the_program_prints() -> None:
     page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
