@@ -45,15 +45,15 @@ from spice.settings import IMAGENET, FeatureSettings, HeadSettings, JointSetting
 from spice.stages.bank import build_bank
 from spice.stages.encode import encode_plain, probabilities
 from spice.stages.features.train import train_features
+from spice.stages.groups.corrections import Corrections
+from spice.stages.groups.label_spreading import NeighborGraph
 from spice.stages.groups.learn import learn_groups
-from spice.stages.groups.lessons import Lessons
-from spice.stages.groups.spread import Near
 from spice.stages.heads.algorithm_1 import TrainedHeads
-from spice.stages.heads.starts import kmeans_starts
+from spice.stages.heads.initial_clusters import clusters_by_kmeans
 from spice.stages.heads.train import train_heads
 from spice.stages.joint.algorithms import Batch
-from spice.stages.joint.draws import Labeled
 from spice.stages.joint.refine import Refined, Stage2, estimated_seconds, refine
+from spice.stages.joint.sampling import Labeled
 from spice.stages.model import TrainedModel
 from spice.stages.views import Views, encode_views, with_fresh_views
 
@@ -222,10 +222,10 @@ def test_plain_images_are_prepared_there(other_device: Run, monkeypatch: pytest.
 def test_a_head_learns_corrections_there(other_device: Run) -> None:
     features = some_views().plain
     found = nearest(torch.from_numpy(features), 5)
-    near = Near(found.index.numpy(), found.similarity.numpy())
-    lessons = Lessons(
+    near = NeighborGraph(found.index.numpy(), found.similarity.numpy())
+    corrections = Corrections(
         numbers=[0, 1, 2],
-        taking_part=np.arange(60),
+        included=np.arange(60),
         fixed=np.array([0, 20, 40]),
         fixed_group=np.array([0, 1, 2]),
         typical=np.array([5, 25]),
@@ -236,7 +236,7 @@ def test_a_head_learns_corrections_there(other_device: Run) -> None:
         part=np.repeat(np.arange(3), 20),
     )
     settings = HeadSettings(clusters=3)
-    there, here = (learn_groups(features, near, lessons, settings, run) for run in (other_device, Run()))
+    there, here = (learn_groups(features, near, corrections, settings, run) for run in (other_device, Run()))
     assert next(there.head.parameters()).device.type == "cpu"
     assert there.group.tolist() == here.group.tolist()
     assert accuracy(there.group, np.repeat(np.arange(3), 20)) > 0.9
@@ -274,7 +274,7 @@ def test_stage_2(changes: dict[str, object], other_device: Run) -> None:
 
 def test_the_first_labels_from_kmeans(other_device: Run) -> None:
     views, settings = some_views(), HeadSettings(clusters=3, heads=2)
-    start = kmeans_starts(views, settings, other_device)
+    start = clusters_by_kmeans(views, settings, other_device)
     probs = start.probs(torch.from_numpy(views.plain).to(DEVICE))
     assert (probs.device, probs.shape) == (DEVICE, (2, 60, 3))
 

@@ -13,7 +13,7 @@ from spice.engine.run import Run
 from spice.errors import UserError
 from spice.settings import AugmentSettings, JointSettings, Normalization
 from spice.stages.joint.algorithms import Algorithm, Batch, find_algorithm, register
-from spice.stages.joint.draws import Labeled
+from spice.stages.joint.sampling import Labeled
 from spice.stages.joint.train import Joint, Learner, train_jointly
 
 # The algorithm, as in a file of its own. Unlike FixMatch it learns from strong views alone; it keeps a state.
@@ -30,9 +30,9 @@ class EntropyMinimization(Algorithm):
         self.seen = torch.zeros(())
 
     def loss(self, batch: Batch) -> Tensor:
-        labeled, others = batch.logits(batch.labeled, *batch.others)
-        self.seen = self.seen + len(others)
-        entropy = -(others.softmax(dim=1) * others.log_softmax(dim=1)).sum(dim=1).mean()
+        labeled, unlabeled = batch.logits(batch.labeled, *batch.unlabeled)
+        self.seen = self.seen + len(unlabeled)
+        entropy = -(unlabeled.softmax(dim=1) * unlabeled.log_softmax(dim=1)).sum(dim=1).mean()
         return F.cross_entropy(labeled, batch.labels) + 0.1 * entropy
 
     def state(self) -> dict[str, Tensor]:

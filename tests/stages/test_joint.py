@@ -15,9 +15,9 @@ from spice.engine.checkpoints import Checkpoints
 from spice.engine.run import Run
 from spice.errors import UserError
 from spice.settings import AugmentSettings, JointSettings, Normalization
-from spice.stages.joint.draws import Labeled, draw_weights
 from spice.stages.joint.fixmatch import FixMatch
 from spice.stages.joint.freematch import FreeMatch
+from spice.stages.joint.sampling import Labeled, draw_weights
 from spice.stages.joint.train import Joint, Learner, View, momentum, train_jointly
 
 AUGMENT = AugmentSettings(flip=False, operations=2)

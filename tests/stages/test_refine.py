@@ -23,8 +23,8 @@ from spice.neighbors import nearest
 from spice.presets import authors_reliability
 from spice.settings import IMAGENET, AugmentSettings, JointSettings, ReliabilitySettings
 from spice.stages.encode import encode_plain, probabilities
-from spice.stages.joint.draws import Labeled
 from spice.stages.joint.refine import Refined, Stage2, estimated_seconds, refine
+from spice.stages.joint.sampling import Labeled
 from spice.stages.joint.train import ClusteringNetwork, Learner, train_jointly
 from spice.stages.reliability import NoReliableImagesWarning, labels_to_learn, reliability_neighbors
 

@@ -30,19 +30,19 @@ def encode_plain(
     images: Images,
     *,
     count: int | None = None,
-    starts: NDArray[np.int64] | None = None,
+    distinct: NDArray[np.int64] | None = None,
     progress: Progress = silent,
 ) -> Tensor:
     """Features of the first `count` images (None: of all), without augmentation: (Q, D).
 
     Args:
-        starts: (U,) positions of distinct images, each followed by its exact copies, which are encoded once. None: all
-            images differ.
+        distinct: (U,) positions of the distinct images. Each is followed by its exact copies, which get its features.
+            None: all images differ.
     """
     total, colored = len(images) if count is None else count, InColor(images, encoder.channels)
     plain = Plain(AugmentSettings(), size=encoder.size, normalization=encoder.normalization)
     features = torch.empty(total, encoder.features)
-    firsts = torch.arange(total) if starts is None else torch.from_numpy(starts)
+    firsts = torch.arange(total) if distinct is None else torch.from_numpy(distinct)
     ends = torch.cat([firsts[1:], torch.tensor([total])])
     parts = list(zip(torch.split(firsts, BATCH), torch.split(ends, BATCH), strict=True)) if total else []
 

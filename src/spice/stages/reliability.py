@@ -12,7 +12,7 @@ from spice.core import authors_reliable, consistency_ratio, reliable
 from spice.errors import SpiceWarning, warn_user
 from spice.randomness import generator
 from spice.settings import ReliabilitySettings
-from spice.stages.joint.draws import Labeled
+from spice.stages.joint.sampling import Labeled
 
 PAPER_NEIGHBORS = 100
 FEWEST_NEIGHBORS = 5

@@ -62,11 +62,11 @@ class ViewFiles:
         run: Run,
         *,
         about: str,
-        starts: NDArray[np.int64] | None = None,
+        distinct: NDArray[np.int64] | None = None,
     ) -> None:
         self.run, self.folder = run, folder_of(run)
         images, self.width = shape
-        firsts = torch.from_numpy(np.arange(images) if starts is None else starts)  # (U,)
+        firsts = torch.from_numpy(np.arange(images) if distinct is None else distinct)  # (U,)
         whole = _Layout(firsts, firsts, torch.cat([firsts[1:], torch.tensor([images])]))
         self.rows = _sampled_rows(images, settings, run)
         part = whole

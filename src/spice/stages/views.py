@@ -68,7 +68,7 @@ def encode_views(
     settings: ViewSettings,
     run: Run,
     *,
-    starts: NDArray[np.int64] | None = None,
+    distinct: NDArray[np.int64] | None = None,
     known: Callable[[Tensor], Tensor] | None = None,
 ) -> Views:
     """Encode plain images, and V weak and V strong views of images or features, into `run.folder`; resumes if killed.
@@ -77,8 +77,8 @@ def encode_views(
     the images has views, and views/rows.npy lists these images.
 
     Args:
-        starts: (U,) positions of distinct images, each followed by its exact copies, which are encoded once. None: all
-            images differ.
+        distinct: (U,) positions of the distinct images. Each is followed by its exact copies, which get its features.
+            None: all images differ.
         known: returns the features (B, D) of the plain images at positions (B,), if they were computed elsewhere.
     """
     recipes, pixels = _recipes(encoder, settings), InColor(images, encoder.channels)
@@ -93,7 +93,7 @@ def encode_views(
         return encoder.encode(recipes[kind](to_device(pixels.take(positions), run.device), generator))
 
     about = f"{encoder.name} {encoder.size}"
-    ViewFiles(settings, (len(images), encoder.features), run, about=about, starts=starts).fill(encode)
+    ViewFiles(settings, (len(images), encoder.features), run, about=about, distinct=distinct).fill(encode)
     return open_views(folder_of(run))
 
 
