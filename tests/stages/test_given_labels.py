@@ -18,12 +18,12 @@ PATHS = ["a/1.jpg", "a/2.jpg", "b/3.jpg"]
 
 @pytest.fixture
 def editor(tmp_path: Path) -> Editor:
-    """Four groups of twelve images, each of two halves that differ."""
+    """Four groups of twelve images, each with two different halves."""
     return Editor(make_explored_run(tmp_path / "run").run)
 
 
 def labels(editor: Editor, **rows: list[int]) -> dict[str, str]:
-    """Name by path, for images by their row."""
+    """The names by path, for images given by row."""
     return {editor.base.paths[row]: name for name, chosen in rows.items() for row in chosen}
 
 

@@ -1,8 +1,8 @@
 """Color jitter of contrastive views: brightness, contrast, saturation, hue and gray as one affine map per image.
 
 The operations of ColorJitter, in a random order for each image. Two simplifications make them one matrix product:
-values are clamped only once, at the end, and hue rotates about the gray axis of RGB, not in HSV. The measured difference
-is in docs/lab-notes.
+values are clamped only once, at the end, and hue rotates about the gray axis of RGB, not in HSV. docs/lab-notes has the
+measured difference.
 
 Shapes: B images, C channels (3, or 1 for gray pictures, which have neither saturation nor hue).
 """
