@@ -9,7 +9,7 @@ from explored_runs import make_explored_run
 
 from spice.errors import UserError
 from spice.runs.editor import Editor
-from spice.runs.edits import Merge, Move, SetAside, read_edits
+from spice.runs.edits import Merge, Move, Name, SetAside, read_edits
 from spice.stages.groups.given_labels import SharedGroupError, apply_labels, labels_by_row, placed_clusters
 from spice.stages.joint.sampling import Labeled
 
@@ -79,6 +79,25 @@ def test_two_names_in_one_group_are_refused_or_split_the_group(editor: Editor) -
     named = {name: group for group, name in groups.names.items()}
     # Every image of the group went to the labels that it resembles.
     assert all((groups.group[half] == named[name]).all() for name, half in zip(("cat", "dog"), halves, strict=True))
+
+
+def test_if_a_label_is_refused_no_label_is_applied(editor: Editor) -> None:
+    editor.do(SetAside(group=2))
+    # "ant" would create a group. "bee" and "cat" share one.
+    given = labels(editor, ant=of(editor, 2)[:1], bee=of(editor, 0)[:2], cat=of(editor, 0)[2:4])
+    with pytest.raises(SharedGroupError):
+        apply_labels(editor, given)
+    with pytest.raises(UserError, match=r"invalid name 'x{201}'"):
+        apply_labels(editor, labels(editor, ant=of(editor, 1)[:1]) | labels(editor, **{"x" * 201: of(editor, 3)[:1]}))
+    assert read_edits(editor.run).revision == 1
+
+
+def test_the_name_of_a_group_that_was_set_aside_is_refused(editor: Editor) -> None:
+    editor.do(Name(group=2, name="cat"))
+    editor.do(SetAside(group=2))
+    with pytest.raises(UserError, match="group 2 is called 'cat' but was set aside; bring it back"):
+        apply_labels(editor, labels(editor, cat=of(editor, 1)[:2]))
+    assert read_edits(editor.run).revision == 2
 
 
 def test_labels_of_images_in_no_group_create_a_group(editor: Editor) -> None:

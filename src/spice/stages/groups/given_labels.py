@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spice.errors import UserError
 from spice.label_table import plain_path
-from spice.runs.editor import Editor
+from spice.runs.editor import Editor, refuse_impossible
 from spice.runs.edits import Move, Name, Operation, Split
 from spice.runs.groups import Groups
 from spice.trust.vectors import unit_length
@@ -61,13 +61,18 @@ def apply_labels(editor: Editor, labels: Mapping[str, str], *, split: bool = Fal
     table, groups = labels_by_row(labels, editor.base.paths), editor.groups
     target = _match(table, groups)
     added: list[Operation] = []
-    for name in [name for name, group in target.items() if group is None]:
+    _refuse_bad_names(editor, table, target)
+    without_group = [name for name, group in target.items() if group is None]
+    for name in without_group:
+        owner = _owner(groups, table.rows_of(name), target)
+        if owner is not None and not split:
+            raise SharedGroupError(table.names[name], table.names[owner.name], groups.name(owner.group))
+    # Nothing has been refused: now the edits.
+    for name in without_group:
         rows = table.rows_of(name)
         owner = _owner(editor.groups, rows, target)
         if owner is None:  # its images are in no group, or in groups that were set aside
             added.append(Move(images=editor.base.images(rows.tolist()), group=None))
-        elif not split:
-            raise SharedGroupError(table.names[name], table.names[owner.name], groups.name(owner.group))
         else:
             added.append(_split(editor, owner.group, table.rows_of(owner.name), rows))
         target[name] = max(editor.do(added[-1]).existing)
@@ -117,8 +122,8 @@ def _match(table: LabelsByRow, groups: Groups) -> dict[int, int | None]:
     """
     from scipy.optimize import linear_sum_assignment  # late: slow to import
 
-    named = {name: group for group, name in groups.names.items()}
     free = [group for group in groups.existing if group not in groups.set_aside]
+    named = {groups.names[group]: group for group in free if group in groups.names}
     counts = np.array(
         [[(groups.group[table.rows_of(name)] == group).sum() for group in free] for name in range(len(table.names))]
     ).reshape(len(table.names), len(free))  # (C, G)
@@ -131,6 +136,20 @@ def _match(table: LabelsByRow, groups: Groups) -> dict[int, int | None]:
         if score[name, place]:
             found[int(name)] = free[place]
     return found
+
+
+def _refuse_bad_names(editor: Editor, table: LabelsByRow, target: Mapping[int, int | None]) -> None:
+    """Refuse names that no group can have, and names of groups that were set aside."""
+    groups = editor.groups
+    aside = {groups.names[group]: group for group in groups.set_aside if group in groups.names}
+    for name, group in target.items():
+        text = table.names[name]
+        if text in aside:
+            raise UserError(
+                f"group {aside[text]} is called {text!r} but was set aside; bring it back "
+                f"(spice set-aside RUN {aside[text]} --back) or use another label"
+            )
+        refuse_impossible(Name(group=groups.existing[0] if group is None else group, name=text), groups, editor.base)
 
 
 def _owner(groups: Groups, rows: NDArray[np.int64], target: Mapping[int, int | None]) -> _Owner | None:
