@@ -28,7 +28,7 @@ from spice.presets import preset
 from spice.runs import open_result
 from spice.runs.editor import Editor
 from spice.runs.edits import Merge, Move, Name
-from spice.stages.groups.lessons import before_learning
+from spice.stages.groups.corrections import edits_before_learning
 
 SEEN_TO_NAME = 20
 PER_ROUND = 10
@@ -102,7 +102,7 @@ def simulate(run: Path, truth: NDArray[np.int64], *, corrections: int) -> Iterat
 
 
 def _point(editor: Editor, truth: NDArray[np.int64], done: int, moved: int, seconds: float) -> Point:
-    alone = editor.result.groups_after(before_learning(editor.edits)).group
+    alone = editor.result.groups_after(edits_before_learning(editor.edits)).group
     return Point(
         done, round(accuracy(editor.groups.group, truth), 4), round(accuracy(alone, truth), 4), moved, round(seconds, 1)
     )

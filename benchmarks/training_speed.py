@@ -32,8 +32,8 @@ from spice.progress import Progress
 from spice.settings import IMAGENET, FeatureSettings, JointSettings
 from spice.stages.features.train import train_features
 from spice.stages.heads.train import train_heads
-from spice.stages.joint.draws import Labeled
 from spice.stages.joint.refine import Stage2, refine
+from spice.stages.joint.sampling import Labeled
 from spice.stages.joint.train import ClusteringNetwork
 from spice.stages.views import Views
 from stored import header, row

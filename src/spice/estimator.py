@@ -271,7 +271,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         with _scratch() as folder, show_progress(self.verbose) as usual:
             progress = progress or usual
             store = ingest(source, size=encoder.size, folder=Path(folder), progress=progress)
-            features = encode_plain(encoder, store, starts=store.collection.starts, progress=progress)
+            features = encode_plain(encoder, store, distinct=store.collection.distinct, progress=progress)
         return features, user_order(source, store.collection), store.collection.problems
 
     def _adapt(self, images: SourceLike, *, reset: bool) -> Adapted:

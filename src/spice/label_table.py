@@ -1,7 +1,7 @@
 """A csv file of labels with columns `path` and `label`.
 
-It has two readers: `stages.groups.give`, for labels to learn from, and `evaluate`, for true labels, which nothing may
-learn from.
+It has two readers: `stages.groups.given_labels`, for labels to learn from, and `evaluate`, for true labels, which
+nothing may learn from.
 """
 
 import csv

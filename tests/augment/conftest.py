@@ -1,4 +1,4 @@
-"""Pictures to try views on: real photos where they are at hand, and generated ones everywhere."""
+"""Pictures to test views on: generated ones, and real photos if they are available."""
 
 import io
 import tarfile
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def generated(count: int, size: int) -> Tensor:
-    """Smooth shapes with noise, edges, and a flat and a nearly flat picture: uint8 (count, 3, size, size)."""
+    """Smooth shapes with noise, edges, a flat picture and a nearly flat one: uint8 (count, 3, size, size)."""
     source = torch.Generator().manual_seed(7)
     coarse = F.interpolate(torch.rand(count, 3, 6, 6, generator=source), size=(size, size), mode="bicubic")
     pictures = (coarse + 0.1 * torch.randn(count, 3, size, size, generator=source)).clamp(0.0, 1.0)
@@ -47,5 +47,5 @@ def photos(request: pytest.FixtureRequest) -> Tensor:
 
 @pytest.fixture
 def drawn() -> Tensor:
-    """Generated pictures at the size of CIFAR's, uint8 (16, 3, 32, 32)."""
+    """Generated pictures of the size of CIFAR images: uint8 (16, 3, 32, 32)."""
     return generated(16, 32)

@@ -1,4 +1,4 @@
-"""Every operation of strong views against Pillow's own, at the magnitudes it may be drawn with."""
+"""Every operation of strong views, compared with Pillow at magnitudes from its whole range."""
 
 import math
 from collections.abc import Callable
@@ -31,7 +31,7 @@ PILLOW: dict[str, Callable[[Picture, float], Picture]] = {
     "translate y": lambda picture, v: picture.transform(picture.size, AFFINE, (1, 0, 0, 0, 1, v * picture.height)),
 }
 GEOMETRY = ("rotate", "shear x", "shear y", "translate x", "translate y")
-SHARES = (0.0, 0.13, 0.37, 0.5, 0.77, 0.9999)  # of the way from the lowest magnitude to the highest
+SHARES = (0.0, 0.13, 0.37, 0.5, 0.77, 0.9999)  # of the range from the lowest to the highest magnitude
 
 
 def in_pillow(name: str, images: Tensor, magnitude: float) -> Tensor:
@@ -46,25 +46,27 @@ def named(name: str) -> Operation:
     return next(operation for operation in OPERATIONS if operation.name == name)
 
 
-def test_there_are_the_fourteen_of_the_paper() -> None:
+def test_there_are_the_fourteen_operations_of_the_authors() -> None:
     assert len(OPERATIONS) == 14
     assert {operation.name for operation in OPERATIONS} == set(PILLOW)
 
 
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("name", sorted(set(PILLOW) - set(GEOMETRY)))
-def test_tones_are_pillows_within_one_gray_level(photos: Tensor, name: str, share: float) -> None:
+def test_tone_operations_equal_pillow_within_one_gray_level(photos: Tensor, name: str, share: float) -> None:
     operation = named(name)
     magnitude = operation.low + share * (operation.high - operation.low)
     ours = operation.apply(photos, torch.full((len(photos),), magnitude))
     difference = (ours.int() - in_pillow(name, photos, magnitude).int()).abs()
     assert difference.max() <= 1
-    assert (difference > 0).float().mean() < 0.02  # and nearly always the same
+    assert (difference > 0).float().mean() < 0.02  # nearly all pixels are equal
 
 
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("name", GEOMETRY)
-def test_geometry_is_pillows_but_for_rounding_at_pixel_borders(photos: Tensor, name: str, share: float) -> None:
+def test_geometric_operations_equal_pillow_except_for_rounding_at_pixel_borders(
+    photos: Tensor, name: str, share: float
+) -> None:
     operation = named(name)
     magnitude = operation.low + share * (operation.high - operation.low)
     ours = operation.apply(photos, torch.full((len(photos),), magnitude))
@@ -74,7 +76,9 @@ def test_geometry_is_pillows_but_for_rounding_at_pixel_borders(photos: Tensor, n
 
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_one_picture_alone_gets_pillows_operation(photos: Tensor, operation: Operation, share: float) -> None:
+def test_the_operation_for_one_picture_equals_that_for_a_batch(
+    photos: Tensor, operation: Operation, share: float
+) -> None:
     magnitude = operation.low + share * (operation.high - operation.low)
     picture = Image.fromarray(photos[5].permute(1, 2, 0).numpy())
     assert operation.apply_to_picture(picture, magnitude) == PILLOW[operation.name](picture, magnitude)
@@ -113,7 +117,7 @@ def test_short_lines_are_equalized_like_long_ones(drawn: Tensor, monkeypatch: py
     assert torch.equal(together, in_pillow("equalize", drawn, 0.0))
 
 
-def test_solarize_inverts_from_its_threshold_on() -> None:
+def test_solarize_inverts_at_or_above_the_threshold() -> None:
     images = torch.tensor([0, 99, 100, 101, 255], dtype=torch.uint8).view(1, 1, 1, 5).expand(4, 1, 1, 5)
     inverted = named("solarize").apply(images.contiguous(), torch.tensor([100.0, 0.0, 255.0, 256.0]))
     assert inverted[0].flatten().tolist() == [0, 99, 155, 154, 0]
@@ -126,6 +130,6 @@ def test_posterize_keeps_the_highest_bits() -> None:
     images = torch.full((6, 1, 1, 1), 0b10111111, dtype=torch.uint8)
     most = draws.between(
         4.0, 9.0, np.array([1.0 - 2.0**-24], dtype=np.float32)
-    ).item()  # of the largest number that is ever drawn
+    ).item()  # the largest number that is ever drawn
     kept = named("posterize").apply(images, torch.tensor([4.0, 5.9, 6.0, 7.5, 8.99, most]))
     assert kept.flatten().tolist() == [0b10110000, 0b10111000, 0b10111100, 0b10111110, 0b10111111, 0b10111111]

@@ -1,4 +1,4 @@
-"""Color jitter against Pillow, operation by operation, and in order."""
+"""Color jitter, compared with Pillow: each operation, and their order."""
 
 import itertools
 
@@ -14,7 +14,7 @@ ENHANCERS = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
 
 
 def one_operation(images: Tensor, kind: int, factor: float) -> Tensor:
-    """`images` (uint8) through one of the three with all others at no effect, in gray levels."""
+    """`images` (uint8) after one of the three operations, while the others have no effect, in gray levels."""
     count = len(images)
     factors = torch.ones(count, 3)
     factors[:, kind] = factor
@@ -37,19 +37,19 @@ def mapped(images: Tensor, order: Tensor, factors: Tensor, turn: Tensor) -> Tens
 
 @pytest.mark.parametrize("factor", [0.6, 0.9, 1.0, 1.4])
 @pytest.mark.parametrize("kind", [color.BRIGHTNESS, color.CONTRAST, color.SATURATION])
-def test_each_operation_is_pillows_within_one_gray_level(photos: Tensor, kind: int, factor: float) -> None:
+def test_each_operation_equals_pillow_within_one_gray_level(photos: Tensor, kind: int, factor: float) -> None:
     ours = one_operation(photos, kind, factor)
     pictures = [Image.fromarray(image.permute(1, 2, 0).numpy()) for image in photos]
     theirs = np.stack([np.array(ENHANCERS[kind](picture).enhance(factor)) for picture in pictures])
-    # Pillow truncates, so its values lie up to one level lower; the rounded gray it turns about adds its share.
+    # Pillow truncates, so its values are up to one level lower. The rounded mean gray adds to the difference.
     difference = ours - torch.from_numpy(theirs).permute(0, 3, 1, 2)
     assert difference.min() > -0.5
     assert difference.max() < 1.5
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-def test_operations_come_in_the_order_drawn(order: tuple[int, int, int]) -> None:
-    # Mid gray tones, so that nothing is clamped on the way.
+def test_operations_are_applied_in_the_drawn_order(order: tuple[int, int, int]) -> None:
+    # Mid gray tones, so that no value is clamped.
     images = 100.0 + 50.0 * torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(1))
     factors = torch.tensor([[0.8, 1.3, 0.7], [1.2, 0.7, 1.3]])
     expected = images / 255.0
@@ -69,13 +69,13 @@ def test_a_third_of_a_turn_exchanges_the_channels() -> None:
     torch.testing.assert_close(turned, colors[:, [2, 0, 1]])  # red becomes green, as in HSV
 
 
-def test_gray_tones_have_no_hue() -> None:
+def test_hue_does_not_change_gray_colors() -> None:
     tones = torch.linspace(0.0, 255.0, 16).view(1, 1, 4, 4).expand(3, 3, 4, 4)
     turned = mapped(tones, torch.arange(4).expand(3, 4), torch.ones(3, 3), torch.tensor([-0.1, 0.05, 0.1]))
     torch.testing.assert_close(turned, tones.contiguous())
 
 
-def test_jitter_is_left_out_and_gray_put_in_image_by_image(drawn: Tensor) -> None:
+def test_jitter_and_gray_apply_to_the_chosen_images_only(drawn: Tensor) -> None:
     images = drawn[:4] / 255.0
     factors, turn = torch.tensor([[1.3, 0.7, 0.6]] * 4), torch.full((4,), 0.08)
     maps = color.jitter(
@@ -96,7 +96,7 @@ def test_jitter_is_left_out_and_gray_put_in_image_by_image(drawn: Tensor) -> Non
     assert (result[3] - result[2]).abs().mean() > 0.01
 
 
-def test_gray_pictures_know_brightness_and_contrast_only(drawn: Tensor) -> None:
+def test_gray_pictures_only_change_in_brightness_and_contrast(drawn: Tensor) -> None:
     gray = drawn[:, :1].float()
     order = torch.arange(4).expand(len(gray), 4)
     no_effect = mapped(gray, order, torch.tensor([[1.0, 1.0, 0.6]]).expand(len(gray), 3), torch.full((len(gray),), 0.1))

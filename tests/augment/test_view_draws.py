@@ -1,4 +1,4 @@
-"""The distributions views are drawn from."""
+"""The distributions of the random parameters of views."""
 
 import numpy as np
 import pytest
@@ -19,32 +19,32 @@ def test_integers_are_uniform_with_both_ends() -> None:
     assert np.abs(counts - COUNT / 9).max() < 5 * (COUNT / 9) ** 0.5
 
 
-def test_integers_never_pass_the_end() -> None:
+def test_integers_never_exceed_the_upper_end() -> None:
     assert draws.integers(0, 13, np.array([1.0 - 2.0**-24], dtype=np.float32)).item() == 13
 
 
-def test_crops_lie_inside_with_share_and_aspect_as_set() -> None:
+def test_crops_are_inside_the_image_with_the_set_area_and_aspect_ratio() -> None:
     boxes = draws.crops(numbers(), 96, 96, scale=(0.2, 1.0), ratio=(3 / 4, 4 / 3))
     assert boxes.top.min() >= 0
     assert boxes.left.min() >= 0
     assert (boxes.top + boxes.height).max() <= 96
     assert (boxes.left + boxes.width).max() <= 96
     share = boxes.height * boxes.width / 96**2
-    assert share.min() > 0.18  # rounding to whole pixels may go a little below 0.2
+    assert share.min() > 0.18  # a little below 0.2, because of rounding to whole pixels
     aspect = boxes.width / boxes.height
     assert aspect.min() > 0.72
     assert aspect.max() < 1.39
-    assert abs(np.log(aspect).mean()) < 0.01  # as often upright as lying
+    assert abs(np.log(aspect).mean()) < 0.01  # as often tall as wide
 
 
-def test_the_share_of_a_crop_is_uniform_where_every_box_fits() -> None:
+def test_the_area_of_a_crop_is_uniform_if_every_box_fits() -> None:
     boxes = draws.crops(numbers(), 400, 400, scale=(0.2, 0.7), ratio=(3 / 4, 4 / 3))
     share = np.sort(boxes.height * boxes.width / 400**2)
     expected = np.linspace(0.2, 0.7, COUNT)
     assert np.abs(share - expected).max() < 0.01  # Kolmogorov-Smirnov, in units of the share
 
 
-def test_crops_land_everywhere_alike() -> None:
+def test_crops_are_uniform_over_positions() -> None:
     boxes = draws.crops(numbers(), 96, 96, scale=(0.2, 0.3), ratio=(1.0, 1.0))
     room = 96 - boxes.height
     assert abs((boxes.top / room).mean().item() - 0.5) < 0.01
@@ -54,14 +54,14 @@ def test_crops_land_everywhere_alike() -> None:
     assert (boxes.top == room).any()
 
 
-def test_a_strip_that_no_box_fits_gives_its_center() -> None:
+def test_an_image_that_no_box_fits_gives_its_center() -> None:
     boxes = draws.crops(numbers(), 300, 10, scale=(0.9, 1.0), ratio=(3 / 4, 4 / 3))
     assert set(boxes.width.tolist()) == {10}
     assert set(boxes.height.tolist()) == {13}  # 10 / (3 / 4)
     assert set(boxes.top.tolist()) == {143}
 
 
-def test_an_image_draws_the_same_in_any_share_of_the_batch() -> None:
+def test_an_image_has_the_same_draws_in_any_share_of_the_batch() -> None:
     whole = draws.Uniform(10, 3, torch.Generator().manual_seed(3)).columns(3)
     rows = torch.tensor([1, 3, 5, 7, 9])
     share = draws.Uniform(5, 3, torch.Generator().manual_seed(3), rows=rows, of=10).columns(3)
@@ -73,6 +73,6 @@ def test_rows_without_the_size_of_the_batch_are_refused() -> None:
         draws.Uniform(2, 3, torch.Generator(), rows=torch.tensor([1, 2, 3]))
 
 
-def test_more_numbers_than_drawn_are_refused() -> None:
+def test_taking_more_numbers_than_drawn_is_refused() -> None:
     with pytest.raises(ValueError, match=r"cannot take 4 numbers of 3"):
         draws.Uniform(2, 3, torch.Generator()).columns(4)

@@ -1,4 +1,4 @@
-"""Resize, crop, blur, mirror and shift against Pillow, or by hand."""
+"""Resize, crop, blur, flip and shift, compared with Pillow or with plain loops."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def resampled(images: Tensor, box: tuple[int, int, int, int], size: int) -> Tens
 
 @pytest.mark.parametrize("box", [(0, 0, 96, 96), (3, 10, 70, 51), (20, 0, 33, 94), (40, 41, 5, 4)])
 @pytest.mark.parametrize("size", [16, 32, 96, 120])
-def test_crop_and_resize_are_pillows_within_one_gray_level(
+def test_crop_and_resize_equal_pillow_within_one_gray_level(
     photos: Tensor, box: tuple[int, int, int, int], size: int
 ) -> None:
     top, left, height, width = box
@@ -40,7 +40,7 @@ def test_crop_and_resize_are_pillows_within_one_gray_level(
     assert difference.mean() < 0.35
 
 
-def test_a_crop_sees_nothing_outside_its_box(photos: Tensor) -> None:
+def test_a_crop_does_not_depend_on_pixels_outside_its_box(photos: Tensor) -> None:
     changed = photos.clone()
     changed[:, :, :10] = 0
     changed[:, :, :, 60:] = 255
@@ -48,7 +48,7 @@ def test_a_crop_sees_nothing_outside_its_box(photos: Tensor) -> None:
     assert torch.equal(resampled(photos, box, 32), resampled(changed, box, 32))
 
 
-def test_a_mirrored_matrix_reads_the_line_back_to_front() -> None:
+def test_a_mirrored_matrix_reverses_the_line() -> None:
     start, length = np.array([[3, 0], [20, 32]], dtype=np.float32)
     straight = geometry.resize_matrix(start, length, pixels=32, size=16)
     mixed = geometry.resize_matrix(start, length, pixels=32, size=16, flip=np.array([True, False]))
@@ -63,8 +63,8 @@ def test_blur_is_a_gaussian(photos: Tensor, sigma: float) -> None:
     torch.testing.assert_close(matrix.sum(dim=2), torch.ones(len(photos), size))
     ours = geometry.resample(photos.float(), matrix, matrix)
     theirs = torch.stack([tensor(picture(image).filter(ImageFilter.GaussianBlur(sigma))) for image in photos]).float()
-    inside = (ours - theirs).abs()[:, :, 8:-8, 8:-8]  # borders: Pillow repeats the outermost pixels
-    assert inside.mean() < 1.0  # Pillow's own is an approximation by boxes
+    inside = (ours - theirs).abs()[:, :, 8:-8, 8:-8]  # at the borders, Pillow repeats the outermost pixels
+    assert inside.mean() < 1.0  # Pillow approximates it by box filters
 
 
 def test_blur_has_no_denormal_numbers() -> None:
@@ -73,18 +73,18 @@ def test_blur_has_no_denormal_numbers() -> None:
 
 
 @pytest.mark.parametrize("size", [32, 50])
-def test_the_central_square_is_fitted(photos: Tensor, size: int) -> None:
+def test_the_central_square_is_resized(photos: Tensor, size: int) -> None:
     wide = photos[:, :, 10:70, :90]
     square = wide[:, :, :, 15:75]
     theirs = torch.stack([tensor(picture(image).resize((size, size), BILINEAR)) for image in square])
     assert (geometry.central_square(wide, size).int() - theirs.int()).abs().max() <= 1
 
 
-def test_images_of_the_right_size_are_left_alone(drawn: Tensor) -> None:
+def test_images_of_the_right_size_are_not_changed(drawn: Tensor) -> None:
     assert geometry.central_square(drawn, 32) is drawn
 
 
-def test_shifting_moves_whole_pixels_and_brings_in_black(drawn: Tensor) -> None:
+def test_shifting_moves_whole_pixels_and_fills_with_black(drawn: Tensor) -> None:
     moves = np.random.default_rng(0).integers(-4, 5, (len(drawn), 2))
     moved = geometry.shifted(drawn, moves)
     for image, result, (y, x) in zip(drawn, moved, moves.tolist(), strict=True):
@@ -116,7 +116,7 @@ def test_only_chosen_images_are_mirrored(drawn: Tensor) -> None:
     assert torch.equal(result[~flip], drawn[~flip])
 
 
-def test_an_affine_map_does_what_a_mirror_and_a_shift_do(drawn: Tensor) -> None:
+def test_the_affine_map_of_a_flip_and_a_shift_is_equivalent(drawn: Tensor) -> None:
     random = np.random.default_rng(1)
     moves, flip = random.integers(-4, 5, (len(drawn), 2)), random.random(len(drawn)) < 0.5
     moved = geometry.shifted(drawn, moves, flip=flip)

@@ -1,4 +1,4 @@
-"""What a stage may rely on: shapes, ranges, independence, determinism, and options that are really off."""
+"""Recipes of views: shapes, ranges, independence of images, determinism, and options that are off."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def built(
 
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize(("height", "width", "size"), [(32, 32, 32), (48, 48, 32), (40, 56, 24), (20, 20, 33)])
-def test_views_have_the_size_asked_for(recipe: type[Recipe], height: int, width: int, size: int) -> None:
+def test_views_have_the_requested_size(recipe: type[Recipe], height: int, width: int, size: int) -> None:
     images = torch.randint(0, 256, (5, 3, height, width), dtype=torch.uint8, generator=seeded())
     views = built(recipe, size=size)(images, seeded())
     assert views.shape == (5, 3, size, size)
@@ -76,7 +76,7 @@ def test_a_view_does_not_depend_on_the_other_images(drawn: Tensor, recipe: type[
 
 
 @pytest.mark.parametrize("recipe", RANDOM)
-def test_two_processes_make_the_views_one_would_make(drawn: Tensor, recipe: type[Recipe]) -> None:
+def test_two_processes_make_the_same_views_as_one(drawn: Tensor, recipe: type[Recipe]) -> None:
     alone = built(recipe)(drawn, seeded())
     for rank in range(2):
         rows = torch.arange(rank, len(drawn), 2)
@@ -94,23 +94,23 @@ def test_portions_for_the_cache_do_not_change_views(
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_strong_views_are_the_same_one_by_one_and_together(
+def test_strong_views_are_the_same_one_by_one_and_batched(
     photos: Tensor, channels: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = photos[:, :channels].repeat(4, 1, 1, 1)
     strong = built(Strong, size=photos.shape[2], normalization=IMAGENET if channels == 3 else GRAY)
     views = []
-    for side in (1, 10_000):  # all images are large, and none is
+    for side in (1, 10_000):  # every image counts as large, or none does
         monkeypatch.setattr(recipes, "ONE_BY_ONE_FROM", side)
         views.append(strong(images, seeded()))
     difference = (views[0] - views[1]).abs() * 255.0 * min(strong.normalization.std)  # in gray levels
-    # A level of rounding may become more where equalize follows, and a pixel another one where geometry rounds.
+    # Rounding by one level may grow if equalize follows, and geometry may round to a neighboring pixel.
     assert (difference > 1.01).float().mean() < 0.005
     assert difference.mean() < 0.1
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_images_are_left_as_they_were(drawn: Tensor, recipe: type[Recipe]) -> None:
+def test_images_are_not_changed(drawn: Tensor, recipe: type[Recipe]) -> None:
     before = drawn.clone()
     built(recipe)(drawn, seeded())
     assert torch.equal(drawn, before)
@@ -144,7 +144,7 @@ def test_a_gray_picture_is_treated_like_its_copy_in_three_channels(drawn: Tensor
 
 @pytest.mark.parametrize("recipe", RANDOM)
 def test_without_flip_nothing_is_mirrored(recipe: type[Recipe]) -> None:
-    # Brightness rises from left to right; no option but the mirror turns that around.
+    # Brightness rises from left to right. Only a flip reverses this.
     def rising(flip: bool) -> Tensor:
         settings = AugmentSettings(flip=flip, color=False, rotation=False, cutout=0.0)
         views = built(recipe, settings=settings, normalization=UNCHANGED)(PLACES, seeded())
@@ -185,7 +185,7 @@ def test_contrastive_views_change_colors_as_often_and_as_much_as_those_of_moco_v
     assert (scaled.min().item(), scaled.max().item()) == pytest.approx((0.6**3, 1.4**3), rel=0.3)
 
 
-def test_contrastive_views_show_a_fifth_of_the_area_or_more_and_blur_by_up_to_two_pixels() -> None:
+def test_contrastive_views_have_the_crops_and_blur_of_moco_v2() -> None:
     assert AugmentSettings().crop_scale == (0.2, 1.0)
     assert (recipes.ASPECT, recipes.BLUR, recipes.BLUR_CHANCE) == ((3 / 4, 4 / 3), (0.1, 2.0), 0.5)
 
@@ -202,7 +202,7 @@ def test_without_blur_half_of_the_contrastive_views_are_sharper_and_half_the_sam
     assert (rough(sharp) > rough(blurred))[~same].float().mean() > 0.9
 
 
-def test_options_leave_out_the_operations_they_name() -> None:
+def test_options_exclude_operations() -> None:
     def names(settings: AugmentSettings) -> set[str]:
         return {operation.name for operation in Strong(settings, 32, IMAGENET).operations}
 
@@ -212,15 +212,15 @@ def test_options_leave_out_the_operations_they_name() -> None:
     assert everything - names(AugmentSettings(color=False)) == tones
 
 
-def test_without_color_strong_views_hold_no_new_tones() -> None:
+def test_without_color_strong_views_have_no_new_tones() -> None:
     settings = AugmentSettings(color=False, cutout=0.0)
     flat = torch.full((200, 3, 32, 32), 90, dtype=torch.uint8)
     views = built(Strong, settings=settings, normalization=UNCHANGED)(flat, seeded()) * 255.0
-    assert views.max() < 90.1  # what came in from outside is black, and may be smoothed at its edge
+    assert views.max() < 90.1  # the fill is black, and may be smoothed at its edge
     torch.testing.assert_close(views[..., 15:17, 15:17], torch.full((200, 3, 2, 2), 90.0))
 
 
-def test_weak_moves_by_an_eighth_of_the_side_at_most() -> None:
+def test_weak_views_move_by_at_most_an_eighth_of_the_side() -> None:
     point = torch.zeros(400, 3, 64, 64, dtype=torch.uint8)
     point[:, :, 32, 32] = 255
     settings = AugmentSettings(flip=False)
@@ -232,7 +232,7 @@ def test_weak_moves_by_an_eighth_of_the_side_at_most() -> None:
     assert len({tuple(place) for place in places[:, 1:].tolist()}) > 200
 
 
-def test_weak_views_with_reflection_bring_in_no_black() -> None:
+def test_weak_views_with_reflection_padding_have_no_black() -> None:
     white = torch.full((64, 3, 32, 32), 255, dtype=torch.uint8)
     for settings, darkest in ((AugmentSettings(), 0.0), (AugmentSettings(padding="reflect"), 1.0)):
         assert built(Weak, normalization=UNCHANGED, settings=settings)(white, seeded()).min() == pytest.approx(darkest)
@@ -252,7 +252,7 @@ def test_cutout_leaves_one_square_of_zeros_after_normalization() -> None:
 
 
 def test_as_many_operations_as_set_each_as_likely_as_the_next(drawn: Tensor) -> None:
-    # One operation: the share of views that only identity leaves alone is a fourteenth.
+    # One operation: a fourteenth of the views is the identity.
     settings = AugmentSettings(operations=1, cutout=0.0, flip=False)
     image = drawn[5:6].expand(2800, -1, -1, -1).contiguous()
     views = built(Strong, settings=settings, normalization=UNCHANGED)(image, seeded())
@@ -264,7 +264,7 @@ def test_as_many_operations_as_set_each_as_likely_as_the_next(drawn: Tensor) -> 
     assert still.float().mean() < 0.02
 
 
-def test_other_than_bytes_are_refused(drawn: Tensor) -> None:
+def test_images_that_are_not_uint8_are_refused(drawn: Tensor) -> None:
     with pytest.raises(ValueError, match=r"uint8 \(B, C, H, W\) with 1 or 3 channels, got torch.float32"):
         built(Weak)(drawn.float(), seeded())
 

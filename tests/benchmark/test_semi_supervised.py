@@ -24,7 +24,7 @@ from spice.engine.run import Run
 from spice.models.backbone import Backbone
 from spice.settings import AugmentSettings, JointSettings, Normalization
 from spice.stages.joint.algorithms import Algorithm, Batch
-from spice.stages.joint.draws import Labeled
+from spice.stages.joint.sampling import Labeled
 from spice.stages.joint.train import Learner, train_jointly
 
 GRAY = Normalization(mean=(0.5,), std=(0.5,))

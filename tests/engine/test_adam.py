@@ -1,4 +1,4 @@
-"""Adam without torch's compiler: the same steps as torch's own."""
+"""Adam without torch's compiler takes the same steps as `torch.optim.Adam`."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from torch import nn
 from spice.engine.adam import Adam
 
 
-def test_adam_takes_the_steps_of_torchs() -> None:
+def test_adam_takes_the_same_steps_as_torch() -> None:
     mine, theirs = nn.Linear(3, 2), nn.Linear(3, 2)
     theirs.load_state_dict(mine.state_dict())
     adam, torchs = Adam(mine.parameters(), learning_rate=0.1), torch.optim.Adam(theirs.parameters(), lr=0.1)

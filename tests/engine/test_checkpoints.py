@@ -1,4 +1,4 @@
-"""A checkpoint gives back every bit, or says in words why it cannot."""
+"""A checkpoint restores every bit, or is refused with a message."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def same(left: object, right: object) -> bool:
     return type(left) is type(right) and repr(left) == repr(right)
 
 
-def test_every_bit_comes_back(tmp_path: Path) -> None:
+def test_a_checkpoint_restores_every_bit(tmp_path: Path) -> None:
     module, optimizer = trained()
     state = {
         "module": module.state_dict(),
@@ -65,7 +65,7 @@ def test_every_bit_comes_back(tmp_path: Path) -> None:
     assert same(dict(loaded.state), state)
 
 
-def test_layout_comes_back_so_that_sums_round_alike(tmp_path: Path) -> None:
+def test_the_memory_layout_is_restored(tmp_path: Path) -> None:
     Checkpoints(tmp_path).save(1, {"weight": torch.randn(4, 3, 5, 5).contiguous(memory_format=torch.channels_last)})
     loaded = Checkpoints(tmp_path).load()
     assert loaded is not None
@@ -82,7 +82,7 @@ def test_two_names_of_one_tensor_are_both_kept(tmp_path: Path) -> None:
     )
 
 
-def test_what_was_saved_does_not_change_with_the_run(tmp_path: Path) -> None:
+def test_saved_tensors_do_not_change_with_the_run(tmp_path: Path) -> None:
     weight = torch.ones(3)
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(1, {"weight": weight})
@@ -96,7 +96,7 @@ def test_what_was_saved_does_not_change_with_the_run(tmp_path: Path) -> None:
     assert again.state["weight"].sum() == 3
 
 
-def test_nothing_saved_is_none_and_no_folder_keeps_nothing(tmp_path: Path) -> None:
+def test_without_checkpoints_or_a_folder_nothing_is_loaded(tmp_path: Path) -> None:
     assert Checkpoints(tmp_path / "absent").load() is None
     nowhere = Checkpoints(None, every_seconds=0.0)
     nowhere.save(1, {})
@@ -115,7 +115,7 @@ def test_the_last_two_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("position", [0.0, 0.02, 0.3, 0.999])
-def test_one_flipped_bit_anywhere_is_noticed(tmp_path: Path, position: float) -> None:
+def test_one_flipped_bit_anywhere_is_detected(tmp_path: Path, position: float) -> None:
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(1, {"weight": torch.zeros(100), "step": 1})
     checkpoints.save(2, {"weight": torch.ones(100), "step": 2})
@@ -129,7 +129,7 @@ def test_one_flipped_bit_anywhere_is_noticed(tmp_path: Path, position: float) ->
 
 
 @pytest.mark.parametrize("kept", [0, 5, 0.5, -1])
-def test_a_partial_file_is_refused_in_words(tmp_path: Path, kept: float) -> None:
+def test_a_partial_file_is_refused_with_a_message(tmp_path: Path, kept: float) -> None:
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(1, {"weight": torch.zeros(100)})
     file = next(tmp_path.iterdir())
@@ -139,7 +139,7 @@ def test_a_partial_file_is_refused_in_words(tmp_path: Path, kept: float) -> None
         checkpoints.load()
 
 
-def test_a_safetensors_file_of_others_is_refused(tmp_path: Path) -> None:
+def test_a_safetensors_file_from_another_program_is_refused(tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
     save_file({"weight": torch.zeros(3)}, tmp_path / "step-000000000001.safetensors")
@@ -156,7 +156,7 @@ def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
         Checkpoints(tmp_path, identity={"rate": 0.1, "crop": (0.2, 1.0), "seed": 3}).load()
 
 
-def test_what_cannot_be_kept_is_refused_when_saving(tmp_path: Path) -> None:
+def test_an_unsupported_type_is_refused_when_saving(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="cannot hold a set"):
         Checkpoints(tmp_path).save(1, {"bad": {1, 2}})
     assert not list(tmp_path.iterdir())
@@ -171,7 +171,7 @@ def test_saving_is_due_by_time(tmp_path: Path) -> None:
     assert not checkpoints.due()
 
 
-def test_the_last_step_is_saved_and_others_when_it_is_time(tmp_path: Path) -> None:
+def test_the_last_step_is_always_saved_and_others_when_due(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, every_seconds=0.05)
     for step in (1, 2, 3, 4):
         if step == 3:
@@ -190,7 +190,7 @@ def test_only_the_first_of_several_processes_saves(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is of POSIX systems")
 def test_a_kill_while_saving_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
-    """kill -9 lands in the middle of a save sooner or later; what is there must always load."""
+    """Sooner or later, kill -9 hits a save. What is on disk must always load."""
     script = (
         "import torch, sys; from pathlib import Path; from spice.engine.checkpoints import Checkpoints\n"
         "checkpoints = Checkpoints(Path(sys.argv[1]))\n"

@@ -1,4 +1,4 @@
-"""Devices are named as in torch, and a missing one is told in words."""
+"""Devices are named as in torch, and a missing one is refused with a message."""
 
 import pytest
 import torch
@@ -8,13 +8,13 @@ from spice.engine import device
 from spice.errors import UserError
 
 
-def test_auto_is_the_cpu_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_is_the_cpu_if_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert device.choose_device() == torch.device("cpu")
     assert device.choose_device("cpu") == torch.device("cpu")
 
 
-def test_each_process_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_process_uses_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.setenv("LOCAL_RANK", "3")
@@ -42,7 +42,7 @@ def test_the_choice_of_auto_is_explained(monkeypatch: pytest.MonkeyPatch) -> Non
     assert device.explain_auto() == "cuda:0: torch sees NVIDIA A100"
 
 
-def test_a_missing_or_misspelled_device_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_or_misspelled_device_is_refused_with_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match="sees no CUDA GPU"):
         device.choose_device("cuda")
@@ -50,6 +50,6 @@ def test_a_missing_or_misspelled_device_is_told_in_words(monkeypatch: pytest.Mon
         device.choose_device("gpu")
 
 
-def test_convolutions_are_laid_out_channels_last() -> None:
+def test_convolutions_have_the_channels_last_layout() -> None:
     module = device.module_to_device(nn.Conv2d(3, 8, 3), torch.device("cpu"))
     assert module.weight.is_contiguous(memory_format=torch.channels_last)

@@ -1,4 +1,4 @@
-"""parallel_map gives what map gives, in the same order, on no more threads than torch may use."""
+"""parallel_map gives the results of map, in the same order, on no more threads than torch may use."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ def test_results_are_in_the_order_of_the_items_even_if_the_first_takes_longest(t
 
     def work(item: int) -> int:
         if item == 0:
-            assert others_done.wait(timeout=30.0)  # it would wait forever if the second did not run beside it
+            assert others_done.wait(timeout=30.0)  # it would wait forever if the second did not run in parallel
         elif item == 1:
             others_done.set()
         return item * item
@@ -54,7 +54,7 @@ def test_workers_share_torchs_threads_and_other_threads_keep_theirs(threads: int
 
 
 @pytest.mark.parametrize(("threads", "workers"), [(1, 1), (2, 2), (4, 4), (6, 3), (7, 1), (8, 4), (10, 2)])
-def test_no_thread_is_left_over(threads: int, workers: int) -> None:
+def test_workers_divide_the_threads_evenly(threads: int, workers: int) -> None:
     assert worker_count(threads) == workers
 
 
@@ -77,7 +77,7 @@ def test_with_one_torch_thread_everything_runs_in_the_calling_thread() -> None:
 
 
 @pytest.mark.usefixtures("threads")
-def test_an_error_is_raised_in_its_turn_and_unchanged() -> None:
+def test_an_error_is_raised_in_order_and_unchanged() -> None:
     def work(item: int) -> int:
         if item == 1:
             raise KeyError("no image 1")

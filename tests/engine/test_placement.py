@@ -45,21 +45,23 @@ from spice.settings import IMAGENET, FeatureSettings, HeadSettings, JointSetting
 from spice.stages.bank import build_bank
 from spice.stages.encode import encode_plain, probabilities
 from spice.stages.features.train import train_features
+from spice.stages.groups.corrections import Corrections
+from spice.stages.groups.label_spreading import NeighborGraph
 from spice.stages.groups.learn import learn_groups
-from spice.stages.groups.lessons import Lessons
-from spice.stages.groups.spread import Near
 from spice.stages.heads.algorithm_1 import TrainedHeads
-from spice.stages.heads.starts import kmeans_starts
+from spice.stages.heads.initial_clusters import clusters_by_kmeans
 from spice.stages.heads.train import train_heads
 from spice.stages.joint.algorithms import Batch
-from spice.stages.joint.draws import Labeled
 from spice.stages.joint.refine import Refined, Stage2, estimated_seconds, refine
+from spice.stages.joint.sampling import Labeled
 from spice.stages.model import TrainedModel
 from spice.stages.views import Views, encode_views, with_fresh_views
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:for .* copying from a non-meta parameter"),  # it is copied: only said to be meta
-    pytest.mark.filterwarnings("ignore::spice.errors.SpiceWarning"),  # of the quality of so short trainings
+    pytest.mark.filterwarnings(
+        "ignore:for .* copying from a non-meta parameter"
+    ),  # it is copied; the meta device is pretended
+    pytest.mark.filterwarnings("ignore::spice.errors.SpiceWarning"),  # about the quality of such short training
 ]
 
 DEVICE = torch.device("meta")
@@ -67,7 +69,7 @@ COPIES = (torch.ops.aten.copy_.default, torch.ops.aten._copy_from.default)
 
 
 class Elsewhere(Tensor):
-    """A tensor that is on the other device, as far as anyone can tell."""
+    """A tensor that claims to be on the other device."""
 
     here: Tensor  # its values
 
@@ -124,19 +126,19 @@ def on_one_device(operation: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 @pytest.fixture
 def other_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """A run on the other device, in a single thread: others would not see the pretense."""
+    """A run on the pretended device, in a single thread, because the pretense works in one thread only."""
     from torch.optim import optimizer
 
     with torch.device("cpu"):
-        torch.empty(0)  # torch collects its own functions at the first such call: not with the one patched below
+        torch.empty(0)  # torch caches its functions at the first such call, which must come before the patch below
 
     fused = "_get_fused_kernels_supported_devices"
     known = getattr(optimizer, fused)()
     monkeypatch.setattr(optimizer, fused, lambda: [*known, DEVICE.type])
-    tensor = torch.tensor  # it makes tensors in its own way, and without values if the device is meta
+    tensor = torch.tensor  # not dispatched, and without values if the device is meta
     monkeypatch.setattr(torch, "tensor", lambda data, device=None, **about: tensor(data, **about).to(device or "cpu"))
-    monkeypatch.setattr(torch, "inference_mode", torch.no_grad)  # in which a pretended tensor cannot be made
-    # It builds networks on the real meta device, whose name the pretended one bears.
+    monkeypatch.setattr(torch, "inference_mode", torch.no_grad)  # which does not allow pretended tensors
+    # It builds networks on the real meta device, whose name the pretended device has.
     monkeypatch.setattr("spice.models.weights._refuse_mismatch", lambda *_: None)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -222,10 +224,10 @@ def test_plain_images_are_prepared_there(other_device: Run, monkeypatch: pytest.
 def test_a_head_learns_corrections_there(other_device: Run) -> None:
     features = some_views().plain
     found = nearest(torch.from_numpy(features), 5)
-    near = Near(found.index.numpy(), found.similarity.numpy())
-    lessons = Lessons(
+    near = NeighborGraph(found.index.numpy(), found.similarity.numpy())
+    corrections = Corrections(
         numbers=[0, 1, 2],
-        taking_part=np.arange(60),
+        included=np.arange(60),
         fixed=np.array([0, 20, 40]),
         fixed_group=np.array([0, 1, 2]),
         typical=np.array([5, 25]),
@@ -236,7 +238,7 @@ def test_a_head_learns_corrections_there(other_device: Run) -> None:
         part=np.repeat(np.arange(3), 20),
     )
     settings = HeadSettings(clusters=3)
-    there, here = (learn_groups(features, near, lessons, settings, run) for run in (other_device, Run()))
+    there, here = (learn_groups(features, near, corrections, settings, run) for run in (other_device, Run()))
     assert next(there.head.parameters()).device.type == "cpu"
     assert there.group.tolist() == here.group.tolist()
     assert accuracy(there.group, np.repeat(np.arange(3), 20)) > 0.9
@@ -274,7 +276,7 @@ def test_stage_2(changes: dict[str, object], other_device: Run) -> None:
 
 def test_the_first_labels_from_kmeans(other_device: Run) -> None:
     views, settings = some_views(), HeadSettings(clusters=3, heads=2)
-    start = kmeans_starts(views, settings, other_device)
+    start = clusters_by_kmeans(views, settings, other_device)
     probs = start.probs(torch.from_numpy(views.plain).to(DEVICE))
     assert (probs.device, probs.shape) == (DEVICE, (2, 60, 3))
 
@@ -373,7 +375,7 @@ def test_a_model_predicts_there(other_device: Run, tmp_path: Path, monkeypatch: 
 
 
 def test_processes_exchange_what_is_on_their_device(other_device: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As nccl requires. Images of a batch and measured times are on the CPU, and come back there."""
+    """As nccl requires. Images of a batch and measured times are on the CPU and return there."""
 
     def all_gather(parts: list[Tensor], own: Tensor) -> None:
         assert all(part.device == DEVICE for part in [*parts, own])
@@ -457,11 +459,11 @@ def test_networks_run_in_half_precision_and_results_are_single(
 
 
 def test_the_loss_is_scaled_in_float16_only(half: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the scale, which training changes, is the same after a stop."""
+    """The scale, which training changes, is restored from the checkpoint."""
     made: list[GradScaler] = []
 
     def scaler(device: str, *, enabled: bool) -> GradScaler:
-        made.append(GradScaler(device, enabled=enabled, init_scale=4.0))  # at which no step overflows
+        made.append(GradScaler(device, enabled=enabled, init_scale=4.0))  # so that no step overflows
         return made[-1]
 
     monkeypatch.setattr(devices, "GradScaler", scaler)
@@ -474,7 +476,7 @@ def test_the_loss_is_scaled_in_float16_only(half: torch.dtype, tmp_path: Path, m
         assert not trained.is_enabled() or trained.state_dict()["_growth_tracker"] > 0, "its steps were counted"
 
 
-# On a CPU nothing of this happens; on a GPU it is torch that is called.
+# On a CPU nothing is cast, scaled or pinned. On a GPU, torch is called.
 
 
 def test_on_a_cpu_nothing_is_cast_scaled_or_copied() -> None:

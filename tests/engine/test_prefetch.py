@@ -1,4 +1,4 @@
-"""Prefetched items are the same items, prepared one step earlier."""
+"""Prefetched items are the same items, prepared one step ahead."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -28,8 +28,8 @@ def test_the_next_item_is_prepared_while_this_one_is_in_use() -> None:
 
     seen = []
     for number in prefetch(items()):
-        assert number == 3 or made[number + 1].wait(timeout=30.0)  # it would wait forever for an item made on demand
-        assert not any(event.is_set() for event in made[number + 2 :])  # and no further ahead than that
+        assert number == 3 or made[number + 1].wait(timeout=30.0)  # it would wait forever if items were made on demand
+        assert not any(event.is_set() for event in made[number + 2 :])  # but not more than one step ahead
         seen.append(number)
     assert seen == [0, 1, 2, 3]
 
@@ -51,7 +51,7 @@ def test_with_one_torch_thread_items_are_made_in_the_calling_thread(set_threads:
 
 
 @pytest.mark.usefixtures("two_threads")
-def test_an_error_is_raised_in_its_turn_and_unchanged() -> None:
+def test_an_error_is_raised_in_order_and_unchanged() -> None:
     def items() -> Iterator[int]:
         yield 1
         raise KeyError("no image 2")

@@ -1,4 +1,4 @@
-"""Two real processes, started by torchrun over loopback, compute what one would."""
+"""Two real processes, started by torchrun and connected over loopback, compute the same as one."""
 
 from collections.abc import Callable
 
@@ -26,7 +26,7 @@ def test_one_process_needs_no_torch_distributed(monkeypatch: pytest.MonkeyPatch)
         assert processes.first
 
 
-def test_a_batch_that_cannot_be_shared_is_refused_in_words() -> None:
+def test_a_batch_that_cannot_be_shared_equally_is_refused_with_a_message() -> None:
     Processes(0, 2).refuse_uneven(128)
     with pytest.raises(UserError, match="a batch of 129 images cannot be shared equally by 2 processes: use 128"):
         Processes(0, 2).refuse_uneven(129)
@@ -34,7 +34,7 @@ def test_a_batch_that_cannot_be_shared_is_refused_in_words() -> None:
         Processes(0, 4).refuse_uneven(3)
 
 
-def test_two_processes_talk_right(two_processes: Callable[..., str]) -> None:
+def test_two_processes_exchange_the_right_tensors(two_processes: Callable[..., str]) -> None:
     assert two_processes(TALK).count("all right") == 2
 
 
@@ -52,7 +52,7 @@ with join_processes(torch.device("cpu")) as processes:
     assert processes.agree(5)
     assert not processes.agree(rank)
 
-    # The first process's parameters and buffers, for all.
+    # All processes get the parameters and buffers of the first.
     torch.manual_seed(rank)
     module = nn.Sequential(nn.Conv2d(3, 4, 2), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4, 2)).to(
         memory_format=torch.channels_last
@@ -64,7 +64,7 @@ with join_processes(torch.device("cpu")) as processes:
         assert torch.equal(both[0], both[1])
     assert module[1].running_mean.tolist() == [1.0] * 4
 
-    # A loss in which every image meets every other: the gradient equals one process's over the whole batch.
+    # The loss depends on all pairs of images. Its gradient equals that of one process on the whole batch.
     torch.manual_seed(0)
     images, network = torch.randn(6, 4), nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
 

@@ -1,4 +1,4 @@
-"""Schedules at the points where their value is known."""
+"""Schedules at points with a known value."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ def test_cosine_goes_from_one_through_a_half_to_zero() -> None:
     assert schedules.cosine(100, 100) == pytest.approx(0.0)
 
 
-def test_warm_up_rises_in_equal_steps_and_hands_over_at_one() -> None:
+def test_warmup_is_linear_and_ends_at_one() -> None:
     rates = [schedules.warm_cosine(step, 100, warmup=4) for step in range(6)]
     assert rates[:5] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
     assert rates[5] < 1.0
@@ -26,7 +26,7 @@ def test_fixmatch_ends_at_about_a_fifth() -> None:
     assert schedules.seven_sixteenths_cosine(8, 8) == pytest.approx(0.19509, abs=1e-5)
 
 
-def test_every_group_gets_the_rate() -> None:
+def test_every_parameter_group_gets_the_learning_rate() -> None:
     groups = [{"params": [torch.nn.Parameter(torch.zeros(1))]} for _ in range(2)]
     optimizer = torch.optim.SGD(groups, lr=1.0)
     schedules.set_learning_rate_(optimizer, 0.25)

@@ -30,14 +30,14 @@ def test_blank_images_are_each_others_nearest_neighbors(method: Method) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_blank_images_have_the_direction_in_which_all_features_are_equal(method: Method) -> None:
+def test_blank_images_are_treated_as_features_that_are_all_equal(method: Method) -> None:
     given = features()
     ones = given.clone()
     ones[BLANK] = 1.0
     found, expected = nearest(given, 5, method=method), nearest(ones, 5, method=method)
     assert torch.equal(found.index, expected.index)
     assert torch.equal(found.similarity, expected.similarity)
-    assert (given[BLANK] == 0).all()  # the features are left as they were
+    assert (given[BLANK] == 0).all()  # the features are not changed
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -59,7 +59,7 @@ def test_blank_images_are_counted_in_a_warning() -> None:
         warn_of_blank(torch.ones(5, 3))
 
 
-def test_a_model_can_remember_and_judge_blank_images() -> None:
+def test_a_bank_can_contain_and_compare_blank_images() -> None:
     cluster = torch.zeros(40, dtype=torch.long)
     cluster[[3, 17, 31]] = 1
     bank = build_bank(features(), cluster, clusters=2, neighbors=2, seed=0)
@@ -68,8 +68,8 @@ def test_a_model_can_remember_and_judge_blank_images() -> None:
     assert not judged.unlike.any()
 
 
-def test_features_that_hardly_stir_have_components() -> None:
-    # Ninety silent images and dead features: eigh gave up on their covariance.
+def test_features_with_little_variance_have_components() -> None:
+    # Ninety blank images and dead features: eigh did not converge on their covariance.
     table = np.zeros((100, 1280), dtype=np.float32)
     table[90:, :5] = np.random.default_rng(0).random((10, 5))
     found = principal_components(table, 16, seed=0)

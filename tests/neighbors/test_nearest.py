@@ -1,4 +1,4 @@
-"""Nearest neighbors against all pairs written out, and every way to ask for what cannot be had."""
+"""Nearest neighbors, compared with all pairs in a loop, and impossible requests."""
 
 import logging
 
@@ -12,7 +12,7 @@ from spice.neighbors import Neighbors, approximate, exact, nearest, nearest_with
 
 
 def all_pairs(features: Tensor, count: int) -> Neighbors:
-    """The definition: every cosine in double precision, itself left out, sorted by similarity, then by index."""
+    """The definition: all cosines in double precision, without the image itself, by similarity, then by index."""
     unit = torch.nn.functional.normalize(features.double(), dim=1)
     similarity = (unit @ unit.T).fill_diagonal_(-torch.inf)
     values, index = similarity.sort(dim=1, descending=True, stable=True)
@@ -24,7 +24,7 @@ def random_features(images: int, width: int, *, seed: int = 0) -> Tensor:
 
 
 def grid_features(images: int, *, seed: int = 0) -> Tensor:
-    """Unit vectors along the axes of 4-d space, or against them: full of exact ties, and of exact arithmetic."""
+    """Unit vectors along the axes of 4-d space, in both directions: many exact ties, and exact arithmetic."""
     generator = torch.Generator().manual_seed(seed)
     signs = torch.randint(0, 2, (images, 1), generator=generator) * 2.0 - 1.0
     return torch.eye(4)[torch.randint(0, 4, (images,), generator=generator)] * signs
@@ -35,7 +35,7 @@ def test_neighbors_are_those_of_all_pairs(images: int, width: int, count: int) -
     features = random_features(images, width)
     found, expected = nearest(features, count), all_pairs(features, count)
     torch.testing.assert_close(found.similarity, expected.similarity.float(), atol=1e-6, rtol=0)
-    assert (found.index == expected.index).float().mean() > 0.999  # float32 may swap two that are equal to 1e-7
+    assert (found.index == expected.index).float().mean() > 0.999  # float32 may swap two with a difference of 1e-7
     assert found.index.dtype == torch.int64
     assert found.similarity.dtype == torch.float32
 
@@ -56,7 +56,7 @@ def test_any_size_and_count_agree_with_all_pairs_even_in_ties(images: int, share
     assert torch.equal(nearest(features, count).index, all_pairs(features, count).index)
 
 
-def test_a_block_of_any_size_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_blocks_does_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     features = grid_features(777)
     whole = nearest(features, 5)
     for rows in (1, 2, 100, 776):
@@ -64,7 +64,7 @@ def test_a_block_of_any_size_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> 
         assert torch.equal(nearest(features, 5).index, whole.index)
 
 
-def test_the_similarities_of_all_pairs_never_exist_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_similarities_of_all_pairs_are_never_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     largest = 0
 
     def watched(similarities: Tensor, count: int) -> Neighbors:
@@ -89,7 +89,7 @@ def test_a_duplicate_is_a_neighbor_and_the_image_itself_is_not() -> None:
     assert not (found.index == torch.arange(3000)[:, None]).any()
 
 
-def test_copies_of_one_image_are_ordered_by_index_wherever_they_lie() -> None:
+def test_copies_of_one_image_are_ordered_by_index() -> None:
     features = random_features(1, 100).expand(1500, 100)
     found = nearest(features, 3)
     assert found.index[0].tolist() == [1, 2, 3]
@@ -106,20 +106,20 @@ def test_length_does_not_matter_even_at_the_edge_of_float32() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.uint8])
-def test_any_type_of_number_is_taken(dtype: torch.dtype) -> None:
+def test_features_may_have_any_dtype(dtype: torch.dtype) -> None:
     features = (random_features(100, 8).abs() * 10 + 1).to(dtype)
     found = nearest(features, 3)
     torch.testing.assert_close(found.similarity, all_pairs(features, 3).similarity.float(), atol=1e-6, rtol=0)
 
 
-def test_the_features_are_left_as_they_were() -> None:
+def test_the_features_are_not_changed() -> None:
     features = random_features(64, 4)
     before = features.clone()
     nearest(features, 2)
     assert torch.equal(features, before)
 
 
-def test_queries_may_be_other_images_and_then_nothing_is_left_out() -> None:
+def test_queries_may_be_other_images_and_then_no_image_is_excluded() -> None:
     features, queries = random_features(500, 8), random_features(7, 8, seed=1)
     queries[3] = features[123] * 2
     found = nearest(features, 500, queries=queries)
@@ -142,12 +142,12 @@ def test_queries_may_be_other_images_and_then_nothing_is_left_out() -> None:
         (torch.tensor([[1.0], [-torch.inf], [torch.inf]]), 1, "NaN or infinite values in row 1 and 1 more:"),
     ],
 )
-def test_what_has_no_neighbors_is_refused_in_words(features: Tensor, count: int, words: str) -> None:
+def test_impossible_requests_are_refused_with_a_message(features: Tensor, count: int, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         nearest(features, count)
 
 
-def test_queries_that_do_not_fit_are_refused_in_words() -> None:
+def test_queries_that_do_not_match_are_refused_with_a_message() -> None:
     features = torch.ones(5, 3)
     with pytest.raises(ValueError, match="queries have width 2, but features have width 3"):
         nearest(features, 1, queries=torch.ones(1, 2))
@@ -159,7 +159,7 @@ def test_queries_that_do_not_fit_are_refused_in_words() -> None:
         nearest(features, 1, method="fast")  # type: ignore[arg-type]
 
 
-# The index.
+# The approximate search.
 
 
 def clustered_features(images: int, *, seed: int = 0) -> Tensor:
@@ -167,7 +167,7 @@ def clustered_features(images: int, *, seed: int = 0) -> Tensor:
     return centers.repeat_interleave(images // 40, dim=0) + 0.5 * random_features(images // 40 * 40, 16, seed=seed + 1)
 
 
-def test_an_index_finds_what_it_promises(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_approximate_search_has_the_required_recall(caplog: pytest.LogCaptureFixture) -> None:
     features = clustered_features(8000)
     with caplog.at_level(logging.INFO, logger="spice"):
         found = nearest(features, 20, method="approximate")
@@ -180,7 +180,7 @@ def test_an_index_finds_what_it_promises(caplog: pytest.LogCaptureFixture) -> No
     assert (found.similarity.diff(dim=1) <= 0).all()
 
 
-def test_an_index_leaves_out_the_image_and_not_its_duplicates() -> None:
+def test_the_approximate_search_excludes_the_image_but_not_its_duplicates() -> None:
     features = clustered_features(4000).repeat_interleave(3, dim=0)  # each image three times
     found = nearest(features, 2, method="approximate")
     itself = torch.arange(len(features))[:, None]
@@ -188,7 +188,7 @@ def test_an_index_leaves_out_the_image_and_not_its_duplicates() -> None:
     assert ((found.index // 3) == itself // 3).all()
 
 
-def test_lists_that_hold_too_few_images_are_joined_by_more() -> None:
+def test_more_lists_are_searched_if_they_have_too_few_images() -> None:
     base = unit_rows(clustered_features(2000))
     found = approximate._search(approximate.build(base), None, 300, 1)  # one list has about 45 images
     own = torch.arange(2000)[:, None]
@@ -206,7 +206,7 @@ def test_with_all_lists_the_search_is_exact() -> None:
     assert torch.equal(approximate._search(lists, None, 9, len(lists.centers)).index, nearest(whole, 9).index)
 
 
-def test_noise_that_lists_cannot_sort_takes_as_many_lists_as_the_recall_needs() -> None:
+def test_noise_without_structure_takes_as_many_lists_as_the_recall_requires() -> None:
     found, measured = nearest_with_recall(random_features(3000, 64), 10, method="approximate")
     truth = nearest(random_features(3000, 64), 10, method="exact")
     assert measured >= approximate.RECALL
@@ -220,13 +220,13 @@ def test_copies_all_in_one_list_are_found() -> None:
     assert not (found.index == torch.arange(500)[:, None]).any()
 
 
-def test_other_images_can_be_looked_up_in_an_index() -> None:
+def test_the_approximate_search_accepts_other_images_as_queries() -> None:
     features, queries = clustered_features(8000), clustered_features(8000)[::20] + 0.01
     found = nearest(features, 10, queries=queries, method="approximate")
     assert recall(found.index, nearest(features, 10, queries=queries, method="exact").index) > 0.93
 
 
-def test_the_size_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_the_collection_decides_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
     features = clustered_features(1200)
     assert nearest_with_recall(features, 3).recall == 1.0
     assert nearest_with_recall(features, 3, method="exact").recall == 1.0

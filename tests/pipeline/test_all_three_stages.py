@@ -21,7 +21,7 @@ from spice.runs.artifacts import ENCODER, FEATURES, REFINED_FEATURES
 from spice.runs.editor import Editor
 from spice.runs.edits import undo
 from spice.settings import AugmentSettings, JointSettings, RunSettings
-from spice.stages.groups.give import give_labels
+from spice.stages.groups.given_labels import apply_labels
 from spice.stages.model import TrainedModel
 
 JOINT = JointSettings(
@@ -117,7 +117,7 @@ def test_labels_that_the_user_gives_are_learned_and_name_the_clusters(
     without = refine(run).joint
     assert without is not None
     assert without.given == 0
-    give_labels(Editor(run), {labels.path[row]: "mine" for row in chosen})
+    apply_labels(Editor(run), {labels.path[row]: "mine" for row in chosen})
     account = refine(run)
     assert account.joint is not None
     assert account.joint.given == 3

@@ -76,7 +76,7 @@ def test_a_list_that_names_25_files_100_000_times_costs_25_encodings(
     pixels = sum(path.stat().st_size for path in (tmp_path / "store").rglob("*.u8"))
     assert pixels == 25 * 3 * 16 * 16
     small = TorchEncoder("small", network("resnet10", stem="plain", width=4).eval(), IMAGENET, size=16)
-    features = encode_plain(small, images, starts=images.collection.starts)
+    features = encode_plain(small, images, distinct=images.collection.distinct)
     assert len(features) == 100_000
     assert sum(encoded) == len(np.unique(features.numpy(), axis=0)) == 25
 
@@ -85,6 +85,6 @@ def test_without_copies_nothing_changes(tmp_path: Path) -> None:
     pixels = InMemory(torch.randint(0, 256, (70, 3, 32, 32), generator=torch.Generator().manual_seed(0)).byte())
     encoder, settings = load_encoder("lite0", size=32), ViewSettings(weak=1, strong=1)
     usual = encode_views(pixels, encoder, settings, Run(folder=tmp_path / "usual"))
-    same = encode_views(pixels, encoder, settings, Run(folder=tmp_path / "same"), starts=np.arange(70))
+    same = encode_views(pixels, encoder, settings, Run(folder=tmp_path / "same"), distinct=np.arange(70))
     assert (usual.strong == same.strong).all()
-    assert encode_plain(encoder, pixels).equal(encode_plain(encoder, pixels, starts=np.arange(70)))
+    assert encode_plain(encoder, pixels).equal(encode_plain(encoder, pixels, distinct=np.arange(70)))

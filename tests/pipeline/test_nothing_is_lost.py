@@ -19,7 +19,7 @@ from spice.runs import Account, RunFolder, open_result
 from spice.runs.editor import Editor
 from spice.runs.records import Record, StepResult
 from spice.settings import JointSettings, RunSettings
-from spice.stages.groups.give import give_labels
+from spice.stages.groups.given_labels import apply_labels
 
 LINKED = ("labels.csv", "labels.parquet", "report.html", "model/head.safetensors", "model/model.json")
 JOINT = JointSettings(steps=2, labeled=8, unlabeled=8, ema=None, learning_rate=0.01, checks=False)
@@ -120,7 +120,7 @@ def test_a_kill_leaves_the_earlier_result_whole(
     ("refused", "words"),
     [
         (
-            lambda images, run: give_labels(Editor(run), {"disc/900.png": "disc"}),
+            lambda images, run: apply_labels(Editor(run), {"disc/900.png": "disc"}),
             "there is a label for disc/900.png, but no such image",
         ),
         (lambda images, run: cluster(images, settings(97), run), "at most 48 groups, got 97"),

@@ -21,7 +21,7 @@ from spice.runs import open_result, read_labels
 from spice.runs.artifacts import REFINED_FEATURES
 from spice.settings import JointSettings, ReliabilitySettings, RunSettings
 from spice.stages.joint.checks import RefinementRejectedWarning
-from spice.stages.joint.draws import Labeled
+from spice.stages.joint.sampling import Labeled
 from spice.stages.model import TrainedModel
 
 SETS = ("stl10", "cifar10", "cifar100-20", "tiny-imagenet", "imagenet-10", "imagenet-dog")

@@ -13,15 +13,15 @@ from spice.engine.run import Run
 from spice.errors import UserError
 from spice.settings import AugmentSettings, JointSettings, Normalization
 from spice.stages.joint.algorithms import Algorithm, Batch, find_algorithm, register
-from spice.stages.joint.draws import Labeled
+from spice.stages.joint.sampling import Labeled
 from spice.stages.joint.train import Joint, Learner, train_jointly
 
-# The algorithm, as in a file of its own. Unlike FixMatch it learns from strong views alone; it keeps a state.
+# The algorithm, as in a separate file. Unlike FixMatch, it uses strong views only, and has a state.
 
 
 @register("entropy")
 class EntropyMinimization(Algorithm):
-    """Grandvalet and Bengio (2004): predictions for images without labels should have a low entropy."""
+    """Grandvalet and Bengio (2004): minimize the entropy of predictions for unlabeled images."""
 
     views = ("strong",)
 
@@ -30,9 +30,9 @@ class EntropyMinimization(Algorithm):
         self.seen = torch.zeros(())
 
     def loss(self, batch: Batch) -> Tensor:
-        labeled, others = batch.logits(batch.labeled, *batch.others)
-        self.seen = self.seen + len(others)
-        entropy = -(others.softmax(dim=1) * others.log_softmax(dim=1)).sum(dim=1).mean()
+        labeled, unlabeled = batch.logits(batch.labeled, *batch.unlabeled)
+        self.seen = self.seen + len(unlabeled)
+        entropy = -(unlabeled.softmax(dim=1) * unlabeled.log_softmax(dim=1)).sum(dim=1).mean()
         return F.cross_entropy(labeled, batch.labels) + 0.1 * entropy
 
     def state(self) -> dict[str, Tensor]:
@@ -48,7 +48,7 @@ SETTINGS = JointSettings(algorithm="entropy", steps=30, labeled=4, unlabeled=8, 
 
 
 def halves() -> InMemory:
-    """Images whose left or right half is bright."""
+    """Images with a bright left or right half."""
     pixels = torch.randint(0, 80, (30, 1, 8, 8), generator=torch.Generator().manual_seed(0))
     for image, kind in zip(pixels, KIND.tolist(), strict=True):
         image[:, :, 4 * kind : 4 * kind + 4] += 150
@@ -85,13 +85,13 @@ def test_it_resumes_with_its_state(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert saved.state["algorithm"]["seen"] == 30 * 8
 
 
-def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_name_is_refused_with_a_list_of_known_ones() -> None:
     words = r"unknown algorithm 'fixmatsch'; choose one of entropy, fixmatch, freematch"
     with pytest.raises(UserError, match=words):
         train(SETTINGS.model_copy(update={"algorithm": "fixmatsch"}))
 
 
-def test_a_name_is_given_once() -> None:
+def test_a_name_can_be_registered_only_once() -> None:
     with pytest.raises(ValueError, match="'fixmatch' is already registered: FixMatch"):
         register("fixmatch")(EntropyMinimization)
     assert find_algorithm("fixmatch").__name__ == "FixMatch"

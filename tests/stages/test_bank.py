@@ -1,4 +1,4 @@
-"""What a model remembers of its training images, and what it says of others."""
+"""The bank of training images in a model, and the comparison of new images with it."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def test_new_images_are_judged_by_the_share_of_near_training_images_in_their_clu
     assert (wrong.reliability == 0).all()
 
 
-def test_images_like_the_training_ones_are_rarely_called_unlike_and_others_always() -> None:
+def test_images_like_the_training_ones_are_rarely_unlike_and_different_ones_always() -> None:
     features, cluster = blobs(2000)
     bank = build_bank(features, cluster, clusters=4, neighbors=50, seed=0)
     alike, truth = blobs(1000, seed=2)
@@ -38,7 +38,7 @@ def test_images_like_the_training_ones_are_rarely_called_unlike_and_others_alway
     assert compare_with_bank(bank, other, torch.zeros(50, dtype=torch.long)).unlike.all()
 
 
-def test_of_a_large_collection_a_part_is_kept_and_fewer_neighbors_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bank_of_a_large_collection_is_a_sample_with_fewer_neighbors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT_BYTES", 250 * 2 * 16)
     features, cluster = blobs(1000)
     bank = build_bank(features, cluster, clusters=4, neighbors=100, seed=0)
@@ -50,7 +50,7 @@ def test_of_a_large_collection_a_part_is_kept_and_fewer_neighbors_are_compared(m
     assert len(many.features) == 400  # fifty for each cluster
 
 
-def test_the_smallest_collections_can_be_remembered() -> None:
+def test_the_smallest_collections_have_a_bank() -> None:
     bank = build_bank(torch.eye(2), torch.tensor([0, 1]), clusters=2, neighbors=1, seed=0)
     assert bank.neighbors == 1
     judged = compare_with_bank(bank, torch.eye(2), torch.tensor([0, 0]))
@@ -58,7 +58,7 @@ def test_the_smallest_collections_can_be_remembered() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e-3, 1e6, 1e14])
-def test_features_of_any_scale_are_remembered(scale: float) -> None:
+def test_the_bank_keeps_features_of_any_scale(scale: float) -> None:
     generator = torch.Generator().manual_seed(0)
     features = torch.rand(60, 8, generator=generator)
     cluster = torch.arange(60) % 3

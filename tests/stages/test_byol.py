@@ -1,4 +1,4 @@
-"""BYOL: what its loss is at the ends, and how its target moves."""
+"""BYOL: the loss in extreme cases, and the update of the target."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def test_the_loss_is_two_minus_two_cosines_over_both_directions() -> None:
     assert byol(first, second, step=0).loss.item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_target_takes_no_gradient() -> None:
+def test_the_target_gets_no_gradient() -> None:
     byol = task()
     byol(torch.randn(4, 3, 8, 8), torch.randn(4, 3, 8, 8), step=0).loss.backward()
     for module in (byol.target_network, byol.target_projection):
@@ -36,7 +36,7 @@ def test_the_target_takes_no_gradient() -> None:
         assert all(parameter.grad is not None for parameter in module.parameters())
 
 
-def test_the_target_follows_slower_and_slower() -> None:
+def test_the_target_moves_more_slowly_in_every_step() -> None:
     byol = task(0.5)
     outcome = byol(torch.randn(4, 3, 8, 8), torch.randn(4, 3, 8, 8), step=0)
     with torch.no_grad():

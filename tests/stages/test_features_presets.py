@@ -1,4 +1,4 @@
-"""Presets of stage 1: the paper's, and those for a CPU."""
+"""Presets of stage 1: that of the paper, and those for a CPU."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from spice.stages.features.moco import queue_length
 from spice.stages.features.train import schedule_for
 
 
-def test_the_papers_training_is_moco_as_published() -> None:
+def test_the_preset_of_the_paper_is_moco_as_published() -> None:
     settings = presets.paper_features("cifar10")
     assert (settings.method, settings.temperature, settings.momentum) == ("moco", 0.2, 0.999)
     assert (settings.learning_rate, settings.batch, settings.weight_decay, settings.epochs) == (0.015, 128, 1e-4, 1000)
@@ -34,6 +34,6 @@ def test_views_are_half_and_then_three_quarters_of_the_side_and_digits_are_not_m
     assert (tiny.early_view_size, tiny.view_size) == (8, 8)
 
 
-def test_features_are_whitened_on_a_cpu_and_not_in_the_paper() -> None:
+def test_features_are_whitened_on_a_cpu_but_not_in_the_paper() -> None:
     assert presets.features_on_cpu(images=1_797, size=32).whitening == "auto"
     assert presets.paper_features("cifar10").whitening == 0.0

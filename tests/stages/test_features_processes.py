@@ -1,4 +1,4 @@
-"""Stage 1 under torchrun: two real processes over loopback against one.
+"""Stage 1 under torchrun: two real processes, connected over loopback, compared with one.
 
 Batch norm sees a process's own images, so runs are equal only for networks without it: here every batch norm is
 replaced by a group norm, and everything else (views, gradients, queue, shuffling) must then agree.
@@ -99,7 +99,7 @@ with join_processes(torch.device("cpu")) as processes:
     again = features.train_features(Noise(), chosen, Run(folder=folder, processes=processes)).network
     assert same(whole, again)
 
-    # Shuffling: each key is normalized among the images of its random group, and comes home to its own image.
+    # Shuffling: each key is normalized among the images of its random group, and returns to its own image.
     task = original(Noise(), settings("moco"), features.schedule_for(32, settings("moco")), Run(processes=processes))
     task.train()
     views = torch.randn(8, 3, 8, 8, generator=generator(0, "views"))

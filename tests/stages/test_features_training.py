@@ -1,4 +1,4 @@
-"""Stage 1's promises: a stopped run resumes bit for bit, health is reported, errors are clear."""
+"""The training of stage 1: a stopped run resumes bit for bit, health is reported, errors are clear."""
 
 import logging
 from collections.abc import Mapping
@@ -26,14 +26,14 @@ class StopError(Exception):
 
 
 class SavesOften(Run):
-    """A run that saves a checkpoint as often as it can."""
+    """A run that saves a checkpoint after every step."""
 
     def checkpoints(self, identity: Mapping[str, object], *, every_seconds: float = 0.0) -> Checkpoints:
         return super().checkpoints(identity, every_seconds=every_seconds)
 
 
 class Shapes:
-    """Gray images of squares and stripes in random places; `stop_after` batches, reading fails."""
+    """Gray images of squares and stripes at random positions. Reading fails after `stop_after` batches."""
 
     size, channels = 16, 1
 
@@ -85,17 +85,17 @@ def test_a_step_has_two_contrastive_views_of_its_images(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("method", METHODS)
 def test_a_stopped_run_resumes_bit_for_bit(method: str, tmp_path: Path) -> None:
     whole = train_features(Shapes(), settings(method), Run())
-    for stop in (3, 5, 4):  # within the first epoch, at the end of one, within the last
+    for stop in (3, 5, 4):  # in the first epoch, at the end of an epoch, in the last epoch
         with pytest.raises(StopError):
             train_features(Shapes(stop_after=stop), settings(method), SavesOften(folder=tmp_path))
     resumed = train_features(Shapes(), settings(method), Run(folder=tmp_path))
     assert same(whole, resumed)
     assert len(resumed.health) == 3
-    # A finished run reads no image.
+    # A finished run reads no images.
     assert same(whole, train_features(Shapes(stop_after=0), settings(method), Run(folder=tmp_path)))
 
 
-def test_whitened_patches_are_computed_from_the_images_and_kept_through_training(tmp_path: Path) -> None:
+def test_whitened_patches_are_fitted_to_the_images_and_stay_fixed_during_training(tmp_path: Path) -> None:
     chosen = settings("simclr", network="whitened-patches")
     fresh = build_pretext(Shapes(), chosen, schedule_for(40, chosen), Run()).network
     whole = train_features(Shapes(), chosen, Run())
@@ -112,7 +112,7 @@ def test_whitened_patches_are_computed_from_the_images_and_kept_through_training
     assert other.whitening.weight.abs().mean() > 2 * fresh.whitening.weight.abs().mean()
 
 
-def test_whitened_features_have_similar_variances_and_are_the_same_after_a_stop(tmp_path: Path) -> None:
+def test_whitened_features_have_similar_variances_and_are_the_same_after_resuming(tmp_path: Path) -> None:
     chosen = settings("simclr", whitening=1.0)
     plain, whole = train_features(Shapes(), settings("simclr"), Run()), train_features(Shapes(), chosen, Run())
     assert isinstance(whole.network, PartialWhitening)
@@ -135,7 +135,7 @@ def test_the_amount_of_whitening_is_chosen_and_can_be_changed_after_training(tmp
     found = train_features(Shapes(), chosen, Run(folder=tmp_path))
     assert isinstance(found.network, PartialWhitening)
     assert same(found, train_features(Shapes(), chosen, Run()))
-    # Two views and the plain images are read, and nothing is trained again.
+    # Plain images and two views are read, and nothing is trained again.
     assert same(found, train_features(Shapes(stop_after=3), chosen, Run(folder=tmp_path)))
     plain = train_features(Shapes(stop_after=0), settings("simclr"), Run(folder=tmp_path))
     assert same(plain, train_features(Shapes(), settings("simclr"), Run()))
@@ -152,7 +152,7 @@ def test_views_are_small_in_the_early_share_of_the_steps() -> None:
     assert sizes == [8] * 9 + [12] * 6
 
 
-def test_other_seeds_and_settings_cannot_resume(tmp_path: Path) -> None:
+def test_a_run_with_another_seed_or_setting_cannot_resume(tmp_path: Path) -> None:
     train_features(Shapes(), settings(), Run(folder=tmp_path))
     with pytest.raises(UserError, match="seed was 0, is 1"):
         train_features(Shapes(), settings(), Run(seed=1, folder=tmp_path))

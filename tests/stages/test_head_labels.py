@@ -1,4 +1,4 @@
-"""Which labels of the heads snapshots keep, and how stable the clusters of the selected head are over other heads."""
+"""The labels that snapshots keep, and the stability of clusters over heads."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def settings_of(**changes: object) -> HeadSettings:
 
 
 @pytest.mark.parametrize(("clusters", "dtype"), [(3, torch.uint8), (256, torch.uint8), (257, torch.int32)])
-def test_a_snapshot_keeps_the_labels_that_every_head_predicts_for_the_plain_images(
+def test_a_snapshot_keeps_the_labels_of_every_head_for_plain_images(
     clusters: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     views, settings = views_of(600), settings_of(clusters=clusters)
@@ -52,8 +52,8 @@ def test_the_result_names_the_images_whose_labels_its_snapshots_keep(monkeypatch
     views = views_of(120)
     trained = train_heads(views, settings_of(), Run())
     rows = torch.arange(120)[trained.sample]
-    said = trained.heads(torch.from_numpy(views.plain[rows])).argmax(dim=2)  # (H, n)
-    assert torch.equal(trained.snapshots[-1].labels.long(), said)
+    predicted = trained.heads(torch.from_numpy(views.plain[rows])).argmax(dim=2)  # (H, n)
+    assert torch.equal(trained.snapshots[-1].labels.long(), predicted)
 
 
 def test_good_heads_are_the_better_half_without_the_selected_one() -> None:
@@ -70,13 +70,13 @@ def test_good_heads_are_the_better_half_without_the_selected_one() -> None:
 
 def test_the_stability_of_a_cluster_is_the_mean_of_the_best_overlaps() -> None:
     answer = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
-    same = torch.tensor([2, 2, 2, 2, 0, 0, 0, 0])  # other names, the same clusters
+    same = torch.tensor([2, 2, 2, 2, 0, 0, 0, 0])  # the same clusters with other numbers
     halved = torch.tensor([0, 0, 1, 1, 2, 2, 2, 2])
     others = torch.stack([same, halved]).to(torch.uint8)
     torch.testing.assert_close(cluster_stability(answer, others, 3), torch.tensor([0.75, 1.0, 0.0]))
 
 
-def test_renaming_a_heads_clusters_changes_no_stability() -> None:
+def test_renaming_the_clusters_of_a_head_does_not_change_stability() -> None:
     randomness = torch.Generator().manual_seed(0)
     answer = torch.randint(5, (300,), generator=randomness)
     others = torch.randint(5, (4, 300), generator=randomness)

@@ -1,4 +1,4 @@
-"""The E-step follows the settings, whether labels are a table or pairs."""
+"""The labels of the E-step follow the settings, as a table and as pairs."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from spice.stages.heads.losses import label_pairs, label_table
     [{}, {"overlap": False}, {"center_ratio": 0.25}, {"sizes": "nearest"}, {"sizes": "found", "evenness": 0.7}],
     ids=str,
 )
-def test_the_table_and_the_pairs_are_the_labels_of_the_settings(changes: dict[str, Any]) -> None:
+def test_the_table_and_the_pairs_have_the_labels_of_the_settings(changes: dict[str, Any]) -> None:
     randomness = torch.Generator().manual_seed(0)
     features = torch.randn(60, 4, generator=randomness, dtype=torch.float64)
     probs = torch.randn(3, 60, 4, generator=randomness, dtype=torch.float64).softmax(dim=2)

@@ -1,4 +1,4 @@
-"""Groups of even size or not: one rule finds both."""
+"""One rule finds both even and uneven groups."""
 
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
@@ -8,7 +8,7 @@ from spice.engine.run import Run
 from spice.stages.heads.train import train_heads
 
 
-def test_uneven_groups_are_found_without_given_sizes_where_even_sizes_cut_the_largest() -> None:
+def test_uneven_groups_are_found_without_known_sizes_although_even_sizes_cut_the_largest() -> None:
     sizes = [240, 20, 20, 20]
     uneven = groups(sizes, noise=0.5)  # wide enough for even sizes to cut through the large group
     settings = quick(

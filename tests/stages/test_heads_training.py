@@ -1,4 +1,4 @@
-"""The second stage: Algorithm 1 by hand, every option, every size, and a run that can be stopped."""
+"""Stage 2: Algorithm 1 in plain loops, every option, extreme sizes, and resuming."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ from spice.stages.views import Views
 
 
 def groups(sizes: list[int], *, width: int = 8, noise: float = 0.3, views: int = 2, seed: int = 0) -> Views:
-    """Images of one group lie around one of `len(sizes)` orthogonal directions, plus a share common to all."""
+    """Images of each group lie around one of `len(sizes)` orthogonal directions, plus a common vector."""
     randomness = torch.Generator().manual_seed(seed)
     kind = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
     centers = 3 * torch.eye(max(width, len(sizes)))[: len(sizes)] + 1
@@ -154,7 +154,7 @@ def test_a_stopped_run_resumes_as_if_never_stopped(stop: int, tmp_path: Path, mo
     assert [snapshot.epoch for snapshot in resumed.snapshots] == [3, 6, 8]
     for one, other in zip(whole.snapshots, resumed.snapshots, strict=True):
         assert torch.equal(one.loss, other.loss)
-    # A finished run has nothing left to do, and returns the same again.
+    # A finished run has nothing left to do and returns the same heads.
     assert same(whole, train_heads(views, settings, Run(folder=tmp_path)))
 
 
@@ -223,7 +223,7 @@ def test_any_size_trains(images: int, clusters: int, batch: int | None, start: s
 
 @pytest.mark.parametrize("components", [None, 4])
 @pytest.mark.parametrize("start", ["random", "kmeans"])
-def test_constant_features_end_in_a_warning_not_in_nan(components: int | None, start: str) -> None:
+def test_constant_features_cause_a_warning_not_nan(components: int | None, start: str) -> None:
     table = np.ones((40, 8), dtype=np.float32)
     views = Views(table, np.stack([table] * 2), np.stack([table] * 2))
     with pytest.warns(SharedPrototypeWarning, match="share their typical images"):
@@ -241,7 +241,7 @@ def test_copies_of_an_image_get_one_label() -> None:
 
 
 def test_a_giant_group_causes_a_warning() -> None:
-    """Every cluster labels M / K images (the paper), so a group of 88 % cannot be one cluster: it must warn."""
+    """Every cluster labels M / K images (the paper), so a group of 88 % cannot be one cluster."""
     views = groups([300, 20, 20], noise=0.2)
     with pytest.warns(SpiceWarning):
         trained = train_heads(views, quick(heads=10, batch=None, start="kmeans"), Run())
@@ -249,14 +249,14 @@ def test_a_giant_group_causes_a_warning() -> None:
     assert labels_of(trained, views).bincount(minlength=3).sum() == 340
 
 
-def test_features_that_are_not_numbers_are_refused() -> None:
+def test_nan_features_are_refused() -> None:
     views = groups([30, 30])
     views.plain[3, 2] = np.nan
     with pytest.raises(ValueError, match="NaN or infinite values in 1 of"):
         train_heads(views, quick(2, batch=None), Run())
 
 
-def test_a_head_on_components_is_a_head_on_features() -> None:
+def test_a_head_on_components_equals_a_head_on_features() -> None:
     views = groups([60, 60, 60])
     trained = train_heads(views, quick(components=4, hidden=6, epochs=2), Run())
     assert trained.components is not None
@@ -276,7 +276,7 @@ def one_length(table: np.ndarray[Any, np.dtype[np.float32]]) -> Tensor:
     return scaled
 
 
-def test_components_are_those_of_most_variance_with_unit_variance_on_average() -> None:
+def test_components_have_the_most_variance_and_unit_variance_on_average() -> None:
     randomness = np.random.default_rng(0)
     table = (randomness.normal(size=(500, 5)) * [1, 5, 0.1, 3, 0.1] + 20).astype(np.float32)
     found = principal_components(table, 2, seed=0)
@@ -286,7 +286,7 @@ def test_components_are_those_of_most_variance_with_unit_variance_on_average() -
     assert principal_components(table[:3], 10, seed=0).basis.shape == (5, 3)
 
 
-def test_components_by_iteration_are_those_of_the_whole_decomposition() -> None:
+def test_components_by_subspace_iteration_equal_those_of_the_svd() -> None:
     randomness = np.random.default_rng(0)
     spread = np.geomspace(3, 0.05, 120)
     table = (randomness.normal(size=(400, 120)) * spread + 20).astype(np.float32)
@@ -301,7 +301,7 @@ def test_components_by_iteration_are_those_of_the_whole_decomposition() -> None:
     assert torch.equal(found.basis, again.basis)
 
 
-def test_the_bank_has_features_of_one_length_and_heads_see_them_as_they_are() -> None:
+def test_the_bank_has_features_of_one_length_but_the_inputs_of_heads_do_not() -> None:
     views = groups([30, 30])
     longer = Views(3 * views.plain, 3 * views.weak, 3 * views.strong)
     longer.plain[:30] *= 2
@@ -316,7 +316,7 @@ def test_the_bank_has_features_of_one_length_and_heads_see_them_as_they_are() ->
 
 
 @pytest.mark.parametrize("changes", [{}, {"sub_batch": 20, "repeats": 2}, {"components": 4}], ids=str)
-def test_heads_learn_from_fresh_views_where_there_are_some(changes: dict[str, Any]) -> None:
+def test_heads_learn_from_fresh_views_if_there_are_any(changes: dict[str, Any]) -> None:
     views, drawn = groups([40, 40, 40]), list[Kind]()
 
     def fresh(kind: Kind, positions: Tensor, _: torch.Generator) -> Tensor:
@@ -328,18 +328,18 @@ def test_heads_learn_from_fresh_views_where_there_are_some(changes: dict[str, An
     steps = 2 * (120 // 60)
     assert drawn.count("weak") == steps  # a new view for the labels of every step, and for every step of the optimizer
     assert drawn.count("strong") == steps * (2 * (60 // 20) if settings.sub_batch else 1)
-    # Where each fresh view is the only cached one, so are the heads.
+    # If each fresh view equals the only cached one, the heads are the same.
     assert same(trained, train_heads(Views(views.plain, views.weak[:1], views.strong[:1]), settings, Run()))
 
 
-def test_non_overlap_never_trains_an_image_as_two_clusters() -> None:
+def test_without_overlap_no_image_is_trained_as_two_clusters() -> None:
     views = groups([90], noise=1.0)
     probs = torch.rand(2, 90, 3, generator=torch.Generator().manual_seed(0))
     chosen = prototype_labels(torch.from_numpy(views.plain), probs / probs.sum(dim=2, keepdim=True), overlap=False)
     assert all(len(image.unique()) == len(image) == 90 for image in chosen.image)
 
 
-def test_two_processes_train_what_one_does(two_processes: Callable[..., str]) -> None:
+def test_two_processes_train_the_same_heads_as_one(two_processes: Callable[..., str]) -> None:
     assert two_processes(TWO.format(tests=str(Path(__file__).parent))).count("as one") == 2 * 4
 
 

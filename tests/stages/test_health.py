@@ -1,4 +1,4 @@
-"""Health where its value is known."""
+"""Health in cases with a known value."""
 
 import math
 
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from spice.stages.features import health
 
 
-def test_alignment_is_zero_for_equal_views_and_four_for_opposite_ones() -> None:
+def test_alignment_is_zero_for_equal_views_and_four_for_opposite_views() -> None:
     views = F.normalize(torch.randn(10, 4), dim=1)
     assert health.alignment(views, views) == 0.0
     assert health.alignment(views, -views) == pytest.approx(4.0)
@@ -18,7 +18,7 @@ def test_alignment_is_zero_for_equal_views_and_four_for_opposite_ones() -> None:
 def test_uniformity_is_zero_for_a_point_and_known_for_four_corners() -> None:
     assert health.uniformity(torch.ones(5, 3) / 3**0.5) == pytest.approx(0.0, abs=1e-5)
     corners = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
-    # Each corner has two at squared distance 2 and one at 4.
+    # From each corner, two others have squared distance 2 and one has 4.
     assert health.uniformity(corners) == pytest.approx(math.log((2 * math.exp(-4) + math.exp(-8)) / 3), rel=1e-5)
 
 
@@ -31,7 +31,7 @@ def test_collapse_counts_directions_in_which_nothing_varies() -> None:
     assert health.collapsed(torch.randn(5, 12)) == 0.0
 
 
-def test_only_the_last_images_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_is_measured_on_the_last_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "RECENT_IMAGES", 8)
     monitor = health.HealthMonitor()
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""The third stage: L_joint step by step, the images it draws, and a run that can be stopped."""
+"""Stage 3: L_joint step by step, the images of each step, and resuming."""
 
 import copy
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from spice.engine.checkpoints import Checkpoints
 from spice.engine.run import Run
 from spice.errors import UserError
 from spice.settings import AugmentSettings, JointSettings, Normalization
-from spice.stages.joint.draws import Labeled, draw_weights
 from spice.stages.joint.fixmatch import FixMatch
 from spice.stages.joint.freematch import FreeMatch
+from spice.stages.joint.sampling import Labeled, draw_weights
 from spice.stages.joint.train import Joint, Learner, View, momentum, train_jointly
 
 AUGMENT = AugmentSettings(flip=False, operations=2)
@@ -26,7 +26,7 @@ RUN = Run(seed=0)
 
 
 class Squares(InMemory):
-    """Forty images of three kinds: one quarter of each is bright."""
+    """Forty images of three kinds, with a different bright quarter for each kind."""
 
     def __init__(self) -> None:
         noise = torch.rand(40, 1, 8, 8, generator=torch.Generator().manual_seed(0)) * 60
@@ -58,7 +58,7 @@ SETTINGS = JointSettings(steps=30, labeled=6, unlabeled=14, ema=None, learning_r
 
 
 def test_a_step_is_sgd_on_the_papers_loss() -> None:
-    """One step of the stage against the equation written out, image by image."""
+    """One step, compared with the equation in loops over images."""
     settings = JointSettings(steps=1, labeled=4, unlabeled=6, threshold=0.37, learning_rate=0.1, ema=0.75)
     seen: dict[str, Tensor] = {}
     views: dict[str, View] = {
@@ -81,7 +81,7 @@ def test_a_step_is_sgd_on_the_papers_loss() -> None:
     before = copy.deepcopy(network)
     shown = Learner(network, 3, weak=Remembering("weak"), strong=Remembering("strong"))
     result = train_jointly(shown, IMAGES, LABELED, settings, RUN)
-    # The labeled images come first, each with its own label; the strong views are of the others.
+    # The labeled images come first, each with its label. The strong views are of the unlabeled images.
     assert torch.equal(seen["weak pixels"][4:], seen["strong pixels"])
     labels = []
     for pixels in seen["weak pixels"][:4]:
@@ -105,7 +105,7 @@ def test_a_step_is_sgd_on_the_papers_loss() -> None:
     averaged = dict(result.network.named_parameters())
     for (name, new), old in zip(network.named_parameters(), before.parameters(), strict=True):
         assert old.grad is not None
-        decay = 5e-4 * old.detach() if old.ndim > 1 else 0.0  # biases are not decayed
+        decay = 5e-4 * old.detach() if old.ndim > 1 else 0.0  # no weight decay for biases
         gradient = old.grad + decay
         expected = old.detach() - 0.1 * (gradient + 0.9 * gradient)  # Nesterov's first step
         torch.testing.assert_close(new.detach(), expected)
@@ -132,7 +132,7 @@ def test_every_step_draws_new_views() -> None:
     assert (len(states), len(set(states))) == (4, 4)
 
 
-def test_the_result_is_the_average_with_the_newest_statistics() -> None:
+def test_the_result_is_the_average_with_the_latest_batch_norm_statistics() -> None:
     network = small_network()
     result = train(SETTINGS, network)
     assert not result.network.training
@@ -141,7 +141,7 @@ def test_the_result_is_the_average_with_the_newest_statistics() -> None:
         assert torch.equal(old, new)
 
 
-def test_it_learns_what_a_few_labels_say_and_spreads_it() -> None:
+def test_training_spreads_a_few_labels_to_all_images() -> None:
     result = train(JointSettings(steps=150, labeled=6, unlabeled=14, ema=None, learning_rate=0.1), small_network())
     plain = Weak(AUGMENT.model_copy(update={"shift": 1}), size=8, normalization=GRAY)
     with torch.no_grad():
@@ -176,19 +176,19 @@ def test_a_stopped_run_resumes_as_if_never_stopped(
         assert torch.equal(tensor, resumed.network.state_dict()[name]), name
 
 
-def test_a_budget_in_minutes_is_planned_once_and_kept(tmp_path: Path) -> None:
+def test_a_time_limit_is_converted_to_steps_once(tmp_path: Path) -> None:
     settings = SETTINGS.model_copy(update={"minutes": 0.01})
     first = train(settings, small_network(), Run(0, tmp_path))
     steps = len(first.history)
     assert steps > 1
     again = train(settings, small_network(), Run(0, tmp_path))
     assert len(again.history) == steps
-    # The steps that took the pace left no trace.
+    # The steps that measured the speed were undone.
     planned = train(SETTINGS.model_copy(update={"steps": steps}), small_network())
     assert planned.history == first.history
 
 
-def test_every_image_comes_once_before_any_comes_twice() -> None:
+def test_every_image_is_drawn_once_before_any_is_drawn_twice() -> None:
     taken: list[int] = []
 
     class Watched(Squares):
@@ -201,7 +201,7 @@ def test_every_image_comes_once_before_any_comes_twice() -> None:
     assert taken[:40] != taken[40:80]
 
 
-def test_a_collection_smaller_than_a_step_is_no_trouble() -> None:
+def test_a_collection_may_be_smaller_than_a_step() -> None:
     result = train(SETTINGS.model_copy(update={"unlabeled": 96, "steps": 2}), small_network())
     assert len(result.history) == 2
 
@@ -210,17 +210,17 @@ def test_no_cluster_is_drawn_more_than_twice_as_often_as_the_median_one() -> Non
     clusters = torch.tensor([0] * 1000 + [1] * 10 + [2] * 20 + [4] * 1)
     weights = draw_weights(clusters, largest_share=2.0)
     share = torch.zeros(5, dtype=torch.float64).index_add_(0, clusters, weights)
-    # Counts 1000, 10, 20, 1: the (lower) median is 10, so none counts for more than 20.
+    # Counts 1000, 10, 20, 1: the (lower) median is 10, so no cluster has more weight than 20 images.
     torch.testing.assert_close(share, torch.tensor([20.0, 10, 20, 0, 1], dtype=torch.float64) / 51)
 
 
-def test_without_a_cap_every_label_is_drawn_as_often() -> None:
+def test_without_a_cap_all_labels_are_drawn_equally_often() -> None:
     weights = draw_weights(torch.tensor([0] * 1000 + [1] * 10 + [4] * 1), largest_share=None)
     torch.testing.assert_close(weights, torch.full((1011,), 1 / 1011, dtype=torch.float64))
 
 
 @pytest.mark.parametrize(("setting", "expected"), [(None, 0.1), (0.001, 0.001)])
-def test_batch_norm_has_the_momentum_that_is_set_or_its_own(setting: float | None, expected: float) -> None:
+def test_batch_norm_has_the_momentum_of_the_settings_or_its_own(setting: float | None, expected: float) -> None:
     network = small_network()
     result = train(SETTINGS.model_copy(update={"batch_norm_momentum": setting, "steps": 1}), network)
     norms = [module for module in (*network.modules(), *result.network.modules()) if isinstance(module, nn.BatchNorm2d)]
@@ -236,12 +236,12 @@ def test_the_average_spans_a_twentieth_of_a_short_schedule() -> None:
     assert momentum(JointSettings(), 400) == 0.999
 
 
-def test_fixmatch_labels_from_the_threshold_on() -> None:
+def test_fixmatch_labels_at_or_above_the_threshold() -> None:
     probs = torch.tensor([[0.75, 0.25], [0.7, 0.3], [0.0, 1.0]])
     assert FixMatch(JointSettings(threshold=0.75), clusters=2).label(probs).tolist() == [0, IGNORE, 1]
 
 
-def test_freematch_requires_less_of_a_cluster_that_is_predicted_less() -> None:
+def test_freematch_has_a_lower_threshold_for_a_cluster_that_is_predicted_less_often() -> None:
     probs = torch.tensor([[0.9, 0.05, 0.05], [0.8, 0.1, 0.1], [0.3, 0.4, 0.3]])
     algorithm = FreeMatch(JointSettings(), clusters=3)
     algorithm.momentum = 0.5
@@ -270,12 +270,12 @@ def test_freematch_requires_less_of_a_cluster_that_is_predicted_less() -> None:
         (Labeled(torch.tensor([0, 40]), torch.tensor([0, 1])), IndexError, "index 40 is out of bounds"),
     ],
 )
-def test_bad_labels_are_refused_in_words(labeled: Labeled, error: type[Exception], words: str) -> None:
+def test_bad_labels_are_refused_with_a_message(labeled: Labeled, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         train_jointly(learner(small_network()), IMAGES, labeled, SETTINGS, RUN)
 
 
-def test_an_output_that_is_not_finite_stops_with_the_step_and_a_remedy() -> None:
+def test_an_infinite_output_stops_training_with_the_step_and_advice() -> None:
     network = small_network()
     with pytest.raises(UserError, match=r"no longer finite at step \d+ .* learning rate below 1e\+30"):
         train(SETTINGS.model_copy(update={"learning_rate": 1e30}), network)
@@ -297,7 +297,7 @@ with join_processes(torch.device("cpu")) as processes:
 
 
 def test_two_processes_train_as_one_without_batch_norm(two_processes: Callable[..., str], tmp_path: Path) -> None:
-    """With batch norm they cannot be equal: each process normalizes by its own half of the batch."""
+    """With batch norm they cannot be equal, because each process normalizes over its own half of the batch."""
     out = tmp_path / "weights.pt"
     two_processes(TWO.format(tests=str(Path(__file__).parent), out=str(out)))
     settings = SETTINGS.model_copy(update={"steps": 4, "algorithm": "freematch"})

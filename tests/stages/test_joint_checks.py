@@ -1,4 +1,4 @@
-"""Joint training must not make the result worse unnoticed."""
+"""The checks reject a result that joint training made worse."""
 
 import math
 
@@ -19,7 +19,7 @@ GOOD = ClusteringStats(
 
 
 def two_groups(*, sure: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Six images in two groups of three, each image with its two companions as neighbors."""
+    """Six images in two groups of three; the neighbors of each image are the other two of its group."""
     features = F.normalize(torch.tensor([[1.0, 0.0]] * 3 + [[0.0, 1.0]] * 3), dim=1)
     probs = torch.tensor([[sure, 1 - sure]] * 3 + [[1 - sure, sure]] * 3)
     neighbors = torch.tensor([[1, 2], [0, 2], [0, 1], [4, 5], [3, 5], [3, 4]])
@@ -44,11 +44,11 @@ def test_a_perfect_clustering_has_perfect_stats() -> None:
     )
 
 
-def test_stats_show_unsure_split_and_empty_clusters() -> None:
+def test_stats_show_uncertain_split_and_empty_clusters() -> None:
     features, probs, neighbors = two_groups(sure=0.9)
     assert stats(features, probs, neighbors).confident == 0.0
     split = probs.clone()
-    split[0] = probs[3]  # one image says what its neighbors do not: it and both of them lose agreement
+    split[0] = probs[3]  # one image differs from its neighbors: it and both of them lose agreement
     assert stats(features, split, neighbors).neighbor_agreement == pytest.approx((0 + 0.5 + 0.5 + 3) / 6)
     one = torch.tensor([[0.9, 0.1]]).expand(6, 2)
     assert stats(features, one, neighbors).empty == 1
@@ -89,27 +89,27 @@ def test_each_failed_check_is_named(change: dict[str, float], words: str) -> Non
     assert words in reason
 
 
-def test_prior_neighbor_agreement_counts_the_neighbors_before() -> None:
+def test_prior_neighbor_agreement_uses_the_neighbors_before_joint_training() -> None:
     features, probs, neighbors = two_groups(sure=1.0)
-    strangers = (neighbors + 3) % 6  # those of the other group
+    strangers = (neighbors + 3) % 6  # images of the other group
     found = clustering_stats(features, probs, strangers, prior_neighbors=neighbors, learned=torch.arange(2))
     assert (found.neighbor_agreement, found.prior_neighbor_agreement) == (0.0, 1.0)
 
 
-def test_lower_confidence_passes_where_neighbors_agree_clearly_more() -> None:
+def test_lower_confidence_passes_if_neighbors_agree_clearly_more() -> None:
     unsure = ClusteringStats(
         neighbor_agreement=0.95, prior_neighbor_agreement=0.895, chance_agreement=0.1, confident=0.5, loss=1.7, empty=0
     )
     assert failed_checks(GOOD, unsure) == []
     assert (
         len(failed_checks(GOOD, unsure._replace(prior_neighbor_agreement=0.88))) == 2
-    )  # they agree only where its own labels have been
+    )  # they agree only in the features that the labels have shaped
     assert len(failed_checks(GOOD, unsure._replace(neighbor_agreement=0.91))) == 2  # no more than by chance
     (reason,) = failed_checks(GOOD, unsure._replace(empty=2))
     assert "empty groups" in reason
 
 
-def test_lower_confidence_fails_where_neighbors_agree_because_a_few_clusters_hold_most_images() -> None:
+def test_lower_confidence_fails_if_neighbors_agree_because_a_few_clusters_have_most_images() -> None:
     before = ClusteringStats(
         neighbor_agreement=0.594,
         prior_neighbor_agreement=0.594,
@@ -128,7 +128,7 @@ def test_lower_confidence_fails_where_neighbors_agree_because_a_few_clusters_hol
     )
     assert failed_checks(before, after) == []
     assert len(failed_checks(before, after._replace(chance_agreement=0.162))) == 2
-    # Where one cluster holds everything, agreement is complete, and worth nothing.
+    # If one cluster has all images, agreement is perfect but meaningless.
     assert (
         len(
             failed_checks(

@@ -1,4 +1,4 @@
-"""The k-means that every result is held against."""
+"""k-means, the baseline of every result."""
 
 import numpy as np
 import pytest
@@ -13,12 +13,12 @@ def blobs(images: int, clusters: int) -> tuple[np.ndarray[tuple[int, int], np.dt
     truth = np.arange(images) % clusters
     centers = np.eye(clusters, 16)
     noise = 0.05 * random.standard_normal((images, 16))
-    # Lengths differ, directions tell: cosine is what counts.
+    # Lengths are random; the group decides the direction.
     lengths = random.uniform(0.1, 10.0, (images, 1))
     return ((centers[truth] + noise) * lengths).astype(np.float32), truth.tolist()
 
 
-def test_groups_of_directions_are_found_whatever_their_length() -> None:
+def test_groups_of_directions_are_found_regardless_of_length() -> None:
     features, truth = blobs(300, 4)
     found = kmeans(features, 4, seed=0)
     assert found.dtype == np.int32
@@ -30,7 +30,7 @@ def test_the_same_seed_gives_the_same_labels() -> None:
     np.testing.assert_array_equal(kmeans(features, 5, seed=3), kmeans(features, 5, seed=3))
 
 
-def test_a_large_collection_is_judged_from_a_part_and_all_of_it_assigned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_centers_are_fitted_to_a_sample_and_all_images_are_assigned(monkeypatch: pytest.MonkeyPatch) -> None:
     features, truth = blobs(1000, 3)
     monkeypatch.setattr(module, "SAMPLE", 90)
     monkeypatch.setattr(module, "CHUNK", 64)

@@ -1,4 +1,4 @@
-"""Learning from corrections: lessons, spreading, what a person decided holds."""
+"""Learning from corrections: what they are, label spreading, group probabilities, and decisions that hold."""
 
 import math
 from pathlib import Path
@@ -14,18 +14,18 @@ from spice.runs.edits import Edit, Edits, Learned, Move, Name, Operation, Pair, 
 from spice.runs.groups import Base
 from spice.settings import HeadSettings
 from spice.stages.groups.assign import assign_groups
-from spice.stages.groups.chances import PRIOR, ROUNDS, group_chances, with_former_groups
+from spice.stages.groups.corrections import Corrections, corrections_from_edits, edits_before_learning
+from spice.stages.groups.label_spreading import ALPHA, NeighborGraph, similarity_graph, spread_labels
 from spice.stages.groups.learn import learn_groups, pair_loss
-from spice.stages.groups.lessons import Lessons, before_learning, lessons_from_edits
-from spice.stages.groups.spread import ALPHA, Near, similarity_graph, spread_labels
+from spice.stages.groups.probabilities import PRIOR, ROUNDS, group_probs, with_former_groups
 
 
-def near(features: np.ndarray, count: int = 5) -> Near:
+def neighbor_graph(features: np.ndarray, count: int = 5) -> NeighborGraph:
     unit = features / np.linalg.norm(features, axis=1, keepdims=True)
     similarity = unit @ unit.T
     np.fill_diagonal(similarity, -2)
     index = np.argsort(-similarity, axis=1, kind="stable")[:, :count]
-    return Near(index, np.take_along_axis(similarity, index, axis=1).astype(np.float32))
+    return NeighborGraph(index, np.take_along_axis(similarity, index, axis=1).astype(np.float32))
 
 
 def edits_of(*operations: Operation) -> Edits:
@@ -52,21 +52,21 @@ def base_of(cluster: np.ndarray, clusters: int) -> Base:
     )
 
 
-def test_spreading_is_the_fixed_point_of_its_equation() -> None:
+def test_spread_labels_are_the_fixed_point_of_the_equation() -> None:
     random = np.random.default_rng(1)
-    found = near(random.normal(size=(30, 4)))
+    neighbors = neighbor_graph(random.normal(size=(30, 4)))
     labels = np.zeros((30, 2), np.float32)
     labels[0, 0] = labels[1, 0] = labels[2, 1] = 1
-    graph = similarity_graph(*found).toarray()
+    graph = similarity_graph(*neighbors).toarray()
     given = labels / labels.sum(axis=0)
     exact = np.linalg.solve(np.eye(30) - ALPHA * graph, (1 - ALPHA) * given)
-    np.testing.assert_allclose(spread_labels(found, labels), exact / exact.sum(axis=1, keepdims=True), atol=5e-3)
+    np.testing.assert_allclose(spread_labels(neighbors, labels), exact / exact.sum(axis=1, keepdims=True), atol=5e-3)
 
 
-def test_an_image_that_no_label_reaches_has_none() -> None:
-    apart = Near(np.array([[1], [0], [3], [2]]), np.ones((4, 1), np.float32))
+def test_an_image_that_no_label_reaches_gets_no_label() -> None:
+    neighbors = NeighborGraph(np.array([[1], [0], [3], [2]]), np.ones((4, 1), np.float32))
     labels = np.array([[1, 0], [0, 0], [0, 0], [0, 0]], np.float32)
-    assert spread_labels(apart, labels)[:, 0].tolist() == [1, 1, 0, 0]
+    assert spread_labels(neighbors, labels)[:, 0].tolist() == [1, 1, 0, 0]
 
 
 def test_the_vote_of_former_groups_is_dawid_and_skenes_em() -> None:
@@ -74,48 +74,48 @@ def test_the_vote_of_former_groups_is_dawid_and_skenes_em() -> None:
     evidence = np.log(random.dirichlet(np.ones(3), size=20)).astype(np.float32)
     part = random.integers(0, 4, size=20) * 5  # any four numbers
     part[7] = -1
-    chances = np.exp(evidence.astype(np.float64))
+    probs = np.exp(evidence.astype(np.float64))
     for _ in range(ROUNDS):
         vote = np.zeros((16, 3))
         for one in (0, 5, 10, 15):
             for group in range(3):
-                vote[one, group] = PRIOR / 4 + sum(chances[row, group] for row in range(20) if part[row] == one)
+                vote[one, group] = PRIOR / 4 + sum(probs[row, group] for row in range(20) if part[row] == one)
         vote /= vote.sum(axis=0)
         for row in range(20):
             if part[row] >= 0:
-                weighed = np.exp(evidence[row]) * vote[part[row]] ** 0.5
-                chances[row] = weighed / weighed.sum()
-    np.testing.assert_allclose(with_former_groups(evidence, part, trust=0.5), chances, rtol=1e-4)
+                weighted = np.exp(evidence[row]) * vote[part[row]] ** 0.5
+                probs[row] = weighted / weighted.sum()
+    np.testing.assert_allclose(with_former_groups(evidence, part, trust=0.5), probs, rtol=1e-4)
 
 
 @pytest.mark.parametrize(("agreeing", "expected"), [(0.99, 0), (0.5, 1)])
-def test_former_groups_count_as_far_as_the_evidence_agrees_with_them(agreeing: float, expected: int) -> None:
+def test_former_groups_count_as_much_as_the_evidence_agrees_with_them(agreeing: float, expected: int) -> None:
     part = np.repeat([0, 1], 200)
     evidence = np.zeros((400, 2), np.float32)
-    said = np.where(np.arange(400) % 100 < 100 * agreeing, part, 1 - part)
-    evidence[np.arange(400), said] = 2.0
+    supported = np.where(np.arange(400) % 100 < 100 * agreeing, part, 1 - part)
+    evidence[np.arange(400), supported] = 2.0
     evidence[0] = [0.0, 1.0]  # an image of the first part that looks a little more like the second group
     assert with_former_groups(evidence, part, trust=1.0)[0].argmax() == expected
 
 
-def test_chances_respect_what_a_person_said(three_blobs: np.ndarray) -> None:
+def test_group_probabilities_respect_decisions_of_a_person(three_blobs: np.ndarray) -> None:
     base = base_of(np.repeat([0, 1, 2], 40), 3)
     edits = edits_of(Move(images=[base.image(3)], group=1), Reject(images=[base.image(50)], group=1))
-    lessons = lessons_from_edits(base, apply(base, edits), edits, three_blobs)
-    chances = group_chances(three_blobs, near(three_blobs, 15), lessons)
-    assert chances[3].tolist() == [0, 1, 0]
-    assert chances[50, 1] == 0
-    np.testing.assert_allclose(chances.sum(axis=1), 1, rtol=1e-5)
+    corrections = corrections_from_edits(base, apply(base, edits), edits, three_blobs)
+    probs = group_probs(three_blobs, neighbor_graph(three_blobs, 15), corrections)
+    assert probs[3].tolist() == [0, 1, 0]
+    assert probs[50, 1] == 0
+    np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-5)
 
 
-def test_the_parts_of_a_split_group_are_told_apart(three_blobs: np.ndarray) -> None:
+def test_the_parts_of_a_split_group_have_different_numbers(three_blobs: np.ndarray) -> None:
     base = base_of(np.repeat([0, 1], 60), 2)
     edits = edits_of(Split(group=0, parts=[base.images(range(30, 60))]))
-    lessons = lessons_from_edits(base, apply(base, edits), edits, three_blobs)
-    assert lessons.part[0] == lessons.part[29] != lessons.part[30] == lessons.part[59]
+    corrections = corrections_from_edits(base, apply(base, edits), edits, three_blobs)
+    assert corrections.part[0] == corrections.part[29] != corrections.part[30] == corrections.part[59]
 
 
-def test_pairs_cost_minus_the_log_of_their_agreement() -> None:
+def test_the_pair_loss_is_minus_the_log_of_the_agreement() -> None:
     first, second = torch.tensor([[0.7, 0.3], [0.5, 0.5]]), torch.tensor([[0.2, 0.8], [0.5, 0.5]])
     together = -(math.log(0.7 * 0.2 + 0.3 * 0.8) + math.log(0.5)) / 2
     apart = -(math.log(1 - 0.38) + math.log(0.5)) / 2
@@ -123,12 +123,12 @@ def test_pairs_cost_minus_the_log_of_their_agreement() -> None:
     assert pair_loss(first, second, together=False).item() == pytest.approx(apart)
 
 
-def test_what_a_person_decided_holds_against_the_head() -> None:
+def test_decisions_of_a_person_override_the_probabilities() -> None:
     probs = np.array([[0.9, 0.05, 0.05]] * 6, np.float32)
     probs[4] = [0.6, 0.3, 0.1]
-    lessons = Lessons(
+    corrections = Corrections(
         numbers=[0, 1, 2],
-        taking_part=np.arange(5),
+        included=np.arange(5),
         fixed=np.array([0]),
         fixed_group=np.array([2]),
         typical=np.empty(0, np.int64),
@@ -138,15 +138,15 @@ def test_what_a_person_decided_holds_against_the_head() -> None:
         different=np.array([[3, 4]]),
         part=np.zeros(6, np.int64),
     )
-    group = assign_groups(probs, lessons).tolist()
+    group = assign_groups(probs, corrections).tolist()
     assert group[0] == 2  # placed
     assert group[1] == 1  # not in group 0
     assert group[2] == 2  # with the placed one
-    assert (group[3], group[4]) == (0, 1)  # the less certain one gives way
+    assert (group[3], group[4]) == (0, 1)  # the less certain one moves
     assert group[5] == -1  # set aside
 
 
-def test_lessons_are_what_the_edits_say(three_blobs: np.ndarray) -> None:
+def test_corrections_are_read_from_the_edits(three_blobs: np.ndarray) -> None:
     base = base_of(np.repeat([0, 1, 2], 40), 3)
     image = base.image
     edits = edits_of(
@@ -157,40 +157,40 @@ def test_lessons_are_what_the_edits_say(three_blobs: np.ndarray) -> None:
         Pair(kind="different", first=image(1), second=image(100)),
         SetAside(group=2),
     )
-    lessons = lessons_from_edits(base, apply(base, edits), edits, three_blobs)
-    assert lessons.numbers == [0, 1]
-    assert (lessons.fixed.tolist(), lessons.fixed_group.tolist()) == ([3], [1])
-    assert len(lessons.typical) == 16  # 8 of either group
-    assert 3 not in lessons.typical
-    assert set(lessons.taking_part.tolist()) == set(range(80))
-    assert lessons.rejected.tolist() == [[50, 1]]
-    assert lessons.part[3] == -1  # placed by a person
-    assert lessons.part[0] == lessons.part[39] != lessons.part[40]
-    assert (lessons.same.tolist(), lessons.different.tolist()) == ([[1, 2]], [[1, 100]])
+    corrections = corrections_from_edits(base, apply(base, edits), edits, three_blobs)
+    assert corrections.numbers == [0, 1]
+    assert (corrections.fixed.tolist(), corrections.fixed_group.tolist()) == ([3], [1])
+    assert len(corrections.typical) == 16  # 8 of either group
+    assert 3 not in corrections.typical
+    assert set(corrections.included.tolist()) == set(range(80))
+    assert corrections.rejected.tolist() == [[50, 1]]
+    assert corrections.part[3] == -1  # placed by a person
+    assert corrections.part[0] == corrections.part[39] != corrections.part[40]
+    assert (corrections.same.tolist(), corrections.different.tolist()) == ([[1, 2]], [[1, 100]])
 
 
 def test_without_edits_there_is_nothing_to_learn(three_blobs: np.ndarray) -> None:
     base = base_of(np.repeat([0, 1, 2], 40), 3)
     with pytest.raises(UserError, match="nothing to learn from yet"):
-        lessons_from_edits(base, apply(base, Edits()), Edits(), three_blobs)
+        corrections_from_edits(base, apply(base, Edits()), Edits(), three_blobs)
 
 
-def test_a_few_corrections_teach_what_the_clusters_had_wrong(three_blobs: np.ndarray) -> None:
+def test_a_few_corrections_mend_a_wrong_cluster(three_blobs: np.ndarray) -> None:
     truth = np.repeat([0, 1, 2], 40)
     mixed = truth.copy()
     mixed[40:70] = 0  # most of the second blob is in the first cluster
     base = base_of(mixed, 3)
     edits = edits_of(*(Move(images=[base.image(row)], group=1) for row in (41, 50, 60)))
-    lessons = lessons_from_edits(base, apply(base, edits), edits, three_blobs)
+    corrections = corrections_from_edits(base, apply(base, edits), edits, three_blobs)
     settings = HeadSettings(clusters=3, components=8)
-    found = learn_groups(three_blobs, near(three_blobs, 15), lessons, settings, Run())
+    found = learn_groups(three_blobs, neighbor_graph(three_blobs, 15), corrections, settings, Run())
     assert (found.group == truth).mean() > 0.95 > (mixed == truth).mean()
-    again = learn_groups(three_blobs, near(three_blobs, 15), lessons, settings, Run())
-    np.testing.assert_array_equal(found.group, again.group)  # the same edits teach the same
+    again = learn_groups(three_blobs, neighbor_graph(three_blobs, 15), corrections, settings, Run())
+    np.testing.assert_array_equal(found.group, again.group)  # the same edits give the same result
 
 
 def test_learning_again_starts_from_the_answer_before_learning(tmp_path: Path) -> None:
     base = base_of(np.array([0, 1]), 2)
     edits = edits_of(Name(group=0, name="x"), Learned(model="m", outputs=[0, 1], moved={1: [base.image(0)]}))
     assert apply(base, edits).group.tolist() == [1, 1]
-    assert apply(base, before_learning(edits)).group.tolist() == [0, 1]
+    assert apply(base, edits_before_learning(edits)).group.tolist() == [0, 1]

@@ -1,4 +1,4 @@
-"""Small collections get enough steps in the second stage."""
+"""Small collections get enough steps in stage 2."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def test_small_collections_get_as_many_steps_as_larger_ones(images: int, batch: 
     assert epochs_for(images, batch, HeadSettings(clusters=3, epochs=15, least_steps=45)) == epochs
 
 
-def test_the_paper_has_no_least_number_of_steps() -> None:
+def test_the_paper_has_no_minimum_number_of_steps() -> None:
     assert epochs_for(90, 90, HeadSettings(clusters=3, epochs=15)) == 15
 
 

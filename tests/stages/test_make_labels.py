@@ -1,4 +1,4 @@
-"""The answer for every image: cluster, margin, reliability, rank."""
+"""The table of labels: cluster, margin, reliability, rank."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def probs() -> torch.Tensor:
     return torch.randn(40, 3, generator=torch.Generator().manual_seed(1)).softmax(dim=1)
 
 
-def test_every_column_says_what_the_probabilities_say(features: torch.Tensor, probs: torch.Tensor) -> None:
+def test_every_column_follows_from_the_probabilities(features: torch.Tensor, probs: torch.Tensor) -> None:
     neighbors = torch.tensor([[(i + 1) % 40, (i + 2) % 40, (i + 3) % 40] for i in range(40)])
     flags = ImageFlags(np.arange(40) == 3, np.where(np.arange(40) == 5, 7, -1))
     found = make_labels([f"{i}.png" for i in range(40)], features, probs, neighbors, ASK_TWO, flags=flags)
@@ -60,7 +60,7 @@ def test_ranks_of_a_cluster_are_all_different_even_among_copies(probs: torch.Ten
         assert sorted(rank[cluster == k].tolist()) == list(range(int((cluster == k).sum())))
 
 
-def test_columns_have_the_types_of_the_table(features: torch.Tensor, probs: torch.Tensor) -> None:
+def test_columns_have_the_dtypes_of_the_table(features: torch.Tensor, probs: torch.Tensor) -> None:
     neighbors = torch.arange(40).roll(1)[:, None].repeat(1, 2)
     found = make_labels([""] * 40, features, probs, neighbors, ASK_TWO, flags=NO_FLAGS)
     assert [column.dtype for column in found[1:-1]] == [

@@ -1,4 +1,4 @@
-"""MoCo-v2 against itself written out by hand, and the promises of its queue."""
+"""MoCo-v2, compared with the algorithm in plain loops, and its queue."""
 
 import math
 from pathlib import Path
@@ -15,7 +15,7 @@ from spice.stages.features.moco import MoCo, ShortQueueWarning, queue_length
 from spice.stages.features.pretext import default_momentum
 from spice.stages.features.train import build_pretext, schedule_for, train_features, view_pairs
 
-# A decay and a rate so high that six steps show them.
+# A weight decay and a learning rate that are large enough to have an effect in six steps.
 SETTINGS = FeatureSettings(
     network="resnet10",
     width=4,
@@ -30,7 +30,7 @@ SETTINGS = FeatureSettings(
 
 
 class Noise:
-    """Images without a file."""
+    """Random images in memory."""
 
     size, channels = 16, 3
 
@@ -47,7 +47,7 @@ class Noise:
 
 
 def by_hand(images: Noise, settings: FeatureSettings) -> tuple[dict[str, Tensor], list[Tensor], list[float]]:
-    """He et al.'s algorithm 1 with v2's projection head, in loops: parameters, queue, losses."""
+    """Algorithm 1 of He et al. with the projection head of v2, in loops: parameters, queue, losses."""
     schedule = schedule_for(len(images), settings)
     task = build_pretext(images, settings, schedule, Run()).train()
     assert isinstance(task, MoCo)
@@ -96,12 +96,12 @@ def test_training_is_the_published_algorithm(tmp_path: Path) -> None:
     for name, expected in state.items():
         if name not in ("queue", "position"):
             torch.testing.assert_close(trained[name], expected, rtol=1e-3, atol=1e-5, msg=name)
-    # Six batches of eight through a queue of sixteen: it has gone round three times.
+    # Six batches of eight through a queue of sixteen: it was replaced three times.
     assert int(trained["position"]) == 0
     torch.testing.assert_close(trained["queue"], torch.stack(queue), rtol=1e-3, atol=1e-4)
 
 
-def test_the_key_branch_takes_no_gradient_and_keeps_its_own_batch_statistics() -> None:
+def test_the_key_branch_gets_no_gradient_and_has_its_own_batch_statistics() -> None:
     images = Noise()
     task = build_pretext(images, SETTINGS, schedule_for(24, SETTINGS), Run()).train()
     assert isinstance(task, MoCo)
@@ -147,13 +147,13 @@ def test_the_queue_is_shorter_than_the_collection(images: int, batch: int, expec
     assert queue_length(images, FeatureSettings(batch=batch)) == expected
 
 
-def test_a_queue_that_would_hold_every_image_is_shortened_with_a_warning() -> None:
+def test_a_queue_as_long_as_the_collection_is_shortened_with_a_warning() -> None:
     assert queue_length(12_801, FeatureSettings(queue=12_800)) == 12_800
     with pytest.warns(ShortQueueWarning, match="a queue of 65536 keys is too long for 1000 images; shortened to 896"):
         assert queue_length(1_000, FeatureSettings(queue=65_536)) == 896
 
 
-def test_momentum_is_the_papers_on_the_papers_schedule_and_less_on_a_short_one() -> None:
+def test_momentum_is_that_of_the_paper_on_its_schedule_and_lower_on_a_short_one() -> None:
     assert default_momentum(390_000) == 0.999
     assert default_momentum(4_000) == pytest.approx(0.975)
     assert default_momentum(10) == 0.9

@@ -1,4 +1,4 @@
-"""What predicts: saved, loaded, and the same as in training."""
+"""The trained model: saved, loaded, with the same predictions as in training."""
 
 import json
 import subprocess
@@ -64,19 +64,19 @@ def test_a_saved_model_predicts_the_same_in_a_new_process(model: TrainedModel, t
     subprocess.run([sys.executable, "-c", PREDICT, *arguments], check=True)
     with np.load(tmp_path / "found.npz") as found:
         for name, column in expected._asdict().items():
-            # Groups are equal; floats up to rounding, which depends on where a process has its arrays.
+            # Groups are equal. Floats may differ by rounding, which depends on the memory alignment of arrays.
             np.testing.assert_allclose(found[name], column, rtol=1e-5, atol=1e-7, err_msg=name)
     assert len(set(expected.cluster.tolist())) > 1
     assert (tmp_path / "model" / "encoder.safetensors").exists() == embed
 
 
-def test_the_first_images_alone_have_the_features_that_they_have_among_all(model: TrainedModel) -> None:
+def test_the_features_of_an_image_do_not_depend_on_the_number_of_images(model: TrainedModel) -> None:
     images = pictures(80)
     first = encode_plain(model.encoder, images, count=70)
     assert torch.equal(first, encode_plain(model.encoder, InMemory(images.pixels[:70])))
 
 
-def test_the_fingerprint_follows_the_weights() -> None:
+def test_the_fingerprint_depends_on_the_weights() -> None:
     encoder, same = (TorchEncoder("small", seeded_network(), IMAGENET, size=16) for _ in range(2))
     before = encoder.fingerprint()
     assert before == same.fingerprint()
@@ -90,7 +90,7 @@ def seeded_network() -> Backbone:
     return network("resnet10", stem="plain", width=4)
 
 
-def test_gray_images_are_shown_to_an_encoder_of_colors(model: TrainedModel) -> None:
+def test_an_encoder_of_color_images_takes_gray_ones(model: TrainedModel) -> None:
     gray = pictures(4, channels=1)
     color = InMemory(gray.pixels.repeat(1, 3, 1, 1))
     torch.testing.assert_close(encode_plain(model.encoder, gray), encode_plain(model.encoder, color))
@@ -115,7 +115,7 @@ def test_other_weights_under_the_same_name_are_refused(model: TrainedModel, tmp_
         TrainedModel.load(tmp_path / "model")
 
 
-def test_a_damaged_or_foreign_model_is_refused_in_words(model: TrainedModel, tmp_path: Path) -> None:
+def test_a_damaged_or_foreign_model_is_refused_with_a_message(model: TrainedModel, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"neither a run folder nor a model folder \(it has no model.json\)"):
         TrainedModel.load(tmp_path)
     model.save(tmp_path / "model")
@@ -128,7 +128,7 @@ def test_a_damaged_or_foreign_model_is_refused_in_words(model: TrainedModel, tmp
         TrainedModel.load(tmp_path / "model")
 
 
-def test_saving_replaces_a_model_and_nothing_else(model: TrainedModel, tmp_path: Path) -> None:
+def test_saving_replaces_a_model_but_no_other_folder(model: TrainedModel, tmp_path: Path) -> None:
     model.save(tmp_path / "model", embed=True)
     model.save(tmp_path / "model")
     names = ["bank.safetensors", "head.safetensors", "model.json"]
@@ -218,7 +218,7 @@ def test_a_file_that_changed_after_it_was_saved_is_refused(model: TrainedModel, 
         ("bank", "cluster", torch.zeros(70), "numbers of the wrong type"),
     ],
 )
-def test_a_model_without_hashes_is_checked_as_a_whole(
+def test_the_parts_of_a_model_without_hashes_are_checked(
     model: TrainedModel, tmp_path: Path, file: str, name: str, value: torch.Tensor, words: str
 ) -> None:
     model.save(tmp_path / "model")

@@ -1,4 +1,4 @@
-"""Encoder and head as one ONNX file, held against torch."""
+"""Encoder and head as one ONNX file, compared with torch."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def test_the_exported_file_gives_the_models_probabilities(tmp_path: Path) -> Non
     assert "64 x 64" in about["input"]
 
 
-def test_what_is_no_network_is_refused_in_words(tmp_path: Path) -> None:
+def test_an_encoder_that_is_not_a_network_is_refused_with_a_message(tmp_path: Path) -> None:
     features = torch.rand(6, 4)
     bank = build_bank(features, torch.zeros(6, dtype=torch.long), clusters=2, neighbors=2, seed=0)
     model = TrainedModel(NoEncoder(4), Head(4, 2), bank, threshold=0.5)

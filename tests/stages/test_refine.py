@@ -1,4 +1,4 @@
-"""Stage 3 from end to end: many clusters, small ones, a frozen front, further images, and its duration."""
+"""Stage 3 from end to end: many clusters, small clusters, frozen layers, extra images, and the duration."""
 
 from pathlib import Path
 
@@ -23,8 +23,8 @@ from spice.neighbors import nearest
 from spice.presets import authors_reliability
 from spice.settings import IMAGENET, AugmentSettings, JointSettings, ReliabilitySettings
 from spice.stages.encode import encode_plain, probabilities
-from spice.stages.joint.draws import Labeled
 from spice.stages.joint.refine import Refined, Stage2, estimated_seconds, refine
+from spice.stages.joint.sampling import Labeled
 from spice.stages.joint.train import ClusteringNetwork, Learner, train_jointly
 from spice.stages.reliability import NoReliableImagesWarning, labels_to_learn, reliability_neighbors
 
@@ -34,7 +34,7 @@ QUICK = JointSettings(steps=12, labeled=16, unlabeled=32, ema=None, learning_rat
 
 
 class Kinds(InMemory):
-    """So many images of each kind: a pattern of nine colors, and noise."""
+    """`each` images of every kind: a pattern of nine colors, with noise."""
 
     def __init__(self, kinds: int, each: int) -> None:
         noise = torch.Generator().manual_seed(0)
@@ -45,7 +45,7 @@ class Kinds(InMemory):
 
 
 class Patches(Backbone):
-    """Sees the nine patches apart, so that random weights tell the kinds apart too."""
+    """Encodes the nine patches separately, so that even random weights distinguish the kinds."""
 
     features = 9 * 16
 
@@ -60,7 +60,7 @@ class Patches(Backbone):
 
 
 def head_that_says(features: Tensor, clusters: Tensor, count: int) -> Head:
-    """As if the second stage had found these clusters."""
+    """A head that predicts these clusters, as if stage 2 had found them."""
     torch.manual_seed(0)
     head = Head(features.shape[1], count, hidden=64)
     optimizer = torch.optim.Adam(head.parameters(), lr=0.02)
@@ -73,7 +73,7 @@ def head_that_says(features: Tensor, clusters: Tensor, count: int) -> Head:
 
 
 def _measure_statistics_(module: Backbone, images: Kinds) -> None:
-    """As a trained network has them: batch norm then does the same to a batch in training as afterwards."""
+    """Batch statistics like those of a trained network: batch norm does the same in training and in eval mode."""
     plain = Plain(AUGMENT, size=SIZE, normalization=IMAGENET)
     for part in module.modules():
         if isinstance(part, nn.BatchNorm2d):
@@ -84,7 +84,7 @@ def _measure_statistics_(module: Backbone, images: Kinds) -> None:
 
 
 class Start:
-    """Where the third stage begins."""
+    """The result of stage 2."""
 
     def __init__(self, images: Kinds, said: Tensor, clusters: int) -> None:
         self.images, self.clusters = images, clusters
@@ -108,10 +108,10 @@ class Start:
         return refine(self.stage2, labeled, settings, Run())
 
 
-def test_two_hundred_clusters_of_twenty_images_get_through() -> None:
+def test_two_hundred_clusters_of_twenty_images_pass_the_checks() -> None:
     images = Kinds(200, 20)
     said = images.kind.clone()
-    said[::20] = (said[::20] + 1) % 200  # one image of each kind is thought to be of the next
+    said[::20] = (said[::20] + 1) % 200  # one image of each kind is in the cluster of the next kind
     start = Start(images, said, 200)
     labeled = start.labels(ReliabilitySettings())
     assert start.neighbors == 10
@@ -123,8 +123,8 @@ def test_two_hundred_clusters_of_twenty_images_get_through() -> None:
     assert right >= (start.probs.argmax(dim=1) == images.kind).float().mean()
 
 
-def test_twenty_clusters_on_ten_kinds_get_through() -> None:
-    """The case that empties the authors' set: half of the clusters are two images at the edge of a kind."""
+def test_twenty_clusters_on_ten_kinds_pass_the_checks() -> None:
+    """The rule of the authors would keep no image: half of the clusters are two images at the edge of a kind."""
     images = Kinds(10, 120)
     said = torch.where(torch.arange(len(images)) % 120 < 2, images.kind + 10, images.kind)
     start = Start(images, said, 20)
@@ -134,12 +134,12 @@ def test_twenty_clusters_on_ten_kinds_get_through() -> None:
         labeled = start.labels(ReliabilitySettings())
     assert set(labeled.cluster.tolist()) == set(range(10))
     found = start.refined(labeled, QUICK)
-    assert not found.failed_checks, "clusters that nothing is learned of are not blamed on joint training"
+    assert not found.failed_checks, "clusters without labels do not fail a check"
     assert torch.isfinite(found.probs).all()
 
 
 def test_a_small_clean_cluster_does_not_dissolve() -> None:
-    """Seven images of a kind cannot be reliable beside clusters of forty; its best labels are learned all the same."""
+    """Seven images of a kind cannot be reliable among clusters of forty, but its best labels are learned."""
     images = Kinds(4, 40)
     keep = torch.cat([torch.arange(120), torch.arange(120, 127)])
     images.kind, images.pixels = images.kind[keep], images.pixels[keep]
@@ -154,9 +154,9 @@ def test_a_small_clean_cluster_does_not_dissolve() -> None:
     assert start.refined(labeled, QUICK.model_copy(update={"steps": 30})).after.empty == 0
 
 
-def test_of_a_large_cluster_without_a_reliable_image_the_best_ten_are_learned() -> None:
+def test_the_best_ten_images_of_a_large_cluster_without_a_reliable_one_are_learned() -> None:
     labels = torch.tensor([0] * 30 + [1] * 30)
-    # Of ten neighbors, image i of cluster 0 has so many in its own cluster: from 0 to 9, never all.
+    # Image i of cluster 0 has 0 to 9 of its ten neighbors in its own cluster, never all.
     near = torch.stack([torch.tensor([0] * (place % 10) + [59] * (10 - place % 10)) for place in range(60)])
     near[30:] = torch.arange(30, 40)
     rule = ReliabilitySettings(neighbors=10)
@@ -170,7 +170,7 @@ def test_of_a_large_cluster_without_a_reliable_image_the_best_ten_are_learned() 
 
 
 class Chained(Backbone):
-    """Two layers that can be taken apart."""
+    """Two layers that can be separated."""
 
     features = 8
 
@@ -199,7 +199,7 @@ def test_random_layers_are_not_frozen() -> None:
 
 
 class StopError(Exception):
-    """As if the process were killed."""
+    """Stops the run, as a kill would."""
 
 
 def small_start(
@@ -225,39 +225,39 @@ def changed(before: nn.Module, after: nn.Module) -> set[str]:
     return {name for name, value in before.state_dict().items() if not torch.equal(value, new[name])}
 
 
-def test_with_a_frozen_front_only_the_tail_of_the_encoder_changes() -> None:
+def test_with_frozen_layers_only_the_last_layers_of_the_encoder_change() -> None:
     encoder, found = small_start(trained=0.5)
     assert changed(encoder.module, found.encoder.module) == {"second.weight", "second.bias"}
-    assert not changed(encoder.module, Chained()), "the encoder given is left as it is"
-    # What is left is one whole encoder: its features are those of the answer.
+    assert not changed(encoder.module, Chained()), "the given encoder is not changed"
+    # The result is one encoder: its features are those of the result.
     torch.testing.assert_close(encode_plain(found.encoder, Kinds(3, 20)), found.features)
     with torch.no_grad():
         whole = found.encoder.module(torch.zeros(1, 3, SIZE, SIZE))
     torch.testing.assert_close(found.encoder.encode(torch.zeros(1, 3, SIZE, SIZE)), whole, atol=1e-4, rtol=1e-4)
 
 
-def test_in_the_paper_all_of_it_changes() -> None:
+def test_in_the_paper_all_layers_change() -> None:
     encoder, found = small_start(trained=1.0)
     assert {"first.weight", "norm.running_mean", "second.weight"} <= changed(encoder.module, found.encoder.module)
 
 
-def test_a_result_is_compared_with_its_own_neighbors_and_with_those_before() -> None:
+def test_the_checks_use_the_neighbors_before_and_after_joint_training() -> None:
     images = Kinds(10, 12)
     start = Start(images, images.kind, 10)
-    before = torch.randn(120, 8, generator=torch.Generator().manual_seed(0))  # features in which nothing is alike
+    before = torch.randn(120, 8, generator=torch.Generator().manual_seed(0))  # random features
     prior, labeled = nearest(before, 5).index, Labeled(torch.arange(120), images.kind)
     found = refine(start.stage2._replace(features=before, neighbors=prior), labeled, QUICK, Run())
     labels = found.probs.argmax(dim=1)
     assert found.after.prior_neighbor_agreement == pytest.approx(consistency_ratio(labels, prior).mean().item())
     assert found.after.neighbor_agreement > found.after.prior_neighbor_agreement + 0.2
     assert found.before.prior_neighbor_agreement == found.before.neighbor_agreement
-    # The neighbors in the new features come with the result, so that nobody has to search for them again.
+    # The result has the neighbors in the new features, so that they need not be searched again.
     new = nearest(found.features, 5)
     assert torch.equal(found.neighbors.index, new.index)
     assert torch.equal(found.neighbors.similarity, new.similarity)
 
 
-def test_the_checks_can_count_fewer_neighbors_than_are_returned() -> None:
+def test_the_checks_can_use_fewer_neighbors_than_are_returned() -> None:
     start = Start(Kinds(4, 12), Kinds(4, 12).kind, 4)
     labeled = Labeled(torch.arange(48), start.images.kind)
     few = refine(start.stage2, labeled, QUICK, Run())
@@ -267,8 +267,8 @@ def test_the_checks_can_count_fewer_neighbors_than_are_returned() -> None:
     assert many.neighbors.index.shape == (48, 9)
 
 
-def test_further_images_are_learned_from_and_not_clustered() -> None:
-    """STL-10 has images for stages 1 and 3 that no cluster is wanted of."""
+def test_extra_images_are_trained_on_but_not_clustered() -> None:
+    """STL-10 has images for stages 1 and 3 that are not clustered."""
     start = Start(Kinds(3, 20), Kinds(3, 20).kind, 3)
     taken: set[int] = set()
 
@@ -279,20 +279,20 @@ def test_further_images_are_learned_from_and_not_clustered() -> None:
 
     stage2 = start.stage2._replace(images=Watched(start.images, Kinds(3, 6)))
     found = refine(stage2, Labeled(torch.arange(60), start.images.kind), QUICK, Run())
-    assert taken == set(range(78)), "all images are learned from"
+    assert taken == set(range(78)), "all images are trained on"
     assert len(found.features) == len(found.probs) == len(found.neighbors.index) == 60
     assert int(found.neighbors.index.max()) < 60
     assert torch.equal(found.features, encode_plain(found.encoder, start.images))
 
 
-def test_features_without_an_image_are_refused() -> None:
+def test_more_features_than_images_are_refused() -> None:
     start = Start(Kinds(3, 20), Kinds(3, 20).kind, 3)
     with pytest.raises(ValueError, match="60 features need as many images, got 57"):
         refine(start.stage2._replace(images=Kinds(3, 19)), start.labels(ReliabilitySettings()), QUICK, Run())
 
 
-def test_a_frozen_front_changes_the_speed_and_no_step() -> None:
-    """Against the whole network in torch, with its first layers in eval mode and out of the optimizer's reach."""
+def test_frozen_layers_change_the_speed_but_no_step() -> None:
+    """Compared with the whole network, with its first layers in eval mode and not in the optimizer."""
     _, found = small_start(trained=0.5)
     images, whole = Kinds(3, 20), Tail(*Chained().chain())
     whole[0].requires_grad_(False)
@@ -306,7 +306,7 @@ def test_a_frozen_front_changes_the_speed_and_no_step() -> None:
     assert losses[-1] < losses[0]
 
 
-def test_a_stopped_run_with_a_frozen_front_resumes_as_if_never_stopped(
+def test_a_stopped_run_with_frozen_layers_resumes_as_if_never_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, whole = small_start(trained=0.5)
@@ -319,7 +319,7 @@ def test_a_stopped_run_with_a_frozen_front_resumes_as_if_never_stopped(
     assert whole.history == resumed.history
 
 
-def test_its_duration_is_estimated_from_a_few_steps() -> None:
+def test_the_duration_is_estimated_from_a_few_steps() -> None:
     encoder = TorchEncoder("small", network("resnet10", stem="plain", width=4), IMAGENET, size=16)
     short, long = (
         estimated_seconds(encoder, QUICK.model_copy(update={"steps": steps}), clusters=300, images=100)

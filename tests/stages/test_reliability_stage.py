@@ -1,4 +1,4 @@
-"""How many neighbors are counted, and which images are reliable (III-C)."""
+"""The number of neighbors, and which images are reliable (paper III-C)."""
 
 import warnings
 
@@ -19,11 +19,11 @@ PAPER = ReliabilitySettings()
         (2_000, 10, 100),
         (1_990, 10, 99),  # half the expected cluster
         (400, 20, 10),
-        (60, 10, 5),  # a few at least
+        (60, 10, 5),  # at least five
         (4, 2, 3),  # an image is not its own neighbor
     ],
 )
-def test_no_more_neighbors_are_counted_than_a_cluster_has(images: int, clusters: int, count: int) -> None:
+def test_the_number_of_neighbors_follows_the_expected_cluster_size(images: int, clusters: int, count: int) -> None:
     assert reliability_neighbors(images, clusters, PAPER) == count
 
 
@@ -33,7 +33,7 @@ def test_the_number_of_neighbors_can_be_set() -> None:
 
 
 def groups(sizes: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Labels of well separated groups on a line, and all other images from the nearest to the farthest."""
+    """Labels of well separated groups on a line, and all other images of each image, nearest first."""
     labels = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     place = torch.arange(len(labels)) + 1000 * labels
     distance = (place[:, None] - place[None, :]).abs()
@@ -41,7 +41,7 @@ def groups(sizes: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def test_small_clusters_that_are_clean_are_reliable() -> None:
-    # The authors' rule with 100 neighbors could not keep a single one of these.
+    # With 100 neighbors, as in the authors' code, none of these could be reliable.
     labels, neighbors = groups([20] * 20)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -60,22 +60,22 @@ def test_reliable_is_strictly_above_the_threshold() -> None:
     assert not found.reliable[0]
 
 
-def test_clusters_without_reliable_images_are_named_and_the_others_go_on() -> None:
+def test_a_warning_names_clusters_without_a_reliable_image_and_the_others_are_kept() -> None:
     labels, neighbors = groups([40, 4, 40])
     with pytest.warns(NoReliableImagesWarning, match=r"no image is reliable in group 1 \(4 images\)"):
         found = label_reliability(labels, neighbors, PAPER, clusters=3)
     assert found.reliable.sum() == 80
 
 
-def test_an_empty_cluster_is_not_blamed() -> None:
+def test_an_empty_cluster_causes_no_warning() -> None:
     labels, neighbors = groups([30, 30])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         label_reliability(labels, neighbors, PAPER, clusters=3)
 
 
-def test_twenty_clusters_on_ten_groups_do_not_empty_everything() -> None:
-    # Ten of the clusters are two images at the end of a true group: never reliable, and no reason to drop the rest.
+def test_twenty_clusters_on_ten_groups_leave_reliable_images() -> None:
+    # Ten of the clusters are two images at the end of a true group. They are never reliable, but the others are kept.
     labels, neighbors = groups([100] * 10)
     minority = torch.arange(len(labels)) % 100 < 2
     split = torch.where(minority, labels + 10, labels)
@@ -94,7 +94,7 @@ def one_hot(labels: torch.Tensor, clusters: int) -> torch.Tensor:
     return torch.nn.functional.one_hot(labels, clusters).float()
 
 
-def test_the_labels_to_learn_are_all_the_reliable_ones_or_those_that_the_authors_code_keeps() -> None:
+def test_the_labels_to_learn_follow_the_rule_of_the_paper_or_of_the_authors() -> None:
     labels, neighbors = groups([150, 110, 130])
     probs = one_hot(labels, 3)
     probs[0] = torch.tensor([0.98, 0.01, 0.01])
@@ -103,7 +103,7 @@ def test_the_labels_to_learn_are_all_the_reliable_ones_or_those_that_the_authors
     assert torch.equal(paper.cluster, labels)
     authors = labels_to_learn(probs, neighbors, authors_reliability("stl10"), seed=0)
     assert authors.cluster.bincount().tolist() == [110, 110, 110], "cut to the smallest"
-    assert 0 not in authors.image.tolist(), "not sure enough"
+    assert 0 not in authors.image.tolist(), "not confident enough"
     again = labels_to_learn(probs, neighbors, authors_reliability("stl10"), seed=0)
     assert torch.equal(authors.image, again.image)
     assert not torch.equal(labels_to_learn(probs, neighbors, authors_reliability("stl10"), seed=1).image, again.image)
@@ -120,7 +120,7 @@ def test_with_the_rule_all_every_predicted_label_is_learned() -> None:
 
 
 def test_twenty_clusters_on_ten_groups_empty_the_authors_set_and_not_the_papers() -> None:
-    """K = 20 on ten classes: some clusters are a few images at the edge of a class and can have no reliable one."""
+    """K = 20 for ten classes: some clusters are a few images at the edge of a class, which cannot be reliable."""
     labels, neighbors = groups([100] * 10)
     split = torch.where(torch.arange(len(labels)) % 100 < 2, labels + 10, labels)
     probs = one_hot(split, 20)
@@ -132,6 +132,6 @@ def test_twenty_clusters_on_ten_groups_empty_the_authors_set_and_not_the_papers(
     assert len(kept.image) > 800
 
 
-def test_the_authors_ask_for_more_agreement_on_cifar() -> None:
+def test_the_threshold_of_the_authors_is_higher_on_cifar() -> None:
     assert authors_reliability("cifar10").threshold == authors_reliability("cifar100-20").threshold == 0.99
     assert authors_reliability("imagenet-dog").threshold == 0.90

@@ -1,4 +1,4 @@
-"""Selection by the heads' own loss, and diagnostics of the selected head without labels."""
+"""Selection of heads by their loss, and diagnostics of the selected head without labels."""
 
 import itertools
 import warnings
@@ -35,7 +35,7 @@ from spice.stages.views import Views
 
 
 def groups(sizes: list[int]) -> Views:
-    """Images of one group lie around one of `len(sizes)` orthogonal directions."""
+    """Images of each group lie around one of `len(sizes)` orthogonal directions."""
     randomness = torch.Generator().manual_seed(0)
     kind = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
     plain, weak, strong = 3 * torch.eye(8)[kind] + 0.3 * torch.randn(3, len(kind), 8, generator=randomness)
@@ -56,7 +56,7 @@ def diagnosed(heads: Heads, selected: Heads, views: Views, settings: HeadSetting
 
 
 def head_of(centers: torch.Tensor) -> Heads:
-    """One head that puts an image into the cluster whose direction it has most of."""
+    """One head that predicts the cluster with the largest inner product of center and image."""
     heads = Heads(1, centers.shape[1], len(centers))
     with torch.no_grad():
         heads.hidden[0, :-1] = torch.eye(centers.shape[1])
@@ -102,7 +102,7 @@ def test_the_best_of_all_heads_after_all_epochs_is_kept_as_it_was_then() -> None
     losses = torch.stack([snapshot.loss for snapshot in trained.snapshots])  # (epochs, H)
     epoch, number = divmod(int(losses.argmin()), losses.shape[1])
     assert trained.best[:2] == (trained.snapshots[epoch].epoch, number)
-    assert epoch < 11, "so large a learning rate should not end at its best"
+    assert epoch < 11, "with so large a learning rate, the last epoch should not be the best"
     again = Heads(1, 8, 3)
     again.load_state_dict(trained.best.parameters)
     torch.testing.assert_close(take_snapshot(again, VIEWS, quick(loss="cross_entropy"), epoch=0).loss[0], losses.min())
@@ -128,19 +128,19 @@ def test_a_good_head_causes_no_warning() -> None:
     assert found.largest == pytest.approx(1 / 3)
 
 
-def test_clusters_on_one_prototype_are_named() -> None:
+def test_clusters_with_one_prototype_are_named() -> None:
     centers = torch.eye(8)[[0, 1, 1]]
     with pytest.warns(SharedPrototypeWarning, match="groups 1 and 2 share their typical images") as caught:
         found = diagnosed(head_of(centers), head_of(centers), VIEWS, quick())
-    assert not any("try" in str(warning.message) for warning in caught)  # advice comes with the verdicts alone
+    assert not any("try" in str(warning.message) for warning in caught)  # only the verdicts give advice
     assert found.shared == [(1, 2)]
     assert found.distinct == pytest.approx(2 / 3)
 
 
-def test_clusters_share_what_both_label_however_often() -> None:
+def test_shared_images_count_once_however_often_they_are_labeled() -> None:
     labels = torch.zeros(5, 3)
     labels[[0, 1, 2], 0] = torch.tensor([2.0, 1.0, 1.0])
-    labels[[0, 3, 4], 1] = 1.0  # one image of three in common with the first
+    labels[[0, 3, 4], 1] = 1.0  # one of three images in common with the first
     labels[[3, 4], 2] = 1.0  # all in common with the second
     assert diagnostics._shared_prototypes(labels) == [(1, 2)]
 
@@ -164,7 +164,7 @@ def test_heads_that_disagree_cause_a_warning() -> None:
         diagnosed(Heads(6, 8, 3), head_of(torch.eye(8)[:3]), VIEWS, quick())
 
 
-def test_renaming_clusters_changes_no_loss() -> None:
+def test_renaming_clusters_does_not_change_the_loss() -> None:
     torch.manual_seed(0)
     heads, renamed = Heads(2, 8, 3), Heads(2, 8, 3)
     renamed.load_state_dict(heads.state_dict())
@@ -181,8 +181,8 @@ def clusters_of(labels: Tensor) -> Tensor:
     return F.one_hot(labels.long(), 3).mT.float()
 
 
-def test_a_more_compact_head_is_selected_though_one_with_a_giant_cluster_has_a_lower_loss() -> None:
-    # As measured on Fashion-MNIST: the first head joins shirts, coats and pullovers in one cluster of a quarter.
+def test_a_more_compact_head_is_selected_over_one_with_a_giant_cluster_and_a_lower_loss() -> None:
+    # As measured on Fashion-MNIST: the first head merges shirts, coats and pullovers into a cluster of a quarter.
     loss, compact, nothing = torch.tensor([1.4789, 1.4871]), torch.tensor([0.7538, 0.7567]), torch.zeros(2)
     snapshot = select.HeadSnapshot(1, loss, compact, nothing, nothing)
     assert int(snapshot.score(standard_heads(10)).argmin()) == 1
@@ -190,7 +190,7 @@ def test_a_more_compact_head_is_selected_though_one_with_a_giant_cluster_has_a_l
 
 
 def test_compactness_is_the_share_of_variance_between_clusters() -> None:
-    """The k-means objective in loops, and its two ends: one cluster, and every image at its center."""
+    """The k-means objective in loops, and its extremes: one cluster, and every image at its center."""
     labels = torch.randint(3, (2, 120), generator=torch.Generator().manual_seed(0))
     bank = torch.from_numpy(VIEWS.plain) + 5
     total = (bank - bank.mean(dim=0)).square().sum()
@@ -202,7 +202,7 @@ def test_compactness_is_the_share_of_variance_between_clusters() -> None:
     assert select.compactness(corners, clusters_of(torch.arange(3).repeat_interleave(40)[None])) == pytest.approx(1.0)
 
 
-def test_of_equally_compact_heads_the_one_with_the_lower_loss_is_selected() -> None:
+def test_among_equally_compact_heads_the_lowest_loss_is_selected() -> None:
     nothing = torch.zeros(2)
     snapshot = select.HeadSnapshot(1, torch.tensor([1.5, 1.4]), torch.tensor([0.8, 0.8]), nothing, nothing)
     assert int(snapshot.score(standard_heads(10)).argmin()) == 1

@@ -1,4 +1,4 @@
-"""SimCLR's loss against its formula in loops."""
+"""The loss of SimCLR, compared with its formula in loops."""
 
 import math
 
@@ -31,14 +31,14 @@ def test_the_loss_is_the_formula() -> None:
     assert nt_xent(pairs, pairs, rank=0, temperature=0.3).item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_shares_of_two_processes_average_to_the_whole() -> None:
+def test_the_losses_of_two_processes_average_to_that_of_one() -> None:
     pairs = F.normalize(torch.randn(6, 2, 3, generator=torch.Generator().manual_seed(0)), dim=2)
     whole = nt_xent(pairs, pairs, rank=0, temperature=0.3)
     shares = [nt_xent(pairs[rank::2], pairs, rank=rank, temperature=0.3) for rank in range(2)]
     torch.testing.assert_close(sum(shares) / 2, whole)
 
 
-def test_both_views_are_treated_alike() -> None:
+def test_the_loss_is_symmetric_in_the_two_views() -> None:
     torch.manual_seed(0)
     task = SimCLR(ResNet(10, stem="plain", width=4), FeatureSettings(projection=6))
     first, second = torch.randn(4, 3, 8, 8), torch.randn(4, 3, 8, 8)

@@ -1,4 +1,4 @@
-"""Cached views: equal to the encoder's output, kept through kills, computed again when anything changes."""
+"""Cached views: equal to the output of the encoder, kept after a kill, recomputed if anything changes."""
 
 import errno
 import os
@@ -51,7 +51,7 @@ def encoder() -> Encoder:
     return load_encoder("lite0", size=32)
 
 
-def test_every_row_is_the_encoders_output_for_its_view(encoder: Encoder, tmp_path: Path) -> None:
+def test_every_row_is_the_output_of_the_encoder_for_that_view(encoder: Encoder, tmp_path: Path) -> None:
     images = Noise()
     views = encode_views(images, encoder, SETTINGS, Run(seed=5, folder=tmp_path))
     assert views.plain.shape == (70, 1280)
@@ -120,14 +120,12 @@ def test_batches_encoded_in_parallel_equal_those_encoded_in_sequence(encoder: En
         np.testing.assert_array_equal(getattr(found[0], kind), getattr(found[1], kind))
 
 
-def test_gray_images_are_encoded_too(encoder: Encoder, tmp_path: Path) -> None:
+def test_gray_images_are_encoded(encoder: Encoder, tmp_path: Path) -> None:
     views = encode_views(Noise(3, channels=1), encoder, SETTINGS, Run(folder=tmp_path))
     assert np.isfinite(views.strong).all()
 
 
-def test_finished_files_are_used_again_and_computed_again_when_anything_changes(
-    encoder: Encoder, tmp_path: Path
-) -> None:
+def test_finished_files_are_reused_and_recomputed_if_anything_changes(encoder: Encoder, tmp_path: Path) -> None:
     images = Noise(5)
     first = encode_views(images, encoder, SETTINGS, Run(folder=tmp_path))
     before = {kind: np.array(getattr(first, kind)) for kind in ("plain", "weak", "strong")}
@@ -141,9 +139,7 @@ def test_finished_files_are_used_again_and_computed_again_when_anything_changes(
     assert (tmp_path / "features.npy").stat().st_mtime_ns != stamp
 
 
-def test_a_stopped_run_keeps_what_it_has_encoded(
-    encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_run_keeps_encoded_batches(encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view_files, "SAVE_EVERY_SECONDS", 0.0)
     images = Noise(200)
 
@@ -168,7 +164,7 @@ def test_a_stopped_run_keeps_what_it_has_encoded(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is of POSIX systems")
-def test_kill_9_costs_little_and_changes_nothing(tmp_path: Path) -> None:
+def test_after_kill_9_a_run_resumes_with_the_same_result(tmp_path: Path) -> None:
     script = tmp_path / "work.py"
     script.write_text(WORK.format(tests=str(Path(__file__).parent), folder=str(tmp_path / "run")))
     command = [sys.executable, str(script)]
@@ -207,7 +203,7 @@ perturb_features(features, SETTINGS, Run(folder=Path({folder!r}), progress=repor
 """
 
 
-def test_views_of_features_are_noise_as_wide_as_the_datas_own(tmp_path: Path) -> None:
+def test_views_of_features_have_noise_in_units_of_their_deviation(tmp_path: Path) -> None:
     features = (np.random.default_rng(0).normal(size=(3000, 4)) * [1, 10, 0, 3] + 5).astype(np.float32)
     settings = ViewSettings(weak=1, strong=1, weak_noise=0.1, strong_noise=0.5, strong_dropout=0.25)
     views = perturb_features(features, settings, Run(folder=tmp_path))
@@ -219,7 +215,7 @@ def test_views_of_features_are_noise_as_wide_as_the_datas_own(tmp_path: Path) ->
     np.testing.assert_allclose(np.nanstd(kept[:, [0, 1, 3]], axis=0), [0.5, 5.0, 1.5], rtol=0.1)
 
 
-def test_views_of_an_encoders_features_take_one_pass_of_the_encoder(encoder: Encoder, tmp_path: Path) -> None:
+def test_views_of_features_need_one_pass_of_the_encoder(encoder: Encoder, tmp_path: Path) -> None:
     of_images = encode_views(Noise(70), encoder, SETTINGS, Run(folder=tmp_path / "images"))
     encoded: list[int] = []
 
@@ -238,11 +234,11 @@ def test_views_of_an_encoders_features_take_one_pass_of_the_encoder(encoder: Enc
     assert sum(encoded) == 70
     np.testing.assert_array_equal(views.plain, of_images.plain)
     given = perturb_features(np.array(views.plain), settings, Run(folder=tmp_path / "given"))
-    np.testing.assert_array_equal(views.weak, given.weak)  # the same noise as for vectors of the user's own
+    np.testing.assert_array_equal(views.weak, given.weak)  # the same noise as for vectors from the user
     np.testing.assert_array_equal(views.strong, given.strong)
 
 
-def test_half_precision_halves_the_views_and_leaves_the_features(encoder: Encoder, tmp_path: Path) -> None:
+def test_half_precision_applies_to_views_but_not_to_plain_features(encoder: Encoder, tmp_path: Path) -> None:
     half = SETTINGS.model_copy(update={"precision": "float16"})
     views = encode_views(Noise(5), encoder, half, Run(folder=tmp_path / "half"))
     full = encode_views(Noise(5), encoder, SETTINGS, Run(folder=tmp_path / "full"))
@@ -253,7 +249,7 @@ def test_half_precision_halves_the_views_and_leaves_the_features(encoder: Encode
     np.testing.assert_allclose(views.take("weak", 0, slice(None)), full.take("weak", 0, slice(None)), rtol=2e-3)
 
 
-def test_a_full_disk_is_reported_before_work_begins(
+def test_a_full_disk_is_reported_before_encoding(
     encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -266,7 +262,7 @@ def test_a_full_disk_is_reported_before_work_begins(
         encode_views(Noise(5), encoder, SETTINGS, Run(folder=tmp_path))
 
 
-def test_a_sample_alone_gets_views_and_all_images_get_features(encoder: Encoder, tmp_path: Path) -> None:
+def test_a_sample_gets_views_and_all_images_get_features(encoder: Encoder, tmp_path: Path) -> None:
     settings = SETTINGS.model_copy(update={"sample": 70})
     whole = encode_views(Noise(200), encoder, SETTINGS, Run(folder=tmp_path / "whole"))
     views = encode_views(Noise(200), encoder, settings, Run(folder=tmp_path / "some"))

@@ -1,4 +1,4 @@
-"""The amount of whitening is chosen from two views of each image alone."""
+"""The amount of whitening is chosen from two views of each image, without labels."""
 
 import logging
 
@@ -27,13 +27,13 @@ SCALE = torch.tensor([1.0] * 8 + [0.1] * 4)  # eight directions of large varianc
 
 
 def views(noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Features of plain images, and of two views that differ by noise of this deviation in each direction."""
+    """Features of plain images, and of two views with noise of this standard deviation in each direction."""
     plain = table(0) * SCALE
     return plain, plain + table(1) * noise, plain + table(2) * noise
 
 
 def test_directions_that_distinguish_images_are_amplified() -> None:
-    """The noise is a hundredth of every direction's own deviation: amplified, all distinguish equally well."""
+    """The noise is a hundredth of the deviation of every direction, so all directions distinguish equally well."""
     assert choose_amount(PartialWhitening(Identity()), *views(0.01 * SCALE)) > 0.9
 
 
@@ -44,7 +44,7 @@ def test_directions_of_pure_noise_stay_small() -> None:
     assert choose_amount(PartialWhitening(Identity()), plain, first, second) < 0.2
 
 
-def test_the_amount_has_the_least_sum_of_alignment_and_uniformity(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_amount_minimizes_alignment_plus_uniformity(caplog: pytest.LogCaptureFixture) -> None:
     plain, first, second = views(torch.full((12,), 0.05))
     with caplog.at_level(logging.INFO, logger="spice"):
         found = choose_amount(PartialWhitening(Identity()), plain, first, second)

@@ -1,4 +1,4 @@
-"""Near-duplicates."""
+"""Near-duplicates: pairs, pixels and originals."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ def pairs(*ends: tuple[int, int]) -> Pairs:
     return Pairs(first, second, np.ones(len(ends), np.float32))
 
 
-def test_every_pair_is_found_once_whoever_lists_it() -> None:
+def test_every_pair_is_found_once() -> None:
     neighbors = np.array([[1, 2], [0, 2], [1, 3], [2, 1]])
     similarities = np.array([[0.99, 0.1], [0.99, 0.96], [0.96, 0.2], [0.95, 0.1]], np.float32)
     found = similar_pairs(neighbors, similarities, 0.95)
@@ -20,26 +20,26 @@ def test_every_pair_is_found_once_whoever_lists_it() -> None:
     assert found.above(0.96).second.tolist() == [1, 2]
 
 
-def test_duplicates_name_the_first_image_in_order() -> None:
+def test_the_original_is_the_first_image_in_order() -> None:
     assert duplicate_of(4, pairs((0, 1), (1, 3)), np.array([1, 0, 2, 3])).tolist() == [1, -1, -1, 1]
 
 
-def test_a_chain_is_not_one_duplicate() -> None:
+def test_a_chain_of_pairs_is_not_one_set_of_duplicates() -> None:
     chain = pairs((0, 1), (1, 2), (2, 3), (3, 4))
     assert duplicate_of(5, chain, np.arange(5)).tolist() == [-1, 0, -1, 2, -1]
 
 
-def test_an_image_that_keeps_its_place_is_never_a_duplicate() -> None:
-    # 0 and 2 keep their places before 1, which is like both, is reached.
+def test_an_original_never_becomes_a_duplicate() -> None:
+    # 0 and 2 become originals before 1, which resembles both.
     assert duplicate_of(3, pairs((0, 1), (1, 2)), np.array([2, 0, 1])).tolist() == [-1, 2, -1]
 
 
-def test_no_pairs_are_no_duplicates() -> None:
+def test_without_pairs_there_are_no_duplicates() -> None:
     assert duplicate_of(3, pairs(), np.arange(3)).tolist() == [-1, -1, -1]
 
 
 def picture(seed: int) -> np.ndarray:
-    """A smooth random picture, as photographs are."""
+    """A smooth random picture, like a photo."""
     noise = np.random.default_rng(seed).normal(size=(160, 160))
     waves = np.fft.rfft2(noise) / (1 + 2000 * np.square(np.hypot(np.fft.fftfreq(160)[:, None], np.fft.rfftfreq(160))))
     return np.fft.irfft2(waves).astype(np.float32)
@@ -68,13 +68,13 @@ def test_copies_that_are_resized_brighter_mirrored_or_cropped_correlate() -> Non
     assert correlation(whole, small(original[8:144, 16:152])) > SAME
 
 
-def test_other_pictures_and_pictures_of_one_color_do_not() -> None:
+def test_other_pictures_and_pictures_of_one_color_do_not_correlate() -> None:
     assert max(correlation(small(picture(0)), small(picture(seed))) for seed in range(1, 6)) < 0.8
     flat = np.full((SIDE, SIDE), 7, np.float32)
     assert correlation(flat, flat) == 0
 
 
-def test_pictures_with_the_same_shading_but_other_detail_are_no_copies() -> None:
+def test_pictures_with_the_same_shading_but_different_detail_are_not_copies() -> None:
     sky_over_land = np.linspace(3, -3, SIDE, dtype=np.float32)[:, None]
     one, other = (
         sky_over_land + 0.3 * np.random.default_rng(seed).normal(size=(SIDE, SIDE)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""What neighbors say about whole groups."""
+"""Evidence from neighbors about groups."""
 
 import numpy as np
 import pytest
@@ -12,14 +12,14 @@ def test_the_number_of_groups_is_that_of_equally_frequent_ones() -> None:
     np.testing.assert_allclose(groups_among_neighbors(votes), expected)
 
 
-def test_groups_are_alike_if_each_has_neighbors_in_the_other() -> None:
+def test_groups_are_similar_if_each_has_neighbors_in_the_other() -> None:
     votes = np.array([[0.6, 0.4, 0.0], [0.2, 0.5, 0.3], [0.0, 0.3, 0.7]])
     assert similar_groups(votes, 0.15) == [(1, 2, 0.3), (0, 1, 0.2)]
     assert similar_groups(votes, 0.25) == [(1, 2, 0.3)]
 
 
 def rings(sizes: list[int]) -> np.ndarray:
-    """Rings of images; the neighbors of each are the next twenty of its ring."""
+    """Rings of images. The neighbors of each image are the next twenty of its ring."""
     starts = np.cumsum([0, *sizes])
     return np.vstack(
         [
@@ -36,10 +36,10 @@ def test_two_rings_are_two_parts_without_a_link() -> None:
     assert found.links == pytest.approx(0)
 
 
-def test_one_ring_is_cut_at_two_places() -> None:
+def test_the_weakest_cut_of_a_ring_has_two_ends() -> None:
     found = two_parts(np.arange(200), rings([200]))
     assert found is not None
-    # Half of a ring has 100 images with 30 links each. Over each of its two ends lead 1 + 2 + ... + 15 links.
+    # Half of a ring has 100 images with 30 links each. 1 + 2 + ... + 15 links lead across each of its two ends.
     assert found.links == pytest.approx(2 * 120 / 3000, abs=0.02)
     assert min(found.sizes) >= 40
 

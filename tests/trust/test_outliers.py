@@ -5,7 +5,7 @@ import numpy as np
 from spice.trust.outliers import find_outliers
 
 
-def test_tukeys_fence_by_hand() -> None:
+def test_tukeys_fence_computed_by_hand() -> None:
     # Distances 0.1, 0.2, 0.3, 0.4 and 0.9: quartiles 0.2 and 0.4, so the fence is at 0.4 + 1.5 * 0.2.
     similarities = np.repeat(1 - np.array([[0.1], [0.9], [0.2], [0.3], [0.4]]), 7, axis=1).astype(np.float32)
     found = find_outliers(similarities)

@@ -1,7 +1,7 @@
 """Color jitter of contrastive views: brightness, contrast, saturation, hue and gray as one affine map per image.
 
-The operations of ColorJitter, in random order per image, with two simplifications that make them one matrix product:
-values are clamped once, at the end, and hue rotates about the gray axis of RGB, not in HSV. docs/lab-notes has the
+The operations of ColorJitter, in a random order for each image. Two simplifications make them one matrix product:
+values are clamped only once, at the end, and hue rotates about the gray axis of RGB, not in HSV. docs/lab-notes has the
 measured difference.
 
 Shapes: B images, C channels (3, or 1 for gray pictures, which have neither saturation nor hue).
@@ -33,9 +33,9 @@ class ColorMaps(NamedTuple):
 
 
 def jitter(order: Tensor, factors: Tensor, turn: Tensor, *, applied: Tensor, gray: Tensor, channels: int) -> ColorMaps:
-    """Brightness, contrast and saturation by `factors` (B, 3) and hue by `turn` (B,) of a circle, in `order` (B, 4).
+    """Brightness, contrast and saturation by `factors` (B, 3), hue by `turn` (B,) of a circle, in `order` (B, 4).
 
-    None of the four where not `applied`; colors are gray in the end where `gray`.
+    These four apply only to images with `applied` (B,). Images with `gray` (B,) become gray at the end.
     """
     batch = len(order)
     identity = torch.eye(channels)
@@ -47,7 +47,7 @@ def jitter(order: Tensor, factors: Tensor, turn: Tensor, *, applied: Tensor, gra
         product[:, HUE] = hue_matrices(turn)
     of_mean = torch.zeros_like(product)
     of_mean[:, CONTRAST] = toward_gray[:, CONTRAST]
-    # Each operation acts on a color and on the mean color at once, so that several are one product.
+    # Each operation maps a color and the mean color together, so that several operations are one product.
     both = torch.cat([torch.cat([product, of_mean], dim=3), F.pad(product + of_mean, (channels, 0))], dim=2)
     chosen = (order + 4 * torch.arange(batch).unsqueeze(1)).flatten()
     first, second, third, fourth = both.flatten(0, 1).index_select(0, chosen).view_as(both).unbind(dim=1)

@@ -1,4 +1,4 @@
-"""Geometry: crop, resize, flip and blur as two small matrices per image; shifts and affine maps.
+"""Geometry: crop, resize, flip and blur as two small matrices per image, shifts, and affine maps.
 
 Shapes: B images, C channels, H x W pixels in, S x S pixels out.
 """
@@ -13,8 +13,8 @@ from torch import Tensor
 
 from spice.augment.draws import Booleans, Floats, Integers
 
-# A Gaussian's tail is clamped at exp(-30), 1e-13 of its peak: products of smaller values are denormal floats, which
-# make a CPU three times slower.
+# The tail of a Gaussian is clamped at exp(-30), 1e-13 of its peak. Products of smaller values are denormal floats, with
+# which a CPU is three times slower.
 LOWEST_EXPONENT = -30.0
 
 
@@ -23,7 +23,7 @@ def resample(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     batch, channels, height, width = images.shape
     size = rows.shape[1]
     wide = torch.bmm(images.reshape(batch, channels * height, width), columns.transpose(1, 2))
-    # The same rows for every channel, copied: broadcasting inside the product is many times slower.
+    # The rows are copied for every channel, because broadcasting in the product is many times slower.
     rows = rows.unsqueeze(1).expand(-1, channels, -1, -1).reshape(batch * channels, size, height)
     return torch.bmm(rows, wide.view(batch * channels, height, size)).view(batch, channels, size, size)
 
@@ -37,10 +37,10 @@ def resize_matrix(
     flip: Booleans | None = None,
     device: torch.device | None = None,
 ) -> Tensor:
-    """Weights that resize pixels [start, start + length) to `size`, back to front where `flip`, (B, size, pixels).
+    """Weights that resize pixels [start, start + length) to `size`, reversed where `flip`: (B, size, pixels).
 
-    A triangle filter, widened when the picture shrinks (antialiasing), that ignores what is outside the box: the
-    same as Pillow's crop followed by its bilinear resize.
+    A triangle filter, widened for downsampling (antialiasing), that ignores pixels outside the box: the same as crop
+    and bilinear resize in Pillow.
     """
     first, last = start.reshape(-1, 1, 1), (start + length - 1.0).reshape(-1, 1, 1)
     scale = (length / np.float32(size)).reshape(-1, 1, 1)
@@ -48,18 +48,18 @@ def resize_matrix(
     if flip is not None:
         place = np.where(flip.reshape(-1, 1, 1), size - place, place)
     center, reach = first + place * scale, np.maximum(scale, 1.0)
-    # Weights of only the few pixels within reach of a center, (B, S, taps), then scattered to their places.
+    # Only the few pixels within reach of a center have weights, (B, S, taps), which are scattered to their positions.
     taps = np.arange(1, math.ceil(2.0 * reach.max()) + 1, dtype=np.float32)
     pixel = np.floor(center - reach - 0.5) + taps
     weights = np.maximum(1.0 - np.abs(pixel + 0.5 - center) / reach, 0.0) * ((pixel >= first) & (pixel <= last))
     weights /= weights.sum(axis=2, keepdims=True)
-    inside = np.clip(pixel, 0, pixels - 1).astype(np.int64)  # those outside have weight 0
+    inside = np.clip(pixel, 0, pixels - 1).astype(np.int64)  # pixels outside have weight 0
     matrix = torch.zeros(len(start), size, pixels, device=device)
     return matrix.scatter_add_(2, torch.from_numpy(inside).to(device), torch.from_numpy(weights).to(device))
 
 
 def blur_matrix(sigma: Floats, *, size: int, device: torch.device | None = None) -> Tensor:
-    """A Gaussian's weights between the `size` pixels of a line, (B, size, size); normalized at the borders."""
+    """Gaussian weights between the `size` pixels of a line, normalized at the borders too: (B, size, size)."""
     exponent = np.square(np.arange(size, dtype=np.float32)) / (-2.0 * np.square(sigma)).reshape(-1, 1)
     weight = np.exp(np.maximum(exponent, LOWEST_EXPONENT))  # (B, S) at each distance
     within = weight.cumsum(axis=1)
@@ -70,7 +70,7 @@ def blur_matrix(sigma: Floats, *, size: int, device: torch.device | None = None)
 
 
 def central_square(images: Tensor, size: int) -> Tensor:
-    """The central square at `size` pixels a side, uint8 in and out; the images themselves if they have that size."""
+    """The central square, resized to `size`, uint8 in and out; the images themselves if they have that size."""
     height, width = images.shape[2:]
     if height == width == size:
         return images
@@ -85,16 +85,16 @@ def central_square(images: Tensor, size: int) -> Tensor:
 
 
 def mirrored(images: Tensor, flip: Booleans) -> Tensor:
-    """Mirrored left to right where `flip`."""
+    """The images, mirrored left to right where `flip`."""
     both = torch.cat([images, images.flip(3)])
     chosen = torch.from_numpy(np.arange(len(images)) + len(images) * flip)
     return both.index_select(0, chosen.to(images.device))
 
 
 def shifted(images: Tensor, moves: Integers, *, flip: Booleans | None = None, out: Tensor | None = None) -> Tensor:
-    """Mirrored where `flip`, then moved down and right by whole pixels, `moves` (B, 2); the rest is black.
+    """The images, mirrored where `flip`, then moved down and right by whole pixels, `moves` (B, 2); the rest is black.
 
-    On a CPU the result is written to `out`, if given: memory already in use is faster than new memory.
+    On a CPU the result is written to `out`, if given: reused memory is faster than new memory.
     """
     flip = np.zeros(len(images), dtype=np.bool_) if flip is None else flip
     if images.device.type != "cpu":
@@ -111,10 +111,10 @@ def shifted(images: Tensor, moves: Integers, *, flip: Booleans | None = None, ou
 
 
 def shifted_with_reflection(images: Tensor, moves: Integers, *, flip: Booleans) -> Tensor:
-    """As `shifted`, but the rest is the image mirrored at its border; the pixels there are not repeated."""
+    """As `shifted`, but the rest is filled by reflection, without repeating the pixels at the border."""
     height, width = images.shape[2:]
     down, right = moves[:, :1], moves[:, 1:]
-    rows = _reflected(np.arange(height) - down, height)  # (B, H), where each row comes from
+    rows = _reflected(np.arange(height) - down, height)  # (B, H) the source of each row
     columns = _reflected(np.arange(width) - right, width)  # (B, W)
     columns = np.where(flip[:, None], width - 1 - columns, columns)
     source = torch.from_numpy(rows[:, :, None] * width + columns[:, None, :]).to(images.device)  # (B, H, W)
@@ -123,7 +123,7 @@ def shifted_with_reflection(images: Tensor, moves: Integers, *, flip: Booleans) 
 
 
 def _reflected(places: Integers, pixels: int) -> Integers:
-    """Places on a line that is mirrored at its first and last pixel: 3 2 1 | 0 1 2 3 | 2 1 0."""
+    """Positions on a line that is reflected at its first and last pixel: 3 2 1 | 0 1 2 3 | 2 1 0."""
     period = max(1, 2 * (pixels - 1))
     places = places % period
     return np.minimum(places, period - places) if pixels > 1 else np.zeros_like(places)
@@ -131,12 +131,12 @@ def _reflected(places: Integers, pixels: int) -> Integers:
 
 @lru_cache(4096)
 def _spans(pixels: int, move: int) -> tuple[slice, slice]:
-    """Target and source of the pixels of a line that is moved."""
+    """The target and the source of the pixels of a line that is moved."""
     return slice(max(move, 0), pixels + min(move, 0)), slice(max(-move, 0), pixels + min(-move, 0))
 
 
 def shift_maps(moves: Integers, flip: Booleans, *, width: int) -> Tensor:
-    """The affine maps (B, 6) equivalent to `shifted`."""
+    """The affine maps (B, 6) that are equivalent to `shifted`."""
     down, right = moves.T.astype(np.float32)
     none, one = np.zeros_like(down), np.ones_like(down)
     across = (np.where(flip, -one, one), none, np.where(flip, width + right, -right))
@@ -144,16 +144,16 @@ def shift_maps(moves: Integers, flip: Booleans, *, width: int) -> Tensor:
 
 
 def affine(images: Tensor, maps: Tensor) -> Tensor:
-    """Each output pixel takes the input pixel that its center maps to, or black outside the image.
+    """Each output pixel gets the input pixel that its center maps to, or black outside the image.
 
-    `maps` (B, 6) holds (a, b, c, d, e, f): x_in = a x + b y + c, y_in = d x + e y + f, as in Pillow's
-    `transform(AFFINE, NEAREST)`, the default there and what RandAugment was trained with.
+    A row (a, b, c, d, e, f) of `maps` (B, 6) is x_in = a x + b y + c, y_in = d x + e y + f. This is
+    `transform(AFFINE, NEAREST)` in Pillow, which RandAugment uses by default.
     """
     batch, channels, height, width = images.shape
     a, b, c, d, e, f = maps.view(batch, 6, 1, 1).unbind(dim=1)
     x = torch.arange(width, device=images.device).view(1, 1, -1) + 0.5
     y = torch.arange(height, device=images.device).view(1, -1, 1) + 0.5
-    # Coordinates outside fall on a black frame one pixel wide: cheaper than a mask.
+    # Coordinates outside are clamped to a black frame one pixel wide, which is cheaper than a mask.
     x_in = (a * x + (b * y + (c + 1.0))).floor_().clamp_(0.0, width + 1.0)  # (B, H, W)
     y_in = (d * x + (e * y + (f + 1.0))).floor_().clamp_(0.0, height + 1.0)
     source = y_in.mul_(width + 2).add_(x_in).long().view(batch, 1, -1)

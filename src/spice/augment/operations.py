@@ -1,7 +1,7 @@
-"""The fourteen operations of strong views, with the ranges their magnitudes are drawn from (uniformly).
+"""The fourteen operations of strong views, with the ranges of their magnitudes, which are drawn uniformly.
 
-Each has two implementations with the same result: for a batch of tensors on any device, and for one picture in Pillow,
-which is faster for large images on a CPU. `recipes.Strong` chooses.
+Each has two implementations with the same result: one for a batch of tensors on any device, and one in Pillow for a
+single picture, which is faster for large images on a CPU. `recipes.Strong` chooses.
 """
 
 import math
@@ -29,7 +29,7 @@ class Operation(NamedTuple):
 
 
 def rotate(images: Tensor, degrees: Tensor) -> Tensor:
-    """Turned counterclockwise about the center."""
+    """Rotate counterclockwise about the center."""
     height, width = images.shape[2:]
     angle = -torch.deg2rad(degrees)
     cos, sin = angle.cos(), angle.sin()
@@ -38,13 +38,13 @@ def rotate(images: Tensor, degrees: Tensor) -> Tensor:
 
 
 def shear(images: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Each row moved left by `x` times its distance from the top, each column up by `y` times that from the left."""
+    """Move rows left by `x` times the distance from the top, columns up by `y` times the distance from the left."""
     one, zero = torch.ones_like(x), torch.zeros_like(x)
     return affine(images, torch.stack([one, x, zero, y, one, zero], dim=1))
 
 
 def translate(images: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Moved left and up by shares of the width and the height, in whole pixels."""
+    """Move left and up by shares of the width and the height, rounded to whole pixels."""
     moves = torch.stack([y * images.shape[2], x * images.shape[3]], dim=1)
     return shifted(images, -(moves + 0.5).floor().long().cpu().numpy())
 

@@ -1,7 +1,7 @@
-"""Views of images: contrastive ones (paper III-A); plain, weak and strong ones (III-B; alpha and beta of III-C).
+"""Views of images: contrastive ones (paper III-A); plain, weak (alpha) and strong (beta) ones (paper III-B and III-C).
 
 A recipe maps uint8 images (B, C, H, W) to normalized float views (B, C, size, size) on the same device. Its random
-parameters come from the generator alone (see `draws`). A process that holds only some images of a batch passes their
+parameters depend on the generator alone (see `draws`). A process that has only some images of a batch passes their
 rows, `recipe(images, generator, rows=rows, of=batch_size)`, and gets the same views as a single process.
 """
 
@@ -18,9 +18,9 @@ from spice.augment import color, draws, geometry
 from spice.augment.operations import OPERATIONS, Operation
 from spice.settings import AugmentSettings, Normalization
 
-# On a CPU, images are processed in portions that fit a core's own cache.
+# On a CPU, images are processed in portions that fit into the cache of a core.
 CACHED_FLOATS = 200_000
-# On a CPU, strong views of at least this many pixels on a side are faster one by one in Pillow.
+# On a CPU, strong views with at least this many pixels on a side are faster one by one, in Pillow.
 ONE_BY_ONE_FROM = 128
 
 # MoCo-v2's augmentation.
@@ -32,7 +32,7 @@ GRAY_CHANCE = 0.2
 
 @dataclass(frozen=True)
 class Recipe(ABC):
-    """Makes views of a batch."""
+    """A kind of view."""
 
     settings: AugmentSettings
     size: int
@@ -48,7 +48,7 @@ class Recipe(ABC):
         channels = len(self.normalization.mean)
         if channels != images.shape[1]:
             raise ValueError(f"the normalization is for {channels} channels, the images have {images.shape[1]}")
-        # Allocated outside inference mode, so that networks can train on it; filled inside, where small steps are fast.
+        # Allocated outside inference mode, so that networks can train on it; filled inside, which is faster.
         views = torch.empty(len(images), channels, self.size, self.size, device=images.device)
         with torch.inference_mode():
             uniforms = draws.Uniform(len(images), self._columns, generator, rows=rows, of=of)
@@ -59,7 +59,7 @@ class Recipe(ABC):
     @property
     @abstractmethod
     def _columns(self) -> int:
-        """How many uniform numbers each image needs."""
+        """The number of uniform numbers that each image needs."""
 
     @abstractmethod
     def _fill(self, views: Tensor, images: Tensor, uniforms: draws.Uniform) -> None:
@@ -69,7 +69,7 @@ class Recipe(ABC):
         return uniforms.column() < (0.5 if self.settings.flip else 0.0)
 
     def _scale_and_offset(self, device: torch.device, *, full: float) -> tuple[Tensor, Tensor]:
-        """A factor and an offset to subtract, which normalize values in [0, full]; each (C, 1, 1)."""
+        """A factor, and an offset to subtract, that normalize values in [0, full]: (C, 1, 1) each."""
         mean, std = self.normalization.mean, self.normalization.std
         scale = [[[1.0 / (full * deviation)]] for deviation in std]
         offset = [[[level / deviation]] for level, deviation in zip(mean, std, strict=True)]
@@ -82,7 +82,7 @@ class Recipe(ABC):
 
 
 def portions(images: Tensor, start: int = 0, end: int | None = None) -> Iterator[slice]:
-    """Slices of `images` from `start` to `end`: on a CPU small enough for its cache, elsewhere one."""
+    """Slices of `images` from `start` to `end`: on a CPU small enough for its cache, elsewhere a single one."""
     end = len(images) if end is None else end
     count = max(1, end - start)
     if images.device.type == "cpu":
@@ -92,7 +92,7 @@ def portions(images: Tensor, start: int = 0, end: int | None = None) -> Iterator
 
 
 class Plain(Recipe):
-    """The central square at the right size, normalized; not random."""
+    """The central square, resized and normalized; not random."""
 
     _columns = 0
 
@@ -104,7 +104,7 @@ class Plain(Recipe):
         rows: Tensor | None = None,  # noqa: ARG002
         of: int | None = None,  # noqa: ARG002
     ) -> Tensor:
-        """Views of `images`. The generator, which all recipes take, is not used."""
+        """Views of `images`. The other arguments, which all recipes have, are not used."""
         return super().__call__(images, generator or torch.Generator())
 
     def _fill(self, views: Tensor, images: Tensor, uniforms: draws.Uniform) -> None:  # noqa: ARG002
@@ -112,7 +112,7 @@ class Plain(Recipe):
 
 
 class Weak(Recipe):
-    """Random flip, and a shift by at most an eighth of the side, padded with zeros or by reflection."""
+    """Random flip, and a random shift with padding by zeros or by reflection."""
 
     _columns = 3
 
@@ -133,7 +133,7 @@ class Weak(Recipe):
 
 
 class Strong(Recipe):
-    """Random flip, RandAugment (some of fourteen operations in random order), and Cutout."""
+    """Random flip, RandAugment (a few of fourteen operations, drawn with replacement), and Cutout."""
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -156,12 +156,12 @@ class Strong(Recipe):
         one_by_one = images.device.type == "cpu" and self.size >= ONE_BY_ONE_FROM
         operate = self._one_by_one if one_by_one else self._together
         self._fill_normalized(views, operate(mirrored, kinds, strengths))
-        # A square hole per image, with sides up to the set share of the view's, cut by the border.
+        # Cutout: a square hole in each image, with sides up to a share of the side of the view, clipped at the border.
         longest = round(self.settings.cutout * self.size)
         side = draws.integers(min(1, longest), longest, uniforms.columns(1))
         corner = draws.integers(0, self.size - 1, uniforms.columns(2)) - side // 2
         holes = np.maximum(np.concatenate([corner, corner + side], axis=1), 0)  # (B, 4)
-        surface = views.numpy() if views.device.type == "cpu" else views  # the same memory, in a quarter of the time
+        surface = views.numpy() if views.device.type == "cpu" else views  # the same memory, but four times faster
         for number, (top, left, bottom, right) in enumerate(holes.tolist()):
             surface[number, :, top:bottom, left:right] = 0.0
 
@@ -200,7 +200,7 @@ class Contrastive(Recipe):
     """MoCo-v2's views: random resized crop, color jitter, grayscale, blur, flip.
 
     Crop, resize, blur and flip are two matrices per image, color and normalization one affine map. So blur comes before
-    color, not after it, which matters only where values are clamped.
+    color, not after it. This matters only where values are clamped.
     """
 
     _columns = draws.CROP_COLUMNS + 13
@@ -224,14 +224,14 @@ class Contrastive(Recipe):
             box = draws.Boxes(*(side[part] for side in boxes))
             view = _resampled(images[part], box, flip[part], sigma[part], size=self.size)
             color.ColorMaps(*(matrix[part] for matrix in maps)).apply(view, -offset, out=views[part])
-            # Clamp to black and white channel by channel: bounds that are tensors take six times as long.
+            # Clamp to black and white, channel by channel: bounds that are tensors are six times slower.
             bounds = zip(self.normalization.mean, self.normalization.std, strict=True)
             for channel, (mean, std) in zip(views[part].unbind(dim=1), bounds, strict=True):
                 channel.clamp_(-mean / std, (1.0 - mean) / std)
 
 
 def _resampled(images: Tensor, box: draws.Boxes, flip: draws.Booleans, sigma: draws.Floats, *, size: int) -> Tensor:
-    """Cropped, resized, mirrored and, where `sigma` is not 0, blurred: floats in [0, 1]."""
+    """The images cropped, resized, mirrored and, where `sigma` is not 0, blurred: floats in [0, 1]."""
     height, width = images.shape[2:]
     rows = geometry.resize_matrix(box.top, box.height, pixels=height, size=size, device=images.device)
     columns = geometry.resize_matrix(box.left, box.width, pixels=width, size=size, flip=flip, device=images.device)

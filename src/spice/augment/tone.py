@@ -6,14 +6,14 @@ Each takes uint8 (B, C, H, W) and its magnitude (B,), and returns new uint8 imag
 import torch
 from torch import Tensor
 
-# Pillow truncates. The small addend keeps whole numbers from falling just below.
+# Pillow truncates. This addend keeps whole numbers from being truncated to the number below.
 TRUNCATION = 1e-3
-# Lines up to this many pixels are counted faster together than one by one.
+# Histograms of lines with up to this many pixels are faster together than one by one.
 SHORT_LINE = 48 * 48
 
 
 def autocontrast(images: Tensor) -> Tensor:
-    """Each channel stretched so that its darkest pixel is 0 and its brightest 255."""
+    """Stretch each channel so that its darkest pixel is 0 and its brightest 255."""
     lowest = images.amin(dim=(2, 3), keepdim=True).float()
     highest = images.amax(dim=(2, 3), keepdim=True).float()
     flat = highest <= lowest
@@ -23,7 +23,7 @@ def autocontrast(images: Tensor) -> Tensor:
 
 
 def equalize(images: Tensor) -> Tensor:
-    """Each channel through its own cumulative histogram."""
+    """Equalize the histogram of each channel."""
     lines = images.flatten(2).flatten(0, 1)  # a line per image and channel
     counts = _histograms(lines)  # (lines, 256)
     brightest = 255 - (counts > 0).int().flip(1).argmax(dim=1, keepdim=True)
@@ -35,14 +35,14 @@ def equalize(images: Tensor) -> Tensor:
 
 
 def posterize(images: Tensor, bits: Tensor) -> Tensor:
-    """Only the highest `bits` bits of each value."""
-    mask = 256 - 2 ** (8 - bits.long().clamp(max=8))  # the largest draw rounds up to 9
+    """Keep only the highest `bits` bits of each value."""
+    mask = 256 - 2 ** (8 - bits.long().clamp(max=8))  # a draw just below 9 may round up to 9
     return images & mask.to(torch.uint8).view(-1, 1, 1, 1)
 
 
 def solarize(images: Tensor, threshold: Tensor) -> Tensor:
-    """Values at or above `threshold` inverted."""
-    # In bytes, without comparison or torch.where, which are many times slower on a CPU.
+    """Invert values at or above `threshold`."""
+    # Computed in bytes, because comparison and torch.where are many times slower on a CPU.
     threshold = threshold.ceil().long().view(-1, 1, 1, 1)
     lowest = threshold.clamp(max=255).to(torch.uint8)
     keep = (lowest - images.minimum(lowest)).clamp_(max=1).mul_(255)  # 255 below the threshold, else 0
@@ -51,7 +51,7 @@ def solarize(images: Tensor, threshold: Tensor) -> Tensor:
 
 
 def color(images: Tensor, factor: Tensor) -> Tensor:
-    """Blend of the gray image (factor 0) and the image (factor 1)."""
+    """Blend the gray image (factor 0) with the image (factor 1)."""
     if images.shape[1] == 1:
         return images
     values = images.float()
@@ -59,22 +59,22 @@ def color(images: Tensor, factor: Tensor) -> Tensor:
 
 
 def contrast(images: Tensor, factor: Tensor) -> Tensor:
-    """Blend of the mean gray (factor 0) and the image (factor 1)."""
+    """Blend the mean gray (factor 0) with the image (factor 1)."""
     values = images.float()
     mean = _gray(values).mean(dim=(1, 2, 3), keepdim=True).add_(0.5).floor_()
     return _blend(mean, values, factor)
 
 
 def brightness(images: Tensor, factor: Tensor) -> Tensor:
-    """Blend of black (factor 0) and the image (factor 1)."""
+    """Blend black (factor 0) with the image (factor 1)."""
     return _bytes(images.float().mul_(factor.view(-1, 1, 1, 1)).add_(TRUNCATION))
 
 
 def sharpness(images: Tensor, factor: Tensor) -> Tensor:
-    """Blend of the smoothed image (factor 0) and the image (factor 1); the outermost pixels are not smoothed."""
+    """Blend the smoothed image (factor 0) with the image (factor 1). The pixels at the border are not smoothed."""
     width = images.shape[3]
-    # Sums over neighbors in one long line of all pixels, which is fastest. They are wrong at the images' borders, where
-    # lines wrap around, so the original pixels are restored there.
+    # Sums over neighbors in one long line of all pixels, which is fastest. They are wrong at the borders, where lines
+    # wrap around, so the original pixels are restored there.
     line = images.to(torch.int16).view(-1)
     across = (line[:-2] + line[1:-1]).add_(line[2:])
     box = (across[: -2 * width] + across[width:-width]).add_(across[2 * width :])
@@ -89,7 +89,7 @@ def sharpness(images: Tensor, factor: Tensor) -> Tensor:
 
 
 def _histograms(lines: Tensor) -> Tensor:
-    """How often each value occurs in each line of bytes, (lines, 256)."""
+    """The histogram of each line of bytes: (lines, 256)."""
     if lines.shape[1] > SHORT_LINE:
         return torch.stack([line.bincount(minlength=256) for line in lines])
     first = torch.arange(0, 256 * len(lines), 256, device=lines.device).unsqueeze(1)
@@ -97,7 +97,7 @@ def _histograms(lines: Tensor) -> Tensor:
 
 
 def _looked_up(lines: Tensor, tables: Tensor) -> Tensor:
-    """Each line of bytes through its own table (256,)."""
+    """Map each line of bytes with its own table (256,)."""
     if lines.device.type != "cpu":
         return tables.gather(1, lines.long())
     # bytes.translate is several times faster than a gather.
@@ -115,7 +115,7 @@ def _gray(values: Tensor) -> Tensor:
 
 
 def _blend(degenerate: Tensor, values: Tensor, factor: Tensor) -> Tensor:
-    """(1 - factor) degenerate + factor value; changes both in place. Factors in [0, 1] need no clamp."""
+    """(1 - factor) * degenerate + factor * values, in place. For factors in [0, 1], no clamp is needed."""
     factor = factor.view(-1, 1, 1, 1)
     return _bytes(values.mul_(factor).add_(degenerate.mul_(1.0 - factor).add_(TRUNCATION)))
 

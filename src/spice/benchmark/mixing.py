@@ -40,10 +40,10 @@ class MixMatch(Algorithm):
     def loss(self, batch: Batch) -> Tensor:
         """Each image is mixed with another one, by a random share."""
         with torch.no_grad():
-            guess = torch.stack([batch.network(view).softmax(dim=1) for view in batch.others]).mean(dim=0)  # (U, K)
+            guess = torch.stack([batch.network(view).softmax(dim=1) for view in batch.unlabeled]).mean(dim=0)  # (U, K)
             guess = sharpened(guess, self.temperature)
         labels = torch.cat([F.one_hot(batch.labels, self.clusters).to(guess.dtype), guess, guess])  # (L + 2 U, K)
-        images, target = mixed(torch.cat([batch.labeled, *batch.others]), labels, batch.random)
+        images, target = mixed(torch.cat([batch.labeled, *batch.unlabeled]), labels, batch.random)
         (logits,) = batch.logits(images)
         known = len(batch.labels)
         difference = F.mse_loss(logits[known:].softmax(dim=1), target[known:])
@@ -77,10 +77,10 @@ class ReMixMatch(Algorithm):
         assert isinstance(batch.network, TurnedNetwork), "ReMixMatch needs a layer that guesses turns"
         given = F.one_hot(batch.labels, self.clusters).float()  # (L, K)
         with torch.no_grad():
-            guess = sharpened(self.aligned(batch.network(batch.others[0]).softmax(dim=1), given), self.temperature)
-        labels = torch.cat([given, *[guess] * len(batch.others)])  # (L + 9 U, K)
-        images, target = mixed(torch.cat([batch.labeled, *batch.others]), labels, batch.random)
-        first = batch.others[1]
+            guess = sharpened(self.aligned(batch.network(batch.unlabeled[0]).softmax(dim=1), given), self.temperature)
+        labels = torch.cat([given, *[guess] * len(batch.unlabeled)])  # (L + 9 U, K)
+        images, target = mixed(torch.cat([batch.labeled, *batch.unlabeled]), labels, batch.random)
+        first = batch.unlabeled[1]
         logits, strong = batch.logits(images, first)
         known = len(batch.labels)
         turns = torch.randint(TURNS, (len(first),), generator=batch.random).to(first.device)

@@ -26,7 +26,7 @@ from spice.models.weights import NetworkCard
 from spice.randomness import seeded
 from spice.stages.features.train import network_card
 from spice.stages.joint.algorithms import Algorithm, Batch, register
-from spice.stages.joint.draws import Labeled
+from spice.stages.joint.sampling import Labeled
 from spice.stages.joint.train import ClusteringNetwork, Learner, train_jointly
 
 Labels = NDArray[np.int64]
@@ -103,7 +103,7 @@ class PiModel(Algorithm):
 
     def loss(self, batch: Batch) -> Tensor:
         """The second view is the target of the first."""
-        labeled, first, second = batch.logits(batch.labeled, *batch.others, detach=2)
+        labeled, first, second = batch.logits(batch.labeled, *batch.unlabeled, detach=2)
         difference = F.mse_loss(first.softmax(dim=1), second.softmax(dim=1))
         return F.cross_entropy(labeled, batch.labels) + sigmoid_ramp(batch) * self.weight * difference
 
@@ -121,7 +121,7 @@ class MeanTeacher(Algorithm):
 
     def loss(self, batch: Batch) -> Tensor:
         """The average's prediction for the second view is the target of the first."""
-        first, second = batch.others
+        first, second = batch.unlabeled
         labeled, others = batch.logits(batch.labeled, first)
         with torch.no_grad():  # in training mode, so that batch norm uses the batch, as in the network
             target = batch.average(second).softmax(dim=1)  # (U, K)
@@ -142,7 +142,7 @@ class PseudoLabeling(Algorithm):
 
     def loss(self, batch: Batch) -> Tensor:
         """The same view gives the label and learns it."""
-        labeled, others = batch.logits(batch.labeled, *batch.others)
+        labeled, others = batch.logits(batch.labeled, *batch.unlabeled)
         confident = consistency_labels(others.detach().softmax(dim=1), threshold=self.threshold)  # (U,)
         batch.confident = (confident != IGNORE).float().mean().item()
         own = F.cross_entropy(others, confident, ignore_index=IGNORE, reduction="sum") / len(others)
@@ -164,7 +164,7 @@ class UDA(Algorithm):
 
     def loss(self, batch: Batch) -> Tensor:
         """The weak view teaches the strong one."""
-        labeled, weak, strong = batch.logits(batch.labeled, *batch.others, detach=1)
+        labeled, weak, strong = batch.logits(batch.labeled, *batch.unlabeled, detach=1)
         confident = weak.softmax(dim=1).amax(dim=1) > self.threshold  # (U,)
         batch.confident = confident.float().mean().item()
         target = (weak / self.temperature).softmax(dim=1)  # (U, K)

@@ -28,7 +28,7 @@ from spice.runs.folder import make
 from spice.runs.records import JointResult
 from spice.settings import HeadSettings, JointSettings, RunSettings
 from spice.stages.encode import encode_plain
-from spice.stages.joint.draws import Labeled
+from spice.stages.joint.sampling import Labeled
 
 # What all methods share, and no method is charged for.
 SHARED = ("scan", "features", "views", "neighbors")

@@ -19,15 +19,15 @@ def add_labels(run: Path, file: Path, *, split: bool) -> None:
     """Name the groups and place the labeled images; a group with two names is split if the user agrees."""
     from spice.label_table import read_label_table
     from spice.runs.editor import Editor
-    from spice.stages.groups.give import SharedGroupError, give_labels
+    from spice.stages.groups.given_labels import SharedGroupError, apply_labels
 
     labels, editor = read_label_table(file), Editor(run)
     with editing(run):
         try:
-            added = give_labels(editor, labels, split=split)
+            added = apply_labels(editor, labels, split=split)
         except SharedGroupError as error:
             if not confirmed(f"{error}. Split it now?"):
                 raise
-            added = give_labels(editor, labels, split=True)
+            added = apply_labels(editor, labels, split=True)
     if added:
         print(f"{len(added)} edits from {file}; undo with: spice undo {quoted(str(run))}", file=sys.stderr)

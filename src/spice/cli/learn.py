@@ -55,12 +55,12 @@ def command(
 def _lines(proposal: "Proposal") -> list[str]:
     from spice.runs import open_result
 
-    lessons, before, moved = proposal.lessons, proposal.before, proposal.moved
-    pairs, images = len(lessons.same) + len(lessons.different), len(before.group)
+    corrections, before, moved = proposal.corrections, proposal.before, proposal.moved
+    pairs, images = len(corrections.same) + len(corrections.different), len(before.group)
     marked = f", {counted(pairs, 'pair')}" if pairs else ""
     lines = [
-        f"learned    {len(lessons.numbers)} groups, from {counted(len(lessons.fixed), 'image')} you placed{marked} "
-        "and typical images of each group"
+        f"learned    {len(corrections.numbers)} groups, from {counted(len(corrections.fixed), 'image')} you placed"
+        f"{marked} and typical images of each group"
     ]
     if not len(moved):
         return [*lines, "moves      no images: the groups already agree with your corrections"]

@@ -67,7 +67,7 @@ class Collection:
         return np.asarray(pc.fill_null(self.table["copy_of"], -1), dtype=np.int64)
 
     @property
-    def starts(self) -> NDArray[np.int64]:  # (U,)
+    def distinct(self) -> NDArray[np.int64]:  # (U,)
         """Positions of distinct images; the exact copies of each follow it."""
         return np.flatnonzero(self.copy_of < 0)
 

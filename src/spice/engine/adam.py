@@ -1,7 +1,7 @@
 """Adam (Kingma and Ba 2015) for a few large parameters.
 
-Using `torch.optim` imports torch's compiler, which takes 1.4 s of processor time: as long as training the heads of a
-small collection.
+`torch.optim` imports torch's compiler, which takes 1.4 s of CPU time: as long as training the heads of a small
+collection.
 """
 
 import math
@@ -15,7 +15,7 @@ MEAN_DECAY, SQUARE_DECAY, EPSILON = 0.9, 0.999, 1e-8
 
 
 class Adam:
-    """What `torch.optim.Adam` computes, without weight decay."""
+    """The same updates as `torch.optim.Adam` without weight decay."""
 
     def __init__(self, parameters: Iterable[nn.Parameter], *, learning_rate: float) -> None:
         self.parameters, self.learning_rate, self.steps = list(parameters), learning_rate, 0
@@ -32,7 +32,7 @@ class Adam:
         """Update all parameters from their gradients."""
         self.steps += 1
         rate = self.learning_rate / (1 - MEAN_DECAY**self.steps)
-        correction = math.sqrt(1 - SQUARE_DECAY**self.steps)  # the average of squares started at zero
+        correction = math.sqrt(1 - SQUARE_DECAY**self.steps)  # the average of squares starts at zero
         for parameter, mean, square in zip(self.parameters, self.means, self.squares, strict=True):
             gradient = parameter.grad
             assert gradient is not None, "step() follows a backward pass"
@@ -41,12 +41,12 @@ class Adam:
             parameter.addcdiv_(mean, square.sqrt().div_(correction).add_(EPSILON), value=-rate)
 
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """The state for a checkpoint."""
         return {"steps": self.steps, "means": self.means, "squares": self.squares}
 
     @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """From a checkpoint."""
+        """Restore the state from a checkpoint."""
         self.steps = state["steps"]
         for name in ("means", "squares"):
             for mine, saved in zip(getattr(self, name), state[name], strict=True):

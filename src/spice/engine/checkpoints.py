@@ -1,6 +1,6 @@
-"""Checkpoints, from which a killed run resumes: nested state in a safetensors file with JSON in its header.
+"""Checkpoints: nested state in a safetensors file with JSON in its header, from which a killed run resumes.
 
-No pickle. Files are written atomically. The last two are kept, so a damaged one costs one interval.
+No pickle. Files are written atomically. The last two are kept, so a damaged file costs one interval.
 """
 
 import json
@@ -21,25 +21,25 @@ from spice.files import written_atomically
 
 
 class DamagedCheckpointWarning(SpiceWarning):
-    """A checkpoint could not be read; an older one was used."""
+    """A checkpoint cannot be read, and an older one is used."""
 
 
 class Saved(NamedTuple):
-    """A state and the number of steps that led to it."""
+    """A saved state, and the number of finished steps."""
 
     step: int
     state: dict[str, Any]  # Any as in torch's own state_dict()
 
 
 class Checkpoints:
-    """The checkpoints of one task, in a folder of their own; without a folder, nothing is saved.
+    """The checkpoints of one task, in a separate folder. Without a folder, nothing is saved.
 
-    Of several processes all load, and the first one saves.
+    With several processes, all load and the first one saves.
 
     Args:
-        identity: what the task depends on (settings, seed, number of images). A checkpoint with another identity is
-            refused, because resuming from it would give a result that no settings explain.
-        every_seconds: how much work a kill may cost. The interval grows if saving is slow, so that it takes < 5 %.
+        identity: what the task depends on (settings, seed, number of images). A checkpoint with a different identity is
+            refused, because the result would depend on both.
+        every_seconds: the interval between checkpoints. It grows if saving is slow, so that saving takes < 5 % of time.
     """
 
     def __init__(
@@ -51,19 +51,19 @@ class Checkpoints:
         processes: Processes = ALONE,
     ) -> None:
         self.folder, self.processes = folder, processes
-        # Through JSON once, so that a tuple here equals the list that comes back.
+        # Converted to JSON and back, because tuples become lists.
         self.identity: dict[str, object] = json.loads(json.dumps(dict(identity or {})))
         self.every_seconds = every_seconds
         self._saved_at = time.monotonic()
         self._cost = 0.0
 
     def due(self) -> bool:
-        """Whether it is time to save again."""
+        """Whether it is time to save."""
         interval = max(self.every_seconds, 20.0 * self._cost)
         return self._saves and time.monotonic() - self._saved_at >= interval
 
     def save_if_due(self, step: int, *, of: int, state: Callable[[], Mapping[str, object]]) -> None:
-        """Save after step number `step` if it is time to, and after the last one."""
+        """Save after step number `step` if it is time to save, or if it is the last one."""
         if self.due() or step == of:
             self.save(step, state())
 
@@ -89,7 +89,7 @@ class Checkpoints:
         self._cost = self._saved_at - started
 
     def load(self) -> Saved | None:
-        """The newest readable state, the same in all processes; None if there are no checkpoints."""
+        """The newest readable state, the same in all processes. None if there are no checkpoints."""
         saved = self._newest()
         if not self.processes.agree(0 if saved is None else saved.step):
             raise UserError(f"the processes find different checkpoints in {self.folder}: delete it to start over")
@@ -127,7 +127,7 @@ class Checkpoints:
         return sorted(self.folder.glob("step-*.safetensors"), reverse=True) if self.folder is not None else []
 
     def _changes(self, saved: dict[str, object]) -> str:
-        missing = object()  # an absent setting differs from one that is None
+        missing = object()  # a missing setting differs from one that is None
         return ", ".join(
             f"{name} was {saved.get(name)!r}, is {self.identity.get(name)!r}"
             for name in sorted({*saved, *self.identity})
@@ -138,7 +138,7 @@ class Checkpoints:
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata() or {}
-        # A copy: the file stays mapped otherwise, and could change under the run.
+        # Copies, because the tensors are mapped to the file, which could change during the run.
         tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     if "spice" not in metadata or metadata.get("checksum") != _checksum(metadata["spice"], tensors):
         raise ValueError("its checksum does not match")
@@ -155,10 +155,10 @@ def _checksum(header: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def _flatten(state: object, tensors: dict[str, Tensor]) -> object:
-    """The state as JSON, in which each tensor is replaced by its name in `tensors`."""
+    """The state as JSON. Each tensor moves to `tensors` and is replaced by its name there."""
     if isinstance(state, Tensor):
         name = str(len(tensors))
-        # The layout is kept too: sums over another layout may round differently.
+        # The memory layout is saved too, because sums over another layout may round differently.
         channels_last = state.dim() == 4 and state.is_contiguous(memory_format=torch.channels_last)
         tensors[name] = state.detach().cpu().clone(memory_format=torch.contiguous_format)
         return {"tensor": name, "channels_last": channels_last and not state.is_contiguous()}

@@ -17,7 +17,7 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """The device called `name`; "auto" is a CUDA GPU (under torchrun, this process's own), or the CPU without one."""
+    """The device called `name`. "auto" is a CUDA GPU (under torchrun, that of this process), else the CPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -38,7 +38,7 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def explain_auto() -> str:
-    """Which device "auto" is here, and why."""
+    """Which device "auto" selects on this machine, and why."""
     device = choose_device()
     if device.type == "cuda":
         return f"{device}: torch sees {torch.cuda.get_device_name(device)}"
@@ -50,15 +50,15 @@ def explain_auto() -> str:
 
 
 def module_to_device(module: Module, device: torch.device) -> Module:
-    """The module on `device`, its convolutions channels-last (faster on CPU and GPU alike)."""
+    """The module on `device`, with its convolutions in channels-last layout (faster on CPU and GPU)."""
     return module.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on `device`; copied to a CUDA GPU from pinned memory, without waiting."""
+    """The tensor on `device`. The copy to a CUDA GPU is asynchronous, from pinned memory."""
     if device.type != "cuda" or tensor.device.type != "cpu":
         return tensor.to(device)
-    with torch.cuda.device(device):  # in a new thread the current GPU is 0, where pinning would also take memory
+    with torch.cuda.device(device):  # in a new thread the current GPU is 0, and pinning would allocate memory there
         return tensor.pin_memory().to(device, non_blocking=True)
 
 
@@ -71,11 +71,11 @@ def precision(device: torch.device) -> torch.dtype:
 
 
 def autocast(device: torch.device) -> AbstractContextManager[object]:
-    """A context in which networks run in the `precision` of the device. Weights and their gradients stay float32."""
+    """A context that runs networks in the `precision` of the device. Weights and their gradients stay float32."""
     dtype = precision(device)
     return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype=dtype)
 
 
 def grad_scaler(device: torch.device) -> GradScaler:
-    """Scales the loss, so that small gradients do not vanish in float16; with other precisions it does nothing."""
+    """Scales the loss, so that small gradients do not vanish in float16. It does nothing in other precisions."""
     return GradScaler(device.type, enabled=precision(device) == torch.float16)

@@ -1,6 +1,6 @@
-"""Worker threads: torch, NumPy, Pillow and ONNX Runtime release Python's lock while they compute.
+"""Worker threads. torch, NumPy, Pillow and ONNX Runtime release the global interpreter lock while they compute.
 
-Results must not depend on when they are computed. With a single torch thread, everything runs in the calling thread.
+Results must not depend on the order of computation. With a single torch thread, everything runs in the calling thread.
 """
 
 from collections import deque
@@ -15,13 +15,13 @@ import torch
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Each worker needs memory for one batch, so with more cores than this several share a worker.
+# Each worker needs memory for a batch, so if there are more cores than this, each worker uses several.
 MAX_WORKERS = 4
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Use one thread inside the block: for small tensors more are slower, above all on a busy machine."""
+    """Use one torch thread inside the block. For small tensors more are slower, especially on a busy machine."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -31,10 +31,10 @@ def one_thread() -> Iterator[None]:
 
 
 def parallel_map(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """`function(item)` for every item, in order, several at a time, by workers that share torch's threads.
+    """`function(item)` for every item, in order, computed by several workers that share torch's threads.
 
-    One network spread over all cores waits for the slowest core after every layer, and whatever happens between two
-    networks (reading pixels, making views) leaves all cores but one idle.
+    A network that is spread over all cores waits for the slowest core after every layer, and all other work (reading
+    pixels, making views) leaves all cores but one idle.
     """
     threads = torch.get_num_threads()
     workers = worker_count(threads)
@@ -46,14 +46,14 @@ def parallel_map(function: Callable[[Item], Result], items: Iterable[Item]) -> I
         pending: deque[Future[Result]] = deque()
         for item in items:
             pending.append(pool.submit(function, item))
-            if len(pending) > workers:  # one item waits in the queue, so that no worker is ever idle
+            if len(pending) > workers:  # one item waits in the queue, so that no worker is idle
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
 
 
 def prefetch(items: Iterable[Item]) -> Iterator[Item]:
-    """The items (pixels, views), in order, each prepared in the background while the one before it is in use."""
+    """The items (pixels, views), in order. While one is in use, the next is prepared in the background."""
     threads = torch.get_num_threads()
     if threads == 1:
         yield from items
@@ -75,8 +75,9 @@ def worker_count(threads: int) -> int:
 def _share_threads(pool: ThreadPoolExecutor, workers: int, each: int, threads: int) -> None:
     """Start the workers with `each` torch threads; the calling thread keeps `threads`.
 
-    torch keeps this number per thread. The first call of `get_num_threads` in a thread initializes it and would undo an
-    earlier setting. A new thread inherits the number that was set last, so the caller's is restored at the end.
+    torch has this number per thread. The first call of `get_num_threads` in a thread initializes it and would overwrite
+    an earlier setting. A new thread inherits the number that was set last, so the caller's number is restored at the
+    end.
     """
     all_started = Barrier(workers)
 

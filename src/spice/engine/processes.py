@@ -1,6 +1,6 @@
-"""Several processes that train one model, started by torchrun and connected over gloo (CPU) or nccl (GPU).
+"""Several processes that train one model, started by torchrun and connected by gloo (CPU) or nccl (GPU).
 
-With a single process every method is the identity, so stages need no special case.
+With a single process, collective operations change nothing, so stages need no special case.
 """
 
 import datetime
@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Processes:
-    """This process's rank among `count` equal ones, and their collective operations. All must make the same calls."""
+    """The rank of this process, and collective operations. All processes must make the same calls."""
 
     rank: int = 0
     count: int = 1
@@ -32,7 +32,7 @@ class Processes:
         return self.rank == 0
 
     def refuse_uneven(self, batch: int) -> None:
-        """Refuse a batch that the processes cannot share equally."""
+        """Refuse a batch size that is not divisible by the number of processes."""
         if batch % self.count:
             raise UserError(
                 f"a batch of {batch} images cannot be shared equally by {self.count} processes: "
@@ -40,17 +40,17 @@ class Processes:
             )
 
     def gather(self, tensor: Tensor) -> Tensor:
-        """The rows of all P processes in the order of the batch, each holding every P-th: (B, ...) -> (P B, ...).
+        """The rows of all P processes in the order of the batch, of which each has every P-th: (B, ...) -> (P B, ...).
 
-        So `gather(batch[rank::count])` is `batch`, as `data.batches` distributes it. The result has no gradient.
+        So `gather(batch[rank::count])` is `batch` (see `data.batches`). The result has no gradient.
         """
         return self.gather_with_gradient(tensor.detach())
 
     def gather_with_gradient(self, tensor: Tensor) -> Tensor:
-        """As `gather`, but each process receives the gradients that all processes have for its rows.
+        """As `gather`, but each process receives the gradients from all processes for its rows.
 
-        With each process's loss a mean over its own images, and `average_gradients_` after the backward pass, the
-        parameters get the gradient of the mean over all images, as one process would compute it.
+        If the loss of each process is a mean over its own images, and `average_gradients_` follows the backward pass,
+        the parameters get the same gradient as from a single process: that of the mean over all images.
         """
         if self.count == 1:
             return tensor
@@ -64,7 +64,7 @@ class Processes:
         return gathered
 
     def average_gradients_(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace every gradient by its mean over the processes, in one message."""
+        """Replace every gradient by its mean over the processes, in one all-reduce."""
         if self.count == 1:
             return
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
@@ -84,11 +84,11 @@ class Processes:
             tensor.detach().copy_(whole)
 
     def agree(self, number: int) -> bool:
-        """Whether all processes hold the same number."""
+        """Whether all processes have the same number."""
         return bool((self.gather(torch.tensor([number], device=self.device)) == number).all())
 
     def barrier(self) -> None:
-        """Wait until every process is here."""
+        """Wait until all processes are here."""
         if self.count > 1:
             dist.barrier()
 
@@ -103,13 +103,13 @@ ALONE = Processes()
 
 
 def processes_from_environment() -> Processes:
-    """Rank and number of the processes that torchrun started, for work that needs no communication."""
+    """The rank and the number of processes that torchrun set, for work without communication."""
     return Processes(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
 
 
 @contextmanager
 def join_processes(device: torch.device = CPU) -> Iterator[Processes]:
-    """Connect the processes that torchrun started, unless the caller did; `ALONE` if it did not start this one."""
+    """Connect the processes that torchrun started, unless the caller did. `ALONE` without torchrun."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
         yield ALONE

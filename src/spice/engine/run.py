@@ -1,4 +1,4 @@
-"""Run: where and how a stage runs."""
+"""`Run`: how and where a stage runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ class Run:
     """The seed, folder, device, processes and progress callback of a task."""
 
     seed: int = 0
-    # For checkpoints and files. None: nothing is saved, and the task cannot be resumed.
+    # Folder of checkpoints and files. None: nothing is saved, and the task cannot be resumed.
     folder: Path | None = None
     device: torch.device = CPU
     processes: Processes = ALONE
@@ -32,11 +32,11 @@ class Run:
         return replace(self, seed=seed)
 
     def generator(self, *purpose: str | int) -> torch.Generator:
-        """Randomness for one purpose: the same seed and purpose give the same draws."""
+        """A random generator for one purpose: the same seed and purpose give the same draws."""
         return generator(self.seed, *purpose)
 
     def checkpoints(self, identity: Mapping[str, object], *, every_seconds: float = 60.0) -> Checkpoints:
-        """The checkpoints of this task, valid for this seed and `identity` only."""
+        """The checkpoints of this task, valid only for this seed and `identity`."""
         return Checkpoints(
             self.folder,
             identity={**identity, "seed": self.seed},

@@ -1,4 +1,4 @@
-"""Learning-rate schedules as functions of the step alone, so that a resumed run has nothing to restore."""
+"""Learning-rate schedules as functions of the step, so that a resumed run has no state to restore."""
 
 import math
 
@@ -23,6 +23,6 @@ def seven_sixteenths_cosine(step: int, steps: int) -> float:
 
 
 def set_learning_rate_(optimizer: Optimizer, rate: float) -> None:
-    """Give every parameter group the learning rate `rate`."""
+    """Set the learning rate of all parameter groups."""
     for group in optimizer.param_groups:
         group["lr"] = rate

@@ -1,8 +1,8 @@
-"""Approximate nearest neighbors, for collections too large to compare all pairs: only near lists are compared.
+"""Approximate nearest neighbors with an inverted file, for collections that are too large to compare all pairs.
 
-An inverted file without an index library: k-means on a sample sorts the images into lists, and the exact search
-compares the images of a list with those of the nearest lists. The number of lists is raised until the recall, measured
-against the exact search on a sample of queries, is high enough.
+Spherical k-means on a sample assigns the images to lists. The images of a list are compared only with those of the
+nearest lists. The number of lists to search is raised until the recall is high enough, measured against the exact
+search on a sample of queries.
 
 Shapes: N images, Q queries, D feature width, S neighbors per query, L lists, C candidates.
 """
@@ -21,7 +21,7 @@ from spice.randomness import generator
 
 log = logging.getLogger("spice")
 
-# Share of the true neighbors to find. The consistency ratio is a mean over them: missing a few hardly changes it.
+# Share of the true neighbors to find. The consistency ratio is a mean over neighbors, so missing a few hardly matters.
 RECALL = 0.95
 # Queries on which recall is measured: with 100 neighbors each, its standard error stays below 0.01.
 SAMPLE = 512
@@ -30,29 +30,31 @@ SAMPLE_PER_LIST, ROUNDS = 32, 6
 
 
 class Lists(NamedTuple):
-    """All images, sorted into lists."""
+    """The inverted file: all images, ordered by list."""
 
     vectors: Tensor  # (N, D) unit vectors, ordered by list
-    row: Tensor  # (N,) the image of each
-    place: Tensor  # (N,) where each image is
-    starts: Tensor  # (L + 1,)
+    row: Tensor  # (N,) the image of each vector
+    position: Tensor  # (N,) the vector of each image, the inverse of `row`
+    starts: Tensor  # (L + 1,) the first vector of each list
     centers: Tensor  # (L, D)
-    nearest: Tensor  # (L, L) the lists by closeness to each list, itself first
-    reached: Tensor  # (L, L) images in the 1, 2, ... nearest lists
+    nearest: Tensor  # (L, L) all lists, nearest first, for each list; the first is the list itself
+    reached: Tensor  # (L, L) the number of images in the 1, 2, ... nearest lists
 
 
 def approximate_nearest(
     features: Tensor, queries: Tensor | None, count: int, *, progress: Progress = silent
 ) -> tuple[Neighbors, float]:
-    """Like `exact_nearest`, searching as many lists as the recall requires; also returns the measured recall.
+    """Like `exact_nearest`, but searches only as many lists as the recall requires. Returns the measured recall, too.
 
     Args:
-        features: (N, D), finite; scaled to unit length part by part, since a mapped file may be larger than memory.
-        queries: (Q, D), or None: every image, which is then not its own neighbor.
+        features: (N, D), finite. They are scaled to unit length in parts, because a mapped file may exceed the memory.
+        queries: (Q, D). None: every image, which is not its own neighbor.
     """
     lists = build(features)
     total = len(features) if queries is None else len(queries)
-    sample = torch.linspace(0, max(total - 1, 0), min(SAMPLE, total), dtype=torch.float64).round().long()  # even
+    sample = (
+        torch.linspace(0, max(total - 1, 0), min(SAMPLE, total), dtype=torch.float64).round().long()
+    )  # evenly spaced
     truth = _exact_neighbors(lists, features, queries, sample, count)
     searched = 1
     while True:
@@ -68,24 +70,24 @@ def approximate_nearest(
 
 
 def recall(found: Tensor, truth: Tensor) -> float:
-    """Mean share of each row of `truth` that is in the same row of `found`: (Q, S), (Q, S)."""
+    """The mean share of a row of `truth` (Q, S) that is in the same row of `found` (Q, S)."""
     if len(found) != len(truth):
         raise ValueError(f"recall compares row by row, got {len(found)} and {len(truth)} rows")
     ordered_found = found.sort(dim=1).values.contiguous()
-    place = torch.searchsorted(ordered_found, truth.contiguous()).clamp_(max=found.shape[1] - 1)  # (Q, S)
-    return (ordered_found.gather(1, place) == truth).float().mean().item()
+    position = torch.searchsorted(ordered_found, truth.contiguous()).clamp_(max=found.shape[1] - 1)  # (Q, S)
+    return (ordered_found.gather(1, position) == truth).float().mean().item()
 
 
 def build(features: Tensor) -> Lists:
-    """About sqrt(N) lists, by spherical k-means on a sample."""
+    """Assign all images to about sqrt(N) lists, by spherical k-means on a sample."""
     images, device = len(features), features.device
     count = max(1, round(math.sqrt(images)))
     drawn = torch.randperm(images, generator=generator(0, "neighbors", "lists"))[: SAMPLE_PER_LIST * count]
     centers = _centers(unit_rows(features[drawn.sort().values.to(device)]), count)
     member = torch.cat([_closest(unit_rows(part), centers) for part in torch.split(features, CHUNK)])  # (N,)
     row = member.argsort(stable=True)
-    place = torch.empty_like(row)
-    place[row] = torch.arange(images, device=device)
+    position = torch.empty_like(row)
+    position[row] = torch.arange(images, device=device)
     vectors = torch.empty(images, features.shape[1], device=device)
     for start in range(0, images, CHUNK):
         vectors[start : start + CHUNK] = unit_rows(features[row[start : start + CHUNK]])
@@ -93,7 +95,7 @@ def build(features: Tensor) -> Lists:
     closeness = (centers @ centers.T).fill_diagonal_(torch.inf)
     nearest = closeness.argsort(dim=1, descending=True, stable=True)  # (L, L)
     starts = torch.cat([sizes.new_zeros(1), sizes.cumsum(dim=0)])
-    return Lists(vectors, row, place, starts, centers, nearest, sizes[nearest].cumsum(dim=1))
+    return Lists(vectors, row, position, starts, centers, nearest, sizes[nearest].cumsum(dim=1))
 
 
 def _centers(vectors: Tensor, count: int) -> Tensor:
@@ -120,12 +122,12 @@ def _search(
     sample: Tensor | None = None,
     progress: Progress = silent,
 ) -> Neighbors:
-    """The neighbors of queries (None: all images), or of a sample of them, in the `searched` lists nearest to each."""
+    """The neighbors of all queries (None: all images), or of a sample, in the `searched` lists nearest to each."""
     device = lists.row.device
     total = len(lists.row) if queries is None else len(queries)
     chosen = torch.arange(total, device=device) if sample is None else sample.to(device)  # (q,)
     if queries is None:
-        member = torch.searchsorted(lists.starts, lists.place[chosen], right=True) - 1
+        member = torch.searchsorted(lists.starts, lists.position[chosen], right=True) - 1
     else:
         parts = torch.split(chosen, CHUNK)
         member = torch.cat([_closest(unit_rows(queries[part]), lists.centers) for part in parts])
@@ -136,20 +138,20 @@ def _search(
     start = 0
     for number, end in enumerate(ends):
         if end > start:
-            own = order[start:end]  # places in `chosen`
-            vectors = lists.vectors[lists.place[chosen[own]]] if queries is None else unit_rows(queries[chosen[own]])
-            places = _candidates(lists, number, searched, count + (queries is None))  # (C,)
+            own = order[start:end]  # positions in `chosen`
+            vectors = lists.vectors[lists.position[chosen[own]]] if queries is None else unit_rows(queries[chosen[own]])
+            candidates = _candidates(lists, number, searched, count + (queries is None))  # (C,)
             # A list's own images are the first candidates, in order.
-            itself = lists.place[chosen[own]] - lists.starts[number] if queries is None else None
-            near = exact_nearest(lists.vectors[places], vectors, count, exclude=itself)
-            index[own], similarity[own] = ordered(Neighbors(lists.row[places[near.index]], near.similarity))
+            itself = lists.position[chosen[own]] - lists.starts[number] if queries is None else None
+            near = exact_nearest(lists.vectors[candidates], vectors, count, exclude=itself)
+            index[own], similarity[own] = ordered(Neighbors(lists.row[candidates[near.index]], near.similarity))
             progress("neighbors", end, len(chosen))
         start = end
     return Neighbors(index, similarity)
 
 
 def _candidates(lists: Lists, number: int, searched: int, least: int) -> Tensor:
-    """Places of the images in the `searched` lists nearest to a list, or in more if these hold too few: (C,)."""
+    """Positions of the images in the `searched` lists nearest to a list, or in more if these have too few: (C,)."""
     enough = int(torch.searchsorted(lists.reached[number], least)) + 1
     nearest = lists.nearest[number, : max(searched, enough)]
     spans = zip(lists.starts[nearest].tolist(), lists.starts[nearest + 1].tolist(), strict=True)
@@ -158,7 +160,7 @@ def _candidates(lists: Lists, number: int, searched: int, least: int) -> Tensor:
 
 def _exact_neighbors(lists: Lists, features: Tensor, queries: Tensor | None, sample: Tensor, count: int) -> Neighbors:
     """The true neighbors of a sample of the queries."""
-    itself = lists.place[sample.to(lists.row.device)] if queries is None else None
+    itself = lists.position[sample.to(lists.row.device)] if queries is None else None
     rows = features if queries is None else queries
     found = exact_nearest(lists.vectors, unit_rows(rows[sample.to(rows.device)]), count, exclude=itself)
     return Neighbors(lists.row[found.index], found.similarity)

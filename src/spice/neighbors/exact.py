@@ -1,4 +1,4 @@
-"""Exact nearest neighbors by cosine similarity, a block of rows at a time: the N x N matrix never exists.
+"""Exact nearest neighbors by cosine similarity, in blocks of rows: the N x N matrix is never in memory.
 
 Equal similarities are ordered by index, so that the result is deterministic.
 
@@ -10,10 +10,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# Size of a block of similarities: larger ones are no faster, and no longer fit the cache.
+# Size of a block of similarities. Larger blocks are no faster, because they do not fit into the cache.
 BLOCK_ROWS = 256
 BLOCK_BYTES = 128 * 2**20
-# L: runs of 32 columns first, then runs of 8 within the best of them. One step with either takes 1.5 times as long.
+# L: runs of 32 columns first, then runs of 8 within the best of them. Either one alone takes 1.5 times as long.
 RUNS = (32, 8)
 
 
@@ -25,15 +25,15 @@ class Neighbors(NamedTuple):
 
 
 def exact_nearest(base: Tensor, queries: Tensor, count: int, *, exclude: Tensor | None = None) -> Neighbors:
-    """The `count` rows of `base` most similar to each query; both hold unit vectors.
+    """The `count` rows of `base` that are most similar to each query. All rows are unit vectors.
 
     Args:
-        exclude: (Q,) for each query the row of `base` to leave out: the query itself.
+        exclude: (Q,) a row of `base` to leave out for each query, such as the query itself.
     """
     images = len(base)
     columns = images + -images % RUNS[0]  # R * L
     rows = max(1, min(len(queries), BLOCK_ROWS, BLOCK_BYTES // (4 * columns)))
-    # The last run is padded with similarities that are never chosen.
+    # The last run is padded with -inf, which is never chosen.
     block = torch.full((rows, columns), -torch.inf, device=base.device)
     index = torch.empty(len(queries), count, dtype=torch.int64, device=base.device)
     similarity = torch.empty(len(queries), count, device=base.device)
@@ -48,7 +48,7 @@ def exact_nearest(base: Tensor, queries: Tensor, count: int, *, exclude: Tensor 
 
 
 def ordered(neighbors: Neighbors) -> Neighbors:
-    """The same neighbors, nearest first and equal ones by index."""
+    """The same neighbors, nearest first. Equal similarities are ordered by index."""
     keys = _keys(neighbors.similarity, neighbors.index)
     return _read_keys(keys.sort(dim=1, descending=True).values)
 
@@ -56,9 +56,10 @@ def ordered(neighbors: Neighbors) -> Neighbors:
 def _largest(similarities: Tensor, count: int) -> Neighbors:
     """The `count` largest entries of each row; ties in order of column.
 
-    Searched in steps, since `topk` over whole rows costs more than the matrix product at D = 128: first the runs of
-    columns with the largest maxima, then the best shorter runs within them. None of the `count` best entries is lost:
-    if its run were not among the `count` best ones (equal maxima by column), each of these would hold a better entry.
+    `topk` over whole rows would cost more than the matrix product at D = 128. So the search has steps: first it selects
+    the runs of columns with the largest maxima (ties in order of column), then the best shorter runs within them. None
+    of the `count` best entries is lost: if its run were not selected, each of the `count` selected runs would hold a
+    better entry.
     """
     rows = len(similarities)
     entries, starts = similarities, torch.zeros(rows, 1, dtype=torch.int64, device=similarities.device)
@@ -75,15 +76,18 @@ def _largest(similarities: Tensor, count: int) -> Neighbors:
     return _read_keys(keys.view(rows, -1).topk(count, dim=1).values)
 
 
-# A similarity and its index in one integer that sorts by similarity, then by lower index: the float's bits, put into
-# the order of the floats, above 32 bits of inverted index. No two keys are equal, so `topk` has no ties to break.
+# A key is a similarity and its index in one integer, which sorts by similarity, then by lower index. The upper 32 bits
+# are the bits of the float, mapped so that integers have the order of the floats. The lower 32 bits are the inverted
+# index. No two keys are equal, so `topk` has no ties to break.
 _LOW = 0xFFFFFFFF
 _MAGNITUDE = 0x7FFFFFFF
 
 
 def _keys(similarity: Tensor, index: Tensor) -> Tensor:
     bits = (similarity + 0.0).view(torch.int32)  # + 0.0: a negative zero equals a positive one
-    bits.bitwise_xor_((bits >> 31).bitwise_and_(_MAGNITUDE))  # floats below zero grow with their bits reversed
+    bits.bitwise_xor_(
+        (bits >> 31).bitwise_and_(_MAGNITUDE)
+    )  # for negative floats, a larger magnitude is a smaller value
     return bits.long().bitwise_left_shift_(32).bitwise_or_(_LOW - index)
 
 

@@ -1,4 +1,4 @@
-"""One function for the nearest neighbors of every image, exact or approximate, by the cosine of their features.
+"""The nearest neighbors of every image by cosine similarity of features, exact or approximate.
 
 Shapes: N images, Q queries, D feature width, S neighbors per query.
 """
@@ -16,16 +16,16 @@ from spice.progress import Progress, silent
 
 Method = Literal["auto", "exact", "approximate"]
 
-# Up to this many images, comparing all pairs takes less than a minute of one core at D = 128.
+# Below this many images, comparing all pairs takes less than a minute on one core at D = 128.
 APPROXIMATE_FROM = 100_000
 
 
 class BlankImagesWarning(SpiceWarning):
-    """The encoder's features of some images are all zero."""
+    """The features of some images are all zero."""
 
 
 class NeighborsWithRecall(NamedTuple):
-    """Neighbors, and the share of the true neighbors that they contain: 1 if all pairs were compared."""
+    """Neighbors and their recall: the share of the true neighbors that were found, 1 if all pairs were compared."""
 
     neighbors: Neighbors
     recall: float
@@ -35,11 +35,10 @@ def nearest(features: Tensor, count: int, *, queries: Tensor | None = None, meth
     """The `count` images with the largest cosine similarity to each image, nearest first; ties in order of index.
 
     Args:
-        features: (N, D) of any length; images whose features are all zero are neighbors of one another.
-        queries: (Q, D) whose neighbors to find. None: every image, which is not its own neighbor (but its exact copies
-            are).
-        method: "exact" compares all pairs in blocks; "approximate" compares images in near lists, and finds at least
-            95 % of the true neighbors, as measured on a sample; "auto" chooses by the number of images.
+        features: (N, D) of any length. Images whose features are all zero are neighbors of each other.
+        queries: (Q, D). None: every image, which is not its own neighbor (but its exact copies are).
+        method: "exact" compares all pairs. "approximate" compares images in similar lists and finds at least 95 % of
+            the true neighbors, as measured on a sample. "auto" chooses by the number of images.
     """
     return nearest_with_recall(features, count, queries=queries, method=method).neighbors
 
@@ -52,7 +51,7 @@ def nearest_with_recall(
     method: Method = "auto",
     progress: Progress = silent,
 ) -> NeighborsWithRecall:
-    """What `nearest` returns, with the recall."""
+    """The result of `nearest`, with its recall."""
     if method not in get_args(Method):
         raise ValueError(f'method must be "auto", "exact" or "approximate", got {method!r}')
     if count < 1:
@@ -77,7 +76,7 @@ def nearest_with_recall(
 
 
 def warn_of_blank(features: Tensor) -> None:
-    """Warn if the encoder sees nothing in some images."""
+    """Warn if the features of some images are all zero."""
     count = sum(int((part.count_nonzero(dim=1) == 0).sum()) for part in torch.split(features, CHUNK))
     if count:
         warn_user(

@@ -1,8 +1,8 @@
 """Features as unit vectors, so that cosine similarity is a matrix product.
 
-A network that ends in a ReLU can return zeros for a blank page, or for images far smaller than it was made for. Such
-features have no direction. Since these images resemble one another and nothing else, they all get one direction that
-no other image has: all features equal.
+A network that ends in a ReLU can return zeros for a blank page, or for images far smaller than those it was trained
+on. Such features have no direction. These images resemble each other and nothing else, so they all get the same
+direction, which no other image has: all features equal.
 
 Shapes: N images, D feature width.
 """
@@ -27,18 +27,18 @@ def refuse_unusable(features: Tensor, *, name: str = "features") -> None:
 
 
 def unit_rows(features: Tensor) -> Tensor:
-    """Each row divided by its length, in float32: (N, D) -> (N, D). Rows of zeros get the direction of ones."""
+    """Each row divided by its norm, in float32: (N, D) -> (N, D). Rows of zeros are treated as rows of ones."""
     rows = features.detach().float()  # (N, D)
     largest = _largest(rows)
     blank = largest == 0  # (N, 1)
     if blank.any():
         rows, largest = torch.where(blank, 1.0, rows), torch.where(blank, 1.0, largest)
-    # By the largest entry first: the square of a very large or very small one would overflow or vanish in float32.
+    # Divided by the largest entry first: squares of very large or small entries would overflow or vanish in float32.
     scaled = rows / largest
     return scaled.div_(torch.linalg.vector_norm(scaled, dim=1, keepdim=True))
 
 
 def _largest(rows: Tensor) -> Tensor:
-    """The largest entry of each row, whatever its sign: (N, 1); NaN propagates."""
+    """The largest absolute value of each row: (N, 1). NaN propagates."""
     found: Tensor = torch.linalg.vector_norm(rows.detach().float(), ord=torch.inf, dim=1, keepdim=True)
     return found

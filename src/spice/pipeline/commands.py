@@ -37,7 +37,7 @@ from spice.runs.editor import Editor
 from spice.runs.folder import clear_failed_start, is_run, make, refuse_foreign, refuse_links_outside, sweep
 from spice.settings import RunSettings, Stage
 from spice.settings_file import apply_changes, read_changes
-from spice.stages.groups.give import SharedGroupError, give_labels, placed_clusters
+from spice.stages.groups.given_labels import SharedGroupError, apply_labels, placed_clusters
 from spice.stages.joint.algorithms import find_algorithm
 from spice.stages.joint.refine import refuse_untrainable
 
@@ -149,7 +149,7 @@ def _labels_to_edits(out: Path, settings: RunSettings, run: Run) -> dict[str, in
     """Turn the user's labels into edits of the current result; returns the cluster of every image a person placed."""
     if run.processes.first:
         try:
-            give_labels(Editor(out), settings.given)
+            apply_labels(Editor(out), settings.given)
             update_csv(out)
         except SharedGroupError as error:
             if settings.joint is not None:

@@ -28,7 +28,7 @@ from spice.runs.folder import UNFINISHED
 from spice.runs.manifest import ResultEntry, now, versions
 from spice.runs.records import HowManyResult, Record, StepResult, StepWarning, read_record, stamp_files, write_record
 from spice.settings import RunSettings, Stage
-from spice.stages.groups.give import find_labels
+from spice.stages.groups.given_labels import labels_by_row
 from spice.stages.joint.refine import estimated_seconds
 
 # Steps whose files other commands read: they are checked even if nothing is left to do.
@@ -70,7 +70,7 @@ class Execution:
     def carry_out(self, source: str | None, last: Stage, *, redo: bool) -> Account:
         """Run what is not finished yet, up to the stage `last`."""
         self._refuse_other_images(redo)
-        find_labels(self.settings.given, self.inputs.collection.paths)  # refuses unknown images before anything is done
+        labels_by_row(self.settings.given, self.inputs.collection.paths)  # refuses unknown images before any work
         if self.run.processes.first and self.folder.manifest.source != source:
             self.folder.update(source=source)
         stopped_before = None

@@ -27,7 +27,7 @@ from spice.neighbors.exact import exact_nearest
 from spice.neighbors.search import APPROXIMATE_FROM
 from spice.runs.needs import BASE_BYTES, Needs, needs
 from spice.settings import AugmentSettings, HowManySettings, RunSettings
-from spice.stages.groups.curve import information_by_count, nearest_points, neighbors_counted, numbers_to_try
+from spice.stages.groups.curve import information_by_count, nearest_points, neighbor_count, numbers_to_try
 from spice.stages.groups.howmany import (
     COMPONENTS,
     DRAWS,
@@ -35,10 +35,10 @@ from spice.stages.groups.howmany import (
     MAX_IMAGES,
     NULL_DRAWS,
     SHARE,
-    highest,
+    highest_count,
     principal_components,
 )
-from spice.stages.groups.merge_tree import FOR_LEAVES, merge_tree, small_groups
+from spice.stages.groups.merge_tree import MAX_IMAGES_FOR_LEAVES, merge_tree, small_groups
 
 TRIED = 32  # images that are read, decoded and embedded
 COMPARED = 16_384, 512  # images, queries
@@ -146,7 +146,7 @@ def _search_seconds(count: int, width: int, asked: HowManySettings) -> float:
     """Every draw is clustered into each number of groups, and so is a Gaussian cloud like it: one cloud is timed."""
     random = np.random.default_rng(0)
     drawn = min(MAX_IMAGES, round(SHARE * count))
-    counts = numbers_to_try(asked.least, highest(count, asked.least, asked.most))
+    counts = numbers_to_try(asked.least, highest_count(count, asked.least, asked.most))
     points = random.standard_normal((drawn, width), dtype=np.float32)
     information_by_count(points[:FEWEST_IMAGES, :COMPONENTS], [2])  # warm up
     principal_components(points[:FEWEST_IMAGES], random)
@@ -161,11 +161,11 @@ def _search_seconds(count: int, width: int, asked: HowManySettings) -> float:
 def _tree_seconds(count: int) -> float:
     timed = min(count, TREE_TIMED)
     points = np.random.default_rng(0).standard_normal((timed, COMPONENTS), dtype=np.float32)
-    neighbors = nearest_points(points, neighbors_counted(timed))
+    neighbors = nearest_points(points, neighbor_count(timed))
     small_groups(points[:FEWEST_IMAGES], seed=0)  # warm up
     started = time.monotonic()
     merge_tree(points, neighbors, seed=0)
-    return (time.monotonic() - started) * min(count, FOR_LEAVES) / timed
+    return (time.monotonic() - started) * min(count, MAX_IMAGES_FOR_LEAVES) / timed
 
 
 def _pairs_per_second(width: int) -> float:

@@ -17,9 +17,9 @@ from spice.runs.artifacts import MODEL
 from spice.runs.editor import Editor
 from spice.runs.edits import Learned
 from spice.stages.bank import build_bank
+from spice.stages.groups.corrections import Corrections, corrections_from_edits, edits_before_learning
+from spice.stages.groups.label_spreading import NeighborGraph
 from spice.stages.groups.learn import LearnedHead, learn_groups
-from spice.stages.groups.lessons import Lessons, before_learning, lessons_from_edits
-from spice.stages.groups.spread import Near
 from spice.stages.model import ENCODER, TrainedModel
 
 LEARNED = "learned"  # folder of the models, in the run folder
@@ -32,7 +32,7 @@ class Proposal(NamedTuple):
     revision: int  # of the edits that it learned from
     before: Groups
     group: NDArray[np.int32]  # (N,) the proposed group of each image
-    lessons: Lessons
+    corrections: Corrections
     learned: LearnedHead
 
     @property
@@ -47,18 +47,18 @@ def propose(run: Path, *, device: str = "auto", progress: Progress = silent) -> 
     editor = Editor(run, result)
     place = choose_device(device)  # an unknown one is refused at once
     edits, before = editor.edits, editor.groups
-    own = before_learning(edits)
+    own = edits_before_learning(edits)
     features = np.array(result.answer_features, dtype=np.float32)  # a copy: torch wants to own it
-    lessons = lessons_from_edits(result.base, result.groups_after(own), own, features)
+    corrections = corrections_from_edits(result.base, result.groups_after(own), own, features)
     settings = stored_settings(result.entry.settings, run, advice="run spice cluster again first")
-    near = Near(np.asarray(result.neighbors), np.asarray(result.similarities))
+    graph = NeighborGraph(np.asarray(result.neighbors), np.asarray(result.similarities))
     here = Run(seed=settings.seed, device=place, progress=progress)
-    learned = learn_groups(features, near, lessons, settings.heads, here)
+    learned = learn_groups(features, graph, corrections, settings.heads, here)
     asked = learned.group >= 0
     group = before.group.copy()
-    group[asked] = np.array(lessons.numbers, dtype=np.int32)[learned.group[asked]]
+    group[asked] = np.array(corrections.numbers, dtype=np.int32)[learned.group[asked]]
     group[before.by_person] = before.group[before.by_person]
-    return Proposal(run, edits.revision, before, group, lessons, learned)
+    return Proposal(run, edits.revision, before, group, corrections, learned)
 
 
 def accept(proposal: Proposal) -> Groups:
@@ -74,7 +74,7 @@ def accept(proposal: Proposal) -> Groups:
             int(group): result.base.images(rows[proposal.group[rows] == group])
             for group in np.unique(proposal.group[rows])
         }
-        operation = Learned(model=name, outputs=proposal.lessons.numbers, moved=moved)
+        operation = Learned(model=name, outputs=proposal.corrections.numbers, moved=moved)
         return Editor(run, result).do(operation, expected=proposal.revision)
 
 
@@ -82,7 +82,7 @@ def _save_model(proposal: Proposal, result: Result, folder: Path) -> None:
     """The result's model with the new head, and a bank of its answers, for `spice predict`."""
     source = result / MODEL
     model = TrainedModel.load(source, device="cpu")
-    place = {number: at for at, number in enumerate(proposal.lessons.numbers)}
+    place = {number: at for at, number in enumerate(proposal.corrections.numbers)}
     rows = np.array([row for row, group in enumerate(proposal.group.tolist()) if group in place])
     cluster = torch.tensor([place[group] for group in proposal.group[rows].tolist()])
     features = torch.from_numpy(np.asarray(result.answer_features[rows], dtype=np.float32))

@@ -1,1 +1,1 @@
-"""The paper's three stages: features, heads, joint training; and the groups that they leave open."""
+"""The three stages of the paper (features, heads, joint training), and what comes before and after them."""

@@ -1,6 +1,6 @@
-"""Attention maps: cosine of an image's feature map with its cluster's prototype (paper IV, visualization).
+"""Attention maps: cosine similarity of a feature map with the prototype of its cluster (paper IV, visualization).
 
-Shapes: B images, D feature width, K clusters, h x w places of the feature map.
+Shapes: N images, B in a batch, D feature width, K clusters, h x w positions of the feature map.
 """
 
 from collections.abc import Iterator
@@ -22,17 +22,17 @@ _BATCH = 16
 
 
 def attention(maps: Tensor, centers: Tensor) -> Tensor:
-    """Cosine of each image's center (B, D) with its feature map (B, D, h, w), scaled to 0..1 per image: (B, h, w)."""
+    """Cosine of a center (B, D) with a feature map (B, D, h, w) for each image, scaled to 0..1: (B, h, w)."""
     cosine = F.cosine_similarity(maps, centers[:, :, None, None], dim=1)  # (B, h, w)
     low, high = cosine.amin(dim=(1, 2), keepdim=True), cosine.amax(dim=(1, 2), keepdim=True)
-    # In a flat map no place stands out: all zeros, not 0 / 0.
+    # If all cosines are equal, the map is zero, not 0 / 0.
     return (cosine - low) / (high - low).clamp_min(1e-12)
 
 
 def attention_maps(
     rows: NDArray[np.int64], *, images: Images, encoder: Encoder, features: Tensor, probs: Tensor
 ) -> Iterator[tuple[int, Tensor]]:
-    """Each of `rows` and its attention (h, w) to its cluster; nothing if the encoder has no matching feature map."""
+    """Each of `rows` with its attention map (h, w); nothing if the encoder has no matching feature map."""
     centers = final_prototypes(features, probs)  # (K, D)
     cluster = probs.argmax(dim=1)  # (N,)
     plain, pixels = Plain(AugmentSettings(), encoder.size, encoder.normalization), InColor(images, encoder.channels)
@@ -41,6 +41,6 @@ def attention_maps(
             maps = encoder.feature_map(plain(pixels.take(part))).float().cpu()  # (B, D, h, w)
         except UserError:
             return
-        if maps.shape[1] != centers.shape[1]:  # the encoder does more than average its map
+        if maps.shape[1] != centers.shape[1]:  # features are more than the mean of the feature map
             return
         yield from zip(part.tolist(), attention(maps, centers[cluster[part]]), strict=True)

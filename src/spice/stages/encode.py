@@ -1,4 +1,4 @@
-"""Features of images as they are, and a head's predictions for them, batch by batch.
+"""Features of plain images (not augmented), and the predictions of a head, batch by batch.
 
 Shapes: Q images, D feature width, K clusters.
 """
@@ -18,10 +18,10 @@ from spice.models.heads import Head
 from spice.progress import Progress, silent
 from spice.settings import AugmentSettings
 
-# The same batches for every caller: the size of a batch may change the last bit of a matrix product.
+# All callers use the same batch size, because it may change the last bit of a matrix product.
 BATCH = 64
-# On a CPU, the images of a batch are read, normalized and encoded a few at a time: small buffers are reused, while
-# 40 MB for a whole batch would be allocated again each time, page by page.
+# On a CPU, the images of a batch are read, normalized and encoded a few at a time: small buffers are reused, but 40 MB
+# for a whole batch would be allocated anew each time.
 AT_ONCE = 16
 
 
@@ -30,19 +30,19 @@ def encode_plain(
     images: Images,
     *,
     count: int | None = None,
-    starts: NDArray[np.int64] | None = None,
+    distinct: NDArray[np.int64] | None = None,
     progress: Progress = silent,
 ) -> Tensor:
-    """Features of the first `count` images (None: of all), without augmentation: (Q, D).
+    """Features of the first `count` plain images (None: of all): (Q, D).
 
     Args:
-        starts: (U,) positions of distinct images, each followed by its exact copies, which are encoded once. None: all
-            images differ.
+        distinct: (U,) positions of the distinct images. Each is followed by its exact copies, which get its features.
+            None: all images differ.
     """
     total, colored = len(images) if count is None else count, InColor(images, encoder.channels)
     plain = Plain(AugmentSettings(), size=encoder.size, normalization=encoder.normalization)
     features = torch.empty(total, encoder.features)
-    firsts = torch.arange(total) if starts is None else torch.from_numpy(starts)
+    firsts = torch.arange(total) if distinct is None else torch.from_numpy(distinct)
     ends = torch.cat([firsts[1:], torch.tensor([total])])
     parts = list(zip(torch.split(firsts, BATCH), torch.split(ends, BATCH), strict=True)) if total else []
 
@@ -69,11 +69,11 @@ def encode_batch(encoder: Encoder, plain: Recipe, images: Images, positions: Ten
 
 
 def device_of(encoder: Encoder) -> torch.device:
-    """Where the encoder runs: on the CPU, unless it has a `device`."""
+    """The device of the encoder: its `device`, or the CPU if it has none."""
     return torch.device(getattr(encoder, "device", "cpu"))
 
 
 @torch.no_grad()
 def probabilities(head: Head, features: Tensor) -> Tensor:
-    """(Q, D) -> (Q, K)."""
+    """The probabilities that the head predicts: (Q, D) -> (Q, K)."""
     return torch.cat([head(part).softmax(dim=1) for part in torch.split(features, BATCH)])

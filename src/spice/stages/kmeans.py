@@ -1,4 +1,4 @@
-"""k-means on the same features: the baseline for every result.
+"""k-means on the same features, the baseline of every result.
 
 Shapes: N images, n of them drawn, D feature width, R components, K clusters.
 """
@@ -11,9 +11,9 @@ from spice.stages.groups.curve import nearest_center
 from spice.trust.vectors import unit_length
 
 RESTARTS = 10
-# Centers are fitted on at most this many random images, as many as heads learn from; all images are then assigned.
+# Centers are fitted to at most this many random images, as many as heads learn from. Then all images are assigned.
 SAMPLE = 40_000
-# Principal components that k-means uses: the others hardly move a center, but would take most of the time.
+# Principal components to use: the others hardly move a center, but would take most of the time.
 COMPONENTS = 128
 CHUNK = 16_384
 
@@ -23,7 +23,7 @@ def kmeans(features: NDArray[np.float32], clusters: int, *, seed: int) -> NDArra
     from sklearn.cluster import KMeans  # late: slow to import
 
     drawn = np.random.default_rng(seed).permutation(len(features))[:SAMPLE]
-    # One thread: with more, the order of sums, and so an occasional label, would change from run to run.
+    # One thread: with more, the order of sums, and so an occasional label, would change between runs.
     with threadpool_limits(1):
         sample = unit_length(features[np.sort(drawn)])  # (n, D)
         mean = sample.mean(axis=0)

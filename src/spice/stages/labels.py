@@ -19,7 +19,7 @@ from spice.trust.chance import chance
 
 
 class ImageFlags(NamedTuple):
-    """Outliers and near-duplicates, which do not depend on the clusters."""
+    """Outliers and near-duplicates. They do not depend on the clusters."""
 
     outlier: NDArray[np.bool_]  # (N,)
     duplicate_of: NDArray[np.int64]  # (N,) a row, or -1
@@ -57,17 +57,17 @@ def make_labels(
 
 
 def final_prototypes(features: Tensor, probs: Tensor) -> Tensor:
-    """The E-step's prototypes of all images: mean features of the N / K most confident ones, (K, D)."""
+    """The prototypes of the E-step with all images as one batch (M = N): (K, D)."""
     return fast_prototypes(features, probs, per_cluster=max(1, len(features) // probs.shape[1]))
 
 
 def prototype_rank(features: Tensor, probs: Tensor, cluster: Tensor) -> Tensor:
-    """Rank of each image in its cluster by cosine to the cluster's prototype, nearest first: (N,)."""
+    """The rank of each image in its cluster by cosine similarity to the prototype, nearest first: (N,)."""
     centers = final_prototypes(features, probs)  # (K, D)
-    # In parts: a copy of all features may not fit into memory.
+    # In parts, because a copy of all features may not fit into memory.
     parts = zip(torch.split(features, 16_384), torch.split(cluster, 16_384), strict=True)
     similarity = torch.cat([F.cosine_similarity(part, centers[own]) for part, own in parts])  # (N,)
-    # By cluster, then by decreasing similarity; equal ones (exact copies) keep their order.
+    # By cluster, then by descending similarity. Equal similarities (exact copies) keep their order.
     order = np.lexsort((-similarity.double().numpy(), cluster.numpy()))
     sizes = cluster.bincount(minlength=probs.shape[1])
     starts = sizes.cumsum(dim=0) - sizes  # (K,)

@@ -1,4 +1,4 @@
-"""The trained model: it assigns new images to the clusters of a run. Saved as safetensors and JSON, without pickle.
+"""The trained model, which predicts the clusters of new images. Saved as safetensors and JSON, without pickle.
 
 Shapes: Q new images, D feature width, K clusters.
 """
@@ -44,7 +44,7 @@ ABOUT, HEAD, BANK, ENCODER = "model.json", "head.safetensors", "bank.safetensors
 
 
 class NewerModelWarning(NoticeWarning):
-    """A model of a later version, in the same format."""
+    """The model was made by a later version, in the same format."""
 
 
 class About(Settings):
@@ -61,19 +61,19 @@ class About(Settings):
     encoder: str
     size: int = Field(ge=1, le=MAX_SIZE)
     precision: FixedPrecision = "float32"
-    # The same name may stand for other weights on another machine.
+    # An encoder of the same name may have different weights on another machine.
     encoder_hash: str
     embedded: bool
     hashes: dict[str, str] = Field(default_factory=dict)  # of the other files; older models have none
 
 
 class Predictions(NamedTuple):
-    """Results for new images: the columns of `labels.csv`, and how similar the images are to the training images."""
+    """Results for new images: the columns of `labels.csv`, and the similarity to the training images."""
 
     cluster: NDArray[np.int32]  # (Q,)
     chance: NDArray[np.float32]  # that this is the right cluster
     confidence: NDArray[np.float32]  # the head's softmax for it
-    margin: NDArray[np.float32]
+    margin: NDArray[np.float32]  # to the softmax of the next cluster
     reliability: NDArray[np.float32]  # share of the nearest training images in the same cluster
     reliable: NDArray[np.bool_]
     nearest_other_cluster: NDArray[np.int32]
@@ -82,7 +82,7 @@ class Predictions(NamedTuple):
     probabilities: NDArray[np.float32]  # (Q, K)
 
     def rows(self, chosen: NDArray[np.int64]) -> "Predictions":
-        """The chosen rows, in this order."""
+        """The chosen rows, in the given order."""
         return Predictions._make(column[chosen] for column in self)
 
 
@@ -115,7 +115,7 @@ class TrainedModel:
         )
 
     def save(self, folder: Path, *, embed: bool = False) -> None:
-        """Write the model as a folder; with `embed` the encoder's weights too, otherwise its name and their hash."""
+        """Write the model as a folder, with the weights of the encoder (`embed`) or its name and their hash."""
         if self.encoder.module is None and embed:
             raise UserError(f"the weights of {self.encoder.name} cannot be embedded, because it is not a network")
         about = About(
@@ -144,7 +144,7 @@ class TrainedModel:
 
     @classmethod
     def load(cls, folder: Path, *, device: str = "auto") -> "TrainedModel":
-        """Read what `save` wrote, with the encoder on `device`. It must be the one that the model was trained with."""
+        """Read what `save` wrote, with the encoder on `device`. It must have the weights used in training."""
         about = _read_about(folder)
         try:
             _refuse_changed(about, folder)

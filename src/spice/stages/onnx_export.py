@@ -18,7 +18,7 @@ from spice.settings import Normalization
 from spice.stages.model import TrainedModel
 from spice.version import __version__
 
-TOLERANCE = 1e-4  # of a probability: how much the file may differ from torch
+TOLERANCE = 1e-4  # largest allowed difference of a probability between the file and torch
 
 
 class PixelsToProbabilities(nn.Module):
@@ -40,7 +40,7 @@ class PixelsToProbabilities(nn.Module):
 
 
 def export_onnx(model: TrainedModel, path: Path) -> float:
-    """Write the model to `path`; returns the largest difference of its probabilities from torch's."""
+    """Write the model to `path`. Returns the largest difference between its probabilities and those of torch."""
     encoder = model.encoder
     if encoder.module is None:
         raise UserError(f"{encoder.name} is not a torch network, so it cannot be exported")
@@ -53,7 +53,7 @@ def export_onnx(model: TrainedModel, path: Path) -> float:
         probs = torch.from_numpy(session.run(["probabilities"], {"images": images.numpy()})[0])
         with torch.no_grad():
             difference = float((probs - whole(images)).abs().max())
-        if not difference <= TOLERANCE:  # written so that NaN is refused
+        if not difference <= TOLERANCE:  # also true for NaN
             raise UserError(
                 f"{encoder.name} cannot be exported: its probabilities would differ by {difference:.1e}; use --as model"
             )

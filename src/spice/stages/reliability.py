@@ -1,4 +1,4 @@
-"""Which labels can be trusted: those that an image's neighbors share (paper III-C).
+"""Reliable labels: those that agree with the labels of the nearest images (paper III-C).
 
 Shapes: N images, K clusters, S neighbors (the paper's N_s).
 """
@@ -12,86 +12,86 @@ from spice.core import authors_reliable, consistency_ratio, reliable
 from spice.errors import SpiceWarning, warn_user
 from spice.randomness import generator
 from spice.settings import ReliabilitySettings
-from spice.stages.joint.draws import Labeled
+from spice.stages.joint.sampling import Labeled
 
 PAPER_NEIGHBORS = 100
-FEWEST_NEIGHBORS = 5
+MIN_NEIGHBORS = 5
 MAJORITY = 0.5
 
 
 class NoReliableImagesWarning(SpiceWarning):
-    """Some clusters have no image whose neighbors agree with it."""
+    """Some clusters have no reliable image."""
 
 
 class Reliability(NamedTuple):
-    """How many neighbors agree with each label, and whether that is enough."""
+    """The consistency ratio of every image, and whether its label is reliable."""
 
     ratio: Tensor  # (N,) float32, r_i
     reliable: Tensor  # (N,) bool, r_i > threshold
 
 
 def reliability_neighbors(images: int, clusters: int, settings: ReliabilitySettings) -> int:
-    """N_s: the paper's 100, or half the expected cluster where that is fewer; at most all other images.
+    """N_s: 100 as in the paper, or half the expected cluster size if that is less; at most all other images.
 
-    r_i is at most (n - 1) / N_s in a cluster of n images, so with N_s = 100 no image of a cluster of 96 could ever be
-    reliable. Half of N / K leaves room for clusters down to half the expected size.
+    r_i is at most (n - 1) / N_s in a cluster of n images. So with N_s = 100, no image of a cluster of 96 could be
+    reliable. Half of N / K allows for clusters of half the expected size.
     """
     if settings.neighbors is not None:
         return min(settings.neighbors, images - 1)
     expected = images // clusters
-    return min(PAPER_NEIGHBORS, max(FEWEST_NEIGHBORS, expected // 2), images - 1)
+    return min(PAPER_NEIGHBORS, max(MIN_NEIGHBORS, expected // 2), images - 1)
 
 
 def label_reliability(
     labels: Tensor, neighbors: Tensor, settings: ReliabilitySettings, *, clusters: int
 ) -> Reliability:
-    """Reliability of every label, from the labels of the nearest images: (N,) and (N, >= S) -> (N,).
+    """The reliability of every label, from the labels of the S nearest images: (N,) and (N, >= S) -> (N,).
 
-    `neighbors` may list more than S, nearest first. A warning names the clusters that have no reliable image.
+    A warning names the clusters without a reliable image.
     """
     count = reliability_neighbors(len(labels), clusters, settings)
     if neighbors.shape[1] < count:
         raise ValueError(f"need {count} neighbors of each image, got {neighbors.shape[1]}")
     ratio = consistency_ratio(labels, neighbors[:, :count])  # (N,)
-    trusted = reliable(ratio, threshold=settings.threshold)
-    _warn_of_untrusted(labels, trusted, clusters)
-    return Reliability(ratio, trusted)
+    chosen = reliable(ratio, threshold=settings.threshold)
+    _warn_of_unreliable(labels, chosen, clusters)
+    return Reliability(ratio, chosen)
 
 
 def labels_to_learn(probs: Tensor, neighbors: Tensor, settings: ReliabilitySettings, *, seed: int) -> Labeled:
-    """The labels that joint training learns, by `settings.rule`: (N, K) and (N, >= S) -> (R,). May be empty."""
+    """The labels for joint training, by `settings.rule`: (N, K) and (N, >= S) -> (R,). May be empty."""
     labels = probs.argmax(dim=1)
     if settings.rule == "all":
         return Labeled(torch.arange(len(labels)), labels)
-    judged = label_reliability(labels, neighbors, settings, clusters=probs.shape[1])
+    reliability = label_reliability(labels, neighbors, settings, clusters=probs.shape[1])
     if settings.rule == "authors":
         random = generator(seed, "joint", "balance")
         kept = authors_reliable(
-            judged.ratio, probs, threshold=settings.threshold, confidence=settings.confidence, generator=random
+            reliability.ratio, probs, threshold=settings.threshold, confidence=settings.confidence, generator=random
         )
     else:
-        kept = judged.reliable | _best_of_unreliable(labels, judged, settings.minimum_per_cluster)
+        kept = reliability.reliable | _best_of_unreliable(labels, reliability, settings.minimum_per_cluster)
     image = kept.nonzero().flatten()
     return Labeled(image, labels[image])
 
 
-def _best_of_unreliable(labels: Tensor, judged: Reliability, count: int) -> Tensor:
-    """The best images of each cluster that has no reliable one, if most of their neighbors agree: (N,) of bool.
+def _best_of_unreliable(labels: Tensor, reliability: Reliability, count: int) -> Tensor:
+    """The best images of each cluster without a reliable image, if most of their neighbors agree: (N,) of bool.
 
-    A cluster without labels dissolves in joint training, however clean it is.
+    A cluster without labels dissolves in joint training, even a clean one.
     """
-    chosen = torch.zeros_like(judged.reliable)
-    have = labels[judged.reliable].bincount(minlength=int(labels.max()) + 1)
-    for cluster in labels[have[labels] == 0].unique().tolist():  # type: ignore[no-untyped-call]
+    chosen = torch.zeros_like(reliability.reliable)
+    reliable_images = labels[reliability.reliable].bincount(minlength=int(labels.max()) + 1)  # (K,)
+    for cluster in labels[reliable_images[labels] == 0].unique().tolist():  # type: ignore[no-untyped-call]
         members = (labels == cluster).nonzero().flatten()
-        best = members[judged.ratio[members].argsort(descending=True, stable=True)[:count]]
-        chosen[best[judged.ratio[best] > MAJORITY]] = True
+        best = members[reliability.ratio[members].argsort(descending=True, stable=True)[:count]]
+        chosen[best[reliability.ratio[best] > MAJORITY]] = True
     return chosen
 
 
-def _warn_of_untrusted(labels: Tensor, trusted: Tensor, clusters: int) -> None:
+def _warn_of_unreliable(labels: Tensor, chosen: Tensor, clusters: int) -> None:
     sizes = labels.bincount(minlength=clusters)
-    kept = labels[trusted].bincount(minlength=clusters)
+    kept = labels[chosen].bincount(minlength=clusters)
     without = ((sizes > 0) & (kept == 0)).nonzero().flatten().tolist()
     if without:
         names = ", ".join(f"{cluster} ({sizes[cluster]} images)" for cluster in without[:10])

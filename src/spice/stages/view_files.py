@@ -1,4 +1,4 @@
-"""Writes the files of views batch by batch; a stopped run resumes (see `views`).
+"""Write the files of views batch by batch, so that a stopped run can resume (see `views`).
 
 Shapes: N images, U of them distinct, V views, D feature width.
 """
@@ -27,13 +27,13 @@ Kind = Literal["plain", "weak", "strong"]
 MakeRows = Callable[[Kind, Tensor, torch.Generator], Tensor]
 FEATURES, FOLDER, ROWS = "features.npy", "views", "rows.npy"
 
-# Images encoded at once. Results depend on it: the random views of an image depend on its place in its batch.
+# Images encoded at once. Results depend on it: the random views of an image depend on its position in the batch.
 BATCH = 64
 SAVE_EVERY_SECONDS = 5.0
 
 
 class _Layout(NamedTuple):
-    """The images that are encoded for a file, and the rows that each fills: its own, and those of its copies."""
+    """The images to encode for a file, and the rows that each image fills: its own and those of its exact copies."""
 
     images: Tensor  # (U,)
     starts: Tensor  # (U,)
@@ -45,7 +45,7 @@ class _Layout(NamedTuple):
 
     @property
     def batches(self) -> int:
-        """Per view."""
+        """Batches per view."""
         return -(-len(self.images) // BATCH)
 
     def batch(self, number: int) -> "_Layout":
@@ -53,7 +53,7 @@ class _Layout(NamedTuple):
 
 
 class ViewFiles:
-    """The three files while they are filled batch by batch; a batch is marked only after it has been written."""
+    """The three files while they are filled. A batch is marked as done only after it has been written."""
 
     def __init__(
         self,
@@ -62,11 +62,11 @@ class ViewFiles:
         run: Run,
         *,
         about: str,
-        starts: NDArray[np.int64] | None = None,
+        distinct: NDArray[np.int64] | None = None,
     ) -> None:
         self.run, self.folder = run, folder_of(run)
         images, self.width = shape
-        firsts = torch.from_numpy(np.arange(images) if starts is None else starts)  # (U,)
+        firsts = torch.from_numpy(np.arange(images) if distinct is None else distinct)  # (U,)
         whole = _Layout(firsts, firsts, torch.cat([firsts[1:], torch.tensor([images])]))
         self.rows = _sampled_rows(images, settings, run)
         part = whole
@@ -75,13 +75,13 @@ class ViewFiles:
             part = _Layout(torch.from_numpy(self.rows), place, place + 1)
         self.layouts: dict[Kind, _Layout] = {"plain": whole, "weak": part, "strong": part}
         self.views: dict[Kind, int] = {"plain": 1, "weak": settings.weak, "strong": settings.strong}
-        # The plain features are also read elsewhere: they stay in full precision.
+        # Plain features are also used elsewhere, so they stay in full precision.
         self.dtypes: dict[Kind, str] = {"plain": "float32", "weak": settings.precision, "strong": settings.precision}
         key = json.dumps([about, settings.model_dump(), run.seed, shape, BATCH])
         self.key = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
     def fill(self, make_rows: MakeRows) -> None:
-        """Compute all that is missing."""
+        """Compute everything that is missing."""
         processes = self.run.processes
         if processes.first:
             self._reserve()
@@ -98,7 +98,7 @@ class ViewFiles:
             self._report(kind, self.layouts[kind].length * self.views[kind])
 
     def _reserve(self) -> None:
-        """Keep the files of an earlier run if they have the same identity; reserve space for the others."""
+        """Keep the files of an earlier run with the same identity, and reserve space for the others."""
         views, note = self.folder / FOLDER, self.folder / FOLDER / "identity"
         if not (note.exists() and note.read_text(encoding="utf-8") == self.key):
             shutil.rmtree(views, ignore_errors=True)
@@ -133,7 +133,7 @@ class ViewFiles:
         saved_at = time.monotonic()
 
         def save() -> None:
-            # Batches reach the disk before their marks, so that after a power cut every marked batch is there.
+            # Batches are flushed before their marks, so that every marked batch survives a power failure.
             flush()
             marks[written] = 1
             marks.flush()
@@ -158,18 +158,18 @@ class ViewFiles:
         save()
 
     def _report(self, kind: Kind, done: int) -> None:
-        # Each kind is a task of its own, because speeds differ: features take minutes, views made from them a moment.
+        # Each kind is a separate task, because speeds differ: features take minutes, views made from them seconds.
         if self.run.processes.first:
             task = "computing features" if kind == "plain" else f"{kind} views"
             self.run.progress(task, done, self.layouts[kind].length * self.views[kind])
 
     def _unfinished(self, kind: Kind) -> tuple[Path, Path]:
-        """The file of a kind before it is complete, and the marks of its finished batches."""
+        """The unfinished file of a kind, and the marks of its finished batches."""
         return self.folder / FOLDER / f"{kind}.partial", self.folder / FOLDER / f"{kind}.marks"
 
 
 def view_paths(folder: Path) -> dict[Kind, Path]:
-    """Where the features of each kind are."""
+    """The file of each kind."""
     weak, strong = folder / FOLDER / "weak.npy", folder / FOLDER / "strong.npy"
     return {"plain": folder / FEATURES, "weak": weak, "strong": strong}
 
@@ -182,7 +182,7 @@ def folder_of(run: Run) -> Path:
 
 
 def _sampled_rows(images: int, settings: ViewSettings, run: Run) -> NDArray[np.int64] | None:
-    """The images that get views, in order; None: all."""
+    """The sorted rows of the images that get views; None: all."""
     if settings.sample is None or settings.sample >= images:
         return None
     sample = torch.randperm(images, generator=run.generator("views", "sample"))[: settings.sample]

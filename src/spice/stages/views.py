@@ -1,7 +1,7 @@
-"""The frozen feature model's features of plain, weak and strong views: computed once, read by every head (paper III-B).
+"""Features of plain, weak and strong views of all images: computed once, read by every head (paper III-B).
 
-The paper's three branches share one feature model that no longer changes, so it runs once per view of each image, and
-not again while the heads train. `with_fresh_views` encodes new views in every step instead, as the paper does.
+The paper's three branches share one frozen feature model, so each view of an image needs to be encoded only once, not
+again while the heads train. `with_fresh_views` encodes new views in every step instead, as the paper does.
 
 Shapes: N images, V views, B images in a batch, D feature width.
 """
@@ -38,7 +38,7 @@ class Views:
     strong: NDArray[np.floating]  # (V, N, D)
     bank: NDArray[np.floating] | None = None  # (N, D) features for comparing images; None: the plain ones
     fresh: MakeRows | None = None  # encodes new weak and strong views; None: only the views above are used
-    rows: NDArray[np.int64] | None = None  # (N,) their rows in the collection; None: these are all its images
+    rows: NDArray[np.int64] | None = None  # (N,) rows of these images in the collection; None: all its images
 
     def __len__(self) -> int:
         return len(self.plain)
@@ -52,7 +52,7 @@ class Views:
         return _rows(self.all(kind)[view], positions)
 
     def draw(self, kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
-        """Features (B, D) of a random view: a new one, or one of those encoded once."""
+        """Features (B, D) of a random view: a new one, or one of the cached ones."""
         if self.fresh is not None and kind != "plain":
             return self.fresh(kind, positions, generator)
         return self.take(kind, int(torch.randint(len(self.all(kind)), (), generator=generator)), positions)
@@ -68,18 +68,18 @@ def encode_views(
     settings: ViewSettings,
     run: Run,
     *,
-    starts: NDArray[np.int64] | None = None,
+    distinct: NDArray[np.int64] | None = None,
     known: Callable[[Tensor], Tensor] | None = None,
 ) -> Views:
-    """Encode plain images, and V weak and V strong views of images or features, into `run.folder`; resumes if killed.
+    """Encode plain images and V weak and V strong views, of images or features, into `run.folder`. Can be resumed.
 
     Writes features.npy (N, D), views/weak.npy and views/strong.npy (V, N, D). With `settings.sample`, only a sample of
     the images has views, and views/rows.npy lists these images.
 
     Args:
-        starts: (U,) positions of distinct images, each followed by its exact copies, which are encoded once. None: all
-            images differ.
-        known: returns the features (B, D) of the plain images at positions (B,), if they were computed elsewhere.
+        distinct: (U,) positions of the distinct images. Each is followed by its exact copies, which get its features.
+            None: all images differ.
+        known: returns the features (B, D) of the plain images at positions (B,), if they are already known.
     """
     recipes, pixels = _recipes(encoder, settings), InColor(images, encoder.channels)
     in_features = settings.space == "features" and not settings.fresh  # fresh views are views of images
@@ -88,25 +88,25 @@ def encode_views(
     def encode(kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
         if kind == "plain":
             return encode_batch(encoder, recipes[kind], pixels, positions) if known is None else known(positions)
-        if in_features:  # the plain images were all encoded before
+        if in_features:  # all plain images have been encoded by now
             return perturbed(kind, positions, generator)
         return encoder.encode(recipes[kind](to_device(pixels.take(positions), run.device), generator))
 
     about = f"{encoder.name} {encoder.size}"
-    ViewFiles(settings, (len(images), encoder.features), run, about=about, starts=starts).fill(encode)
+    ViewFiles(settings, (len(images), encoder.features), run, about=about, distinct=distinct).fill(encode)
     return open_views(folder_of(run))
 
 
 def with_fresh_views(views: Views, images: Images, encoder: Encoder, settings: ViewSettings) -> Views:
     """The same views, with new ones for every step of the heads' training.
 
-    A step's view of an image does not depend on the other images of the step, nor on the number of processes.
+    In a step, the view of an image depends neither on the other images nor on the number of processes.
     """
     recipes, pixels = _recipes(encoder, settings), InColor(images, encoder.channels)
     device = device_of(encoder)
 
     def fresh(kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
-        # Sub-batches of several heads share images.
+        # The sub-batches of several heads share images.
         distinct, places = positions.unique(return_inverse=True)  # type: ignore[no-untyped-call]
         start = generator.get_state()
 
@@ -123,10 +123,10 @@ def with_fresh_views(views: Views, images: Images, encoder: Encoder, settings: V
 
 
 def perturb_features(features: NDArray[np.floating], settings: ViewSettings, run: Run) -> Views:
-    """Views of features (N, D) without images, made with noise in units of the data's own spread.
+    """Views of features (N, D) without images: features with noise, in units of their standard deviation.
 
-    A weak view adds a little noise; a strong one adds more and replaces some features by their mean. Such views are
-    weaker than those of images.
+    A weak view adds a little noise. A strong view adds more noise and replaces some features by their mean. Such views
+    teach less than views of images.
     """
     perturbed = _Perturbed(lambda: features, settings, run)
     ViewFiles(settings, features.shape, run, about="given features").fill(perturbed)
@@ -134,7 +134,7 @@ def perturb_features(features: NDArray[np.floating], settings: ViewSettings, run
 
 
 def open_views(folder: Path) -> Views:
-    """The views that `encode_views` or `perturb_features` wrote to `folder`, of the images that have views."""
+    """The views that `encode_views` or `perturb_features` wrote to `folder`, for the images that have views."""
     plain, weak, strong = (open_array(path) for path in view_paths(folder).values())
     sample = folder / FOLDER / ROWS
     if not sample.exists():
@@ -144,14 +144,14 @@ def open_views(folder: Path) -> Views:
 
 
 class _Perturbed:
-    """Makes views of features: adds noise in units of their spread, and replaces some features by their mean."""
+    """Views of features: with noise, in units of their standard deviation, and with some features set to their mean."""
 
     def __init__(self, features: Callable[[], NDArray[np.floating]], settings: ViewSettings, run: Run) -> None:
         self._open, self.settings, self.run = features, settings, run
         self._lock = Lock()
 
     def __call__(self, kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
-        with self._lock:  # opened once, by whichever thread comes first
+        with self._lock:  # computed once, by the first thread
             features, spread, mean = self._statistics
         plain = _rows(features, positions)
         if kind == "plain":
@@ -165,11 +165,11 @@ class _Perturbed:
 
     @cached_property
     def _statistics(self) -> tuple[NDArray[np.floating], Tensor, Tensor]:
-        """The features (N, D), their deviation and their mean (D,)."""
+        """The features (N, D), their standard deviation (D,) and their mean (D,)."""
         features = self._open()
         drawn = torch.randperm(len(features), generator=self.run.generator("views", "spread"))[:20_000].sort().values
-        some = _rows(features, drawn)
-        return features, some.std(dim=0, correction=0), some.mean(dim=0)
+        sample = _rows(features, drawn)
+        return features, sample.std(dim=0, correction=0), sample.mean(dim=0)
 
 
 def _recipes(encoder: Encoder, settings: ViewSettings) -> dict[Kind, Recipe]:

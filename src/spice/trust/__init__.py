@@ -1,1 +1,1 @@
-"""How far to trust the groups: pure functions on arrays, without torch and without files."""
+"""How far to trust the groups: pure functions on arrays, without torch or files."""

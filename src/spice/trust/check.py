@@ -1,4 +1,4 @@
-"""Statistics of a check by hand: a person judges randomly drawn images right or wrong.
+"""Statistics of a check by hand: a person judges whether randomly drawn images are in the right group.
 
 Shapes: N images, A answered images, K groups.
 """
@@ -16,14 +16,14 @@ Rows = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 CONFIDENCE = 0.95  # of intervals
-KEEP, KEEP_CONFIDENCE = 0.95, 0.90
+KEEP, KEEP_CONFIDENCE = 0.95, 0.90  # default accuracy of the images to keep, and its confidence
 FEWEST_ANSWERS = 5  # in a group, for its purity
-# Chances from neighbors differ too much: the prior slope is one half, with the weight of 25 answers.
+# Chances from neighbors are too extreme, so the prior slope is one half, with the weight of 25 answers.
 PRIOR_SLOPE, PRIOR_ANSWERS = 0.5, 25
-LOWEST, HIGHEST = 0.001, 0.999  # chances after a check: no number of answers makes an image certain
+LOWEST, HIGHEST = 0.001, 0.999  # chances after a check: answers never make an image certain
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
-_Z = float(ndtri((1 + CONFIDENCE) / 2))  # 1.96 standard deviations
+_Z = float(ndtri((1 + CONFIDENCE) / 2))  # 1.96 standard errors
 
 
 class Estimate(NamedTuple):
@@ -41,22 +41,22 @@ class Estimate(NamedTuple):
 
 
 class Keep(NamedTuple):
-    """The images to keep so that a share of `target` of them is right."""
+    """Which images to keep, so that at least a share of `target` is right."""
 
     target: float
     confidence: float
-    threshold: float | None  # keep images with at least this chance; None: the answers do not allow any
+    threshold: float | None  # keep images with at least this chance; None: no threshold passes the test
     images: int
-    answers: int  # of the kept images
-    wrong: int  # of these
-    needed: int  # answers needed to keep any image, if all of them are right
+    answers: int  # for images above the threshold
+    wrong: int  # of these answers
+    needed: int  # number of answers needed to keep any images, if all answers are right
 
 
 def draw(cluster: NDArray[np.int32], chance: Chances, count: int, *, seed: int) -> Rows:
-    """Rows to ask about, each image equally likely; every prefix of the list is spread over groups and chances.
+    """Rows to ask about. Every image is equally likely, and every prefix of the list is spread over groups and chances.
 
-    Images are sorted by group and chance, and visited in steps of the golden ratio from a random start. More images
-    from the same seed continue the same list.
+    Images are sorted by group and chance, and visited in steps of the golden ratio from a random start. With the same
+    seed, a longer list continues a shorter one.
     """
     images = len(cluster)
     order = np.lexsort((chance, cluster))
@@ -71,11 +71,15 @@ def draw(cluster: NDArray[np.int32], chance: Chances, count: int, *, seed: int) 
 
 
 def accuracy(chance: Chances, rows: Rows, right: Bools, *, among: Bools | None = None) -> Estimate | None:
-    """The share of images that are right: mean chance + mean(right - chance) of the answered (prediction-powered).
+    """The share of images in the right group; None with fewer than two answers.
 
-    The interval is 1.96 sd / sqrt(n) on both sides, widened to that with two more right and two more wrong answers
-    (Agresti and Coull's "plus four"), so that it is not empty where all answers are the same. `among` (N,): count these
-    images only. None: fewer than two of them have an answer.
+    The estimate is prediction-powered: mean chance of all images + mean of (right - chance) over the answers. The
+    interval is the union of two: +- 1.96 sd / sqrt(n), and the same with two more right and two more wrong answers
+    (Agresti and Coull's "plus four"), which is not empty if all answers are the same. With few errors, each of the two
+    is too short on one side.
+
+    Args:
+        among: (N,) count these images only. None: all.
     """
     if among is not None:
         inside = among[rows]
@@ -86,19 +90,18 @@ def accuracy(chance: Chances, rows: Rows, right: Bools, *, among: Bools | None =
     mean = float(np.mean(chance if among is None else chance[among], dtype=np.float64))
     difference: NDArray[np.float64] = right - chance[rows].astype(np.float64)  # (A,)
     value = float(np.clip(mean + difference.mean(), 0, 1))
-    more = np.concatenate([difference, [1 - mean, 1 - mean, -mean, -mean]])
-    unseen = max(0.0, 1 - len(rows) / images)
-    # The union of the plain and the "plus four" interval: where errors are rare, each is too short on one side.
+    plus_four = np.concatenate([difference, [1 - mean, 1 - mean, -mean, -mean]])
+    unseen = max(0.0, 1 - len(rows) / images)  # finite population correction
     ends = [
         center + side * _Z * math.sqrt(unseen * values.var(ddof=1) / len(values))
-        for values, center in ((difference, value), (more, mean + more.mean() if unseen else value))
+        for values, center in ((difference, value), (plus_four, mean + plus_four.mean() if unseen else value))
         for side in (-1, 1)
     ]
     return Estimate(value, float(max(0, min(ends))), float(min(1, max(ends))), len(rows))
 
 
 def purities(cluster: NDArray[np.int32], rows: Rows, right: Bools, clusters: int) -> list[Estimate | None]:
-    """The share of each group that is right, with Clopper and Pearson's exact interval; None below five answers."""
+    """The share of right images in each group, with the exact interval (Clopper-Pearson). None below five answers."""
     asked = np.bincount(cluster[rows], minlength=clusters)
     good = np.bincount(cluster[rows][right], minlength=clusters)
     return [
@@ -108,9 +111,9 @@ def purities(cluster: NDArray[np.int32], rows: Rows, right: Bools, clusters: int
 
 
 def recalibrate(chance: Chances, rows: Rows, right: Bools) -> NDArray[np.float32]:
-    """Chances whose mean is the accuracy found, and whose differences are scaled by one slope: (N,) -> (N,).
+    """Chances with the estimated accuracy as their mean: (N,) -> (N,).
 
-    accuracy + b (chance - mean chance), where b is the least-squares slope of the answers, drawn towards 1/2.
+    accuracy + b (chance - mean chance), where b is the least-squares slope of the answers, shrunk towards 1/2.
     """
     found = accuracy(chance, rows, right)
     if found is None:
@@ -128,8 +131,8 @@ def recalibrate(chance: Chances, rows: Rows, right: Bools) -> NDArray[np.float32
 def keep(chance: Chances, rows: Rows, right: Bools, *, target: float = KEEP) -> Keep:
     """The lowest threshold above which a share of `target` is right, with 90 % confidence (exact binomial test).
 
-    Thresholds are tried from the top, each where it has just enough answers to pass with one more wrong answer than the
-    one before, and the first that fails ends the search. This fixed order needs no correction for several tests.
+    Thresholds are tried from the top. Each next one has just enough answers to pass with one more wrong answer. The
+    first that fails ends the search. Because this order is fixed, multiple tests need no correction.
     """
     if not 0 < target < 1:
         raise ValueError(f"target must be between 0 and 1, got {target}")
@@ -147,7 +150,7 @@ def keep(chance: Chances, rows: Rows, right: Bools, *, target: float = KEEP) -> 
 
 
 def _thresholds(descending: NDArray[np.float64], target: float) -> Iterator[float]:
-    """Thresholds to try, from the top, each with enough answers for one more wrong one; the last keeps all images."""
+    """Thresholds to try, from the top, each with enough answers for one more wrong one. The last keeps all images."""
     for errors in range(len(descending)):
         count = needed(errors, target)
         if count >= len(descending):
@@ -158,7 +161,7 @@ def _thresholds(descending: NDArray[np.float64], target: float) -> Iterator[floa
 
 
 def needed(errors: int, target: float) -> int:
-    """The fewest answers that prove `target` with this many wrong ones among them."""
+    """The smallest number of answers that passes the test for `target` with this many wrong ones."""
     count = errors + 1
     while bdtr(errors, count, 1 - target) > 1 - KEEP_CONFIDENCE:
         count += 1

@@ -1,7 +1,7 @@
-"""Near-duplicates: pairs of images that look alike to the encoder, and whose pixels agree.
+"""Near-duplicates: pairs of images with similar features and similar pixels.
 
-Similar features alone are not enough: frames of one scene have them too. So each pair is compared pixel by pixel, as
-one image may be a crop of the other, brighter, smaller or mirrored.
+Similar features alone are not enough, because different pictures of one scene have them too. So the pixels of each pair
+are compared. One image may be a crop of the other, or brighter, smaller or mirrored.
 
 Shapes: N images, S neighbors, P pairs, W windows, G x G pixels.
 """
@@ -14,18 +14,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-SIMILAR = 0.7  # pairs with less similar features are not compared
-NEAREST = 3  # neighbors of an image that are compared with it; copies of copies are found through their neighbors
-SAME = 0.9  # pairs with at least this correlation of their pixels are near-duplicates
-# And this of their detail: the shading alone agrees in any two pictures of a bright sky over dark land. Of changed
-# copies, 99 % have at least 0.78, and other photos with the same shading at most 0.5.
+SIMILAR = 0.7  # cosine of features: pairs below are not compared
+NEAREST = 3  # an image is compared with this many neighbors; other copies are found through these
+SAME = 0.9  # correlation of pixels: pairs below are not near-duplicates
+# Correlation of detail: pairs below are not near-duplicates. Shading alone is similar in any two pictures of a bright
+# sky over dark land. 99 % of modified copies have at least 0.78, other photos with the same shading at most 0.5.
 SAME_DETAIL = 0.6
 
-SIDE = 64  # pixels, of the gray pictures that are compared
-_GRID = 16  # points on a side at which they are sampled
-_SHARES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7)  # of the width and height that a crop may have left
-_STEP = 0.05
-_PAIRS = 512  # compared at once: memory
+SIDE = 64  # pixels on a side of the gray pictures that are compared
+_GRID = 16  # sampled points on a side
+_SHARES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7)  # of width and height in a window
+_STEP = 0.05  # between windows, in shares of the side
+_PAIRS = 512  # compared at once, to limit memory
 
 Grays = NDArray[np.float32]
 
@@ -38,23 +38,23 @@ class Pairs(NamedTuple):
     likeness: NDArray[np.float32]  # (P,) cosine of features, or correlation of pixels
 
     def above(self, threshold: float) -> "Pairs":
-        """The pairs at least this alike."""
+        """The pairs with a likeness of at least `threshold`."""
         kept = self.likeness >= threshold
         return Pairs(self.first[kept], self.second[kept], self.likeness[kept])
 
 
 def similar_pairs(neighbors: NDArray[np.int64], similarities: NDArray[np.float32], threshold: float = SIMILAR) -> Pairs:
-    """The pairs whose features are at least this similar, each once, from neighbors and similarities (N, S)."""
+    """The pairs with a similarity of at least `threshold`, each once, from neighbors and similarities (N, S)."""
     count = min(NEAREST, neighbors.shape[1])
     rows, places = np.nonzero(similarities[:, :count] >= threshold)
     pairs = np.stack([rows, neighbors[rows, places]], axis=1)  # (P, 2)
     pairs.sort(axis=1)
-    once, at = np.unique(pairs, axis=0, return_index=True)
-    return Pairs(once[:, 0], once[:, 1], similarities[rows, places][at])
+    unique, first = np.unique(pairs, axis=0, return_index=True)
+    return Pairs(unique[:, 0], unique[:, 1], similarities[rows, places][first])
 
 
 def compare_pixels(pairs: Pairs, gray: Callable[[NDArray[np.int64]], Grays]) -> Pairs:
-    """The same pairs with the correlation of their pixels; `gray` gives pictures (B, SIDE, SIDE) of rows."""
+    """The same pairs with the correlation of their pixels. `gray` returns gray pictures (B, SIDE, SIDE) of rows."""
     likeness = np.empty(len(pairs.first), dtype=np.float32)
     for start in range(0, len(likeness), _PAIRS):
         part = slice(start, start + _PAIRS)
@@ -67,9 +67,10 @@ def compare_pixels(pairs: Pairs, gray: Callable[[NDArray[np.int64]], Grays]) -> 
 
 
 def _likeness(first: Grays, second: Grays) -> float:
-    """The best correlation of one picture with a window of the other, straight or mirrored: 1 for copies.
+    """The best correlation of one picture with a window of the other, mirrored or not: 1 for copies.
 
-    That of their detail, if it is too low for copies. Both are given as `_windows_of` returns them, (W + 1, G * G).
+    If the correlation of their detail is too low for copies, that is returned. Pictures are windows (W + 1, G * G) from
+    `_windows_of`.
     """
     best, one, other = max(_best_match(first, second), _best_match(second, first), key=itemgetter(0))
     if best < SAME_DETAIL:
@@ -79,14 +80,14 @@ def _likeness(first: Grays, second: Grays) -> float:
 
 
 def _best_match(windows: Grays, whole: Grays) -> tuple[float, Grays, Grays]:
-    """The correlation of the window of one picture that is most like the other, straight or mirrored; and both."""
+    """The window of one picture that is most like the whole other one, mirrored or not: the correlation, and both."""
     correlation = windows[:-1] @ whole[[0, -1]].T  # (W, 2)
     window, mirrored = np.unravel_index(correlation.argmax(), correlation.shape)
     return float(correlation[window, mirrored]), windows[window], whole[-mirrored]
 
 
 def _detail(pictures: Grays) -> Grays:
-    """How each point differs from the mean of the nine around it: rows (W, G * G) -> (W, G * G)."""
+    """The difference of each point from the mean of the 3 x 3 points around it: (W, G * G) -> (W, G * G)."""
     points = pictures.reshape(-1, _GRID, _GRID)
     padded = np.pad(points, ((0, 0), (1, 1), (1, 1)), mode="edge")
     around = sum(padded[:, down : down + _GRID, across : across + _GRID] for down in range(3) for across in range(3))
@@ -95,12 +96,12 @@ def _detail(pictures: Grays) -> Grays:
 
 
 def _windows_of(picture: Grays) -> Grays:
-    """The whole picture, windows of it, and the whole picture mirrored: (SIDE, SIDE) -> (W + 1, G * G)."""
+    """The whole picture, other windows, and the whole picture mirrored: (SIDE, SIDE) -> (W + 1, G * G)."""
     return _centered(picture.reshape(-1).take(_points()))
 
 
 def _centered(pictures: Grays) -> Grays:
-    """Rows of mean 0 and length 1; a picture of a single color becomes zeros, which correlate with nothing."""
+    """Rows with mean 0 and norm 1. A picture of a single color becomes zeros, which correlate with nothing."""
     centered: Grays = pictures - pictures.mean(axis=1, keepdims=True)
     length = np.sqrt(np.einsum("wg,wg->w", centered, centered))[:, None]
     centered /= np.maximum(length, 1e-3)
@@ -109,7 +110,7 @@ def _centered(pictures: Grays) -> Grays:
 
 @cache
 def _points() -> NDArray[np.int64]:
-    """The pixels of every window, then of the whole picture mirrored, counted row by row: (W + 1, G * G)."""
+    """Flat indices of the pixels of every window, and of the whole picture mirrored: (W + 1, G * G)."""
     rows, columns = _windows()
     rows, columns = np.concatenate([rows, rows[:1]]), np.concatenate([columns, SIDE - 1 - columns[:1]])
     return (rows[:, :, None] * SIDE + columns[:, None, :]).reshape(len(rows), -1)
@@ -117,7 +118,7 @@ def _points() -> NDArray[np.int64]:
 
 @cache
 def _windows() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows and columns of pixels that make each window, the whole picture first: (W, G) each."""
+    """The rows and the columns of the pixels of each window, the whole picture first: (W, G) each."""
     rows: list[NDArray[np.int64]] = []
     columns: list[NDArray[np.int64]] = []
     for share in _SHARES:
@@ -131,25 +132,25 @@ def _windows() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def largest_first(width: NDArray[np.integer], height: NDArray[np.integer], paths: Sequence[str]) -> NDArray[np.int64]:
-    """Rows by number of pixels, then by name, short ones first: `a.jpg` before `a copy.jpg`."""
+    """Rows ordered by number of pixels, largest first, then by length of the name: `a.jpg` before `a copy.jpg`."""
     pixels = (width.astype(np.int64) * height).tolist()
     return np.array(sorted(range(len(paths)), key=lambda row: (-pixels[row], len(paths[row]), paths[row])), np.int64)
 
 
 def duplicate_of(images: int, pairs: Pairs, order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For every image the original that it duplicates, -1 if it is an original: (N,).
+    """The original of every image, or -1 if the image is an original: (N,).
 
     In `order`, each image that is not yet a duplicate becomes an original, and the images paired with it become its
-    duplicates. So every duplicate resembles its original, and a chain of small changes does not become one set.
+    duplicates. So every duplicate resembles its original, and a chain of small changes is not one set.
     """
     ends = np.concatenate([pairs.first, pairs.second]), np.concatenate([pairs.second, pairs.first])
     by_first = np.argsort(ends[0], kind="stable")
     partner, starts = ends[1][by_first], np.searchsorted(ends[0][by_first], np.arange(images + 1))
     original = np.full(images, -1, dtype=np.int64)
-    keeps = np.zeros(images, dtype=np.bool_)
+    is_original = np.zeros(images, dtype=np.bool_)
     for row in order[np.diff(starts)[order] > 0].tolist():
         if original[row] < 0:
-            keeps[row] = True
+            is_original[row] = True
             others = partner[starts[row] : starts[row + 1]]
-            original[others[~keeps[others] & (original[others] < 0)]] = row
+            original[others[~is_original[others] & (original[others] < 0)]] = row
     return original

@@ -1,4 +1,4 @@
-"""Evidence from neighbors about groups: how well separated they are, which two look like one, which one like two.
+"""Evidence from neighbors: how well groups are separated, which two should be merged, which one should be split.
 
 Shapes: N images, K groups, S neighbors.
 """
@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import eigsh
 
-LINKS = 15  # neighbors that make the graph inside a group
-SMALLEST_PART = 0.2  # of a group that falls into two
-LARGEST_GROUP = 20_000  # images; larger groups are not tested for two parts
-FEWEST_IMAGES = 20
+LINKS = 15  # neighbors of each image in the graph of a group
+SMALLEST_PART = 0.2  # share of a group in the smaller of two parts
+MIN_IMAGES, MAX_IMAGES = 20, 20_000  # smaller and larger groups are not tested for two parts
 
 _CHUNK = 65536
 
@@ -22,15 +21,15 @@ class Parts(NamedTuple):
     """The weakest cut through a group."""
 
     sizes: tuple[int, int]
-    links: float  # share of the smaller part's links that lead to the other part
+    links: float  # share of the links of the smaller part that lead to the other part
 
 
 def neighbor_votes(
     cluster: NDArray[np.int32], neighbors: NDArray[np.int64], clusters: int, *, every: int = 1
 ) -> NDArray[np.float64]:
-    """Share of the neighbors (N, S) of each group's images that are in each group: (K, K).
+    """The share of each group among the neighbors (N, S) of the images of each group: (K, K).
 
-    Images in no group (-1) do not count. `every`: of the images, only every n-th votes.
+    Images in no group (-1) do not count. Only every n-th image votes (`every`).
     """
     wide = cluster.astype(np.int64)
     counts = np.zeros(clusters * clusters, dtype=np.int64)
@@ -44,17 +43,17 @@ def neighbor_votes(
 
 
 def groups_among_neighbors(votes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How many groups the neighbors of each group come from, exp(entropy of its votes): (K, K) -> (K,).
+    """The effective number of groups among the neighbors of each group, exp(entropy of its votes): (K, K) -> (K,).
 
-    1: all are in the group itself. 2: as if half of them were in one other group. A class that is split into two groups
-    gives about 2, although both are pure; a group of leftovers from many classes gives more.
+    1: all neighbors are in the group itself. 2: as if half of them were in another group. A class that is split into
+    two groups has about 2, although both groups are pure. A group of leftovers from many classes has more.
     """
     logs = np.log(votes, where=votes > 0, out=np.zeros_like(votes))
     return np.asarray(np.exp(-(votes * logs).sum(axis=1)), dtype=np.float64)
 
 
 def similar_groups(votes: NDArray[np.float64], least: float) -> list[tuple[int, int, float]]:
-    """Pairs of groups of which each has at least this share of its neighbors in the other, most similar first."""
+    """Pairs of groups that each have at least the share `least` of their neighbors in the other, most similar first."""
     both = np.minimum(votes, votes.T)
     first, second = np.nonzero(np.triu(both >= least, k=1))
     pairs = zip(first.tolist(), second.tolist(), both[first, second].tolist(), strict=True)
@@ -62,11 +61,11 @@ def similar_groups(votes: NDArray[np.float64], least: float) -> list[tuple[int, 
 
 
 def two_parts(members: NDArray[np.int64], neighbors: NDArray[np.int64]) -> Parts | None:
-    """The weakest cut through the graph of a group's nearest images (spectral, both parts at least a fifth).
+    """The weakest cut through the neighbor graph of a group (spectral; both parts have at least a fifth of the images).
 
-    None: the group is too small or too large to say.
+    None: the group is too small or too large.
     """
-    if not FEWEST_IMAGES <= len(members) <= LARGEST_GROUP:
+    if not MIN_IMAGES <= len(members) <= MAX_IMAGES:
         return None
     graph = _graph(members, neighbors)
     degree = np.asarray(graph.sum(axis=1)).ravel()
@@ -75,15 +74,15 @@ def two_parts(members: NDArray[np.int64], neighbors: NDArray[np.int64]) -> Parts
     start = np.random.default_rng(0).random(len(members))
     _, vectors = eigsh(scale @ graph @ scale + sparse.eye_array(len(members)), k=2, which="LA", v0=start, tol=1e-6)
     order = np.argsort(vectors[:, 0] / np.sqrt(np.maximum(degree, 1)), kind="stable")  # ascending eigenvalues
-    return _weakest(graph[order][:, order], degree[order])
+    return _weakest_cut(graph[order][:, order], degree[order])
 
 
 def _graph(members: NDArray[np.int64], neighbors: NDArray[np.int64]) -> sparse.csr_array:
-    """The symmetric graph of nearest images inside a group."""
+    """The symmetric graph of nearest neighbors within a group."""
     near = neighbors[members][:, :LINKS]  # (n, S)
-    place = np.searchsorted(members, near)
-    inside = members[np.minimum(place, len(members) - 1)] == near
-    rows, columns = np.nonzero(inside)[0], place[inside]
+    position = np.searchsorted(members, near)
+    inside = members[np.minimum(position, len(members) - 1)] == near
+    rows, columns = np.nonzero(inside)[0], position[inside]
     ones = np.ones(len(rows))
     graph = sparse.csr_array((ones, (rows, columns)), shape=(len(members), len(members)))
     both = graph + graph.T
@@ -91,14 +90,13 @@ def _graph(members: NDArray[np.int64], neighbors: NDArray[np.int64]) -> sparse.c
     return both
 
 
-def _weakest(graph: sparse.csr_array, degree: NDArray[np.float64]) -> Parts:
-    """The weakest place to cut images that are already in order."""
+def _weakest_cut(graph: sparse.csr_array, degree: NDArray[np.float64]) -> Parts:
+    """The weakest cut of images into those before and those after a position."""
     images, total = len(degree), float(degree.sum())
-    # Links from each image to those before it: the cut before place n changes by these.
-    before = np.asarray(sparse.tril(graph, k=-1).sum(axis=1)).ravel()
-    cut = np.cumsum(degree - 2 * before)  # links over the cut after each image
+    before = np.asarray(sparse.tril(graph, k=-1).sum(axis=1)).ravel()  # links of each image to those before it
+    cut = np.cumsum(degree - 2 * before)  # links across the cut after each image
     volume = np.cumsum(degree)
     share = cut / np.maximum(1, np.minimum(volume, total - volume))
     least = int(np.ceil(SMALLEST_PART * images))
-    place = least - 1 + int(np.argmin(share[least - 1 : images - least]))
-    return Parts((place + 1, images - place - 1), float(share[place]))
+    last = least - 1 + int(np.argmin(share[least - 1 : images - least]))  # of the first part
+    return Parts((last + 1, images - last - 1), float(share[last]))

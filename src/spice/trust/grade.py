@@ -1,4 +1,4 @@
-"""How well a group is separated from the others: good, mixed or weak, without labels.
+"""How well a group is separated from the others, without labels: good, mixed or weak.
 
 Shapes: N images, K groups, S neighbors.
 """
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from spice.trust.evidence import groups_among_neighbors, neighbor_votes
 
-# Neighbors that count: the nearest ones show best whether there is a border between two groups.
+# Neighbors to use: the nearest ones show best whether two groups are separated.
 NEAREST = 5
-# Thresholds on how many groups those neighbors come from (benchmarks/verdicts.py measures the purity of each grade).
+# Thresholds for the effective number of groups among them (benchmarks/verdicts.py measures the purity of each grade).
 GOOD_UP_TO, WEAK_ABOVE = 1.5, 3.0
 
 
@@ -25,12 +25,12 @@ class Grade(StrEnum):
 
 
 def grade_of(groups: float) -> Grade:
-    """The grade of a group whose nearest neighbors come from this many groups."""
+    """The grade of a group, from the effective number of groups among its nearest neighbors."""
     return Grade.GOOD if groups <= GOOD_UP_TO else Grade.WEAK if groups > WEAK_ABOVE else Grade.MIXED
 
 
 def nearest_votes(cluster: NDArray[np.int32], neighbors: NDArray[np.int64], clusters: int) -> NDArray[np.float64]:
-    """Share of the five nearest neighbors of each group's images that are in each group: (K, K)."""
+    """The share of each group among the five nearest neighbors of the images of each group: (K, K)."""
     return neighbor_votes(cluster, neighbors[:, :NEAREST], clusters)
 
 

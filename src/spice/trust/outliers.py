@@ -1,4 +1,4 @@
-"""Images unlike all others, from the similarities of each image to its nearest images.
+"""Outliers: images unlike all others, from the similarities to their nearest images.
 
 Shapes: N images, S neighbors.
 """
@@ -8,19 +8,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-NEAREST = 5  # enough that one copy does not hide an outlier
-FENCE = 1.5  # Tukey's rule: interquartile ranges beyond the upper quartile
+NEAREST = 5  # more than one, so that a copy does not hide an outlier
+FENCE = 1.5  # Tukey's rule: interquartile ranges above the upper quartile
 
 
 class Outliers(NamedTuple):
-    """How far every image is from its nearest images, and the distance beyond which it is an outlier."""
+    """The distance of every image to its nearest images, and the distance above which it is an outlier."""
 
     distance: NDArray[np.float64]  # (N,) one minus the mean similarity to the nearest images
     fence: float
 
     @property
     def outlier(self) -> NDArray[np.bool_]:
-        """(N,) beyond the fence."""
+        """Whether each image is above the fence: (N,)."""
         return self.distance > self.fence
 
     def farthest(self) -> NDArray[np.int64]:
@@ -30,7 +30,7 @@ class Outliers(NamedTuple):
 
 
 def find_outliers(similarities: NDArray[np.float32]) -> Outliers:
-    """Outliers by Tukey's rule, from similarities (N, S), nearest first. The rule adapts to the collection."""
+    """Outliers by Tukey's rule, which adapts to the collection, from similarities (N, S), nearest first."""
     distance = 1 - similarities[:, :NEAREST].mean(axis=1, dtype=np.float64)
     low, high = np.quantile(distance, [0.25, 0.75])
     return Outliers(distance, float(high + FENCE * (high - low)))

@@ -1,4 +1,4 @@
-"""The information curve: the formulas in plain loops, and what shuffled features leave of it."""
+"""The information curve: its formulas in plain loops, and its value for points without groups."""
 
 import math
 from itertools import pairwise
@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from spice.stages.groups.curve import (
     centers_of,
+    gaussian_cloud,
     information_by_count,
-    joint_shares,
+    joint_distribution,
     nearest_center,
     nearest_points,
+    neighbor_count,
     neighbor_information,
-    neighbors_counted,
     numbers_to_try,
-    one_cloud,
     partitions,
     scores,
 )
@@ -28,7 +28,7 @@ def blobs(sizes: list[int], *, width: int = 30, apart: float = 8.0, seed: int = 
     return (apart * random.normal(size=(len(sizes), width))[kind] + random.normal(size=(len(kind), width))).astype("f4")
 
 
-def test_information_is_that_of_the_pairs_counted_one_by_one() -> None:
+def test_information_is_that_of_pairs_counted_in_a_loop() -> None:
     random = np.random.default_rng(0)
     labels, neighbors = random.integers(0, 3, size=20), random.integers(0, 20, size=(20, 4))
     joint = np.zeros((3, 3))
@@ -40,18 +40,18 @@ def test_information_is_that_of_the_pairs_counted_one_by_one() -> None:
     expected = sum(
         joint[a, b] * math.log(joint[a, b] / (mass[a] * mass[b])) for a in range(3) for b in range(3) if joint[a, b]
     )
-    np.testing.assert_allclose(joint_shares(labels, neighbors), joint)
+    np.testing.assert_allclose(joint_distribution(labels, neighbors), joint)
     assert neighbor_information(labels, neighbors) == pytest.approx(expected)
 
 
-def test_groups_that_share_no_neighbor_have_all_the_information_there_can_be() -> None:
+def test_groups_that_share_no_neighbors_have_the_maximum_information() -> None:
     labels = np.repeat(np.arange(4), 10)
     inside = np.stack([np.roll(np.arange(40).reshape(4, 10), step, axis=1).ravel() for step in (1, 2)], axis=1)
     assert neighbor_information(labels, inside) == pytest.approx(math.log(4))
     assert neighbor_information(np.roll(labels, 3), inside) < math.log(4) - 0.1
 
 
-def test_the_nearest_points_are_those_of_all_distances() -> None:
+def test_the_nearest_points_have_the_smallest_distances() -> None:
     points = blobs([15, 15])
     distance = ((points[:, None] - points[None]) ** 2).sum(axis=2)
     np.fill_diagonal(distance, np.inf)
@@ -59,7 +59,7 @@ def test_the_nearest_points_are_those_of_all_distances() -> None:
     np.testing.assert_array_equal(nearest_points(points, 5), expected)
 
 
-def test_centers_are_means_and_every_point_goes_to_the_nearest() -> None:
+def test_centers_are_means_and_every_point_gets_the_nearest() -> None:
     points, labels = blobs([5, 9, 3]), np.repeat([2, 0, 1], [5, 9, 3])
     centers = centers_of(points, labels)
     for group in range(3):
@@ -75,14 +75,14 @@ def test_partitions_find_groups_of_any_size() -> None:
     assert len(set(found.tolist())) == 3
 
 
-def test_one_cloud_has_the_variances_of_the_points_and_no_groups() -> None:
+def test_a_gaussian_cloud_has_the_variances_of_the_points_and_no_groups() -> None:
     points = blobs([200, 200]) * np.linspace(1, 6, 30, dtype="f4")
-    cloud = one_cloud(points, np.random.default_rng(0))
+    cloud = gaussian_cloud(points, np.random.default_rng(0))
     np.testing.assert_allclose(cloud.std(axis=0), points.std(axis=0), rtol=0.1)
     assert information_by_count(cloud, [2])[0] < 0.8 * information_by_count(points, [2])[0]
 
 
-def test_the_score_is_the_information_beyond_that_of_one_cloud_per_nat_that_is_possible() -> None:
+def test_the_score_is_the_information_beyond_that_of_a_gaussian_cloud_divided_by_its_maximum() -> None:
     information, cloud = np.array([[0.6, 1.0], [0.4, 1.2]]), np.array([[0.2, 0.4], [0.4, 0.2]])
     found = scores(information, cloud, [2, 8])
     np.testing.assert_allclose(found[:, 0], [0.3 / math.log(2), 0.1 / math.log(2)])
@@ -97,5 +97,5 @@ def test_numbers_are_tried_one_by_one_and_then_in_steps_of_a_few_percent() -> No
     assert numbers_to_try(5, 7) == [5, 6, 7]
 
 
-def test_fewer_neighbors_count_in_small_collections() -> None:
-    assert [neighbors_counted(images) for images in (40, 300, 500, 1000, 5000)] == [5, 6, 10, 20, 20]
+def test_small_collections_use_fewer_neighbors() -> None:
+    assert [neighbor_count(images) for images in (40, 300, 500, 1000, 5000)] == [5, 6, 10, 20, 20]

@@ -1,4 +1,4 @@
-"""How many groups are found in made collections: even, uneven, nested, labeled, and none at all."""
+"""The number of groups in synthetic collections: even, uneven, nested, labeled, and without groups."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,15 @@ from numpy.typing import NDArray
 from tests.stages.groups.test_curve import blobs
 
 from spice.stages.groups.communities import Communities, communities, ratio
-from spice.stages.groups.howmany import GivenLabels, HowMany, best, highest, how_many, principal_components, short_list
+from spice.stages.groups.howmany import (
+    GivenLabels,
+    HowMany,
+    choose_count,
+    highest_count,
+    how_many,
+    principal_components,
+    shortlist,
+)
 from spice.stages.groups.peaks import Curve, Peak
 
 
@@ -14,7 +22,7 @@ def listed(found: HowMany) -> list[int]:
     return [peak.clusters for peak in found.candidates]
 
 
-def test_even_groups_are_counted_and_the_partition_is_theirs() -> None:
+def test_even_groups_are_counted_and_partitioned() -> None:
     found = how_many(blobs([40] * 5))
     assert found.clusters == 5
     partition = found.partitions[listed(found).index(5)]
@@ -24,10 +32,10 @@ def test_even_groups_are_counted_and_the_partition_is_theirs() -> None:
 
 def test_groups_of_uneven_size_are_counted_too() -> None:
     assert how_many(blobs([100, 90, 80, 70, 60])).clusters == 5
-    assert 5 in listed(how_many(blobs([120, 100, 80, 60, 40])))  # though four groups tell nearly as much
+    assert 5 in listed(how_many(blobs([120, 100, 80, 60, 40])))  # four groups have nearly as much information
 
 
-def test_groups_within_groups_are_both_in_the_list_and_the_finer_number_is_taken() -> None:
+def test_nested_groups_are_both_on_the_shortlist_and_the_finer_number_is_chosen() -> None:
     random = np.random.default_rng(0)
     coarse = 20 * random.normal(size=(3, 30))
     fine = (coarse[:, None] + 3 * random.normal(size=(3, 4, 30))).reshape(12, 30)
@@ -46,7 +54,7 @@ def test_noise_and_shuffled_features_have_no_clear_groups(kind: str) -> None:
     assert how_many(features).clusters is None
 
 
-def test_a_range_is_kept_to() -> None:
+def test_the_number_is_within_the_range() -> None:
     points = blobs([40] * 5)
     found = how_many(points, least=7, most=9)
     assert found.curve.counts == [7, 8, 9]
@@ -73,15 +81,15 @@ def test_the_same_seed_gives_the_same_answer() -> None:
     np.testing.assert_array_equal(one.partitions, other.partitions)
 
 
-def test_the_highest_number_leaves_every_group_its_neighbors() -> None:
-    assert highest(3000, 2, None) == 2400 // 20
-    assert highest(100, 2, None) == 80 // 5
-    assert highest(1_000_000, 2, None) == 120
-    assert highest(3000, 2, 40) == 40
-    assert highest(30, 2, 40) == 12
+def test_the_highest_number_leaves_every_group_enough_neighbors() -> None:
+    assert highest_count(3000, 2, None) == 2400 // 20
+    assert highest_count(100, 2, None) == 80 // 5
+    assert highest_count(1_000_000, 2, None) == 120
+    assert highest_count(3000, 2, 40) == 40
+    assert highest_count(30, 2, 40) == 12
 
 
-def test_components_keep_distances_where_there_are_few_columns() -> None:
+def test_components_keep_distances_if_there_are_few_columns() -> None:
     features = np.random.default_rng(0).normal(size=(60, 7)).astype("f4")
     unit = features / np.linalg.norm(features, axis=1, keepdims=True)
     points = principal_components(features, np.random.default_rng(0))
@@ -110,24 +118,24 @@ def test_a_larger_collection_has_no_more_communities() -> None:
     assert abs(fine - communities(cloud[:1_500], seed=0).fine) <= 1
 
 
-def test_the_list_has_the_finest_peak_both_graph_counts_and_no_number_twice() -> None:
+def test_the_shortlist_has_the_finest_peak_both_community_counts_and_no_number_twice() -> None:
     def numbers(curve: Curve, *first: int, fine: int, coarse: int) -> list[int]:
-        return [peak.clusters for peak in short_list(curve, list(first), Communities(fine, coarse))]
+        return [peak.clusters for peak in shortlist(curve, list(first), Communities(fine, coarse))]
 
     assert numbers(made_curve(10), fine=14, coarse=7) == [7, 10, 14]
-    assert numbers(made_curve(20), fine=21, coarse=12) == [12, 20]  # 21 is 20 for all that can be known
+    assert numbers(made_curve(20), fine=21, coarse=12) == [12, 20]  # 21 counts as 20
     assert numbers(made_curve(3, 20), fine=21, coarse=12) == [3, 12, 20]  # room for another level
     assert numbers(made_curve(3, 10), fine=14, coarse=7) == [7, 10, 14]
-    assert numbers(made_curve(10), 30, fine=14, coarse=7) == [10, 14, 30]  # what labels ask for comes first
+    assert numbers(made_curve(10), 30, fine=14, coarse=7) == [10, 14, 30]  # required numbers come first
 
 
-def test_the_coarsest_number_that_keeps_most_of_the_information_of_finer_ones_is_used() -> None:
-    def used(*scores: tuple[int, float]) -> int:
-        return best([Peak(clusters, score, 0.0, 0.0) for clusters, score in scores])
+def test_the_coarsest_number_that_keeps_most_information_of_finer_ones_is_chosen() -> None:
+    def chosen(*scores: tuple[int, float]) -> int:
+        return choose_count([Peak(clusters, score, 0.0, 0.0) for clusters, score in scores])
 
     # (I - I0) = S ln K: 0.55, 0.57 and 0.64
-    assert used((3, 0.50), (4, 0.41), (5, 0.40)) == 4
-    assert used((3, 0.50), (4, 0.41)) == 3
-    # Two groups have the best score, and tell the least: 0.29, 0.61 and 0.71.
-    assert used((2, 0.42), (5, 0.38), (8, 0.34)) == 8
-    assert used((7, -0.1)) == 7
+    assert chosen((3, 0.50), (4, 0.41), (5, 0.40)) == 4
+    assert chosen((3, 0.50), (4, 0.41)) == 3
+    # Two groups have the best score and the least information: 0.29, 0.61 and 0.71.
+    assert chosen((2, 0.42), (5, 0.38), (8, 0.34)) == 8
+    assert chosen((7, -0.1)) == 7

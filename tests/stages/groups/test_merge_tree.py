@@ -1,4 +1,4 @@
-"""Groups within groups: losses against the information itself, and cuts."""
+"""Groups within groups: the losses of merges, compared with the information itself, and cuts."""
 
 import math
 import time
@@ -43,7 +43,7 @@ def test_the_loss_of_a_merge_is_the_information_before_less_that_after() -> None
                 assert found[one, other] == pytest.approx(expected, abs=1e-12)
 
 
-def test_each_merge_is_the_cheapest_one_as_if_all_losses_were_computed_anew() -> None:
+def test_each_merge_is_the_one_with_the_smallest_recomputed_loss() -> None:
     joint = made_joint(9, seed=3)
     merges, lost = merge_all(joint)
     nodes = list(range(9))
@@ -56,7 +56,7 @@ def test_each_merge_is_the_cheapest_one_as_if_all_losses_were_computed_anew() ->
     assert lost.sum() == pytest.approx(information(made_joint(9, seed=3)))
 
 
-def test_a_cut_takes_back_the_last_merges() -> None:
+def test_a_cut_undoes_the_last_merges() -> None:
     tree = MergeTree(np.array([0, 1, 2, 3, 3], "i4"), np.array([[1, 3], [0, 4], [2, 5]], "i4"), np.zeros(3))
     assert tree.cut(4).tolist() == [0, 1, 2, 3, 3]
     assert tree.cut(3).tolist() == [0, 1, 2, 1, 1]
@@ -85,20 +85,20 @@ def test_three_hundred_groups_are_merged_in_seconds() -> None:
     assert time.process_time() - started < 10  # 1 to 2 on a quiet machine
 
 
-# Leaves 0 and 1 are merged first (node 4), then 2 joins them (5), and 3 at last (6); ten images in each leaf.
+# Leaves 0 and 1 are merged first (node 4), then leaf 2 joins (5), then leaf 3 (6). Each leaf has ten images.
 LEAF = np.repeat(np.arange(4), 10).astype(np.int32)
 TREE = MergeTree(LEAF, np.array([[0, 1], [4, 2], [5, 3]], np.int32), np.array([0.1, 0.2, 0.3]))
 
 
-def test_a_group_is_cut_where_the_tree_cuts_it() -> None:
+def test_a_group_is_split_at_a_cut_of_the_tree() -> None:
     group = np.flatnonzero(LEAF < 3)
     assert [sorted(set(LEAF[rows])) for rows in TREE.split(group, into=2)] == [[0, 1], [2]]
     assert [len(rows) for rows in TREE.split(group, into=3)] == [10, 10, 10]
-    inside = np.flatnonzero(LEAF < 2)  # together in every cut but the finest
+    inside = np.flatnonzero(LEAF < 2)  # together in all cuts but the finest
     assert [sorted(set(LEAF[rows])) for rows in TREE.split(inside, into=2)] == [[0], [1]]
 
 
-def test_stray_images_are_no_part() -> None:
+def test_stray_images_are_not_a_part() -> None:
     group = np.concatenate([np.flatnonzero(LEAF < 3), [39]])  # one of the last leaf, 1 of 31
     parts = TREE.split(group, into=2)
     assert [len(rows) for rows in parts] == [21, 10]
@@ -106,6 +106,6 @@ def test_stray_images_are_no_part() -> None:
     assert sorted(np.concatenate(parts)) == sorted(group)
 
 
-def test_a_group_that_the_tree_does_not_cut_is_refused() -> None:
+def test_a_group_that_no_cut_splits_is_refused() -> None:
     with pytest.raises(UserError, match="cannot split this group of 10 images into 2 parts"):
         TREE.split(np.flatnonzero(LEAF == 3), into=2)

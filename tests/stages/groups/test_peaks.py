@@ -1,4 +1,4 @@
-"""Which peaks of a curve count."""
+"""Which peaks of a curve are plausible."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_prominence_is_the_rise_above_the_higher_of_the_two_saddles() -> None:
     assert sorted(peaks) == [2, 4, 6]
     assert peaks[2].prominence == pytest.approx(0.5 - 0.3)
     assert peaks[4].prominence == pytest.approx(0.4 - 0.35)
-    assert peaks[6].prominence == pytest.approx(0.8 - 0.2)  # the highest: above the lowest place
+    assert peaks[6].prominence == pytest.approx(0.8 - 0.2)  # the highest: above the minimum
     assert peaks[6].score == pytest.approx(0.8)
 
 
@@ -34,7 +34,7 @@ def test_a_peak_that_rises_no_more_than_twice_its_noise_does_not_count() -> None
     assert [peak.clusters for peak in plausible(shifted(MEAN, *QUIET))] == [2, 4, 6]
 
 
-def test_draws_that_lie_higher_as_a_whole_are_no_noise() -> None:
+def test_an_offset_of_a_whole_draw_is_not_noise() -> None:
     higher = shifted(MEAN, [0.1] * 6, [-0.1] * 6)
     assert typical_spread(higher.score) == pytest.approx(0.0)
     assert [peak.clusters for peak in plausible(higher)] == [2, 4, 6]
@@ -53,7 +53,7 @@ def test_the_ends_of_the_curve_can_be_peaks() -> None:
     assert [peak.clusters for peak in all_peaks(curve([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]))] == [4]
 
 
-def test_the_end_of_a_rising_curve_is_no_peak_unless_it_is_the_highest() -> None:
+def test_the_end_of_a_rising_curve_is_a_peak_only_if_it_is_the_highest() -> None:
     rising = [0.2, 0.5, 0.1, 0.3, 0.4]
     assert [peak.clusters for peak in plausible(shifted(rising, [0.0] * 5, [0.001] * 5))] == [3]
     rising[-1] = 0.6

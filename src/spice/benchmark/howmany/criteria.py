@@ -14,7 +14,7 @@ from sklearn.metrics import adjusted_rand_score, calinski_harabasz_score, silhou
 
 from spice.stages.groups.communities import neighbor_graph
 from spice.stages.groups.curve import Points, nearest_points
-from spice.stages.groups.spread import normalized_adjacency
+from spice.stages.groups.label_spreading import normalized_adjacency
 
 Labels = NDArray[np.int32]
 DISTORTION = 0.1  # e of the coding length

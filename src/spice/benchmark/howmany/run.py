@@ -23,7 +23,7 @@ from spice.errors import UserError
 from spice.files import write_text
 from spice.progress import Progress, silent
 from spice.stages.groups.curve import numbers_to_try
-from spice.stages.groups.howmany import highest, how_many, principal_components
+from spice.stages.groups.howmany import highest_count, how_many, principal_components
 
 OURS = "spice"
 DIGITS = "digits"
@@ -92,7 +92,7 @@ def read_cells(path: Path) -> list[Cell]:
 def cells(collection: Collection, criteria: Sequence[str], *, seed: int) -> Iterator[Cell]:
     """What these criteria find on one collection."""
     points = principal_components(collection.features, np.random.default_rng(seed))
-    sweep = Sweep(points, numbers_to_try(2, highest(len(points), 2, None)), seed=seed)
+    sweep = Sweep(points, numbers_to_try(2, highest_count(len(points), 2, None)), seed=seed)
     classes, indices = len(np.unique(collection.truth)), dict[int, float]()
     for name in criteria:
         if name == OURS:

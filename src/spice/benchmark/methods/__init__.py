@@ -22,7 +22,7 @@ from spice.benchmark.rivals.classic import Labels, Rival, nearest_means, nmf
 from spice.benchmark.workbench import Workbench
 from spice.data.images import Images
 from spice.engine.run import Run
-from spice.stages.joint.draws import Labeled
+from spice.stages.joint.sampling import Labeled
 
 Fit = Callable[[Workbench], Labels]
 # Given true labels of some images, as is the point of Table V and of the supervised reference.

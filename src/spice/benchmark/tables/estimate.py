@@ -41,8 +41,8 @@ from spice.settings import HeadSettings, JointSettings
 from spice.stages.features.train import network_card, train_features
 from spice.stages.heads.train import train_heads
 from spice.stages.joint.algorithms import find_algorithm
-from spice.stages.joint.draws import Labeled
 from spice.stages.joint.refine import networks_to_train
+from spice.stages.joint.sampling import Labeled
 from spice.stages.joint.train import Learner, train_jointly
 from spice.stages.views import Views, with_fresh_views
 

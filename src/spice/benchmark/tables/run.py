@@ -24,7 +24,7 @@ from spice.models.encoders import SCRATCH
 from spice.progress import Progress, silent
 from spice.settings_file import apply_file
 from spice.stages.encode import encode_plain
-from spice.stages.joint.draws import Labeled
+from spice.stages.joint.sampling import Labeled
 
 
 class Wanted(NamedTuple):

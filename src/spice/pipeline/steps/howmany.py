@@ -8,7 +8,7 @@ from spice.pipeline.work import Work
 from spice.runs.artifacts import CANDIDATES, TREE
 from spice.runs.records import CandidateCount, HowManyResult, TreeResult
 from spice.stages.groups.curve import NEIGHBORS, neighbor_information
-from spice.stages.groups.give import find_labels
+from spice.stages.groups.given_labels import labels_by_row
 from spice.stages.groups.howmany import GivenLabels, HowMany, how_many, principal_components
 from spice.stages.groups.merge_tree import merge_tree
 from spice.stages.groups.peaks import plausible
@@ -40,7 +40,7 @@ def _given(work: Work) -> GivenLabels | None:
     """The labels that the user gave, as numbers."""
     if not work.settings.given:
         return None
-    given = find_labels(work.settings.given, work.inputs.collection.paths)
+    given = labels_by_row(work.settings.given, work.inputs.collection.paths)
     return GivenLabels(given.row, given.name)
 
 

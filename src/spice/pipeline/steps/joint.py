@@ -17,8 +17,8 @@ from spice.runs.artifacts import (
 from spice.runs.records import ClusteringStats, JointResult
 from spice.stages.encode import probabilities
 from spice.stages.joint.checks import RefinementRejectedWarning
-from spice.stages.joint.draws import Labeled
 from spice.stages.joint.refine import Refined, Stage2, refine
+from spice.stages.joint.sampling import Labeled
 from spice.stages.reliability import labels_to_learn
 
 
@@ -55,8 +55,8 @@ def stage_2(work: Work) -> Stage2:
     """What stage 3 starts from."""
     features = torch.clone(work.features)
     probs = probabilities(work.head, features)
-    images, starts = work.learned_images, work.inputs.collection.starts
-    return Stage2(images, work.encoder, work.head, features, probs, work.neighbors, work.counted_neighbors, starts)
+    images, distinct = work.learned_images, work.inputs.collection.distinct
+    return Stage2(images, work.encoder, work.head, features, probs, work.neighbors, work.counted_neighbors, distinct)
 
 
 def training_labels(work: Work, stage2: Stage2, run: Run) -> Labeled:

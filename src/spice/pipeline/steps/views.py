@@ -20,8 +20,8 @@ def views(work: Work, run: Run) -> ViewsResult:
         found = perturb_features(work.vectors.numpy(), settings, here)
     else:
         known = None if work.inputs.embedded is None else work.inputs.embedded.take
-        starts = work.inputs.collection.starts
-        found = encode_views(work.images, work.encoder, settings, here, starts=starts, known=known)
+        distinct = work.inputs.collection.distinct
+        found = encode_views(work.images, work.encoder, settings, here, distinct=distinct, known=known)
     encoder, width = work.encoder, found.plain.shape[1]
     space: Literal["images", "features"] = "features"
     if work.vectors is None and (settings.space == "images" or settings.fresh):

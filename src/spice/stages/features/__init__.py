@@ -1,1 +1,1 @@
-"""Stage 1: a feature model by contrastive learning (paper III-A)."""
+"""Stage 1: train a feature model by contrastive learning (paper III-A)."""

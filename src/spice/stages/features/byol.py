@@ -1,4 +1,4 @@
-"""BYOL: predict the target network's projection of the other view, without negatives; an alternative to MoCo.
+"""BYOL: predict the projection of the other view by the target network, without negatives; an alternative to MoCo.
 
 Shapes: B images of this process, P projection width.
 """
@@ -17,7 +17,7 @@ from spice.stages.features.pretext import Outcome, Pretext, Projection, default_
 
 
 class BYOL(Pretext):
-    """The online branch with its predictor, and the target branch, which is its moving average."""
+    """The online branch with its predictor, and the target branch, a moving average of the online branch."""
 
     def __init__(self, network: Backbone, settings: FeatureSettings, *, steps: int) -> None:
         super().__init__()

@@ -1,6 +1,7 @@
-"""Whether a feature model is learning, measured without labels: alignment, uniformity, collapsed dimensions.
+"""Statistics of a feature model, computed without labels: alignment, uniformity, collapsed dimensions.
 
-Alignment and uniformity are Wang and Isola's (2020); collapse is Jing et al.'s (2022).
+Alignment and uniformity are from Wang and Isola (2020), dimensional collapse from Jing et al. (2022).
+
 Shapes: N images, B in a batch, D feature width, P projection width.
 """
 
@@ -10,18 +11,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# Images of the last steps over which health is measured.
+# Health is measured on at least this many images, from the last steps.
 RECENT_IMAGES = 1024
-# A direction has collapsed if its deviation is below this share of the largest one.
+# A direction has collapsed if its standard deviation is below this share of the largest one.
 COLLAPSED_BELOW = 0.01
 
 
 class Health(NamedTuple):
-    """The health of the features after one epoch."""
+    """The health of the features after an epoch."""
 
-    alignment: float  # squared distance between the two views of an image: 0 is perfect, 2 is chance
-    uniformity: float  # ln mean exp(-2 d^2) over pairs of images: 0 is collapse, about -4 a whole sphere
-    collapsed: float  # share of the feature space's directions in which almost nothing varies
+    alignment: float  # squared distance between the two views of an image: 0 is perfect, 2 is random
+    uniformity: float  # ln mean exp(-2 d^2) over pairs of images: 0 is collapsed, about -4 is uniform on the sphere
+    collapsed: float  # share of the principal directions of the features with almost no variance
 
     def __str__(self) -> str:
         collapse = f"{self.collapsed:.0%} of dimensions collapsed"
@@ -29,17 +30,17 @@ class Health(NamedTuple):
 
 
 def alignment(first: Tensor, second: Tensor) -> float:
-    """Mean squared distance between the two views' unit vectors (N, P)."""
+    """Mean squared distance between the unit vectors (N, P) of two views."""
     return (first - second).square().sum(dim=1).mean().item()
 
 
 def uniformity(projections: Tensor) -> float:
-    """ln of the mean of exp(-2 |z_i - z_j|^2) over pairs of different images, for unit vectors (N, P)."""
+    """ln mean exp(-2 |z_i - z_j|^2) over pairs of different images, for unit vectors (N, P)."""
     return torch.pdist(projections).square().mul(-2.0).exp().mean().log().item()
 
 
 def collapsed(features: Tensor) -> float:
-    """Share of principal directions of (N, D) whose deviation is less than 1 % of the largest one's.
+    """Share of the principal directions of features (N, D) with less than 1 % of the largest standard deviation.
 
     N images span at most N - 1 directions, so only that many are counted.
     """
@@ -50,7 +51,7 @@ def collapsed(features: Tensor) -> float:
 
 
 class HealthMonitor:
-    """Keeps the outputs of the last steps, so that measuring health needs no extra pass."""
+    """Keeps the outputs of the last steps, so that measuring health needs no extra forward pass."""
 
     def __init__(self) -> None:
         self.recent: deque[tuple[Tensor, Tensor, Tensor]] = deque()
@@ -62,7 +63,7 @@ class HealthMonitor:
             self.recent.popleft()
 
     def compute(self) -> Health:
-        """Health over the recent steps."""
+        """The health over the last steps."""
         features, first, second = (
             torch.cat([part.float().cpu() for part in parts])  # steps from a checkpoint are on the CPU
             for parts in zip(*self.recent, strict=True)

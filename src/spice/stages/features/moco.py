@@ -1,4 +1,4 @@
-"""MoCo-v2: distinguish the other view of an image from the keys of earlier batches (paper III-A).
+"""MoCo-v2: distinguish the other view of an image from a queue of keys of earlier batches (paper III-A).
 
 Shapes: B images of this process, P projection width, Q keys in the queue.
 """
@@ -27,7 +27,7 @@ class MoCo(Pretext):
     """The query branch, its moving average (the key branch), and a queue of keys."""
 
     queue: Tensor  # (Q, P)
-    position: Tensor  # () where the oldest key is
+    position: Tensor  # () of the oldest key
 
     def __init__(self, network: Backbone, settings: FeatureSettings, run: Run, *, images: int, steps: int) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class MoCo(Pretext):
         self.projection = Projection(network.features, network.features, settings.projection)
         self.key_network = copy.deepcopy(network).requires_grad_(False)
         self.key_projection = copy.deepcopy(self.projection).requires_grad_(False)
-        # Filled at random, so that the first batches have negatives.
+        # Random keys, so that the first batches have negatives.
         shape = queue_length(images, settings), settings.projection
         keys = torch.randn(shape, generator=run.generator("features", "queue"))
         self.register_buffer("queue", F.normalize(keys, dim=1))
@@ -45,8 +45,8 @@ class MoCo(Pretext):
         self.run = run
 
     def forward(self, first: Tensor, second: Tensor, *, step: int) -> Outcome:
-        """Query from the first view, key from the second."""
-        # Keys first: the memory of their pass is freed before the query's activations are allocated.
+        """The InfoNCE loss of queries from the first view and keys from the second."""
+        # Keys first: the memory of their pass is freed before the activations of the query are allocated.
         with torch.no_grad():
             # Parameters only: the key branch keeps its own batch-norm statistics.
             ema_update_(self.key_network, self.network, momentum=self.momentum)
@@ -59,7 +59,7 @@ class MoCo(Pretext):
 
     @torch.no_grad()
     def update_(self, outcome: Outcome, *, step: int) -> None:  # noqa: ARG002
-        """Add the keys of all processes to the queue; only now, so that no image is its own negative."""
+        """Add the keys of all processes to the queue, after the step, so that no image is its own negative."""
         keys = self.run.processes.gather(outcome.second)
         self.position.fill_(enqueue_(self.queue, keys, int(self.position)))
 
@@ -85,10 +85,10 @@ class MoCo(Pretext):
 
 
 def queue_length(images: int, settings: FeatureSettings) -> int:
-    """The queue's length. By default a quarter of the collection in whole batches, at most 65,536.
+    """The length of the queue. By default a quarter of the collection in whole batches, at most 65,536.
 
-    The authors use a quarter for CIFAR-10 (12,800 of 50,000). The longer the queue, the more queries find an earlier
-    key of their own image among the negatives; if it is as long as the collection, all of them do.
+    The authors use a quarter for CIFAR-10 (12,800 of 50,000). The longer the queue, the more queries have an earlier
+    key of their own image among the negatives. If it is as long as the collection, all of them do.
     """
     batch = min(settings.batch, images)
     if settings.queue is None:

@@ -1,4 +1,4 @@
-"""The interface of MoCo, SimCLR and BYOL: two views of a batch in, a loss out (paper III-A).
+"""The interface of MoCo, SimCLR and BYOL: from two views of a batch to a loss (paper III-A).
 
 Shapes: B images of this process, D feature width, P projection width.
 """
@@ -21,7 +21,7 @@ class Outcome(NamedTuple):
 
 
 class Pretext(nn.Module):
-    """A task that needs no labels. All its state is in parameters and buffers."""
+    """A self-supervised task. All its state is in parameters and buffers."""
 
     network: Backbone  # the feature model F
 
@@ -30,13 +30,13 @@ class Pretext(nn.Module):
         raise NotImplementedError
 
     def update_(self, outcome: Outcome, *, step: int) -> None:
-        """Called after the optimizer's step."""
+        """Update what the optimizer does not. Called after each optimizer step."""
 
 
 class Projection(nn.Module):
-    """The projection head P: two layers with a ReLU between (as in MoCo-v2), then unit length.
+    """The projection head P: linear, ReLU, linear (as in MoCo-v2), then l2-normalization.
 
-    BYOL and SimCLR put a batch norm after the first layer (`norm`). BYOL predicts projections of any length (`unit`).
+    SimCLR and BYOL have a batch norm after the first layer (`norm`). BYOL's projections are not normalized (`unit`).
     """
 
     def __init__(self, features: int, hidden: int, out: int, *, norm: bool = False, unit: bool = True) -> None:
@@ -53,10 +53,10 @@ class Projection(nn.Module):
 
 
 def default_momentum(steps: int, *, most: float = 0.999) -> float:
-    """The paper's 0.999, or less if training is so short that the average would never leave its random start.
+    """The paper's 0.999, or less if training is so short that the average would stay near its random start.
 
-    An average with momentum m spans 1 / (1 - m) steps: 1,000 of the paper's 390,000 steps, but a quarter of a run of
-    4,000. This one spans a hundredth of the run: 0.975 at 4,000 steps, 0.999 from 100,000 on. (MoCo's authors also use
-    0.99 in their demonstration on CIFAR-10, with 20,000 steps.)
+    An average with momentum m spans 1 / (1 - m) steps. For 0.999 these are 1,000 steps: few of the paper's 390,000, but
+    a quarter of a run of 4,000. By default the average spans a hundredth of the run: the momentum is 0.975 for 4,000
+    steps and 0.999 for 100,000 or more. (MoCo's authors use 0.99 in their demo on CIFAR-10, with 20,000 steps.)
     """
     return min(most, max(0.9, 1.0 - 100.0 / steps))

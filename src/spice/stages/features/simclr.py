@@ -14,7 +14,7 @@ from spice.stages.features.pretext import Outcome, Pretext, Projection
 
 
 class SimCLR(Pretext):
-    """One branch for both views, without queue or moving average: best for short training."""
+    """One branch for both views, without a queue or a moving average. Best for short training."""
 
     def __init__(self, network: Backbone, settings: FeatureSettings, *, processes: Processes = ALONE) -> None:
         super().__init__()
@@ -33,16 +33,16 @@ class SimCLR(Pretext):
 
 
 def nt_xent(own: Tensor, everyone: Tensor, *, rank: int, temperature: float) -> Tensor:
-    """-ln(exp(z_i·z_j / t) / sum_{k != i} exp(z_i·z_k / t)), the mean over views i whose other view is j.
+    """Mean over views i of -ln(exp(z_i·z_j / t) / sum_{k != i} exp(z_i·z_k / t)), where j is the other view.
 
     Args:
         own: (B, 2, P) the two views of this process's images: rank, rank + count, ... of the batch.
         everyone: (N, 2, P) the two views of all images of the batch.
     """
     images, count = len(everyone), len(everyone) // len(own)
-    places = torch.arange(rank, images, count, device=own.device)  # (B,) own images within the batch
-    itself = torch.stack([2 * places, 2 * places + 1], dim=1).flatten()  # (2 B,) rows of everyone.flatten(0, 1)
-    other = torch.stack([2 * places + 1, 2 * places], dim=1).flatten()
+    positions = torch.arange(rank, images, count, device=own.device)  # (B,) of own images in the batch
+    itself = torch.stack([2 * positions, 2 * positions + 1], dim=1).flatten()  # (2 B,) rows of everyone.flatten(0, 1)
+    other = torch.stack([2 * positions + 1, 2 * positions], dim=1).flatten()
     logits = own.flatten(0, 1) @ everyone.flatten(0, 1).T / temperature  # (2 B, 2 N)
     logits = logits.scatter(1, itself.unsqueeze(1), float("-inf"))
     return F.cross_entropy(logits, other)

@@ -1,6 +1,6 @@
-"""The first stage: a feature model that maps two views of an image close together (paper III-A).
+"""Stage 1: train a feature model that maps two views of an image close together (paper III-A).
 
-Read it top to bottom: `train_features` is the whole stage. What a step computes is in `moco`, `simclr` and `byol`.
+`train_features` is the whole stage. The losses are in `moco`, `simclr` and `byol`.
 """
 
 import logging
@@ -38,7 +38,7 @@ log = logging.getLogger("spice")
 
 
 class FeatureModel(NamedTuple):
-    """The trained feature model, and its health after each epoch.
+    """The trained feature model and its health after each epoch.
 
     `save_network(path, model.network, model.card)` writes it as an encoder that `load_encoder(path)` reads.
     """
@@ -51,7 +51,7 @@ class FeatureModel(NamedTuple):
 def train_features(images: Images, settings: FeatureSettings, run: Run) -> FeatureModel:
     """Train a feature model on `images`. If `run` has a folder, a stopped run resumes bit for bit.
 
-    Under several processes each takes its share of every batch, and all return the same model.
+    With several processes, each takes its share of every batch, and all return the same model.
     """
     processes = run.processes
     schedule = schedule_for(len(images), settings, processes)
@@ -61,7 +61,7 @@ def train_features(images: Images, settings: FeatureSettings, run: Run) -> Featu
     optimizer = torch.optim.SGD(
         trainable, lr=settings.learning_rate, momentum=settings.sgd_momentum, weight_decay=settings.weight_decay
     )
-    # Features are whitened after the training, which does not depend on it.
+    # Training does not depend on whitening, which comes after it.
     identity = settings.model_dump(exclude={"whitening"}) | {"images": len(images), "processes": processes.count}
     checkpoints = run.checkpoints(identity)
     state = State(pretext, optimizer, grad_scaler(run.device), HealthMonitor(), [])
@@ -73,7 +73,7 @@ def train_features(images: Images, settings: FeatureSettings, run: Run) -> Featu
         with autocast(run.device):
             outcome = pretext(first, second, step=step)
         loss = outcome.loss.item()
-        _refuse_infinite(loss, step, settings)  # before it spoils the weights
+        _refuse_infinite(loss, step, settings)  # before it reaches the weights
         rate = settings.learning_rate * warm_cosine(step, schedule.steps, warmup=schedule.warmup)
         set_learning_rate_(optimizer, rate)
         optimizer.zero_grad(set_to_none=True)
@@ -93,7 +93,7 @@ def train_features(images: Images, settings: FeatureSettings, run: Run) -> Featu
             if done % schedule.per_epoch == 0:
                 log.debug("features, epoch %d of %d: %s", len(state.health), schedule.epochs, state.health[-1])
         checkpoints.save_if_due(done, of=schedule.steps, state=state.state_dict)
-    return _finished(state, images, settings, run)
+    return _result(state, images, settings, run)
 
 
 class Schedule(NamedTuple):
@@ -106,17 +106,17 @@ class Schedule(NamedTuple):
 
     @property
     def per_epoch(self) -> int:
-        """Steps per epoch; a last batch that is not full is left out."""
+        """Steps per epoch. An incomplete last batch is dropped."""
         return self.images // self.batch
 
     @property
     def steps(self) -> int:
-        """Steps of the whole training."""
+        """The total number of steps."""
         return self.epochs * self.per_epoch
 
 
 def schedule_for(images: int, settings: FeatureSettings, processes: Processes = ALONE) -> Schedule:
-    """The schedule for a collection of this size; a collection smaller than a batch is one batch."""
+    """The schedule for a collection of this size. A collection smaller than a batch is one batch."""
     if images < 2 * processes.count:
         raise UserError(f"{images} images are too few to train on; each process needs a batch of at least two")
     batch = settings.batch if settings.batch <= images else images - images % processes.count
@@ -137,7 +137,7 @@ def build_pretext(images: Images, settings: FeatureSettings, schedule: Schedule,
 
 
 def untrained_network(images: Images, settings: FeatureSettings, run: Run) -> Backbone:
-    """The network with random weights, and its whitening of patches, if it has one, fitted to the images."""
+    """The network with random weights. A layer that whitens patches is fitted to the images."""
     card = network_card(images, settings)
     backbone = card.build()
     if isinstance(backbone, WhitenedPatchesNet):
@@ -152,7 +152,7 @@ def view_pairs(
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
     """For each step from `start` on: its number, and two random views (B, C, S, S) of its images.
 
-    Views depend on (seed, step, place in the batch) alone.
+    Views depend on (seed, step, position in the batch) alone.
     """
     size, normalization = settings.view_size or images.size, network_card(images, settings).normalization
     late = Contrastive(settings.augment, size, normalization)
@@ -171,7 +171,7 @@ def view_pairs(
 
 
 class State(NamedTuple):
-    """The state that a checkpoint saves, and the health of finished epochs."""
+    """The state of the training, which a checkpoint saves."""
 
     pretext: Pretext
     optimizer: torch.optim.Optimizer
@@ -180,17 +180,17 @@ class State(NamedTuple):
     health: list[Health]
 
     def state_dict(self) -> dict[str, object]:
-        """For a checkpoint."""
+        """Everything a checkpoint needs to resume the training."""
         return {
             "pretext": self.pretext.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "recent": list(self.monitor.recent),
-            "health": [tuple(line) for line in self.health],
+            "health": [tuple(epoch) for epoch in self.health],
         }
 
     def restore_(self, saved: Saved | None) -> int:
-        """Continue from a checkpoint, if there is one; returns the number of steps done."""
+        """Continue from a checkpoint, if there is one. Returns the number of finished steps."""
         if saved is None:
             return 0
         self.pretext.load_state_dict(saved.state["pretext"])
@@ -198,13 +198,13 @@ class State(NamedTuple):
         if saved.state.get("scaler"):  # empty unless the precision is float16
             self.scaler.load_state_dict(saved.state["scaler"])
         self.monitor.recent.extend(saved.state["recent"])
-        self.health.extend(Health(*line) for line in saved.state["health"])
+        self.health.extend(Health(*epoch) for epoch in saved.state["health"])
         log.info("features: resuming at step %d", saved.step)
         return saved.step
 
 
 def network_card(images: Images, settings: FeatureSettings) -> NetworkCard:
-    """The network to train and the images it takes. By default a ResNet gets the paper's stem for the size."""
+    """The network to train, and its input. By default, a ResNet gets the paper's stem for the image size."""
     stem = settings.stem or (stem_for(images.size) if settings.network.startswith("resnet") else None)
     return NetworkCard(
         network=settings.network,
@@ -224,8 +224,8 @@ def _refuse_infinite(loss: float, step: int, settings: FeatureSettings) -> None:
         )
 
 
-def _finished(state: State, images: Images, settings: FeatureSettings, run: Run) -> FeatureModel:
-    """The trained network, whitened if the settings ask for it, the same in all processes."""
+def _result(state: State, images: Images, settings: FeatureSettings, run: Run) -> FeatureModel:
+    """The trained network, the same in all processes, with partial whitening if the settings ask for it."""
     network, card = state.pretext.network, network_card(images, settings)
     if settings.whitening:
         network = whiten(network, images, settings, card.normalization, run)

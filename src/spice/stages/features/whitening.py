@@ -1,7 +1,8 @@
-"""Partial whitening of a trained network's features, by an amount that can be chosen without labels.
+"""Partial whitening of the features of a trained network, by an amount that can be chosen without labels.
 
-Wang and Isola (2020): features serve later tasks well if two views of an image lie close together (alignment) and
-different images lie far apart (uniformity). Whitening spreads images, and beyond some point the views of one image too.
+Features are good for downstream tasks if two views of an image are close together (alignment) and different images are
+far apart (uniformity; Wang and Isola 2020). Whitening spreads images apart and, beyond some amount, also the views of
+one image.
 """
 
 import logging
@@ -28,11 +29,11 @@ AMOUNTS = [number / 20 for number in range(21)]
 def whiten(
     network: Backbone, images: Images, settings: FeatureSettings, normalization: Normalization, run: Run
 ) -> PartialWhitening:
-    """The network followed by a whitening layer, computed from at most ten thousand images."""
+    """The network followed by a whitening layer, fitted to at most ten thousand images."""
     positions = sample_positions(images, 10_000, run)
 
     def encode(recipe: Recipe, positions: Tensor, name: str) -> Tensor:
-        # The purpose keeps an older name: it is part of the seed.
+        # "evened" is an old name. It stays, because it is part of the seed.
         generator = run.generator("features", "evened", name)
         parts = torch.split(positions, 500)
         return torch.cat(
@@ -57,10 +58,10 @@ def choose_amount(network: PartialWhitening, plain: Tensor, first: Tensor, secon
     """The amount of whitening that minimizes alignment + uniformity.
 
     Args:
-        network: Its layer is computed again for every amount.
-        plain: (N, D) features of plain images before that layer, from which it is computed.
-        first: (n, D) features of a random view of each of some images, as in training.
-        second: (n, D) features of another view of each.
+        network: its whitening layer is fitted anew for every amount.
+        plain: (N, D) features of plain images before that layer, to fit it.
+        first: (n, D) features of a random view of some images, as in training.
+        second: (n, D) features of another view of these images.
     """
     sums: dict[float, float] = {}
     for amount in AMOUNTS:
@@ -78,5 +79,5 @@ def choose_amount(network: PartialWhitening, plain: Tensor, first: Tensor, secon
 
 
 def sample_positions(images: Images, count: int, run: Run) -> Tensor:
-    """Positions of at most `count` random images."""
+    """The positions of at most `count` random images."""
     return torch.randperm(len(images), generator=run.generator("features", "some"))[:count]

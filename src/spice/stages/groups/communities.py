@@ -1,8 +1,8 @@
-"""The number of communities of the neighbor graph: a second estimate of the number of groups.
+"""The number of communities in the neighbor graph: a second estimate of the number of groups.
 
-Louvain's method (Blondel et al. 2008) maximizes modularity: communities hold more edges of the graph than chance would
-give them. It shares only the features with the curve, and does not prefer groups of equal size. Half the resolution
-gives a coarser level.
+The Louvain method (Blondel et al. 2008) maximizes modularity: communities contain more edges than expected by chance.
+This estimate shares only the features with the curve, and does not prefer groups of equal size. Half the resolution
+gives coarser communities.
 
 Shapes: n images, k neighbors.
 """
@@ -15,34 +15,34 @@ from scipy.sparse import csr_matrix
 from spice.stages.groups.curve import Points, nearest_points
 
 GRAPH_NEIGHBORS = 15
-# The count depends on which images are drawn, and in which order they are visited: take the median of several draws.
+# The count depends on the images that are drawn and on their order: take the median of several draws.
 DRAWS, SHARE = 3, 0.8
-# Images in a draw, at most. More images with as many neighbors give more communities for the same groups: 12 at 1,500
-# images of Imagenette, 14 at 2,400.
+# At most this many images in a draw. With the same number of neighbors, more images give more communities for the same
+# groups: 12 for 1,500 images of Imagenette, 14 for 2,400.
 MAX_IMAGES = 1_200
 FINE, COARSE = 1.0, 0.5  # resolutions
 
 
 class Communities(NamedTuple):
-    """The number of communities at two resolutions, at least 2."""
+    """The number of communities at two resolutions; each is at least 2."""
 
     fine: int
     coarse: int
 
 
 def communities(points: Points, *, seed: int) -> Communities:
-    """Count the communities of the neighbor graph of points (n, D)."""
-    found = [_of_a_draw(points, seed * DRAWS + draw) for draw in range(DRAWS)]
+    """Count the communities in the neighbor graph of points (n, D)."""
+    found = [_count_in_draw(points, seed * DRAWS + draw) for draw in range(DRAWS)]
     return Communities(*(max(2, int(np.median(counts))) for counts in zip(*found, strict=True)))
 
 
-def _of_a_draw(points: Points, seed: int) -> tuple[int, int]:
-    """The number of communities at both resolutions."""
+def _count_in_draw(points: Points, seed: int) -> tuple[int, int]:
+    """The number of communities of a random draw, at both resolutions."""
     import networkx as nx  # late: slow to import
 
     drawn = min(MAX_IMAGES, round(SHARE * len(points)))
-    some = np.sort(np.random.default_rng([seed, 5]).permutation(len(points))[:drawn])
-    graph = nx.from_scipy_sparse_array(neighbor_graph(points[some]))
+    rows = np.sort(np.random.default_rng([seed, 5]).permutation(len(points))[:drawn])
+    graph = nx.from_scipy_sparse_array(neighbor_graph(points[rows]))
     fine, coarse = (
         len(nx.community.louvain_communities(graph, resolution=resolution, seed=seed)) for resolution in (FINE, COARSE)
     )
@@ -55,7 +55,7 @@ def ratio(first: int, second: int) -> float:
 
 
 def neighbor_graph(points: Points) -> csr_matrix:
-    """The graph W that joins each point to its nearest: (n, n), ones and zeros."""
+    """The undirected graph of nearest neighbors: (n, n), ones and zeros."""
     images = len(points)
     count = min(GRAPH_NEIGHBORS, images - 1)
     neighbors = nearest_points(points, count)

@@ -1,4 +1,4 @@
-"""Peaks of the curve that stand out from its noise: the plausible numbers of groups.
+"""The plausible numbers of groups: peaks of the curve that stand out from its noise.
 
 Shapes: R draws, C numbers of groups.
 """
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# A peak counts if it rises from its saddle by more than this many times the noise of that rise between draws.
+# A peak is clear if its prominence is more than this many times the noise of the prominence between draws.
 CLEAR = 2.0
 MOST_PEAKS = 3
 
@@ -21,7 +21,7 @@ class Curve(NamedTuple):
 
     @property
     def mean(self) -> NDArray[np.float64]:
-        """(C,)."""
+        """The mean score over the draws: (C,)."""
         return np.asarray(self.score.mean(axis=0))
 
 
@@ -30,8 +30,8 @@ class Peak(NamedTuple):
 
     clusters: int
     score: float  # S(K)
-    prominence: float  # how far it rises above the saddle towards the next higher peak
-    spread: float  # standard deviation of that rise between draws, and at least the curve's typical one
+    prominence: float  # height above the saddle towards the next higher peak
+    spread: float  # standard deviation of the prominence between draws, at least the typical one of the curve
 
     @property
     def clearness(self) -> float:
@@ -40,7 +40,7 @@ class Peak(NamedTuple):
 
 
 def plausible(curve: Curve) -> list[Peak]:
-    """The highest peak, and the clearest others: at most three, coarsest first."""
+    """The highest peak and the clearest others: at most three, coarsest first."""
     highest, *others = sorted(all_peaks(curve), key=lambda peak: -peak.score)
     clear = sorted((peak for peak in others if peak.clearness > CLEAR), key=lambda peak: -peak.clearness)
     return sorted([highest, *clear[: MOST_PEAKS - 1]])
@@ -63,14 +63,17 @@ def typical_spread(score: NDArray[np.float64]) -> float:
 
 
 def _maxima(mean: NDArray[np.float64]) -> list[int]:
-    """Places of local maxima. The last place counts only if it is the highest: the curve may go on rising."""
+    """Positions of local maxima. The last position counts only if it is the highest: the curve may continue to rise."""
     padded = np.concatenate([[-np.inf], mean, [-np.inf]])
     found: list[int] = np.flatnonzero((padded[1:-1] > padded[:-2]) & (padded[1:-1] >= padded[2:])).tolist()
     return [place for place in found if place < len(mean) - 1 or place == mean.argmax()]
 
 
 def _saddle(mean: NDArray[np.float64], peak: int) -> int:
-    """The lowest place between a peak and the next higher one, on the higher side; of the highest, the minimum."""
+    """The lowest position between a peak and the next higher one, on the side where it is higher.
+
+    The saddle of the highest peak is the minimum of the curve.
+    """
     saddles = []
     if len(higher := np.flatnonzero(mean[:peak] > mean[peak])):
         saddles.append(int(higher[-1] + mean[higher[-1] : peak].argmin()))

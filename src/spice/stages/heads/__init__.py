@@ -1,1 +1,1 @@
-"""Stage 2: clustering heads by prototype pseudo-labeling (paper III-B)."""
+"""Stage 2: clustering heads trained by prototype pseudo-labeling (paper III-B)."""

@@ -1,6 +1,6 @@
-"""The inputs of the heads: batch size, and features (the paper) or their principal components.
+"""The inputs of the heads: the batch size, and features (the paper) or their principal components.
 
-A head on R components is a head on D features whose first layer has rank R: `on_features` converts it.
+A head on R components equals a head on D features whose first layer has rank R: `on_features` converts it.
 
 Shapes: N images, V views, D feature width, R components.
 """
@@ -25,18 +25,18 @@ from spice.stages.views import Views
 
 # Components are computed from at most this many images, drawn at random.
 MAX_IMAGES = 20_000
-# Subspace iteration: extra directions, the relative gain in variance at which it stops, and the most rounds.
+# Subspace iteration: extra directions, the relative gain in variance below which it stops, the maximum of rounds.
 EXTRA, TOLERANCE, MAX_ROUNDS = 32, 1e-4, 50
 CHUNK = 8_192
 
 
 def epochs_for(images: int, batch: int, settings: HeadSettings) -> int:
-    """The epochs of the settings, or more if a small collection would otherwise get too few steps."""
+    """The number of epochs: that of the settings, or more if a small collection would get fewer than `least_steps`."""
     return max(settings.epochs, math.ceil(settings.least_steps / (images // batch)))
 
 
 def batch_size(images: int, settings: HeadSettings, processes: Processes = ALONE) -> int:
-    """M for this many images: that of the settings, or all images if there are fewer. Raises if too few for K."""
+    """M for this many images: that of the settings, or all images if there are fewer. UserError if too few for K."""
     clusters = settings.clusters
     if clusters < 2:
         raise UserError(f"need at least 2 groups, got {clusters}")
@@ -64,7 +64,7 @@ class Components(NamedTuple):
     length: float  # mean length of the features
 
     def project(self, views: Views) -> Views:
-        """The components of the views, in memory. The bank is that of the plain features, scaled to one length."""
+        """The components of all views, in memory. The bank is the plain features, scaled to one length first."""
         return Views(
             self.transform(views.plain),
             np.stack([self.transform(view) for view in views.weak]),
@@ -74,7 +74,7 @@ class Components(NamedTuple):
         )
 
     def on_features(self, head: Head) -> Head:
-        """A head that returns for features what `head` returns for their components."""
+        """The head on features that is equal to `head` on their components."""
         whole = Head(len(self.mean), head.clusters, hidden=head.hidden.out_features)
         with torch.no_grad():
             weight = head.hidden.weight.cpu().double() @ self.basis.double().T  # (W, D)
@@ -87,7 +87,7 @@ class Components(NamedTuple):
         return torch.from_numpy(self.transform(make_rows(kind, positions, generator).numpy()))
 
     def transform(self, features: NDArray[np.floating], *, one_length: bool = False) -> NDArray[np.float32]:
-        """The components (N, R) of features (N, D), which are scaled to one length first if `one_length`."""
+        """The components (N, R) of features (N, D). With `one_length`, features are first scaled to that length."""
         components = np.empty((len(features), self.basis.shape[1]), dtype=np.float32)
         offset = -(self.mean.double() @ self.basis.double()).float()  # (R,)
         for start in range(0, len(features), CHUNK):
@@ -104,29 +104,29 @@ def principal_components(features: NDArray[np.floating], components: int, *, see
 
     All features are scaled to their mean length first: as in the prototypes' cosines, only directions count.
     """
-    randomness = generator(seed, "heads", "components")
-    drawn = torch.randperm(len(features), generator=randomness)[:MAX_IMAGES].sort().values
+    random = generator(seed, "heads", "components")
+    drawn = torch.randperm(len(features), generator=random)[:MAX_IMAGES].sort().values
     sample = torch.from_numpy(np.array(features[drawn.numpy()], dtype=np.float32))
     length = float(sample.norm(dim=1).mean())
     sample = length * F.normalize(sample, dim=1)
     mean = sample.mean(dim=0)
-    variances, directions = _spectrum(sample - mean, min(components, *sample.shape), randomness)
-    # The solver does not fix the signs: make the largest entry of each direction positive.
+    variances, directions = _spectrum(sample - mean, min(components, *sample.shape), random)
+    # The signs are arbitrary: make the largest entry of each direction positive.
     directions = directions * directions.gather(0, directions.abs().argmax(dim=0, keepdim=True)).sign()
     spread = variances.clamp(min=0).mean().sqrt()
     scale = 1.0 / spread if spread > 0 else spread + 1.0  # the components of constant features are zero
     return Components(mean, (directions * scale).float(), length)
 
 
-def _spectrum(centered: Tensor, kept: int, randomness: torch.Generator) -> tuple[Tensor, Tensor]:
+def _spectrum(centered: Tensor, kept: int, random: torch.Generator) -> tuple[Tensor, Tensor]:
     """The `kept` largest variances, largest first, and their directions as columns: (n, D) -> (R,), (D, R)."""
     images, width = centered.shape
     if min(images, width) <= kept + EXTRA:
         _, singular, directions = torch.linalg.svd(centered.double(), full_matrices=False)
         return singular[:kept].square() / images, directions[:kept].T
-    # Subspace iteration takes matrix products only; an eigendecomposition for all D directions takes most of a second.
+    # Subspace iteration needs matrix products only. An eigendecomposition for all D directions is slower.
     covariance = (centered.T @ centered).double() / images
-    directions = torch.randn(width, kept + EXTRA, dtype=torch.float64, generator=randomness)
+    directions = torch.randn(width, kept + EXTRA, dtype=torch.float64, generator=random)
     explained = 0.0
     for _ in range(MAX_ROUNDS):
         directions = torch.linalg.qr(covariance @ directions).Q  # (D, R + EXTRA)

@@ -1,4 +1,4 @@
-"""The E-step's labels and the M-step's loss, as the settings choose them (paper III-B and its ablations).
+"""The labels of the E-step and the loss of the M-step, as set in `HeadSettings` (paper III-B and its ablations).
 
 Shapes: M images in a batch, n of them in a sub-batch, D feature width, K clusters, H heads.
 """
@@ -20,8 +20,8 @@ from spice.settings import HeadSettings
 
 
 def label_table(features: Tensor, probs: Tensor, settings: HeadSettings) -> Tensor:
-    """E-step: how many times every head labels each image as each cluster, (M, D) and (H, M, K) -> (H, M, K)."""
-    if _transported(settings):
+    """E-step: how often each head labels each image as each cluster: (M, D) and (H, M, K) -> (H, M, K)."""
+    if _one_label_per_image(settings):
         return nearest_table(features, probs, evenness=_evenness(settings), shares=settings.shares)
     ratio, overlap = settings.center_ratio, settings.overlap
     return prototype_table(features, probs, center_ratio=ratio, overlap=overlap, shares=settings.shares)
@@ -29,7 +29,7 @@ def label_table(features: Tensor, probs: Tensor, settings: HeadSettings) -> Tens
 
 def label_pairs(features: Tensor, probs: Tensor, settings: HeadSettings) -> PseudoLabels:
     """E-step: the same labels as a list of pairs, which can be split into sub-batches."""
-    if _transported(settings):
+    if _one_label_per_image(settings):
         return nearest_labels(features, probs, evenness=_evenness(settings), shares=settings.shares)
     ratio, overlap = settings.center_ratio, settings.overlap
     return fast_prototype_labels(features, probs, center_ratio=ratio, overlap=overlap, shares=settings.shares)
@@ -44,17 +44,17 @@ def head_losses(logits: Tensor, labels: Tensor, settings: HeadSettings) -> Tenso
     else:
         losses = cross_entropy(logits, labels)
     if settings.entropy:
-        weight = labels.sum(dim=-1) if labels.ndim == logits.ndim else None  # an image counts once for every label
+        weight = labels.sum(dim=-1) if labels.ndim == logits.ndim else None  # an image counts once for each label
         probs, shares = cluster_probs(logits), settings.shares
-        uneven = negative_entropy(probs, weight) if shares is None else size_divergence(probs, shares, weight)
-        losses = losses + settings.entropy * uneven
+        imbalance = negative_entropy(probs, weight) if shares is None else size_divergence(probs, shares, weight)
+        losses = losses + settings.entropy * imbalance
     return losses
 
 
-def _transported(settings: HeadSettings) -> bool:
-    """Whether each image takes the label of a prototype; otherwise each cluster labels its nearest images (the paper).
+def _one_label_per_image(settings: HeadSettings) -> bool:
+    """Whether each image gets the label of one prototype. Otherwise each cluster labels its nearest images (the paper).
 
-    Known sizes work with both rules; the similarity decides which one.
+    Both rules work with known sizes. Then the similarity decides.
     """
     return settings.similarity == "graph" if settings.shares is not None else settings.sizes != "even"
 

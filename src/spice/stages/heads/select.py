@@ -1,4 +1,4 @@
-"""Scoring heads and selecting the best, by loss over all images (paper III-B) or by compactness. No labels are used.
+"""Score all heads and select the best, by loss over all images (paper III-B) or by compactness. No labels are used.
 
 Shapes: N images, D feature width, K clusters, H heads, n images in the sample by which heads are compared.
 """
@@ -15,28 +15,28 @@ from spice.stages.heads.losses import head_losses, label_table
 from spice.stages.view_files import Kind
 from spice.stages.views import Views
 
-# Heads are scored a few at a time, so that tensors (h, N, K) have at most about this many numbers.
+# Heads are scored a few (h) at a time, so that tensors (h, N, K) have at most about this many elements.
 MAX_NUMBERS = 20_000_000
 CHUNK = 8_192
 
-# With select_by "compactness", the loss only breaks ties: on clear groups, most heads are equally compact.
+# With select_by "compactness", the loss only breaks ties: if groups are clear, most heads are equally compact.
 COMPACTNESS_WEIGHT = 100.0
 
-SAMPLE_SIZE = 10_000  # images whose labels are kept to compare heads, at most
-MAX_KEPT_LABELS = 20_000_000  # in all snapshots of all heads together
+SAMPLE_SIZE = 10_000  # at most this many images, whose labels are kept to compare heads
+MAX_KEPT_LABELS = 20_000_000  # over all heads and snapshots
 
 
 class HeadSnapshot(NamedTuple):
-    """All heads after an epoch."""
+    """The scores of all heads after an epoch."""
 
     epoch: int
     loss: Tensor  # (H,) over all images, M = N
-    compactness: Tensor  # (H,) share of the features' variance that lies between clusters
-    distinct: Tensor  # (H,) share of distinct images among the pseudo-labels; each shared prototype costs 1 / K
+    compactness: Tensor  # (H,) share of the variance of the features that lies between clusters
+    distinct: Tensor  # (H,) share of distinct images among the pseudo-labels, 1 / K less for each shared prototype
     labels: Tensor  # (H, n) predicted clusters of the sample's plain images, uint8 where that is wide enough
 
     def score(self, settings: HeadSettings) -> Tensor:
-        """The lower the better: (H,)."""
+        """What the best head minimizes: (H,)."""
         return self.loss if settings.select_by == "loss" else self.loss - COMPACTNESS_WEIGHT * self.compactness
 
 
@@ -46,13 +46,13 @@ class BestHead(NamedTuple):
     epoch: int
     number: int
     loss: float  # over all images
-    score: float  # the loss, less the weighted compactness if heads are selected by that
-    parameters: dict[str, Tensor]  # of a `Heads` of one
+    score: float  # as in `HeadSnapshot.score`
+    parameters: dict[str, Tensor]  # of `Heads` with one head
 
 
 @torch.no_grad()
 def take_snapshot(heads: Heads, views: Views, settings: HeadSettings, *, epoch: int) -> HeadSnapshot:
-    """Score every head with the whole set as one batch: the E-step and the M-step's loss, without learning."""
+    """Score every head with all images as one batch (M = N): E-step and loss, without an update."""
     device = heads.hidden.device
     bank = views.take_bank(slice(None)).to(device)
     at_once = max(1, MAX_NUMBERS // (len(views) * settings.clusters))
@@ -70,7 +70,7 @@ def take_snapshot(heads: Heads, views: Views, settings: HeadSettings, *, epoch: 
 
 
 def better_head(best: BestHead | None, heads: Heads, snapshot: HeadSnapshot, settings: HeadSettings) -> BestHead:
-    """The best head of this snapshot if it beats the best so far, else that one."""
+    """The better one of the best head so far and the best head of this snapshot."""
     scores = snapshot.score(settings)
     number = int(scores.argmin())
     score, loss = float(scores[number]), float(snapshot.loss[number])
@@ -80,13 +80,13 @@ def better_head(best: BestHead | None, heads: Heads, snapshot: HeadSnapshot, set
 
 
 def good_heads(snapshot: HeadSnapshot, settings: HeadSettings, *, excluding: int) -> list[int]:
-    """The better half of the heads by score, without the selected one."""
+    """The better half of the heads by score, without the selected head."""
     order = snapshot.score(settings).argsort(stable=True).tolist()
     return [number for number in order if number != excluding][: max(1, len(order) // 2)]
 
 
 def sample_for_comparison(images: int, settings: HeadSettings) -> slice:
-    """Evenly spaced images, few enough to keep the labels of all heads in all snapshots.
+    """Evenly spaced images, few enough to keep their labels from all heads in all snapshots.
 
     Images are ordered by a hash of their content, so this is a random sample.
     """
@@ -109,11 +109,11 @@ def all_logits(heads: Heads, views: Views, kind: Kind) -> Tensor:
 
 
 def compactness(bank: Tensor, members: Tensor) -> Tensor:
-    """The share of the features' (N, D) variance that lies between the clusters (H, K, N) of every head: (H,).
+    """The share of the variance of features (N, D) that lies between the clusters (H, K, N) of each head: (H,).
 
-    This is what k-means maximizes. The loss only measures how confident a head is of its own labels, and a head that
-    has lost a cluster is more confident than others. Compactness exposes such a head, and one that splits a large group
-    and joins two small ones.
+    k-means maximizes this share. The loss only measures how confident a head is of its own labels, and a head that has
+    lost a cluster is more confident than others. Compactness exposes such a head, and also a head that splits a large
+    group and joins two small ones.
     """
     centered = bank - bank.mean(dim=0)
     sums = (members.flatten(end_dim=1) @ centered).view(*members.shape[:2], -1)  # (H, K, D)

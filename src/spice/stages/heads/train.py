@@ -1,7 +1,7 @@
-"""The second stage: clustering heads on cached views, and the best of them (paper III-B).
+"""Stage 2: train clustering heads on cached views and select the best one (paper III-B).
 
-`train_heads` is the whole stage; the paper's Algorithm 1 is in `algorithm_1`. This file prepares its inputs: what heads
-see, and the features for comparing images.
+`train_heads` is the whole stage. It prepares the inputs of the heads and the features for comparing images; the
+paper's Algorithm 1 is in `algorithm_1`.
 
 Shapes: N images, D feature width, R components, S neighbors, K clusters.
 """
@@ -29,16 +29,16 @@ def train_heads(
 ) -> TrainedHeads:
     """Train `settings.heads` heads on cached views and select the best; a stopped run resumes bit for bit.
 
-    Under several processes each reads its share of every batch, labels are given over the whole batch, and all return
-    the same heads.
+    With several processes, each reads its share of every batch. Labels are computed for the whole batch, and all
+    processes return the same heads.
 
     Args:
-        neighbors: (N, >= S) nearest images of every image, if known already; only similarity "graph" needs them.
-        cut: (N,) groups that heads start from if `start="cut"`.
+        neighbors: (N, >= S) nearest images of every image, if already known. Only similarity "graph" needs them.
+        cut: (N,) groups that heads start from if `settings.start` is "cut".
     """
     batch = batch_size(len(views), settings, run.processes)
     settings = settings.model_copy(update={"epochs": epochs_for(len(views), batch, settings)})
-    with one_thread():  # many small operations: two threads take as long, on a busy machine many times longer
+    with one_thread():  # operations are small: more threads are no faster, and much slower on a busy machine
         views, components = _inputs(views, settings, run, neighbors)
         trained = algorithm_1(views, settings, run, cut)
     warn_about(trained.diagnostics, settings)
@@ -50,15 +50,15 @@ def train_heads(
 def _inputs(
     views: Views, settings: HeadSettings, run: Run, neighbors: Tensor | None
 ) -> tuple[Views, Components | None]:
-    """The views as heads see them, with a bank for comparing images; and the components, if heads see these."""
+    """The inputs of the heads, with a bank for comparing images; and the components, if these are the inputs."""
     graph = settings.similarity == "graph"
     if settings.components is None and not graph:
         return views, None
     components = principal_components(views.plain, settings.components or COMPONENTS, seed=run.seed)
-    seen = views if settings.components is None else components.project(views)
+    inputs = views if settings.components is None else components.project(views)
     if graph:
-        seen = replace(seen, bank=_graph_bank(views.plain, components, settings, neighbors))
-    return seen, None if settings.components is None else components
+        inputs = replace(inputs, bank=_graph_bank(views.plain, components, settings, neighbors))
+    return inputs, None if settings.components is None else components
 
 
 def _graph_bank(

@@ -1,4 +1,4 @@
-"""Stage 3: encoder and head trained together on reliable labels (paper III-C).
+"""Stage 3: train encoder and head jointly on reliable labels (paper III-C).
 
 One training loop (`train`), and one file per semi-supervised algorithm; see `algorithms` for how to add one.
 """

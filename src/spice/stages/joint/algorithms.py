@@ -1,6 +1,6 @@
-"""What a semi-supervised algorithm is: a loss over a batch, registered under a name (paper III-C).
+"""Semi-supervised algorithms: each is a loss of a batch, registered under a name (paper III-C).
 
-"Other semi-supervised algorithms can also be used" (paper). To add one, write a file with a subclass of `Algorithm`:
+The paper uses FixMatch and allows others. To add one, write a file with a subclass of `Algorithm`:
 
     @register("toy")
     class Toy(Algorithm):
@@ -8,9 +8,10 @@
 
         def loss(self, batch: Batch) -> Tensor: ...
 
-Once the file is imported, `JointSettings(algorithm="toy")` trains with it. The loop is `spice.stages.joint.train`.
+Once the file is imported, `JointSettings(algorithm="toy")` trains with it, in the loop of `spice.stages.joint.train`.
 
-Shapes: L labeled and U other images in a step, K clusters, S pixels on a side.
+Shapes: L labeled and U unlabeled images in a step, K clusters, S pixels on a side. The unlabeled images are drawn from
+all images, as in the paper.
 """
 
 from collections.abc import Callable
@@ -37,20 +38,20 @@ class Batch:
     average: nn.Module  # in training mode
     labeled: Tensor  # (L, C, S, S) `Algorithm.labeled_view` of the labeled images
     labels: Tensor  # (L,)
-    others: tuple[Tensor, ...]  # (U, C, S, S) each: `Algorithm.views` of the other images
+    unlabeled: tuple[Tensor, ...]  # (U, C, S, S) each: `Algorithm.views` of the unlabeled images
     step: int  # from 0
     steps: int
     random: torch.Generator
     processes: Processes = ALONE
-    confident: float = 0.0  # set by the loss: share of the U images that learn a pseudo-label in this step
+    confident: float = 0.0  # set by the loss: share of the unlabeled images with a pseudo-label in this step
 
     def logits(self, *views: Tensor, detach: int | None = None) -> list[Tensor]:
-        """Logits of each set of views. The set at position `detach` only provides labels and gets no gradient."""
+        """Logits of each set of views. The set at position `detach` only gives pseudo-labels and gets no gradient."""
         if detach is None or any(isinstance(part, _BatchNorm) and part.training for part in self.network.modules()):
             # One forward pass for all views, so that batch norm sees one batch, as in FixMatch.
             logits = self._forward(views)
         else:
-            # Without batch statistics, views that only provide labels need no backward pass.
+            # Without batch statistics, views that only provide pseudo-labels need no backward pass.
             with torch.no_grad():
                 labeling = self._forward([views[detach]])
             logits = self._forward([*views[:detach], *views[detach + 1 :]])
@@ -61,7 +62,7 @@ class Batch:
 
     def _forward(self, views: tuple[Tensor, ...] | list[Tensor]) -> list[Tensor]:
         together = torch.cat(views)
-        if together.ndim == 4:  # images and maps: convolutions are fastest with channels last; tokens stay as they are
+        if together.ndim == 4:  # images and feature maps, not tokens: convolutions are fastest with channels last
             together = together.contiguous(memory_format=torch.channels_last)
         with autocast(together.device):
             logits = self.network(together).float()
@@ -71,20 +72,20 @@ class Batch:
 
 
 class Algorithm:
-    """A semi-supervised algorithm. Views of the other images are drawn anew for each entry of `views`."""
+    """A semi-supervised algorithm. For each entry of `views`, a new random view of the unlabeled images is drawn."""
 
-    views: ClassVar[tuple[ViewName, ...]]  # () if it learns from the labeled images alone
+    views: ClassVar[tuple[ViewName, ...]]  # (): the algorithm uses labeled images only
     labeled_view: ClassVar[ViewName] = "weak"
 
     def __init__(self, settings: JointSettings, clusters: int) -> None:
         self.settings, self.clusters = settings, clusters
 
     def loss(self, batch: Batch) -> Tensor:
-        """The whole loss of a step, a mean over the batch."""
+        """The total loss of a step, averaged over the batch."""
         raise NotImplementedError
 
     def state(self) -> dict[str, Tensor]:
-        """What has to be saved to resume training."""
+        """The state that a checkpoint saves."""
         return {}
 
     def restore_(self, state: dict[str, Tensor]) -> None:

@@ -1,6 +1,6 @@
-"""Checks whether joint training helped, by statistics that need no labels (beyond the paper).
+"""Checks whether joint training helped, using statistics that need no labels (beyond the paper).
 
-If a check fails, the result of stage 2 is kept.
+If a check fails, the stage-2 result is kept.
 
 Shapes: N images, D feature width, K clusters, S neighbors.
 """
@@ -14,40 +14,40 @@ from spice.errors import SpiceWarning
 
 CONFIDENT = 0.95  # the paper's eta
 
-# How far a figure may fall by chance. Agreement differs by less than 0.005 between seeds.
+# How far a statistic may fall by chance. Between seeds, agreement differs by less than 0.005.
 AGREEMENT_SLACK = 0.01
 CONFIDENCE_SLACK = 0.05
 LOSS_SLACK = 0.02
 
 
 class RefinementRejectedWarning(SpiceWarning):
-    """The result of joint training failed a check that needs no labels, and is not used."""
+    """The result of joint training failed a check, and the stage-2 result is kept."""
 
 
 class ClusteringStats(NamedTuple):
-    """What can be measured of a clustering without labels."""
+    """Statistics of a clustering, computed without labels."""
 
     neighbor_agreement: float  # mean r_i: share of an image's neighbors with its label
-    prior_neighbor_agreement: float  # the same among the neighbors before joint training, for a common standard
-    chance_agreement: float  # the same for any two images: the less balanced the clusters, the higher
+    prior_neighbor_agreement: float  # the same with the neighbors before joint training, to compare before and after
+    chance_agreement: float  # the same for two random images: higher if clusters are less balanced
     confident: float  # share of images with a probability of at least CONFIDENT
-    loss: float  # of the head over all images, M = N, as in head selection (paper III-B)
-    empty: int  # clusters without an image, of those that had labels to learn
+    loss: float  # of the head over all images (M = N), as in head selection (paper III-B)
+    empty: int  # clusters without images, among those with labels to learn
 
 
 def clustering_stats(
     features: Tensor, probs: Tensor, neighbors: Tensor, *, prior_neighbors: Tensor, learned: Tensor
 ) -> ClusteringStats:
-    """Statistics of predictions (N, K) on plain images with features (N, D) and neighbors (N, S) in them.
+    """Statistics of the predictions (N, K) for plain images with features (N, D) and their neighbors (N, S).
 
     Args:
         prior_neighbors: neighbors (N, S) in the features before joint training.
-        learned: the clusters of the labels that joint training learns. A cluster without labels dissolves; a warning
-            has named it before.
+        learned: the labels that joint training learns. A cluster without labels dissolves, which an earlier warning
+            has announced.
     """
     confidence, labels = probs.max(dim=1)
     expected, sizes = (clusters.bincount(minlength=probs.shape[1]) for clusters in (learned, labels))  # (K,)
-    logits = probs.clamp(min=1e-30).log()  # as good as the head's: softmax(log p) = p
+    logits = probs.clamp(min=1e-30).log()  # equivalent to the head's: softmax(log p) = p
     return ClusteringStats(
         neighbor_agreement=consistency_ratio(labels, neighbors).mean().item(),
         prior_neighbor_agreement=consistency_ratio(labels, prior_neighbors).mean().item(),
@@ -59,18 +59,18 @@ def clustering_stats(
 
 
 def failed_checks(before: ClusteringStats, after: ClusteringStats) -> list[str]:
-    """Why the result after joint training should not replace the one before; empty if every check passes.
+    """The reasons to keep the result before joint training; empty if every check passes.
 
-    Hard labels and prototypes train networks of different confidence. So lower confidence fails the check only if
-    neighbors do not confirm the result: they must agree clearly more in the new features, which the labels have shaped,
-    and not clearly less in the old ones, which they have not. Agreement is corrected for chance, because it rises where
-    a few clusters absorb the others.
+    Networks trained on hard labels and on prototypes differ in confidence. So a fall in confidence, or a rise of the
+    loss, fails a check only if the neighbors do not confirm the result. They confirm it if they agree clearly more in
+    the new features, which the labels have shaped, and not clearly less in the old features. Here agreement is
+    corrected for chance, because it rises if a few clusters absorb the others.
     """
     slack = AGREEMENT_SLACK / max(1 - before.chance_agreement, 1e-12)
-    more = _beyond_chance(after.neighbor_agreement, after) > _beyond_chance(before.neighbor_agreement, before) + slack
+    rose = _beyond_chance(after.neighbor_agreement, after) > _beyond_chance(before.neighbor_agreement, before) + slack
     prior, prior_after = before.prior_neighbor_agreement, after.prior_neighbor_agreement
-    less = _beyond_chance(prior_after, after) < _beyond_chance(prior, before) - slack
-    confirmed = more and not less
+    prior_fell = _beyond_chance(prior_after, after) < _beyond_chance(prior, before) - slack
+    confirmed = rose and not prior_fell
     failed = []
     if after.empty > before.empty:
         failed.append(f"the number of empty groups rose from {before.empty} to {after.empty}")
@@ -84,5 +84,5 @@ def failed_checks(before: ClusteringStats, after: ClusteringStats) -> list[str]:
 
 
 def _beyond_chance(agreement: float, stats: ClusteringStats) -> float:
-    """Scott's pi: 0 for random labels, 1 where all neighbors agree."""
+    """Scott's pi: 0 for random labels, 1 if all neighbors agree."""
     return (agreement - stats.chance_agreement) / max(1 - stats.chance_agreement, 1e-12)

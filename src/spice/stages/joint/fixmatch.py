@@ -1,6 +1,6 @@
-"""FixMatch: a confident prediction for an image's weak view is the label of its strong view (paper III-C, Eq. y^u).
+"""FixMatch: a confident prediction for the weak view of an image labels its strong view (paper III-C, Eq. y^u).
 
-Shapes: L labeled and U other images in a step, K clusters.
+Shapes: L labeled and U unlabeled images in a step, K clusters.
 """
 
 from torch import Tensor
@@ -11,14 +11,14 @@ from spice.stages.joint.algorithms import Algorithm, Batch, register
 
 @register("fixmatch")
 class FixMatch(Algorithm):
-    """One threshold for all clusters and all of training."""
+    """FixMatch, with one confidence threshold for all clusters and steps."""
 
     views = ("weak", "strong")
 
     def loss(self, batch: Batch) -> Tensor:
-        """L_joint."""
-        labeled, weak, strong = batch.logits(batch.labeled, *batch.others, detach=1)  # (L, K), (U, K), (U, K)
-        # Every process labels the images of all, because thresholds may depend on all; then it keeps its own.
+        """L_joint, the loss of the paper."""
+        labeled, weak, strong = batch.logits(batch.labeled, *batch.unlabeled, detach=1)  # (L, K), (U, K), (U, K)
+        # Every process labels the whole batch, because thresholds may depend on it, and then keeps its own images.
         processes = batch.processes
         labels = self.label(processes.gather(weak.softmax(dim=1)))[processes.rank :: processes.count]  # (U,)
         batch.confident = (labels != IGNORE).float().mean().item()

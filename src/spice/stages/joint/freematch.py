@@ -1,9 +1,10 @@
-"""FreeMatch: FixMatch with thresholds that follow what the network has learned so far.
+"""FreeMatch: FixMatch with thresholds that adapt to what the network has learned.
 
 Wang et al., "FreeMatch: Self-adaptive Thresholding for Semi-supervised Learning" (2023). The threshold starts at 1/K
-and rises with the mean confidence; it is lower for clusters that are predicted less often.
+and rises with the mean confidence. It is lower for clusters that are predicted less often. FreeMatch's second part, the
+loss for class fairness, is left out.
 
-Shapes: U other images in a step, K clusters.
+Shapes: U unlabeled images in a step, K clusters.
 """
 
 import torch
@@ -17,7 +18,7 @@ from spice.stages.joint.fixmatch import FixMatch
 
 @register("freematch")
 class FreeMatch(FixMatch):
-    """A threshold per cluster, from running averages of the predictions."""
+    """FixMatch with a threshold per cluster, from running averages of the predictions."""
 
     momentum = 0.999
 
@@ -27,14 +28,14 @@ class FreeMatch(FixMatch):
         self.shares = torch.full((clusters,), 1 / clusters)
 
     def label(self, probs: Tensor) -> Tensor:
-        """As in FixMatch, after updating the averages."""
+        """Update the averages, then label the confident images as in FixMatch: (U, K) -> (U,)."""
         confidence, cluster = probs.max(dim=1)
         self.confidence = self._average(self.confidence.to(probs), confidence.mean(dim=0))
         self.shares = self._average(self.shares.to(probs), probs.mean(dim=0))
         return torch.where(confidence >= self.thresholds()[cluster], cluster, IGNORE)
 
     def thresholds(self) -> Tensor:
-        """The confidence that each cluster requires now: (K,)."""
+        """The current threshold of each cluster: (K,)."""
         return self.confidence * self.shares / self.shares.max()
 
     def state(self) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""From the result of stage 2 to that of stage 3: build the whole network, train it, check the result (paper III-C).
+"""Stage 3 as a whole: build the network, train it, and check the result (paper III-C).
 
 Shapes: N images, D feature width, K clusters, S neighbors, R images with a fixed label.
 """
@@ -27,26 +27,26 @@ from spice.randomness import seeded
 from spice.settings import JointSettings
 from spice.stages.encode import encode_plain, probabilities
 from spice.stages.joint.checks import ClusteringStats, clustering_stats, failed_checks
-from spice.stages.joint.draws import Labeled
+from spice.stages.joint.sampling import Labeled
 from spice.stages.joint.train import ClusteringNetwork, Learner, Step, View, train_jointly
 
 
 class Stage2(NamedTuple):
     """The result of stage 2, which stage 3 starts from."""
 
-    images: Images  # the N images, and after them any images that are only learned from, not clustered
+    images: Images  # the N images, then any images that are only used for training, not clustered
     encoder: Encoder
     head: Head
     features: Tensor  # (N, D) of the plain images
     probs: Tensor  # (N, K)
     neighbors: Tensor  # (N, S) the nearest images in `features`
-    checked_neighbors: int | None = None  # how many of the neighbors the checks count; None: all
-    # First positions of exact copies (see `encode_plain`). None: all images differ.
-    starts: NDArray[np.int64] | None = None
+    checked_neighbors: int | None = None  # number of neighbors that the checks use; None: all
+    # Positions of the distinct images (see `encode_plain`). None: all images differ.
+    distinct: NDArray[np.int64] | None = None
 
 
 class Refined(NamedTuple):
-    """The network and result of stage 3, and whether it passed the checks."""
+    """The trained network, its predictions, and whether they passed the checks."""
 
     encoder: TorchEncoder
     head: Head
@@ -60,27 +60,27 @@ class Refined(NamedTuple):
 
 
 def refine(stage2: Stage2, labeled: Labeled, settings: JointSettings, run: Run) -> Refined:
-    """Train copies of encoder and head together on `labeled`, and check the result.
+    """Train copies of encoder and head jointly on `labeled`, and check the result.
 
-    With a folder in `run`, a run that was stopped resumes bit for bit.
+    If `run` has a folder, a stopped run resumes bit for bit.
     """
     images, encoder, count = stage2.images, stage2.encoder, len(stage2.features)
     if len(images) < count:
         raise ValueError(f"{count} features need as many images, got {len(images)}")
-    start = networks_to_train(encoder, stage2.head, settings, run)
-    joint = train_jointly(start.learner, InColor(images, encoder.channels), labeled, settings, run)
-    # Into the network that training started from; it may have a frozen front.
-    start.learner.network.load_state_dict(joint.network.state_dict())
+    networks = networks_to_train(encoder, stage2.head, settings, run)
+    joint = train_jointly(networks.learner, InColor(images, encoder.channels), labeled, settings, run)
+    # The average goes into the original network, whose first layers may be frozen and not part of the learner.
+    networks.learner.network.load_state_dict(joint.network.state_dict())
     refined = TorchEncoder(
         f"{encoder.name}, refined",
-        start.backbone,
+        networks.backbone,
         encoder.normalization,
         size=encoder.size,
         device=run.device,
         card=_card(encoder, settings),
     )
-    head = start.head.cpu()
-    features = encode_plain(refined, images, count=count, starts=stage2.starts, progress=run.progress)
+    head = networks.head.cpu()
+    features = encode_plain(refined, images, count=count, distinct=stage2.distinct, progress=run.progress)
     probs = probabilities(head, features)
     neighbors = nearest(features, stage2.neighbors.shape[1])
     prior, own = (index[:, : stage2.checked_neighbors] for index in (stage2.neighbors, neighbors.index))
@@ -91,7 +91,7 @@ def refine(stage2: Stage2, labeled: Labeled, settings: JointSettings, run: Run) 
 
 
 def refuse_untrainable(encoder: Encoder) -> None:
-    """Refuse an encoder that can only be run."""
+    """Refuse an encoder that cannot be trained."""
     if encoder.module is None:
         raise UserError(f"{encoder.name} cannot be trained, so it cannot be refined; choose another encoder")
 
@@ -99,7 +99,7 @@ def refuse_untrainable(encoder: Encoder) -> None:
 def estimated_seconds(
     encoder: Encoder, settings: JointSettings, *, clusters: int, images: int, device: torch.device = CPU
 ) -> float:
-    """How long `refine` will take for this many images, estimated from a few steps on random ones."""
+    """How long `refine` will take for this many images, estimated from a few steps on random images."""
     if settings.minutes is not None:
         return settings.minutes * 60
     random = torch.Generator().manual_seed(0)
@@ -109,9 +109,9 @@ def estimated_seconds(
     labeled = Labeled(torch.arange(64), torch.arange(64) % clusters)
     times: list[float] = []
     run = Run(device=device, progress=lambda *_: times.append(time.monotonic()))
-    start = networks_to_train(encoder, Head(encoder.features, clusters), few, run)
-    train_jointly(start.learner, pixels, labeled, few, run)
-    # Without the first step, which is slow: it allocates memory and chooses kernels.
+    networks = networks_to_train(encoder, Head(encoder.features, clusters), few, run)
+    train_jointly(networks.learner, pixels, labeled, few, run)
+    # The first step is left out. It is slow, because it allocates memory and selects kernels.
     training = settings.steps * (times[-1] - times[0]) / (len(times) - 1)
     started = time.monotonic()
     encode_plain(encoder, pixels)
@@ -121,9 +121,9 @@ def estimated_seconds(
 class NetworksToTrain(NamedTuple):
     """What stage 3 trains."""
 
-    backbone: Backbone  # whole
+    backbone: Backbone  # all layers
     head: Head
-    learner: Learner  # the head and the part of the backbone that learns, on views that the other part has encoded
+    learner: Learner  # the head and the trained layers of the backbone, with views encoded by the frozen layers
 
 
 def networks_to_train(encoder: Encoder, head: Head, settings: JointSettings, run: Run) -> NetworksToTrain:
@@ -153,7 +153,7 @@ def networks_to_train(encoder: Encoder, head: Head, settings: JointSettings, run
 
 
 def _card(encoder: Encoder, settings: JointSettings) -> NetworkCard | None:
-    """The card of the network that replaces the encoder's, if the settings name one; it sees the same images."""
+    """The card of the network that replaces the encoder's, if the settings name one. Its input is the same."""
     if settings.network is None:
         return None
     return NetworkCard(
@@ -170,7 +170,7 @@ def _reset_weights_(backbone: Backbone, head: Head, seed: int) -> None:
 
 
 def _encoded_view(view: View, front: TorchEncoder) -> View:
-    """The view, passed through the frozen layers."""
+    """The view, encoded by the frozen layers."""
 
     def encoded(
         images: Tensor, generator: torch.Generator, *, rows: Tensor | None = None, of: int | None = None

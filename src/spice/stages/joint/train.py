@@ -1,9 +1,9 @@
-"""Third stage: feature model and clustering head trained together, from reliable labels (paper III-C).
+"""Stage 3: train feature model and clustering head jointly, from reliable labels (paper III-C).
 
-One loop for every semi-supervised algorithm: the same draws, optimizer, schedule, moving average and checkpoints; what
-differs is the loss (`spice.stages.joint.algorithms`).
+All semi-supervised algorithms share this loop: sampling, optimizer, schedule, moving average and checkpoints. They
+differ in the loss (`spice.stages.joint.algorithms`).
 
-Shapes: L labeled and U other images in a step; K clusters; S pixels on a side.
+Shapes: L labeled and U unlabeled images in a step; K clusters; S pixels on a side.
 """
 
 import copy
@@ -22,11 +22,11 @@ from spice.engine.schedules import set_learning_rate_, seven_sixteenths_cosine
 from spice.errors import UserError
 from spice.settings import AugmentSettings, JointSettings, Normalization
 from spice.stages.joint.algorithms import Batch, find_algorithm
-from spice.stages.joint.draws import Labeled, StepSampler
+from spice.stages.joint.sampling import Labeled, StepSampler
 
 
 class View(Protocol):
-    """A random view, as in `spice.augment`: uint8 (B, C, S, S) -> what the network takes, one row per image."""
+    """A random view, as in `spice.augment`: uint8 (B, C, S, S) -> the network's input, one row per image."""
 
     def __call__(
         self, images: Tensor, generator: torch.Generator, *, rows: Tensor | None = None, of: int | None = None
@@ -38,29 +38,29 @@ class Learner(NamedTuple):
 
     network: nn.Module  # views -> (B, K) logits
     clusters: int
-    weak: View  # alpha: of the labeled images, and of the others to predict their labels
-    strong: View  # beta: of the others, to learn these labels
+    weak: View  # alpha: of labeled images, and of unlabeled ones to predict their pseudo-labels
+    strong: View  # beta: of unlabeled images, to learn these pseudo-labels
 
     @classmethod
     def on_images(
         cls, network: nn.Module, clusters: int, augment: AugmentSettings, *, size: int, normalization: Normalization
     ) -> "Learner":
-        """A network that takes normalized images of `size` pixels."""
+        """A learner for a network that takes normalized images of `size` pixels."""
         weak, strong = (recipe(augment, size=size, normalization=normalization) for recipe in (Weak, Strong))
         return cls(network, clusters, weak, strong)
 
 
 class Step(NamedTuple):
-    """Figures of one step."""
+    """The loss and pseudo-labels of one step."""
 
     loss: float
-    confident: float  # share of the U images that learned a pseudo-label
+    confident: float  # share of the unlabeled images with a pseudo-label
 
 
 class Joint(NamedTuple):
     """The result of the stage."""
 
-    network: nn.Module  # the moving average, in eval mode: what is evaluated and kept
+    network: nn.Module  # the moving average of the weights, in eval mode
     history: list[Step]
 
 
@@ -80,8 +80,8 @@ class ClusteringNetwork(nn.Module):
 def train_jointly(learner: Learner, images: Images, labeled: Labeled, settings: JointSettings, run: Run) -> Joint:
     """Minimize the algorithm's loss (FixMatch: L_joint); return the moving average of the weights.
 
-    The network is trained in place: from stages 1 and 2 as in the paper, or untrained as in the authors' code. The
-    labels in `labeled` stay fixed. With a folder in `run`, a run that was stopped resumes bit for bit.
+    The network is trained in place. It comes from stages 1 and 2, as in the paper, or is untrained, as in the authors'
+    code. The labels in `labeled` stay fixed. If `run` has a folder, a stopped run resumes bit for bit.
     """
     training = _Training(learner, images, labeled, settings, run)
     identity = settings.model_dump(mode="json") | {"images": len(images), "labels": len(labeled.image)}
@@ -92,18 +92,18 @@ def train_jointly(learner: Learner, images: Images, labeled: Labeled, settings: 
         steps, history = training.restore_(saved.state)
     elif settings.minutes is not None:
         steps = training.steps_within(settings.minutes)
-        checkpoints.save(0, training.state(steps, history))  # at once: a run that is killed early must not plan again
+        checkpoints.save(0, training.state(steps, history))  # now: a run that is killed early must keep this plan
     for step in range(len(history), steps):
         history.append(training.step_(step, steps))
         run.progress("joint training", step + 1, steps, history[-1]._asdict())
         checkpoints.save_if_due(step + 1, of=steps, state=lambda: training.state(steps, history))
     for old, new in zip(training.average.buffers(), training.network.buffers(), strict=True):
-        old.copy_(new)  # the averaged weights go with the newest batch-norm statistics
+        old.copy_(new)  # the averaged weights get the latest batch-norm statistics
     return Joint(training.average.eval(), history)
 
 
 class _Training:
-    """The network, its moving average, and what updates them."""
+    """The state of the training: the network, its moving average, and the optimizer."""
 
     def __init__(self, learner: Learner, images: Images, labeled: Labeled, settings: JointSettings, run: Run) -> None:
         self.learner, self.images, self.settings, self.run = learner, images, settings, run
@@ -120,7 +120,7 @@ class _Training:
         self.sampler = StepSampler(len(images), labeled, settings, run)
 
     def step_(self, step: int, steps: int) -> Step:
-        """One step of the optimizer, and one of the moving average."""
+        """Update the network, then its moving average."""
         batch = self._batch(step, steps)
         try:
             loss = self.algorithm.loss(batch)
@@ -143,8 +143,8 @@ class _Training:
     def _batch(self, step: int, steps: int) -> Batch:
         drawn, names = self.sampler.sample(step), self.algorithm.views
         count = len(drawn.labeled)
-        shown = torch.cat([drawn.labeled, drawn.others]) if names else drawn.labeled
-        pixels = to_device(self.images.take(shown), self.device)
+        positions = torch.cat([drawn.labeled, drawn.unlabeled]) if names else drawn.labeled
+        pixels = to_device(self.images.take(positions), self.device)
         random = self.run.generator("joint", "views", step)  # the same in every process: each keeps its own rows
 
         def view(name: str, rows: slice) -> Tensor:
@@ -152,17 +152,17 @@ class _Training:
             of = self.settings.labeled + self.settings.unlabeled
             return recipe(pixels[rows], random, rows=self.sampler.rows[rows], of=of)
 
-        # One call makes the view of the labeled images and the first view of the others, if both are of one kind.
+        # One call makes the view of the labeled images and the first view of the unlabeled ones if both have one name.
         together = names[:1] == (self.algorithm.labeled_view,)
         first = view(self.algorithm.labeled_view, slice(None) if together else slice(count))
-        others = [first[count:]] if together else []
-        others += [view(name, slice(count, None)) for name in names[len(others) :]]
+        unlabeled = [first[count:]] if together else []
+        unlabeled += [view(name, slice(count, None)) for name in names[len(unlabeled) :]]
         return Batch(
             self.network,
             self.average,
             first[:count],
             to_device(drawn.clusters, self.device),
-            tuple(others),
+            tuple(unlabeled),
             step,
             steps,
             random,
@@ -170,18 +170,19 @@ class _Training:
         )
 
     def steps_within(self, minutes: float) -> int:
-        """The number of steps that fit, measured on a few steps that are then undone."""
-        untouched = copy.deepcopy(self.state(0, []))
-        self.step_(0, 1000)  # the first is slow: it allocates memory and chooses kernels
+        """The number of steps that fit into `minutes`, estimated from a few steps that are then undone."""
+        before = copy.deepcopy(self.state(0, []))
+        self.step_(0, 1000)  # not timed: the first step allocates memory and selects kernels
         started = time.monotonic()
         for trial in (1, 2, 3):
             self.step_(trial, 1000)
-        pace = (time.monotonic() - started) / 3
-        self.restore_(untouched)
-        slowest = self.run.processes.gather(torch.tensor([pace])).max().item()  # all must plan the same number
+        seconds = (time.monotonic() - started) / 3
+        self.restore_(before)
+        slowest = self.run.processes.gather(torch.tensor([seconds])).max().item()  # the same in all processes
         return max(1, int(minutes * 60 / slowest))
 
     def state(self, steps: int, history: list[Step]) -> dict[str, Any]:
+        """Everything a checkpoint needs to resume the training."""
         return {
             "steps": steps,
             "history": torch.tensor(history, dtype=torch.float64).view(-1, len(Step._fields)),
@@ -193,7 +194,7 @@ class _Training:
         }
 
     def restore_(self, state: dict[str, Any]) -> tuple[int, list[Step]]:
-        """Continue from a saved state; returns the number of steps planned, and the history so far."""
+        """Continue from a saved state. Returns the planned number of steps and the history so far."""
         self.network.load_state_dict(state["network"])
         self.average.load_state_dict(state["average"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -204,15 +205,15 @@ class _Training:
 
 
 def momentum(settings: JointSettings, steps: int) -> float:
-    """Momentum of the average: 0.999 as published, or less, so that it spans at most 1/20 of a short schedule."""
+    """Momentum of the moving average. If it is not set: 0.999, or less to span at most 1/20 of a short schedule."""
     return settings.ema if settings.ema is not None else min(0.999, max(0.0, 1 - 20 / steps))
 
 
 def _optimizer(network: nn.Module, settings: JointSettings) -> torch.optim.Optimizer:
-    # Biases and the scales of batch norm are not decayed, as in FixMatch.
-    decayed = [parameter for parameter in network.parameters() if parameter.ndim > 1]
-    others = [parameter for parameter in network.parameters() if parameter.ndim <= 1]
-    groups = [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    # No weight decay for biases and batch norm, as in FixMatch.
+    weights = [parameter for parameter in network.parameters() if parameter.ndim > 1]
+    biases = [parameter for parameter in network.parameters() if parameter.ndim <= 1]
+    groups = [{"params": weights, "weight_decay": settings.weight_decay}, {"params": biases, "weight_decay": 0.0}]
     if settings.optimizer == "adam":
         return torch.optim.AdamW(groups, lr=settings.learning_rate)
     momentum = settings.sgd_momentum

@@ -1,6 +1,6 @@
-"""Training data from edits: fixed images, typical images of every group, pairs, and groups that are ruled out.
+"""The corrections that `learn` learns from: placed images, typical images of each group, pairs, and rejected groups.
 
-Shapes: N images, D feature width, F fixed images, T typical images, P pairs, R images that do not belong to a group.
+Shapes: N images, D feature width, G groups, F placed images, T typical images, P pairs, R rejections.
 """
 
 from typing import NamedTuple
@@ -13,36 +13,36 @@ from spice.runs.edits import Edits, Learned, Pair
 from spice.runs.groups import Base, Groups
 from spice.trust.vectors import unit_length
 
-# Images at the center of a group that represent it: as many as its card shows, so whoever named it has seen them.
+# Typical images of a group: as many as its card shows, so whoever named the group has seen them.
 TYPICAL = 8
-# A part of a group (its images from one cluster) has typical images of its own if it has at least this share of them.
+# A part of a group (its images from one cluster) has its own typical images if it is at least this share of the group.
 SMALLEST_PART = 0.2
 
 Rows = NDArray[np.int64]
 
 
-class Lessons(NamedTuple):
-    """What to learn. Groups are numbered 0 .. G - 1 here, in the order of `numbers`."""
+class Corrections(NamedTuple):
+    """What to learn. Groups are numbered 0 to G - 1, in the order of `numbers`."""
 
-    numbers: list[int]  # (G,) their numbers in the result
-    taking_part: Rows  # (n,) images that are not in groups set aside
+    numbers: list[int]  # (G,) the numbers of the groups in the result
+    included: Rows  # (n,) images that are not in a group that was set aside
     fixed: Rows  # (F,) images that a person placed
     fixed_group: Rows  # (F,)
-    typical: Rows  # (T,) images that represent their group and were not placed by a person
+    typical: Rows  # (T,) images near the center of their group that were not placed by a person
     typical_group: Rows  # (T,)
     rejected: Rows  # (R, 2) an image and a group that it does not belong to
     same: Rows  # (P, 2) images that belong together
-    different: Rows  # (P', 2) images that do not
-    part: Rows  # (N,) part of a former group: one number per cluster and group; -1: placed by a person
+    different: Rows  # (P', 2) images that do not belong together
+    part: Rows  # (N,) part of a former group: a number for each cluster and group; -1: placed by a person
 
 
-def lessons_from_edits(base: Base, groups: Groups, edits: Edits, features: NDArray[np.float32]) -> Lessons:
-    """The lessons in the edits of a result; `groups` are those before anything was learned."""
+def corrections_from_edits(base: Base, groups: Groups, edits: Edits, features: NDArray[np.float32]) -> Corrections:
+    """The corrections in the edits of a result. `groups` are the groups before anything was learned."""
     numbers = [
         number for number in groups.existing if number not in groups.set_aside and (groups.group == number).any()
     ]
-    place = {number: at for at, number in enumerate(numbers)}
-    taking_part = np.flatnonzero(np.isin(groups.group, numbers) | (groups.group < 0))
+    place = {number: position for position, number in enumerate(numbers)}
+    included = np.flatnonzero(np.isin(groups.group, numbers) | (groups.group < 0))
     fixed = np.flatnonzero(groups.by_person & np.isin(groups.group, numbers))
     pairs = {kind: _pairs(base, edits, kind) for kind in ("same", "different")}
     rejected = [(row, place[group]) for row, out in groups.rejected.items() for group in sorted(out) if group in place]
@@ -51,9 +51,9 @@ def lessons_from_edits(base: Base, groups: Groups, edits: Edits, features: NDArr
     if len(numbers) < 2:
         raise UserError("learning needs at least two groups")
     typical = _typical(base, groups, numbers, features)
-    return Lessons(
+    return Corrections(
         numbers=numbers,
-        taking_part=taking_part,
+        included=included,
         fixed=fixed,
         fixed_group=_places(place, groups.group[fixed]),
         typical=typical,
@@ -64,13 +64,13 @@ def lessons_from_edits(base: Base, groups: Groups, edits: Edits, features: NDArr
     )
 
 
-def before_learning(edits: Edits) -> Edits:
-    """The active edits without what was learned from them, so that learning again starts from the same answer."""
+def edits_before_learning(edits: Edits) -> Edits:
+    """The active edits without what was learned, so that learning again starts from the same groups."""
     return Edits(edits=[edit for edit in edits.active() if not isinstance(edit.operation, Learned)])
 
 
 def _pairs(base: Base, edits: Edits, kind: str) -> Rows:
-    """(P, 2) rows of the pairs of one kind; of exact copies, the first."""
+    """(P, 2) rows of the pairs of one kind. Among exact copies, the first counts."""
     made = [edit.operation for edit in edits.of_result(base.name) if isinstance(edit.operation, Pair)]
     rows = [(base.rows([pair.first]), base.rows([pair.second])) for pair in made if pair.kind == kind]
     return np.array([(a[0], b[0]) for a, b in rows if len(a) and len(b)], dtype=np.int64).reshape(-1, 2)
@@ -84,18 +84,18 @@ def _typical(base: Base, groups: Groups, numbers: list[int], features: NDArray[n
         for cluster in np.unique(base.cluster[members]):
             part = members[base.cluster[members] == cluster]
             if len(part) >= SMALLEST_PART * len(members):
-                found.append(part[_from_center(features[part])][:TYPICAL])
+                found.append(part[_nearest_to_center(features[part])][:TYPICAL])
     return np.sort(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
 
 
 def _parts(base: Base, groups: Groups) -> Rows:
-    """A number for each cluster and, of a cluster that was split, for each part of it: (N,)."""
+    """The part of every image (N,): a number for each combination of cluster and group."""
     part = base.cluster.astype(np.int64) * (int(groups.group.max()) + 2) + groups.group + 1
     return np.where(groups.by_person, -1, part)
 
 
-def _from_center(features: NDArray[np.float32]) -> Rows:
-    """Order by cosine to the mean, nearest first."""
+def _nearest_to_center(features: NDArray[np.float32]) -> Rows:
+    """The order of images by cosine to their mean, nearest first."""
     unit = unit_length(features)
     order: Rows = np.argsort(-(unit @ unit.mean(axis=0)), kind="stable")
     return order

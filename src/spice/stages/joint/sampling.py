@@ -1,6 +1,6 @@
-"""The images of a step of joint training: labeled ones by weight, all images in turn (paper III-C).
+"""The batches of joint training: labeled images drawn by weight, unlabeled ones from shuffles of all (paper III-C).
 
-Shapes: N images, R of them labeled; L labeled and U other images in a step; K clusters.
+Shapes: N images, R of them labeled; L labeled and U unlabeled images in a step; K clusters.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from spice.settings import JointSettings
 
 
 class Labeled(NamedTuple):
-    """The images whose labels stay fixed: the reliable ones, and those that the user labeled."""
+    """The images whose labels stay fixed: reliable ones, and those that a person placed."""
 
     image: Tensor  # (R,) positions in the collection
     cluster: Tensor  # (R,)
@@ -23,27 +23,27 @@ class Labeled(NamedTuple):
     def override(self, placed: Mapping[str, int], paths: Sequence[str]) -> "Labeled":
         """These labels, overridden by those of images that a person placed (path: cluster).
 
-        A person's labels are given to learn from. True labels, for scoring, are read by `evaluate` alone.
+        These are labels to learn from. True labels, for scoring, are read by `evaluate` alone.
         """
         rows = [row for row, path in enumerate(paths) if path in placed]
         by_person = torch.tensor(rows, dtype=torch.long)
         cluster = torch.tensor([placed[paths[row]] for row in rows], dtype=torch.long)
-        others = ~torch.isin(self.image, by_person)
-        image = torch.cat([self.image[others], by_person])
+        kept = ~torch.isin(self.image, by_person)
+        image = torch.cat([self.image[kept], by_person])
         order = image.argsort()
-        return Labeled(image[order], torch.cat([self.cluster[others], cluster])[order])
+        return Labeled(image[order], torch.cat([self.cluster[kept], cluster])[order])
 
 
 class StepImages(NamedTuple):
-    """The images of one step."""
+    """The images of one step, as positions in the collection."""
 
-    labeled: Tensor  # (L,) positions in the collection
+    labeled: Tensor  # (L,)
     clusters: Tensor  # (L,)
-    others: Tensor  # (U,)
+    unlabeled: Tensor  # (U,)
 
 
 class StepSampler:
-    """Draws the images of a step: a function of (seed, step), so that a resumed run sees the same ones."""
+    """Draws the images of a step, which depend on (seed, step) alone: a resumed run sees the same ones."""
 
     def __init__(self, images: int, labeled: Labeled, settings: JointSettings, run: Run) -> None:
         if len(labeled.image) == 0:
@@ -54,18 +54,18 @@ class StepSampler:
         self.own = slice(run.processes.rank, None, run.processes.count)
         for size in (settings.labeled, settings.unlabeled):
             run.processes.refuse_uneven(size)
-        every = torch.arange(settings.labeled + settings.unlabeled)
-        self.rows = torch.cat([every[: settings.labeled][self.own], every[settings.labeled :][self.own]])
+        batch = torch.arange(settings.labeled + settings.unlabeled)
+        self.rows = torch.cat([batch[: settings.labeled][self.own], batch[settings.labeled :][self.own]])
         self.weights = draw_weights(labeled.cluster, largest_share=settings.largest_share)
 
     def sample(self, step: int) -> StepImages:
-        """This process's part of the images of a step."""
+        """This process's share of the images of a step."""
         random = self.run.generator("joint", "labeled", step)
         drawn = torch.multinomial(self.weights, self.settings.labeled, replacement=True, generator=random)[self.own]
-        return StepImages(self.labeled.image[drawn], self.labeled.cluster[drawn], self._others(step)[self.own])
+        return StepImages(self.labeled.image[drawn], self.labeled.cluster[drawn], self._unlabeled(step)[self.own])
 
-    def _others(self, step: int) -> Tensor:
-        """The next U images of one endless sequence of shuffles, so that U need not divide N."""
+    def _unlabeled(self, step: int) -> Tensor:
+        """The next U images of an endless sequence of shuffles, so that U need not divide N."""
         start = step * self.settings.unlabeled
         places = torch.arange(start, start + self.settings.unlabeled)
         passes = places // self.images
@@ -77,7 +77,7 @@ class StepSampler:
 
 
 def draw_weights(clusters: Tensor, *, largest_share: float | None) -> Tensor:
-    """The probability of each labeled image to be drawn: (R,) -> (R,).
+    """The probability that each labeled image is drawn: (R,) -> (R,).
 
     Equal for all images, except that no cluster is drawn more than `largest_share` times as often as the median one.
     """

@@ -1,6 +1,6 @@
-"""Turns a table of labels into edits: name the group that holds most images of a label, and move the others there.
+"""Apply labels from the user as edits: name the group with most images of a label, and move the other images there.
 
-These labels are given to learn from. True labels, for scoring, are read by `evaluate` alone.
+These are labels to learn from. True labels, for scoring, are read by `evaluate` alone.
 
 Shapes: L labeled images, C names, G groups, n images of a group, D feature width.
 """
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from spice.errors import UserError
 from spice.label_table import plain_path
-from spice.runs.editor import Editor
+from spice.runs.editor import Editor, refuse_impossible
 from spice.runs.edits import Move, Name, Operation, Split
 from spice.runs.groups import Groups
 from spice.trust.vectors import unit_length
 
 
 class SharedGroupError(UserError):
-    """Two names in one group: it has to be split before each can have its own."""
+    """One group holds the images of two names."""
 
     def __init__(self, first: str, second: str, group: str) -> None:
         super().__init__(
@@ -29,57 +29,63 @@ class SharedGroupError(UserError):
         )
 
 
-class LabelTable(NamedTuple):
-    """The labels by row."""
+class LabelsByRow(NamedTuple):
+    """Labels by row of the collection."""
 
     row: NDArray[np.int64]  # (L,)
     name: NDArray[np.int64]  # (L,) indices into `names`
     names: list[str]  # (C,)
 
-    def of(self, name: int) -> NDArray[np.int64]:
+    def rows_of(self, name: int) -> NDArray[np.int64]:
+        """The rows with this name."""
         rows: NDArray[np.int64] = self.row[self.name == name]
         return rows
 
 
 class _Owner(NamedTuple):
-    """A name and its group."""
+    """A group and the name that owns it."""
 
     name: int
     group: int
 
 
-def give_labels(editor: Editor, labels: Mapping[str, str], *, split: bool = False) -> list[Operation]:
-    """Move every labeled image (path: name) to the group of that name, unless it is there already.
+def apply_labels(editor: Editor, labels: Mapping[str, str], *, split: bool = False) -> list[Operation]:
+    """Move every labeled image (path: name) to the group of that name, unless it is already there.
 
-    Nothing is changed if anything is refused. Returns the operations that were added to the edits.
+    If any label is refused, nothing changes. Returns the operations that were added to the edits.
 
     Args:
-        split: split groups that hold two names, each image to the name whose labeled images are nearest.
-            Otherwise SharedGroupError.
+        split: split a group that holds two names. Each image goes to the name with the most similar labeled images.
+            Without `split`, such a group is a SharedGroupError.
     """
-    table, groups = find_labels(labels, editor.base.paths), editor.groups
+    table, groups = labels_by_row(labels, editor.base.paths), editor.groups
     target = _match(table, groups)
     added: list[Operation] = []
-    for name in [name for name, group in target.items() if group is None]:
-        rows = table.of(name)
-        owner = _owner(editor.groups, rows, target)
-        if owner is None:  # in no group, or in one that was set aside
-            added.append(Move(images=editor.base.images(rows.tolist()), group=None))
-        elif not split:
+    _refuse_bad_names(editor, table, target)
+    without_group = [name for name, group in target.items() if group is None]
+    for name in without_group:
+        owner = _owner(groups, table.rows_of(name), target)
+        if owner is not None and not split:
             raise SharedGroupError(table.names[name], table.names[owner.name], groups.name(owner.group))
+    # Nothing has been refused: now the edits.
+    for name in without_group:
+        rows = table.rows_of(name)
+        owner = _owner(editor.groups, rows, target)
+        if owner is None:  # its images are in no group, or in groups that were set aside
+            added.append(Move(images=editor.base.images(rows.tolist()), group=None))
         else:
-            added.append(_split(editor, owner.group, table.of(owner.name), rows))
+            added.append(_split(editor, owner.group, table.rows_of(owner.name), rows))
         target[name] = max(editor.do(added[-1]).existing)
     for name, group in target.items():
         assert group is not None
-        added += _name_and_fill(editor, table.of(name), table.names[name], group)
+        added += _name_and_fill(editor, table.rows_of(name), table.names[name], group)
     return added
 
 
 def placed_clusters(editor: Editor) -> dict[str, int]:
-    """For each image that a person placed, by path, the cluster with the most images in its group.
+    """The largest cluster in the group of each image that a person placed, by path.
 
-    A group that contains no cluster, such as one that was split off, has none: `spice learn` learns those.
+    Images in a group without a cluster, such as one that was split off, are left out: `spice learn` learns these.
     """
     groups, base = editor.groups, editor.base
     found: dict[str, int] = {}
@@ -94,8 +100,8 @@ def placed_clusters(editor: Editor) -> dict[str, int]:
     return found
 
 
-def find_labels(labels: Mapping[str, str], paths: Sequence[str]) -> LabelTable:
-    """The labels (path: name) by row. Each must belong to an image of the collection."""
+def labels_by_row(labels: Mapping[str, str], paths: Sequence[str]) -> LabelsByRow:
+    """The labels (path: name) by row. UserError if a path is not in the collection."""
     wanted = {plain_path(path): " ".join(name.split()) for path, name in labels.items()}
     labeled = [(row, wanted.pop(plain)) for row, plain in enumerate(map(plain_path, paths)) if plain in wanted]
     if wanted:
@@ -106,34 +112,48 @@ def find_labels(labels: Mapping[str, str], paths: Sequence[str]) -> LabelTable:
     names = sorted({name for _, name in labeled})
     place = {name: number for number, name in enumerate(names)}
     rows = np.array([row for row, _ in labeled], dtype=np.int64)
-    return LabelTable(rows, np.array([place[name] for _, name in labeled], dtype=np.int64), names)
+    return LabelsByRow(rows, np.array([place[name] for _, name in labeled], dtype=np.int64), names)
 
 
-def _match(table: LabelTable, groups: Groups) -> dict[int, int | None]:
-    """The group of every name, one to one: the group with that name, or the one that holds most of its images.
+def _match(table: LabelsByRow, groups: Groups) -> dict[int, int | None]:
+    """The group of every name, one to one: the group with that name, or the one with most of its images.
 
-    None for a name all of whose images are in groups of other names.
+    None if all images of a name are in groups of other names.
     """
     from scipy.optimize import linear_sum_assignment  # late: slow to import
 
-    named = {name: group for group, name in groups.names.items()}
     free = [group for group in groups.existing if group not in groups.set_aside]
+    named = {groups.names[group]: group for group in free if group in groups.names}
     counts = np.array(
-        [[(groups.group[table.of(name)] == group).sum() for group in free] for name in range(len(table.names))]
+        [[(groups.group[table.rows_of(name)] == group).sum() for group in free] for name in range(len(table.names))]
     ).reshape(len(table.names), len(free))  # (C, G)
-    best = counts * (len(free) + 1) + (counts > 0)  # among the best matchings, one where every name keeps an image
+    score = counts * (len(free) + 1) + (counts > 0)  # of equally good matchings, prefer one that gives names a group
     for name, text in enumerate(table.names):
         if text in named:
-            best[name, free.index(named[text])] = best.sum() + 1
+            score[name, free.index(named[text])] = score.sum() + 1
     found: dict[int, int | None] = dict.fromkeys(range(len(table.names)))
-    for name, place in zip(*linear_sum_assignment(best, maximize=True), strict=True):
-        if best[name, place]:
+    for name, place in zip(*linear_sum_assignment(score, maximize=True), strict=True):
+        if score[name, place]:
             found[int(name)] = free[place]
     return found
 
 
+def _refuse_bad_names(editor: Editor, table: LabelsByRow, target: Mapping[int, int | None]) -> None:
+    """Refuse names that no group can have, and names of groups that were set aside."""
+    groups = editor.groups
+    aside = {groups.names[group]: group for group in groups.set_aside if group in groups.names}
+    for name, group in target.items():
+        text = table.names[name]
+        if text in aside:
+            raise UserError(
+                f"group {aside[text]} is called {text!r} but was set aside; bring it back "
+                f"(spice set-aside RUN {aside[text]} --back) or use another label"
+            )
+        refuse_impossible(Name(group=groups.existing[0] if group is None else group, name=text), groups, editor.base)
+
+
 def _owner(groups: Groups, rows: NDArray[np.int64], target: Mapping[int, int | None]) -> _Owner | None:
-    """Of the groups that belong to another name, the one that most of these images are in."""
+    """The group of another name that holds most of these images."""
     taken = {group: name for name, group in target.items() if group is not None}
     counts = {group: int((groups.group[rows] == group).sum()) for group in taken}
     best = max(counts, key=counts.__getitem__, default=None)
@@ -141,25 +161,25 @@ def _owner(groups: Groups, rows: NDArray[np.int64], target: Mapping[int, int | N
 
 
 def _split(editor: Editor, group: int, first: NDArray[np.int64], second: NDArray[np.int64]) -> Split:
-    """Split off the images of a group that are more similar to the labeled images of the second name."""
+    """Split off the images of a group that resemble the labeled images of the second name more than the first."""
     members = np.flatnonzero(editor.groups.group == group)
     features = editor.result.answer_features
     centers = [unit_length(features[rows]).mean(axis=0) for rows in (first, second)]
-    likeness = unit_length(features[members]) @ np.stack(centers, axis=1)  # (n, 2)
-    leaving = members[(likeness[:, 1] > likeness[:, 0]) & ~np.isin(members, first)]
+    similarity = unit_length(features[members]) @ np.stack(centers, axis=1)  # (n, 2)
+    leaving = members[(similarity[:, 1] > similarity[:, 0]) & ~np.isin(members, first)]
     leaving = np.union1d(leaving, members[np.isin(members, second)])
     return Split(group=group, parts=[editor.base.images(leaving.tolist())])
 
 
 def _name_and_fill(editor: Editor, rows: NDArray[np.int64], name: str, group: int) -> list[Operation]:
-    """Name the group and move the images to it, if they are not there already."""
+    """Name the group and move the images to it, unless they are already there."""
     groups = editor.groups
     operations: list[Operation] = []
     if groups.names.get(group) != name:
         operations.append(Name(group=group, name=name))
-    new = rows[(groups.group[rows] != group) | ~groups.by_person[rows]]
-    if len(new):
-        operations.append(Move(images=editor.base.images(new.tolist()), group=group))
+    moving = rows[(groups.group[rows] != group) | ~groups.by_person[rows]]
+    if len(moving):
+        operations.append(Move(images=editor.base.images(moving.tolist()), group=group))
     for operation in operations:
         editor.do(operation)
     return operations
