@@ -110,8 +110,10 @@ def test_the_account_tells_what_was_done(finished: tuple[Path, Account], shapes:
     assert (account.scan.images, account.scan.problems, account.scan.copies) == (96, 0, 0)
     assert account.views is not None
     assert account.views.width == 1280
-    steps = {"scan", "views", "neighbors", "kmeans", "heads", "labels", "model", "map", "words", "pictures", "report"}
-    assert set(account.seconds) == steps
+    assert set(account.seconds) == {
+        "scan", "encode", "views", "neighbors", "kmeans", "heads", "labels", "model", "map", "words", "pictures",
+        "report",
+    }  # fmt: skip
     assert account.labels is not None
     assert 0 < account.labels.kmeans_agreement <= 1
 
@@ -122,7 +124,7 @@ def test_every_promised_file_is_there_and_no_work_is_left(finished: tuple[Path, 
         "manifest.json", "store", "steps", "results", "current", "labels.csv", "labels.parquet", "model", "report.html",
     }  # fmt: skip
     assert {path.name.partition("-")[0] for path in (run / "steps").iterdir()} == {
-        "scan", "views", "neighbors", "kmeans", "heads", "map", "words",
+        "scan", "encode", "views", "neighbors", "kmeans", "heads", "map", "words",
     }  # fmt: skip
     assert not list(run.rglob(UNFINISHED))
 
@@ -268,7 +270,7 @@ def test_moved_images_get_their_new_names_and_are_not_encoded_again(run: Path, d
     assert "renamed/0.png" in read_labels(run).path
     assert by_content(run) == labels
     after = written(run)
-    shared = ("steps/views", "steps/heads", "steps/neighbors", "steps/kmeans")
+    shared = ("steps/encode", "steps/views", "steps/heads", "steps/neighbors", "steps/kmeans")
     assert {name for name in after if name.startswith(shared)} == {name for name in before if name.startswith(shared)}
     assert all(after[name] == when for name, when in before.items() if name.startswith(shared))
 

@@ -28,7 +28,7 @@ def test_results_warnings_and_times_come_from_the_steps(finished: Result) -> Non
     found = account(finished.reread())
     assert found.scan.images == 6
     assert [(warning.name, warning.text) for warning in found.warnings] == [("SomeWarning", "try this")]
-    assert list(found.seconds) == ["scan", "views", "neighbors", "kmeans", "heads", "labels", "model"]
+    assert list(found.seconds) == ["scan", "encode", "views", "neighbors", "kmeans", "heads", "labels", "model"]
     assert (found.seconds["scan"], found.seconds["labels"]) == (1.0, 0.5)
 
 

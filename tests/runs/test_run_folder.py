@@ -283,6 +283,7 @@ STATS = ClusteringStats(
 REPORTED: dict[str, StepResult] = {
     "scan": ScanResult(images=6, problems=2, copies=1, identity="abc"),
     "features": FeaturesResult(method="moco", network="resnet18", epochs=2, alignment=[1.5, 0.4], uniformity=[-1, -3]),
+    "encode": StepResult(),
     "views": ViewsResult(encoder="lite0", size=160, width=1280, space="features"),
     "neighbors": NeighborsResult(neighbors=5),
     "howmany": HowManyResult(

@@ -31,7 +31,7 @@ from spice.stages.encode import encode_plain
 from spice.stages.joint.draws import Labeled
 
 # What all methods share, and no method is charged for.
-SHARED = ("scan", "features", "views", "neighbors")
+SHARED = ("scan", "features", "encode", "views", "neighbors")
 
 
 class Workbench:
@@ -72,7 +72,7 @@ class Workbench:
     @cached_property
     def features(self) -> Tensor:
         """Of the images to learn from, (N, D)."""
-        self._ensure(self._second, "views")
+        self._ensure(self._second, "encode")
         return torch.clone(self._second.work.features)
 
     @cached_property

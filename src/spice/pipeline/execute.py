@@ -111,13 +111,13 @@ class Execution:
         makers = [maker for maker in makers if maker != name and maker in self.plan.folders]
         for maker in makers:
             self.ensure(maker)
+        for maker in makers:
+            self._verify(maker)
         for artifact in step.needs:
             made = self.record(artifact.step)
             intact = made is not None and made.is_intact(self.work.folders[artifact.step], [artifact.name])
             if not self._first_process_says(intact):
                 self._do(BY_NAME[artifact.step])
-        for maker in makers:
-            self._verify(maker)
         if name == "heads":  # only now: before, a damaged input may have been recreated
             self._start_early()
         return self._do(step)

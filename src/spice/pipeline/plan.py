@@ -15,6 +15,7 @@ from spice.data.decode import DECODING
 from spice.engine.run import Run
 from spice.models.efficientnet import SCALES
 from spice.models.encoders import SCRATCH, Encoder, precision_of
+from spice.pipeline.steps.encode import encode
 from spice.pipeline.steps.features import features
 from spice.pipeline.steps.heads import heads
 from spice.pipeline.steps.howmany import howmany, tree
@@ -31,7 +32,7 @@ from spice.pipeline.steps.views import views
 from spice.pipeline.steps.words import words
 from spice.pipeline.work import Inputs, Work
 from spice.runs import key_of
-from spice.runs.artifacts import ARTIFACTS, FEATURES, PICTURES, VIEWS, Artifact
+from spice.runs.artifacts import ARTIFACTS, PICTURES, VIEWS, Artifact
 from spice.runs.folder import RESULTS, STEPS
 from spice.runs.records import StepResult
 from spice.settings import RunSettings
@@ -116,41 +117,40 @@ STEPS_IN_ORDER = (
         wanted=lambda settings: settings.encoder == SCRATCH,
         on_all=True,
     ),
+    Step("encode", encode, after=("encoder", "images"), on_all=True),
     Step(
         "views",
         views,
-        after=("encoder", "images"),
+        after=("encode",),
         depends=lambda settings, _: _dump(settings.views, settings.encoder_seed),
         on_all=True,
     ),
     Step(
         "neighbors",
         neighbors,
-        after=("views",),
+        after=("encode",),
         depends=lambda settings, inputs: neighbors_kept(len(inputs.collection), settings),
     ),
     Step(
         "howmany",
         howmany,
-        after=("views",),
+        after=("encode",),
         depends=lambda settings, inputs: _dump(
             settings.how_many, settings.seed, settings.given, inputs.collection.paths if settings.given else ()
         ),
         wanted=lambda settings: settings.how_many is not None,
-        needs=(FEATURES,),
     ),
     Step(
         "tree",
         tree,
-        after=("views", "neighbors"),
+        after=("encode", "neighbors"),
         depends=lambda settings, _: settings.seed,
         wanted=lambda settings: settings.how_many is not None or settings.heads.start == "cut",
-        needs=(FEATURES,),
     ),
     Step(
         "heads",
         heads,
-        after=("views", "neighbors", "cut"),
+        after=("encode", "views", "neighbors", "cut"),
         depends=lambda settings, _: _dump(settings.heads, settings.seed),
         needs=(VIEWS,),
         on_all=True,
@@ -158,9 +158,8 @@ STEPS_IN_ORDER = (
     Step(
         "kmeans",
         kmeans,
-        after=("views",),
+        after=("encode",),
         depends=lambda settings, _: [settings.heads.clusters, settings.seed],
-        needs=(FEATURES,),
     ),
     Step(
         "joint",
@@ -178,8 +177,8 @@ STEPS_IN_ORDER = (
         in_result=True,
     ),
     Step("model", model, after=("labels",), depends=lambda settings, _: settings.seed, in_result=True),
-    Step("map", map_images, after=("views", "joint"), optional=True),
-    Step("words", words, after=("views",), wanted=lambda settings: settings.encoder in SCALES, optional=True),
+    Step("map", map_images, after=("encode", "joint"), optional=True),
+    Step("words", words, after=("encode",), wanted=lambda settings: settings.encoder in SCALES, optional=True),
     Step("pictures", pictures, after=("labels",), in_result=True, optional=True),
     # A report of another version is rewritten, which takes a moment.
     Step(

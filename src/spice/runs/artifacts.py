@@ -24,7 +24,7 @@ class Artifact(NamedTuple):
 IMAGES = Artifact("images.parquet", "scan", "one row per image: path, content hash, size, exact copy of which")
 PROBLEMS = Artifact("problems.csv", "scan", "every file that could not be used, with the reason")
 ENCODER = Artifact("encoder.safetensors", "features", "the feature model trained on these images (`--encoder scratch`)")
-FEATURES = Artifact("features.npy", "views", "(N, D) float32: the frozen encoder's features of the plain images")
+FEATURES = Artifact("features.npy", "encode", "(N, D) float32: the frozen encoder's features of the plain images")
 VIEWS = Artifact("views", "views", "features of V weak and V strong views of every image", deletable=True)
 WORDS = Artifact(
     "words.npz",

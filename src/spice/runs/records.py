@@ -162,6 +162,7 @@ class LabelsResult(StepResult):
 RESULTS: dict[str, type[StepResult]] = {
     "scan": ScanResult,
     "features": FeaturesResult,
+    "encode": StepResult,
     "views": ViewsResult,
     "neighbors": NeighborsResult,
     "howmany": HowManyResult,

@@ -74,7 +74,7 @@ class Result:
     def __truediv__(self, artifact: Artifact) -> Path:
         """Where an artifact is, or would be."""
         # Files that no step of the run makes, such as scores, are beside the labels.
-        folder = self.entry.folders.get(artifact.step)
+        folder = self._folder_of(artifact)
         return (self.folder if folder is None else self.run / folder) / artifact.name
 
     def need(self, artifact: Artifact) -> Path:
@@ -82,10 +82,17 @@ class Result:
         path = self / artifact
         if not path.exists():
             raise UserError(f"{path} is missing; recreate it with: spice resume {self.run}")
-        record = self.records.get(artifact.step)
-        if record is not None and record.is_damaged(self.run / self.entry.folders[artifact.step], artifact.name):
+        record = self.records.get(self._made_by(artifact))
+        if record is not None and record.is_damaged(path.parent, artifact.name):
             raise UserError(f"{path} is damaged; recreate it with: spice resume {self.run}")
         return path
+
+    def _made_by(self, artifact: Artifact) -> str:
+        """The step that made an artifact. In runs of version 0.2, the step `views` made the features, too."""
+        return "views" if artifact == FEATURES and "encode" not in self.entry.folders else artifact.step
+
+    def _folder_of(self, artifact: Artifact) -> str | None:
+        return self.entry.folders.get(self._made_by(artifact))
 
     @property
     def folder(self) -> Path:
@@ -170,10 +177,10 @@ class Result:
         """This result if the step was run for it, or another one on the same features."""
         if step in self.entry.folders:
             return self
-        views = self.entry.folders.get("views")
-        same = (name for name, entry in self.manifest.results.items() if entry.folders.get("views") == views)
-        found = next((name for name in same if step in self.manifest.results[name].folders), None)
-        return None if found is None else Result(self.run, self.manifest, found)
+        features = self._folder_of(FEATURES)
+        others = (Result(self.run, self.manifest, name) for name in self.manifest.results)
+        same = (other for other in others if other._folder_of(FEATURES) == features)
+        return next((other for other in same if step in other.entry.folders), None)
 
     def groups_after(self, edits: Edits) -> Groups:
         """The groups after these edits."""

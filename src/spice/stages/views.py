@@ -8,9 +8,7 @@ Shapes: N images, V views, B images in a batch, D feature width.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from threading import Lock
 
 import numpy as np
 import torch
@@ -24,7 +22,7 @@ from spice.engine.device import to_device
 from spice.engine.parallel import parallel_map
 from spice.engine.run import Run
 from spice.models.encoders import Encoder
-from spice.settings import ViewSettings
+from spice.settings import AugmentSettings, ViewSettings
 from spice.stages.encode import device_of, encode_batch
 from spice.stages.view_files import BATCH, FOLDER, ROWS, Kind, MakeRows, ViewFiles, folder_of, view_paths
 
@@ -62,39 +60,58 @@ class Views:
         return _rows(self.plain if self.bank is None else self.bank, positions)
 
 
+def encode_features(
+    images: Images,
+    encoder: Encoder,
+    path: Path,
+    run: Run,
+    *,
+    starts: NDArray[np.int64] | None = None,
+    known: Callable[[Tensor], Tensor] | None = None,
+) -> NDArray[np.floating]:
+    """Encode the plain images into the file `path`, (N, D) float32; resumes if killed. Nothing here is random.
+
+    Args:
+        run: its folder keeps the file until it is complete.
+        starts: (U,) positions of distinct images, each followed by its exact copies, which are encoded once. None: all
+            images differ.
+        known: returns the features (B, D) of the images at positions (B,), if they were computed elsewhere.
+    """
+    recipe = Plain(AugmentSettings(), size=encoder.size, normalization=encoder.normalization)
+    pixels = InColor(images, encoder.channels)
+
+    def encode(_kind: Kind, positions: Tensor, _generator: torch.Generator) -> Tensor:
+        return encode_batch(encoder, recipe, pixels, positions) if known is None else known(positions)
+
+    shape, about = (len(images), encoder.features), f"{encoder.name} {encoder.size}"
+    ViewFiles({"plain": path}, folder_of(run) / "plain", None, shape, run, about=about, starts=starts).fill(encode)
+    return open_array(path)
+
+
 def encode_views(
     images: Images,
+    features: NDArray[np.floating],
     encoder: Encoder,
     settings: ViewSettings,
     run: Run,
     *,
     starts: NDArray[np.int64] | None = None,
-    known: Callable[[Tensor], Tensor] | None = None,
 ) -> Views:
-    """Encode plain images, and V weak and V strong views of images or features, into `run.folder`; resumes if killed.
+    """Encode V weak and V strong views of every image into `run.folder`; resumes if killed.
 
-    Writes features.npy (N, D), views/weak.npy and views/strong.npy (V, N, D). With `settings.sample`, only a sample of
-    the images has views, and views/rows.npy lists these images.
+    Writes views/weak.npy and views/strong.npy (V, N, D). With `settings.sample`, only a sample of the images has views,
+    and views/rows.npy lists these images.
 
     Args:
-        starts: (U,) positions of distinct images, each followed by its exact copies, which are encoded once. None: all
-            images differ.
-        known: returns the features (B, D) of the plain images at positions (B,), if they were computed elsewhere.
+        features: (N, D) of the plain images.
+        starts: as for `encode_features`.
     """
     recipes, pixels = _recipes(encoder, settings), InColor(images, encoder.channels)
-    in_features = settings.space == "features" and not settings.fresh  # fresh views are views of images
-    perturbed = _Perturbed(lambda: open_array(view_paths(folder_of(run))["plain"]), settings, run)
 
     def encode(kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
-        if kind == "plain":
-            return encode_batch(encoder, recipes[kind], pixels, positions) if known is None else known(positions)
-        if in_features:  # the plain images were all encoded before
-            return perturbed(kind, positions, generator)
         return encoder.encode(recipes[kind](to_device(pixels.take(positions), run.device), generator))
 
-    about = f"{encoder.name} {encoder.size}"
-    ViewFiles(settings, (len(images), encoder.features), run, about=about, starts=starts).fill(encode)
-    return open_views(folder_of(run))
+    return _fill(features, encode, settings, run, about=f"{encoder.name} {encoder.size}", starts=starts)
 
 
 def with_fresh_views(views: Views, images: Images, encoder: Encoder, settings: ViewSettings) -> Views:
@@ -122,59 +139,63 @@ def with_fresh_views(views: Views, images: Images, encoder: Encoder, settings: V
     return replace(views, fresh=fresh)
 
 
-def perturb_features(features: NDArray[np.floating], settings: ViewSettings, run: Run) -> Views:
+def perturb_features(
+    features: NDArray[np.floating], settings: ViewSettings, run: Run, *, starts: NDArray[np.int64] | None = None
+) -> Views:
     """Views of features (N, D) without images, made with noise in units of the data's own spread.
 
     A weak view adds a little noise; a strong one adds more and replaces some features by their mean. Such views are
-    weaker than those of images.
+    weaker than those of images. They are written to `run.folder`, as by `encode_views`.
     """
-    perturbed = _Perturbed(lambda: features, settings, run)
-    ViewFiles(settings, features.shape, run, about="given features").fill(perturbed)
-    return open_views(folder_of(run))
+    drawn = torch.randperm(len(features), generator=run.generator("views", "spread"))[:20_000].sort().values
+    some = _rows(features, drawn)
+    spread, mean = some.std(dim=0, correction=0), some.mean(dim=0)  # (D,), (D,)
 
-
-def open_views(folder: Path) -> Views:
-    """The views that `encode_views` or `perturb_features` wrote to `folder`, of the images that have views."""
-    plain, weak, strong = (open_array(path) for path in view_paths(folder).values())
-    sample = folder / FOLDER / ROWS
-    if not sample.exists():
-        return Views(plain, weak, strong)
-    rows = np.load(sample)
-    return Views(plain[rows], weak, strong, rows=rows)
-
-
-class _Perturbed:
-    """Makes views of features: adds noise in units of their spread, and replaces some features by their mean."""
-
-    def __init__(self, features: Callable[[], NDArray[np.floating]], settings: ViewSettings, run: Run) -> None:
-        self._open, self.settings, self.run = features, settings, run
-        self._lock = Lock()
-
-    def __call__(self, kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
-        with self._lock:  # opened once, by whichever thread comes first
-            features, spread, mean = self._statistics
+    def perturb(kind: Kind, positions: Tensor, generator: torch.Generator) -> Tensor:
         plain = _rows(features, positions)
-        if kind == "plain":
-            return plain
-        noise = self.settings.weak_noise if kind == "weak" else self.settings.strong_noise
+        noise = settings.weak_noise if kind == "weak" else settings.strong_noise
         noisy = plain + noise * spread * torch.randn(plain.shape, generator=generator)
         if kind == "weak":
             return noisy
-        dropped = torch.rand(plain.shape, generator=generator) < self.settings.strong_dropout
+        dropped = torch.rand(plain.shape, generator=generator) < settings.strong_dropout
         return torch.where(dropped, mean, noisy)
 
-    @cached_property
-    def _statistics(self) -> tuple[NDArray[np.floating], Tensor, Tensor]:
-        """The features (N, D), their deviation and their mean (D,)."""
-        features = self._open()
-        drawn = torch.randperm(len(features), generator=self.run.generator("views", "spread"))[:20_000].sort().values
-        some = _rows(features, drawn)
-        return features, some.std(dim=0, correction=0), some.mean(dim=0)
+    return _fill(features, perturb, settings, run, about="features", starts=starts)
+
+
+def open_views(folder: Path, features: NDArray[np.floating]) -> Views:
+    """The views that `encode_views` or `perturb_features` wrote to `folder`, of the images that have views.
+
+    Args:
+        features: (N, D) of all plain images.
+    """
+    weak, strong = (open_array(path) for path in view_paths(folder).values())
+    sample = folder / FOLDER / ROWS
+    if not sample.exists():
+        return Views(features, weak, strong)
+    rows = np.load(sample)
+    return Views(features[rows], weak, strong, rows=rows)
+
+
+def _fill(
+    features: NDArray[np.floating],
+    make_rows: MakeRows,
+    settings: ViewSettings,
+    run: Run,
+    *,
+    about: str,
+    starts: NDArray[np.int64] | None,
+) -> Views:
+    """Write the views to `run.folder`."""
+    folder = folder_of(run)
+    paths, shape = view_paths(folder), (len(features), features.shape[1])
+    ViewFiles(paths, folder / FOLDER, settings, shape, run, about=about, starts=starts).fill(make_rows)
+    return open_views(folder, features)
 
 
 def _recipes(encoder: Encoder, settings: ViewSettings) -> dict[Kind, Recipe]:
     options = settings.augment, encoder.size, encoder.normalization
-    return {"plain": Plain(*options), "weak": Weak(*options), "strong": Strong(*options)}
+    return {"weak": Weak(*options), "strong": Strong(*options)}
 
 
 def _rows(table: NDArray[np.floating], positions: Tensor | slice) -> Tensor:
