@@ -32,7 +32,7 @@ from spice.pipeline.steps.scan import embedded_folder, read_embedded, read_input
 from spice.pipeline.work import Inputs, vector_encoder
 from spice.presets import joint_on_cpu, with_clusters, with_cut_start, without_cut_start
 from spice.progress import CanceledError, Progress, silent
-from spice.runs import Account, RunFolder, explain_write_errors, locked, update_csv
+from spice.runs import RunFolder, RunSummary, explain_write_errors, locked, update_csv
 from spice.runs.editor import Editor
 from spice.runs.folder import clear_failed_start, is_run, make, refuse_foreign, refuse_links_outside, sweep
 from spice.settings import RunSettings, Stage
@@ -64,7 +64,7 @@ def cluster(
     engine: Engine = "local",
     address: str | None = None,
     progress: Progress = silent,
-) -> Account:
+) -> RunSummary:
     """Group the images of `source`; the result is kept in the run folder `out`, beside earlier ones.
 
     Args:
@@ -99,14 +99,14 @@ def cluster(
             if not (settings.given and name_groups and last != "features"):
                 return command.carry_out(settings, last, rescan=rescan)
             # The user's labels become edits of the stage-2 result; joint training learns them.
-            account = command.carry_out(settings, "heads", rescan=rescan)
+            stage_2 = command.carry_out(settings, "heads", rescan=rescan)
             placed = _labels_to_edits(out, settings, run)
             if last == "heads" or settings.joint is None:
-                return account
+                return stage_2
             return command.carry_out(settings.model_copy(update={"placed": placed}), last)
 
 
-def resume(out: Path, *, rescan: bool = False, device: str = "auto", progress: Progress = silent) -> Account:
+def resume(out: Path, *, rescan: bool = False, device: str = "auto", progress: Progress = silent) -> RunSummary:
     """Resume the last command; a finished run is left unchanged."""
     folder = RunFolder.open(out)
     unfinished = folder.manifest.pending is not None  # edits of a finished run stay as they are
@@ -124,7 +124,7 @@ def refine(
     use: bool = True,
     device: str = "auto",
     progress: Progress = silent,
-) -> Account:
+) -> RunSummary:
     """Add joint training to the current result of the run in `out`; it learns from images that people placed.
 
     Args:
@@ -161,7 +161,7 @@ def _labels_to_edits(out: Path, settings: RunSettings, run: Run) -> dict[str, in
 
 def regroup(
     out: Path, clusters: int, *, cut: bool = False, device: str = "auto", progress: Progress = silent
-) -> Account:
+) -> RunSummary:
     """Group the same images into another number of groups, with the same settings. The result becomes the current one.
 
     Args:
@@ -196,7 +196,7 @@ class _Command(NamedTuple):
     engine: Engine
     address: str | None
 
-    def carry_out(self, settings: RunSettings, last: Stage, *, rescan: bool = False) -> Account:
+    def carry_out(self, settings: RunSettings, last: Stage, *, rescan: bool = False) -> RunSummary:
         """Run the steps up to the stage `last`; images whose decoded pixels are damaged are read again."""
         try:
             return self._carry_out(settings, last, rescan=rescan)
@@ -206,7 +206,7 @@ class _Command(NamedTuple):
             warn_user(f"{str(error).partition(';')[0]}; rereading the images", DamagedFileWarning)
             return self._carry_out(settings, last, rescan=True)
 
-    def _carry_out(self, settings: RunSettings, last: Stage, *, rescan: bool) -> Account:
+    def _carry_out(self, settings: RunSettings, last: Stage, *, rescan: bool) -> RunSummary:
         inputs, encoder = self._read(settings, rescan=rescan)
         if encoder is not None:
             precision = chosen_precision(self.folder.manifest, settings, encoder, inputs, self.run)

@@ -14,7 +14,7 @@ from spice.arrays import array_name, remove_array
 from spice.engine.run import Run
 from spice.errors import NothingTrustworthyError, NoticeWarning, SpiceWarning, UserError, warn_user
 from spice.models.encoders import SCRATCH, Encoder
-from spice.pipeline.early import MOST_IMAGES
+from spice.pipeline.background import MOST_IMAGES
 from spice.pipeline.image_flags import flag_images
 from spice.pipeline.plan import MADE_BY, STEPS_IN_ORDER, Plan, Step, plan
 from spice.pipeline.resolve import resolve
@@ -22,7 +22,7 @@ from spice.pipeline.steps.kmeans import labels_of
 from spice.pipeline.work import Inputs, Work
 from spice.progress import duration, log
 from spice.report.embedding import embed
-from spice.runs import Account, Result, RunFolder, account, update_csv
+from spice.runs import Result, RunFolder, RunSummary, summarize, update_csv
 from spice.runs.edits import read_edits
 from spice.runs.folder import UNFINISHED
 from spice.runs.manifest import ResultEntry, now, versions
@@ -67,7 +67,7 @@ class Execution:
         self.cpu_seconds = 0.0  # of the steps that were run now
         self._plan_for(requested)
 
-    def carry_out(self, source: str | None, last: Stage, *, redo: bool) -> Account:
+    def carry_out(self, source: str | None, last: Stage, *, redo: bool) -> RunSummary:
         """Run what is not finished yet, up to the stage `last`."""
         self._refuse_other_images(redo)
         find_labels(self.settings.given, self.inputs.collection.paths)  # refuses unknown images before anything is done
@@ -86,15 +86,15 @@ class Execution:
         if last == "features" and not self.is_done("labels"):
             self.ensure("scan")
             self.ensure("views")
-            return self._account("the labels")
+            return self._summary("the labels")
         self._find_clusters()
         try:
             self._finish()
         finally:
-            self.work.early.cancel()
+            self.work.background.cancel()
         if self.run.processes.first and stopped_before is None and self.folder.manifest.pending is not None:
             self.folder.update(pending=None)
-        return self._account(stopped_before)
+        return self._summary(stopped_before)
 
     def ensure(self, name: str) -> Record[StepResult]:
         """The record of a step. Runs it first if it is not finished, and before it the steps it depends on."""
@@ -119,7 +119,7 @@ class Execution:
             if not self._first_process_says(intact):
                 self._do(BY_NAME[artifact.step])
         if name == "heads":  # only now: before, a damaged input may have been recreated
-            self._start_early()
+            self._start_background_work()
         return self._do(step)
 
     def _verify(self, name: str) -> None:
@@ -213,18 +213,18 @@ class Execution:
                 self._publish()
         self._publish()
 
-    def _start_early(self) -> None:
+    def _start_background_work(self) -> None:
         """While the heads train, compute what depends on the features alone."""
         work, run = self.work, self.run
         wanted = [name for name in ("kmeans", "map") if name in self.steps and not self.is_done(name)]
         if run.processes.count > 1 or len(work) > MOST_IMAGES:
             return
         if "kmeans" in wanted:
-            work.early.start("kmeans", partial(labels_of, work, run))
+            work.background.start("kmeans", partial(labels_of, work, run))
         if not self.is_done("labels") and not self.settings.views.fresh:  # fresh views read the images, too
-            work.early.start("image flags", partial(flag_images, work))
+            work.background.start("image flags", partial(flag_images, work))
         if "map" in wanted and self.settings.joint is None:
-            work.early.start("map", partial(embed, work.features.numpy()))
+            work.background.start("map", partial(embed, work.features.numpy()))
 
     def _publish(self) -> None:
         if self.run.processes.first:
@@ -293,8 +293,8 @@ class Execution:
         ours = (warning for warning in caught if issubclass(warning.category, SpiceWarning))
         return result, [StepWarning(name=one.category.__name__, text=str(one.message)) for one in ours]
 
-    def _account(self, stopped_before: str | None) -> Account:
-        found = account(self.result.reread(), stopped_before=stopped_before)
+    def _summary(self, stopped_before: str | None) -> RunSummary:
+        found = summarize(self.result.reread(), stopped_before=stopped_before)
         return found.model_copy(update={"warnings": [*found.warnings, *self.failed]})
 
     def _is_complete(self) -> bool:

@@ -25,7 +25,7 @@ from spice.models.encoders import SCRATCH, Encoder, load_encoder, with_precision
 from spice.models.precision import faster_precision
 from spice.neighbors.exact import exact_nearest
 from spice.neighbors.search import APPROXIMATE_FROM
-from spice.runs.needs import BASE_BYTES, Needs, needs
+from spice.runs.resource_needs import BASE_BYTES, Needs, needs
 from spice.settings import AugmentSettings, HowManySettings, RunSettings
 from spice.stages.groups.curve import information_by_count, nearest_points, neighbors_counted, numbers_to_try
 from spice.stages.groups.howmany import (

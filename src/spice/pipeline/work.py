@@ -21,7 +21,7 @@ from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, 
 from spice.models.heads import Head
 from spice.models.precomputed import NoEncoder, PrecomputedFeatures
 from spice.models.weights import cpu_weights
-from spice.pipeline.early import EarlyResults
+from spice.pipeline.background import BackgroundResults
 from spice.pipeline.shards import ShardedFeatures
 from spice.runs.artifacts import (
     ENCODER,
@@ -75,7 +75,7 @@ class Work:
         self.settings, self.inputs, self.run, self.result = settings, inputs, run, result
         self.folders = {step: result.run / folder for step, folder in result.entry.folders.items()}
         self._encoder = encoder
-        self.early = EarlyResults()
+        self.background = BackgroundResults()
 
     def __truediv__(self, artifact: Artifact) -> Path:
         """Where an artifact is, or will be."""

@@ -4,7 +4,7 @@ Nothing is ever removed from the list: an undo is an entry too. `append`, `undo`
 is on the disk, so a process or a machine that dies loses no edit that was reported as done. Two writers take turns (a
 file lock); a writer that passes the revision it has seen is told if another one was faster.
 
-What the operations mean is in `spice.runs.apply`; `spice.runs.editor` checks them before they are added.
+What the operations mean is in `spice.runs.apply_edits`; `spice.runs.editor` checks them before they are added.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The groups that people see: the clusters of a result after all edits (`spice.runs.apply` applies them).
+"""The groups that people see: the clusters of a result after all edits (`spice.runs.apply_edits` applies them).
 
 A group has a number. Clusters that nobody touched keep theirs, a merged group keeps the number of its first part, and
 new groups (from a split or from moved images) get numbers from K on, so no number is ever used twice in one result.

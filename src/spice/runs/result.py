@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from spice.arrays import open_array
 from spice.errors import UserError
-from spice.runs.apply import apply
+from spice.runs.apply_edits import apply_edits
 from spice.runs.artifacts import (
     FEATURES,
     IMAGES,
@@ -184,7 +184,7 @@ class Result:
 
     def groups_after(self, edits: Edits) -> Groups:
         """The groups after these edits."""
-        return apply(self.base, edits, earlier=self._other)
+        return apply_edits(self.base, edits, earlier=self._other)
 
     def _other(self, name: str) -> Base | None:
         """Another result of the run, or what was saved of one that was removed."""

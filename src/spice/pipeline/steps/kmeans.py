@@ -15,7 +15,7 @@ from spice.stages.kmeans import kmeans as kmeans_labels
 
 def kmeans(work: Work, run: Run) -> StepResult:
     """Cluster the plain features."""
-    save_array(work / KMEANS, work.early.take("kmeans", partial(labels_of, work, run)))
+    save_array(work / KMEANS, work.background.take("kmeans", partial(labels_of, work, run)))
     return StepResult()
 
 

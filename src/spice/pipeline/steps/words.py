@@ -9,7 +9,7 @@ from spice.models.efficientnet import SCALES, load_classifier
 from spice.pipeline.work import Work
 from spice.runs.artifacts import WORDS
 from spice.runs.records import StepResult
-from spice.runs.words import CLASSES_KEPT, ImageWords
+from spice.runs.suggested_names import CLASSES_KEPT, ImageWords
 
 _AT_ONCE = 4096
 

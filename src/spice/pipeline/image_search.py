@@ -19,7 +19,7 @@ from spice.stages.encode import encode_plain
 from spice.stages.model import TrainedModel
 
 
-class ExampleSearch:
+class ImageSearch:
     """Searches the images of a run with its encoder, which is loaded on first use."""
 
     def __init__(self, run: Path) -> None:

@@ -10,7 +10,7 @@ Value = TypeVar("Value")
 MOST_IMAGES = 50_000
 
 
-class EarlyResults:
+class BackgroundResults:
     """Values by name, computed in the background, one after the other."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ class _Shared(NamedTuple):
     targets: dict[int, int]  # old group -> the new cluster that takes its name
 
 
-def carry(old: Base, edited: Groups, new: Base) -> Groups:
+def transfer_edits(old: Base, edited: Groups, new: Base) -> Groups:
     """The groups of `new`, with the names and corrections that people made in `old`."""
     shared, start = _share(old, edited, new), unedited(new)
     if old.clusters != new.clusters:
