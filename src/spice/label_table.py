@@ -1,7 +1,7 @@
 """A csv file of labels with columns `path` and `label`.
 
-It has two readers: `stages.groups.give`, for labels to learn from, and `evaluate`, for true labels, which nothing may
-learn from.
+It is read in two places: by `stages.groups.give`, for labels to learn from, and by `evaluate`, for true labels, which
+nothing may learn from.
 """
 
 import csv
@@ -35,5 +35,5 @@ def read_label_table(file: Path) -> dict[str, str]:
 
 
 def plain_path(path: str) -> str:
-    """The same spelling for `./a//b.jpg`, `a\\b.jpg` and `a/b.jpg`."""
+    """One spelling for `./a//b.jpg`, `a\\b.jpg` and `a/b.jpg`."""
     return os.path.normpath(path.replace("\\", "/")).replace("\\", "/")

@@ -24,7 +24,7 @@ from spice.pipeline.execute import Execution
 from spice.pipeline.steps.joint import stage_2, training_labels
 from spice.pipeline.work import Answer, Inputs
 from spice.runs import RunFolder, key_of
-from spice.runs.folder import make
+from spice.runs.folder import create
 from spice.runs.records import JointResult
 from spice.settings import HeadSettings, JointSettings, RunSettings
 from spice.stages.encode import encode_plain
@@ -41,7 +41,7 @@ class Workbench:
         self.learn, self.scored, self.extra = images.learn, images.scored, images.extra
         self.choice, self.clusters, self.run = choice, choice.clusters, run
         assert run.folder is not None, "stages keep their results in files"
-        make(run.folder)
+        create(run.folder)
         self.folder = RunFolder.open_or_create(run.folder, source=None)
         self.charged: dict[str, float] = {}  # processor seconds of shared steps, by key, counted once
         self.spent_here = 0.0  # processor seconds of steps, and of what methods share, in this process

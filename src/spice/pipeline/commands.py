@@ -1,7 +1,7 @@
 """The commands of a run: cluster, resume, refine, regroup.
 
-All of them run the steps that are not finished yet, and leave finished ones as they are. So the same command again
-resumes, and another number of clusters or a refinement reuses what is there.
+Each runs only the steps that are not finished. So running the same command again resumes it, and another number of
+clusters, another seed or a refinement reuses finished steps.
 """
 
 import os
@@ -34,7 +34,14 @@ from spice.presets import joint_on_cpu, with_clusters, with_cut_start, without_c
 from spice.progress import CanceledError, Progress, silent
 from spice.runs import RunFolder, RunSummary, explain_write_errors, locked, update_csv
 from spice.runs.editor import Editor
-from spice.runs.folder import clear_failed_start, is_run, make, refuse_foreign, refuse_links_outside, sweep
+from spice.runs.folder import (
+    clear_failed_start,
+    create,
+    is_run,
+    refuse_foreign,
+    refuse_links_outside,
+    remove_partial_files,
+)
 from spice.settings import RunSettings, Stage
 from spice.settings_file import apply_changes, read_changes
 from spice.stages.groups.give import SharedGroupError, give_labels, placed_clusters
@@ -45,7 +52,7 @@ Engine = Literal["local", "ray"]
 
 
 class SharedGroupWarning(NoticeWarning):
-    """Two of the user's labels are in one group, so no group was named."""
+    """Images with different labels from the user are in one group, so no group was named."""
 
 
 def cluster(
@@ -65,10 +72,10 @@ def cluster(
     address: str | None = None,
     progress: Progress = silent,
 ) -> RunSummary:
-    """Group the images of `source`; the result is kept in the run folder `out`, beside earlier ones.
+    """Group the images of `source`; the result is added to the run folder `out`, next to earlier ones.
 
     Args:
-        last: stop after this stage, if the settings ask for more; `resume` continues from there.
+        last: stop after this stage, even if the settings include later ones; `resume` continues from there.
         page: whether to write the report.
         redo: use the run folder even if its images have changed.
         rescan: reread every image, even if its name, size and date are unchanged.
@@ -107,7 +114,7 @@ def cluster(
 
 
 def resume(out: Path, *, rescan: bool = False, device: str = "auto", progress: Progress = silent) -> RunSummary:
-    """Resume the last command; a finished run is left unchanged."""
+    """Resume the last command; a finished run stays unchanged."""
     folder = RunFolder.open(out)
     unfinished = folder.manifest.pending is not None  # edits of a finished run stay as they are
     return cluster(
@@ -183,7 +190,7 @@ def regroup(
 
 
 class _Command(NamedTuple):
-    """A command in an open run folder: reads the images and runs the steps that are not finished."""
+    """A command in a locked run folder: reads the images and runs the steps that are not finished."""
 
     folder: RunFolder
     images: Adapted
@@ -216,7 +223,7 @@ class _Command(NamedTuple):
         return execution.carry_out(self.source, last, redo=self.redo)
 
     def _read(self, settings: RunSettings, *, rescan: bool) -> tuple[Inputs, Encoder | None]:
-        """The images or vectors, and what encodes them."""
+        """The images or vectors, and their encoder."""
         started, out, run = time.monotonic(), self.folder.path, self.run
         encoder = _ray_encoder(self.folder, settings, self.pretrained, self.engine)
         if encoder is not None:
@@ -256,13 +263,13 @@ def _open_run(out: Path, run: Run, source: SourceLike, settings: RunSettings) ->
     is_new = first and not is_run(out)
     if first:
         refuse_foreign(out)
-        make(out)
+        create(out)
         refuse_links_outside(out)
     run.processes.barrier()
     try:
         with locked(out) if first else nullcontext():
             if first:
-                sweep(out)
+                remove_partial_files(out)
                 pending = settings.model_dump(mode="json")
                 folder = RunFolder.open_or_create(out, source=_absolute(source), pending=pending)
             run.processes.barrier()
@@ -277,7 +284,7 @@ def _open_run(out: Path, run: Run, source: SourceLike, settings: RunSettings) ->
 def _ray_encoder(folder: RunFolder, settings: RunSettings, encoder: Encoder | None, engine: Engine) -> Encoder | None:
     """The encoder that runs on a Ray cluster, if that was requested now or earlier; None: this process encodes.
 
-    In floats unless integers were requested: machines of a cluster may compute integers differently.
+    It computes in floats unless integers were requested: machines of a cluster may compute integers differently.
     """
     if encoder is None:
         return None

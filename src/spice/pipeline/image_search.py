@@ -1,4 +1,4 @@
-"""Images of a run that resemble an image from elsewhere.
+"""Searches a run for images that resemble a given image.
 
 Shapes: N images, D feature width.
 """

@@ -1,7 +1,7 @@
 """The steps of a run in order, and what the result of each depends on.
 
-A step is a function from files of the run folder to files of the run folder. Its key is a hash of everything that its
-result depends on, and part of its folder's name: other settings use other folders, and existing ones stay.
+A step reads files of the run folder and writes others. Its key is a hash of everything that its result depends on, and
+part of its folder's name, so other settings use other folders, and existing ones stay.
 """
 
 from collections.abc import Callable
@@ -45,12 +45,12 @@ class Step:
 
     name: str
     do: Callable[[Work, Run], StepResult]
-    after: tuple[str, ...]  # what its result depends on, besides settings: other steps, and the inputs below
+    after: tuple[str, ...]  # the steps and inputs (see MADE_BY) that its result depends on, besides settings
     depends: Callable[[RunSettings, Inputs], JsonValue] = lambda _settings, _inputs: None
     wanted: Callable[[RunSettings], bool] = lambda _settings: True
     needs: tuple[Artifact, ...] = ()  # inputs that may have been deleted
-    in_result: bool = False  # whether it belongs to one result only, and uses its folder
-    on_all: bool = False  # whether it runs in all processes, or only in the first
+    in_result: bool = False  # whether it belongs to a single result, and writes to its folder
+    in_all_processes: bool = False  # otherwise only in the first
     optional: bool = False  # whether the run continues if this step fails
 
     @property
@@ -59,7 +59,7 @@ class Step:
         return tuple(artifact for artifact in ARTIFACTS if artifact.step == self.name)
 
 
-# The inputs that steps depend on besides other steps, and the step that makes each, if one does.
+# Inputs that are not steps, but are made by one.
 MADE_BY = {"encoder": "features", "names": "scan", "cut": "tree"}
 
 
@@ -115,15 +115,15 @@ STEPS_IN_ORDER = (
         after=("images", "extra"),
         depends=lambda settings, _: _dump(settings.features, settings.encoder_seed),
         wanted=lambda settings: settings.encoder == SCRATCH,
-        on_all=True,
+        in_all_processes=True,
     ),
-    Step("encode", encode, after=("encoder", "images"), on_all=True),
+    Step("encode", encode, after=("encoder", "images"), in_all_processes=True),
     Step(
         "views",
         views,
         after=("encode",),
         depends=lambda settings, _: _dump(settings.views, settings.encoder_seed),
-        on_all=True,
+        in_all_processes=True,
     ),
     Step(
         "neighbors",
@@ -153,7 +153,7 @@ STEPS_IN_ORDER = (
         after=("encode", "views", "neighbors", "cut"),
         depends=lambda settings, _: _dump(settings.heads, settings.seed),
         needs=(VIEWS,),
-        on_all=True,
+        in_all_processes=True,
     ),
     Step(
         "kmeans",
@@ -167,7 +167,7 @@ STEPS_IN_ORDER = (
         after=("heads", "neighbors", "extra"),
         depends=lambda settings, _: _dump(settings.joint, settings.reliability, settings.placed, settings.seed),
         wanted=lambda settings: settings.joint is not None,
-        on_all=True,
+        in_all_processes=True,
     ),
     Step(
         "labels",
@@ -180,7 +180,7 @@ STEPS_IN_ORDER = (
     Step("map", map_images, after=("encode", "joint"), optional=True),
     Step("words", words, after=("encode",), wanted=lambda settings: settings.encoder in SCALES, optional=True),
     Step("pictures", pictures, after=("labels",), in_result=True, optional=True),
-    # A report of another version is rewritten, which takes a moment.
+    # The report of another version is written again, which is quick.
     Step(
         "report",
         report,

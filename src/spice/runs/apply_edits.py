@@ -1,4 +1,4 @@
-"""Edits applied to the head's answer: the one function behind labels.csv, page, exports, `predict`, `why`, explorer.
+"""Applies edits to the head's answer, for labels.csv, the report, the explorer, exports, `predict` and `why` alike.
 
 Shapes: N images, K clusters.
 """
@@ -133,7 +133,7 @@ class _State:
             self._reject_(row, operation.group)
 
     def _reject_(self, row: int, group: int) -> None:
-        """Move the image to the next best group that nobody has ruled out."""
+        """Move the image to the next best group that no person has ruled out."""
         self.rejected[row] = self.rejected.get(row, frozenset()) | {group}
         if self.group[row] != group:
             return

@@ -1,4 +1,4 @@
-"""Why an image is in its cluster, from the files of a finished run alone."""
+"""Explains why an image is in its cluster, from the files of a finished run alone."""
 
 from collections import Counter
 from pathlib import Path
@@ -33,14 +33,14 @@ class ImageExplanation(BaseModel, frozen=True):
     group: int  # after all edits; -1: none
     name: str | None  # of that group
     by_person: bool  # whether a person put it there
-    chance: float  # that this is the right cluster, after a check by hand where there was one
+    chance: float  # that this is the right cluster, corrected by a check by hand if there was one
     confidences: dict[int, float]  # the head's softmax for the most likely clusters
     reliable: bool
     reliability: float
     threshold: float
     neighbors: int  # how many of the nearest images reliability counts
     agreeing: int  # of these, how many are in the same cluster
-    others: dict[int, int]  # and how many in each other cluster
+    others: dict[int, int]  # and how many are in each other cluster
     prototype_rank: int  # 0 is the most typical image of the cluster
     cluster_size: int
     outlier: bool

@@ -73,7 +73,7 @@ class Result:
 
     def __truediv__(self, artifact: Artifact) -> Path:
         """Where an artifact is, or would be."""
-        # Files that no step of the run makes, such as scores, are beside the labels.
+        # Files that no step makes, such as scores, are next to the labels.
         folder = self._folder_of(artifact)
         return (self.folder if folder is None else self.run / folder) / artifact.name
 
@@ -174,7 +174,7 @@ class Result:
         return self.groups_after(read_edits(self.run))
 
     def with_step(self, step: Step) -> "Result | None":
-        """This result if the step was run for it, or another one on the same features."""
+        """This result if the step was run for it, else another one on the same features for which it was."""
         if step in self.entry.folders:
             return self
         features = self._folder_of(FEATURES)
@@ -229,7 +229,7 @@ class Result:
 
 
 def save_edited_groups(run: Path, manifest: Manifest, name: str) -> None:
-    """Before a result is removed, save its groups if they were edited: their names carry over to other results."""
+    """Before a result is removed, save its groups if they were edited: names carry over to other results."""
     if name in manifest.results and any(edit.result == name for edit in read_edits(run).edits):
         Result(run, manifest, name).base.save(run / EDITED / f"{name}.parquet")
 
@@ -256,6 +256,6 @@ def model_folder(run: Path) -> Path:
 
 
 def _saved_base(run: Path, name: str) -> Base | None:
-    """What `save_edited_groups` kept; None where there is nothing."""
+    """What `save_edited_groups` kept; None if there is nothing."""
     file = run / EDITED / f"{name}.parquet"
     return Base.load(name, file) if file.exists() else None

@@ -1,4 +1,4 @@
-"""A summary of a run: what the command prints and the page starts with."""
+"""A summary of a run: what the command line prints and the report starts with."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from spice.runs.result import Result
 
 
-# Warnings about an intermediate answer: the last step repeats those that still hold.
+# Warnings about an intermediate answer. The last step repeats those that still hold.
 _OF_THE_ANSWER = frozenset({"NoReliableImagesWarning"})
 _OF_THE_HEADS = frozenset({"EmptyClusterWarning", "GiantClusterWarning", "SharedPrototypeWarning"})
 
@@ -67,7 +67,7 @@ class RunSummary(BaseModel, frozen=True):
     labels: LabelsResult | None
     warnings: list[StepWarning]
     seconds: dict[str, float]
-    stopped_before: str | None  # the next thing that the settings ask for, where the run stopped early
+    stopped_before: str | None  # what the run would do next, if it was stopped on purpose
 
 
 def summarize(result: "Result", *, stopped_before: str | None = None) -> RunSummary:

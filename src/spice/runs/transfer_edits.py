@@ -1,4 +1,4 @@
-"""Names and corrections for another result of the run: other images, another K, another head.
+"""Transfers names and corrections to another result of the run: other images, another K, another head.
 
 Groups of two results are matched by the images that they share. Images that a person placed keep their group.
 

@@ -1,4 +1,4 @@
-"""k-means on the same features: the baseline of every result."""
+"""k-means on the same features: the baseline for every result."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""The map of all images, for the page: shared by all numbers of clusters on the same features."""
+"""The map of all images, for the report: shared by all numbers of clusters on the same features."""
 
 from spice.arrays import save_array
 from spice.engine.run import Run

@@ -15,7 +15,7 @@ _AT_ONCE = 4096
 
 
 def words(work: Work, run: Run) -> StepResult:  # noqa: ARG001
-    """Save the best classes of every image; vectors have no classifier."""
+    """Save the best classes of every image; there are none for vectors."""
     if work.vectors is not None:
         return StepResult()
     assert work.settings.encoder in SCALES
