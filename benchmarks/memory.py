@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spice.runs.needs import needs
+from spice.runs.resource_needs import needs
 
 WIDTH, CLUSTERS = 1280, 10
 

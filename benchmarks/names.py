@@ -23,7 +23,7 @@ from spice.runs import open_result
 from spice.runs.editor import Editor
 from spice.runs.edits import Name
 from spice.runs.groups import Groups
-from spice.runs.words import CLASSES_KEPT, ImageWords, suggest_names
+from spice.runs.suggested_names import CLASSES_KEPT, ImageWords, suggest_names
 from stored import Features, Truth, read_class_names, read_features
 
 NEW = 0.2

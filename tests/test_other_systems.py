@@ -8,7 +8,7 @@ import pytest
 
 from spice.data.sources import Folder, _slashes
 from spice.errors import UserError
-from spice.files import portable, replace, same_file
+from spice.files import collision_key, portable_name, replace
 from spice.runs.export import _root, folder_names
 from spice.wording import quoted
 
@@ -43,17 +43,17 @@ def test_a_long_name_fits_into_255_bytes_whatever_its_letters() -> None:
 
 def test_names_that_macos_takes_for_one_get_two_folders() -> None:
     composed, apart = "caf\N{LATIN SMALL LETTER E WITH ACUTE}", "cafe\N{COMBINING ACUTE ACCENT}"
-    assert same_file(composed) == same_file(apart) == same_file(composed.upper())
-    assert len({same_file(name) for name in folder_names({0: composed, 1: apart, 2: "CAFE\u0301"}).values()}) == 3
+    assert collision_key(composed) == collision_key(apart) == collision_key(composed.upper())
+    assert len({collision_key(name) for name in folder_names({0: composed, 1: apart, 2: "CAFE\u0301"}).values()}) == 3
 
 
 def test_the_number_that_tells_two_names_apart_meets_no_third_name() -> None:
     names = folder_names({0: "a_02", 1: "a", 2: "A", 3: "A_02"})
-    assert len({same_file(name) for name in names.values()}) == 4
+    assert len({collision_key(name) for name in names.values()}) == 4
 
 
 def test_what_is_taken_out_of_an_archive_gets_a_name_without_a_colon() -> None:
-    assert portable("IMG 10:30.jpg") == "IMG 10_30.jpg"
+    assert portable_name("IMG 10:30.jpg") == "IMG 10_30.jpg"
 
 
 def test_images_on_two_drives_have_no_common_folder(monkeypatch: pytest.MonkeyPatch) -> None:

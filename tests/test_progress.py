@@ -19,14 +19,14 @@ def test_the_time_left_counts_from_where_this_run_and_this_task_began(
 ) -> None:
     caplog.set_level(logging.INFO, logger="spice")
     progress = LogProgress(every_seconds=0.0)
-    progress("views", 500, 1000)  # resumed
+    progress("encode", 500, 1000)  # resumed
     clock[0] += 10
-    progress("views", 600, 1000)
+    progress("encode", 600, 1000)
     assert caplog.messages[-1] == "encoding: 600 of 1,000, 10.0/s, 40 s left"
     clock[0] += 1000
-    progress("views", 100, 2000)  # of other images
+    progress("encode", 100, 2000)  # of other images
     clock[0] += 10
-    progress("views", 300, 2000, {"loss": 0.5})
+    progress("encode", 300, 2000, {"loss": 0.5})
     assert caplog.messages[-1] == "encoding: 300 of 2,000, 20.0/s, 1 min 25 s left, loss 0.5"
 
 

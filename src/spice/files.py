@@ -1,4 +1,4 @@
-"""Atomic writes: a kill at any moment leaves the old file, the new one, or none. File names."""
+"""Atomic writes (a kill at any moment leaves the old file, the new one, or none), and safe file names."""
 
 import os
 import re
@@ -14,15 +14,15 @@ from spice.errors import UserError
 
 MAX_NAME = 255  # bytes in a file's name, on nearly every file system
 _BUSY_SECONDS = 2.0 if os.name == "nt" else 0.0
-# What Windows refuses in a name: characters, and the names of devices, whatever follows their first dot.
+# What Windows does not allow: certain characters, and the names of devices, with or without an extension.
 _REFUSED = re.compile(r'[<>:"/\\|?*\x00-\x1f]')
 _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]) *(\.|$)", re.IGNORECASE)
 
 
 @contextmanager
 def written_atomically(path: Path) -> Iterator[Path]:
-    """Yield a temporary name beside `path`; on success it takes the place of `path`, on failure it is removed."""
-    # A name of this thread's own: the explorer writes a table in several.
+    """Yield a temporary path in the same folder; on success it replaces `path`, on failure it is removed."""
+    # Each thread has its own name: several threads of the explorer may write the same table.
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.partial")
     try:
         yield temporary
@@ -54,7 +54,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def folder_written_atomically(path: Path) -> Iterator[Path]:
-    """Yield a new folder beside `path`; on success it takes the place of `path`, on failure it is removed."""
+    """Yield a new folder next to `path`; on success it replaces `path`, on failure it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new, old = path.with_name(f".{path.name}.partial"), path.with_name(f".{path.name}.old.partial")
     for leftover in (new, old):
@@ -78,14 +78,14 @@ def shortened(name: str, mark: str = "") -> str:
     return stem + ending
 
 
-def portable(name: str) -> str:
-    """A file name that every system accepts; empty if nothing is left of it. It leads to no other folder."""
+def portable_name(name: str) -> str:
+    """A file name that every system accepts, without any path; empty if no character is left."""
     plain = _REFUSED.sub("_", name).strip(" .")
     return f"_{plain}" if _DEVICE.match(plain) else plain
 
 
-def same_file(name: str) -> str:
-    """Equal for names that some system takes for one: Windows and macOS ignore case, macOS the form of accents."""
+def collision_key(name: str) -> str:
+    """Equal for names that are one file on some system: Windows and macOS ignore case, macOS the form of accents."""
     return unicodedata.normalize("NFD", name.casefold())
 
 

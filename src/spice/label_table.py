@@ -35,5 +35,5 @@ def read_label_table(file: Path) -> dict[str, str]:
 
 
 def plain_path(path: str) -> str:
-    """The same spelling for `./a//b.jpg`, `a\\b.jpg` and `a/b.jpg`."""
+    """One spelling for `./a//b.jpg`, `a\\b.jpg` and `a/b.jpg`."""
     return os.path.normpath(path.replace("\\", "/")).replace("\\", "/")

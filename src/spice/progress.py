@@ -9,11 +9,11 @@ from spice.wording import step_in_words
 
 log = logging.getLogger("spice")
 
-LEAST_SECONDS = 0.1  # a rate measured over less time than this says nothing
+LEAST_SECONDS = 0.1  # over less time than this, a rate cannot be measured
 
 
 class Progress(Protocol):
-    """Called after every piece of work: how much of `total` is done, and figures to show (loss, ...)."""
+    """Called after every piece of work, with how much of `total` is done and figures to show (such as the loss)."""
 
     def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None: ...
 

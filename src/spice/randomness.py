@@ -1,6 +1,6 @@
 """Randomness as a function of (seed, purpose), never of history.
 
-So a resumed run draws exactly what it would have drawn, and several processes agree without talking.
+So a resumed run draws exactly what it would have drawn, and several processes agree without communication.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Tables as csv or parquet: the one or the other by the file name, or large ones as a folder of parquet files."""
+"""Tables as csv or parquet, by the file name's ending; large ones as a folder of parquet files."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ def write_table(path: Path, columns: Mapping[str, Column]) -> None:
 
 
 def arrow_table(columns: Mapping[str, Column]) -> pa.Table:
-    """The columns as pyarrow has them."""
+    """The columns as a pyarrow table."""
     return pa.table({name: pa.array(column) for name, column in columns.items()})
 
 
@@ -39,7 +39,7 @@ def rows_of(column: Column, rows: NDArray[np.int64]) -> Column:
 
 
 def refuse_other_ending(path: Path) -> None:
-    """Refuse a name that does not say whether to write csv or parquet."""
+    """Refuse a file name that ends in neither .csv nor .parquet."""
     if path.suffix not in ENDINGS:
         raise UserError(f"{path} must end in {' or '.join(ENDINGS)}")
 
@@ -57,7 +57,7 @@ def write_parquet(path: Path, table: pa.Table) -> None:
     """Write a table atomically: a file, or a folder of files that pyarrow, pandas and polars read as one."""
     starts = range(0, table.num_rows, ROWS_PER_FILE)
     if path.is_dir() or len(starts) > 1:
-        remove(path)  # a file cannot take the place of a folder
+        remove(path)  # a file cannot replace a folder
     if len(starts) <= 1:
         _write_parquet_file(path, table)
         return

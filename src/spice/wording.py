@@ -9,7 +9,8 @@ from collections.abc import Sequence
 STEPS = {
     "scan": "reading images",
     "features": "training the encoder",
-    "views": "encoding",
+    "encode": "encoding",
+    "views": "random views",
     "howmany": "number of groups",
     "tree": "tree of groups",
     "heads": "training heads",

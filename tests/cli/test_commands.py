@@ -29,9 +29,9 @@ from spice.cli.running import _columns, _ProgressBars, interruptible, show_progr
 from spice.cli.summary import finish, show_account
 from spice.cli.why import _groups, _verdict
 from spice.errors import NothingTrustworthyError, one_line
-from spice.runs import RunFolder, account, open_result
+from spice.runs import RunFolder, open_result, summarize
+from spice.runs.explain_image import ImageExplanation
 from spice.runs.records import ClusteringStats, JointResult
-from spice.runs.why import Why
 
 Spice = Callable[..., Any]
 
@@ -75,7 +75,7 @@ def test_resume_prints_the_account_again(spice: Spice, run: Path) -> None:
     found = json.loads(spice("resume", run, "--json").out)
     assert found["images"] == 96
     assert [cluster["cluster"] for cluster in found["clusters"]] == [0, 1, 2, 3]
-    assert found["seconds"]["views"] > 0
+    assert found["seconds"]["encode"] > 0
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_wrong_usage_ends_with_two(spice: Spice, arguments: str) -> None:
 
 
 def test_nothing_trustworthy_has_an_exit_code_of_its_own(session_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nothing = account(open_result(session_run)).model_copy(update={"reliable": 0})
+    nothing = summarize(open_result(session_run)).model_copy(update={"reliable": 0})
     with pytest.raises(NothingTrustworthyError, match=r"no image is reliable, so the groups are guesses") as error:
         finish(nothing, as_json=False)
     assert error.value.exit_code == 4
@@ -173,7 +173,7 @@ def test_a_run_that_was_asked_to_stop_says_how_to_go_on(spice: Spice, shapes: Pa
 
 
 def test_the_account_tells_what_became_of_joint_training(session_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = account(open_result(session_run))
+    found = summarize(open_result(session_run))
 
     def shown(joint: JointResult) -> str:
         show_account(found.model_copy(update={"joint": joint}), as_json=False)
@@ -407,7 +407,9 @@ def test_why_tells_why(spice: Spice, run: Path, shapes: Path) -> None:
     ],
 )
 def test_an_image_just_below_the_bar_reads_why(agreeing: int, reliable: bool, words: str) -> None:
-    found = Why.model_construct(cluster=3, agreeing=agreeing, neighbors=100, threshold=0.95, reliable=reliable)
+    found = ImageExplanation.model_construct(
+        cluster=3, agreeing=agreeing, neighbors=100, threshold=0.95, reliable=reliable
+    )
     assert _verdict(found) == words
 
 
@@ -423,15 +425,15 @@ def test_of_several_processes_that_are_stopped_the_first_says_how_to_go_on(
 
 
 def test_the_chance_is_that_of_the_group_that_people_see() -> None:
-    found = Why.model_construct(cluster=3, group=5, name="birds", by_person=True, chance=0.999)
+    found = ImageExplanation.model_construct(cluster=3, group=5, name="birds", by_person=True, chance=0.999)
     assert _groups(found) == [
         "group      5 (birds), set by hand",
         "chance     over 99% that this is the right group",
         "predicted  3",
     ]
-    as_predicted = Why.model_construct(cluster=3, group=3, name=None, by_person=False, chance=0.876)
+    as_predicted = ImageExplanation.model_construct(cluster=3, group=3, name=None, by_person=False, chance=0.876)
     assert _groups(as_predicted) == ["group      3", "chance     88% that this is the right group"]
-    aside = Why.model_construct(cluster=3, group=-1, name=None, by_person=False, chance=0.0)
+    aside = ImageExplanation.model_construct(cluster=3, group=-1, name=None, by_person=False, chance=0.0)
     assert _groups(aside) == ["group      none", "predicted  3"]
 
 

@@ -12,14 +12,14 @@ import pytest
 from spice.cli.cluster import default_out
 from spice.cli.options import find_run
 from spice.cli.summary import offer_page, show_account
-from spice.runs.account import Account, account
 from spice.runs.records import Record, StepResult, StepWarning
 from spice.runs.result import open_result
+from spice.runs.summary import RunSummary, summarize
 from spice.trust.grade import Grade
 
 
 @pytest.fixture(scope="module")
-def finished(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Account:
+def finished(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> RunSummary:
     from spice.pipeline import cluster
     from spice.presets import standard
 
@@ -32,7 +32,7 @@ def finished(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Account:
 
 
 def test_the_account_wraps_at_words_and_keeps_details_for_those_who_ask(
-    finished: Account, capsys: pytest.CaptureFixture[str]
+    finished: RunSummary, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long = finished.model_copy(update={"warnings": [StepWarning(name="SomeWarning", text="a word " * 30)]})
     show_account(long, as_json=False)
@@ -53,7 +53,7 @@ def test_the_account_wraps_at_words_and_keeps_details_for_those_who_ask(
 
 
 def test_where_the_collection_is_too_large_for_a_csv_file_the_account_says_how_to_get_one(
-    finished: Account, capsys: pytest.CaptureFixture[str]
+    finished: RunSummary, capsys: pytest.CaptureFixture[str]
 ) -> None:
     show_account(finished, as_json=False)
     assert "--as csv" not in capsys.readouterr().out
@@ -71,7 +71,7 @@ def test_where_the_collection_is_too_large_for_a_csv_file_the_account_says_how_t
 
 
 def test_the_table_shows_chance_verdict_and_name_and_the_line_below_it_where_to_look_first(
-    finished: Account, capsys: pytest.CaptureFixture[str]
+    finished: RunSummary, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, *others = finished.clusters
     weak = first.model_copy(
@@ -86,7 +86,9 @@ def test_the_table_shows_chance_verdict_and_name_and_the_line_below_it_where_to_
     assert "weak       group 0 resembles several other groups: look there first" in capsys.readouterr().out
 
 
-def test_where_most_groups_are_weak_fewer_are_suggested(finished: Account, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_most_groups_are_weak_fewer_are_suggested(
+    finished: RunSummary, capsys: pytest.CaptureFixture[str]
+) -> None:
     weak = [cluster.model_copy(update={"grade": Grade.WEAK}) for cluster in finished.clusters]
     show_account(finished.model_copy(update={"clusters": weak}), as_json=False)
     shown = " ".join(capsys.readouterr().out.split())
@@ -95,7 +97,7 @@ def test_where_most_groups_are_weak_fewer_are_suggested(finished: Account, capsy
 
 
 def test_a_narrow_terminal_breaks_no_command_and_leaves_out_remarks_that_do_not_fit(
-    finished: Account, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    finished: RunSummary, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = finished.model_copy(update={"run": "some photos.spice"})
     for columns, fit in ((60, False), (100, True)):
@@ -110,7 +112,7 @@ def test_a_narrow_terminal_breaks_no_command_and_leaves_out_remarks_that_do_not_
 
 
 def test_groups_without_a_reliable_image_are_not_listed_twice(
-    finished: Account, capsys: pytest.CaptureFixture[str]
+    finished: RunSummary, capsys: pytest.CaptureFixture[str]
 ) -> None:
     warnings = [
         StepWarning(name="NoReliableImagesWarning", text="ten groups"),
@@ -149,7 +151,7 @@ def test_elsewhere_nothing_is_asked(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out.endswith("/report.html\n")
 
 
-def test_a_warning_that_joint_training_made_stale_is_not_told(finished: Account) -> None:
+def test_a_warning_that_joint_training_made_stale_is_not_told(finished: RunSummary) -> None:
     result = open_result(Path(finished.run))
 
     def warned(step: str, name: str, text: str) -> Record[StepResult]:
@@ -159,9 +161,9 @@ def test_a_warning_that_joint_training_made_stale_is_not_told(finished: Account)
     records["heads"] = warned("heads", "NoReliableImagesWarning", "62 images")
     records["labels"] = warned("labels", "NoReliableImagesWarning", "63 images")
     result.__dict__["records"] = records
-    assert [warning.text for warning in account(result).warnings] == ["63 images"]
+    assert [warning.text for warning in summarize(result).warnings] == ["63 images"]
     records["heads"] = warned("heads", "UnstableHeadsWarning", "heads disagree")
-    assert [warning.text for warning in account(result).warnings] == ["heads disagree", "63 images"]
+    assert [warning.text for warning in summarize(result).warnings] == ["heads disagree", "63 images"]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +201,7 @@ def test_the_folder_of_the_images_stands_for_the_run_beside_it(tmp_path: Path, m
     assert find_run(tmp_path / "photos") == tmp_path / "photos.spice"
 
 
-def test_why_finds_the_run_beside_the_images(finished: Account, spice: Callable[..., Any]) -> None:
+def test_why_finds_the_run_beside_the_images(finished: RunSummary, spice: Callable[..., Any]) -> None:
     run = Path(finished.run)
     beside = run.with_name("shapes.spice")
     run.rename(beside)
@@ -231,7 +233,7 @@ def test_a_start_without_any_image_leaves_no_run_behind(tmp_path: Path, spice: C
 
 
 def test_predict_on_an_unfinished_run_says_how_to_finish_it(
-    finished: Account, shapes: Path, tmp_path: Path, spice: Callable[..., Any]
+    finished: RunSummary, shapes: Path, tmp_path: Path, spice: Callable[..., Any]
 ) -> None:
     run = tmp_path / "half"
     spice("cluster", shapes, "-k", 4, "--out", run, "--stages", "1", "--preset", "quick")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spice.runs.needs import needs
+from spice.runs.resource_needs import needs
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "memory.py"
 

@@ -55,7 +55,7 @@ from spice.stages.joint.algorithms import Batch
 from spice.stages.joint.refine import Refined, Stage2, estimated_seconds, refine
 from spice.stages.joint.sampling import Labeled
 from spice.stages.model import TrainedModel
-from spice.stages.views import Views, encode_views, with_fresh_views
+from spice.stages.views import Views, encode_features, encode_views, with_fresh_views
 
 pytestmark = [
     pytest.mark.filterwarnings(
@@ -196,9 +196,13 @@ def test_views_are_made_and_encoded_there(other_device: Run, tmp_path: Path, mon
         return encode(images)
 
     monkeypatch.setattr(encoder, "encode", noted)
-    there = encode_views(IMAGES, encoder, settings, other_device.with_folder(tmp_path / "there"))
+    views = []
+    for on, run in ((encoder, other_device), (encoder_on(devices.choose_device("cpu")), Run())):
+        place = tmp_path / str(on.device)
+        features = encode_features(IMAGES, on, place / "features.npy", run.with_folder(place))
+        views.append(encode_views(IMAGES, features, on, settings, run.with_folder(place)))
+    there, here = views
     assert given == {DEVICE}
-    here = encode_views(IMAGES, encoder_on(devices.choose_device("cpu")), settings, Run(folder=tmp_path / "here"))
     for one, other in ((there.plain, here.plain), (there.weak, here.weak), (there.strong, here.strong)):
         np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-3)
     given.clear()

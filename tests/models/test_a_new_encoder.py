@@ -14,7 +14,7 @@ from spice.errors import UserError
 from spice.models import encoders
 from spice.models.encoders import Encoder, Options, load_encoder, register_encoder
 from spice.settings import IMAGENET, ViewSettings
-from spice.stages.views import encode_views
+from spice.stages.views import encode_features, encode_views
 
 
 class MeanColor:
@@ -56,8 +56,10 @@ def test_a_new_encoder_encodes_views(tmp_path: Path) -> None:
     pixels = torch.zeros(70, 3, 40, 40, dtype=torch.uint8)
     pixels[::2, 0] = 255  # every second image is red
     encoder = load_encoder("colors:2")
-    views = encode_views(InMemory(pixels), encoder, ViewSettings(), Run(folder=tmp_path))
+    features = encode_features(InMemory(pixels), encoder, tmp_path / "features.npy", Run(folder=tmp_path))
+    views = encode_views(InMemory(pixels), features, encoder, ViewSettings(), Run(folder=tmp_path))
     assert views.plain.shape == (70, 12)
+    assert views.weak.shape == (1, 70, 12)
     mean, std = encoder.normalization.mean[0], encoder.normalization.std[0]
     np.testing.assert_allclose(views.plain[0, :4], (1 - mean) / std, rtol=1e-5)  # red in all four cells
     np.testing.assert_allclose(views.plain[1, :4], -mean / std, rtol=1e-5)

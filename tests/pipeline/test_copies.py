@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 from small_settings import with_few_heads
 
@@ -21,20 +20,6 @@ from spice.runs.artifacts import FEATURES, MODEL, VIEWS
 from spice.settings import IMAGENET, ViewSettings
 from spice.stages.encode import encode_plain
 from spice.stages.views import encode_views
-
-
-@pytest.fixture
-def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many images the encoder was given, call by call."""
-    counts: list[int] = []
-    encode = TorchEncoder.encode
-
-    def counting(self: TorchEncoder, images: torch.Tensor) -> torch.Tensor:
-        counts.append(len(images))
-        return encode(self, images)
-
-    monkeypatch.setattr(TorchEncoder, "encode", counting)
-    return counts
 
 
 def test_copies_are_encoded_once_and_get_the_same_answer(shapes: Path, tmp_path: Path, encoded: list[int]) -> None:
@@ -84,7 +69,10 @@ def test_a_list_that_names_25_files_100_000_times_costs_25_encodings(
 def test_without_copies_nothing_changes(tmp_path: Path) -> None:
     pixels = InMemory(torch.randint(0, 256, (70, 3, 32, 32), generator=torch.Generator().manual_seed(0)).byte())
     encoder, settings = load_encoder("lite0", size=32), ViewSettings(weak=1, strong=1)
-    usual = encode_views(pixels, encoder, settings, Run(folder=tmp_path / "usual"))
-    same = encode_views(pixels, encoder, settings, Run(folder=tmp_path / "same"), distinct=np.arange(70))
+    features = encode_plain(encoder, pixels)
+    assert features.equal(encode_plain(encoder, pixels, distinct=np.arange(70)))
+    usual = encode_views(pixels, features.numpy(), encoder, settings, Run(folder=tmp_path / "usual"))
+    same = encode_views(
+        pixels, features.numpy(), encoder, settings, Run(folder=tmp_path / "same"), distinct=np.arange(70)
+    )
     assert (usual.strong == same.strong).all()
-    assert encode_plain(encoder, pixels).equal(encode_plain(encoder, pixels, distinct=np.arange(70)))

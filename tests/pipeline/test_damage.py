@@ -77,7 +77,7 @@ def test_a_damaged_store_is_read_again(shapes: Path, tmp_path: Path) -> None:
     few = settings(4).model_copy(update={"views": settings(4).views.model_copy(update={"weak": 1, "strong": 1})})
     cluster(shapes, few, tmp_path / "whole", page=False)
     cluster(shapes, few, tmp_path / "run", last="features", page=False)
-    for step in ("views", "neighbors"):
+    for step in ("encode", "views", "neighbors"):
         for folder in (tmp_path / "run" / "steps").glob(f"{step}-*"):
             shutil.rmtree(folder)
     flip_a_bit(tmp_path / "run" / "store" / "64" / "color.u8")

@@ -11,7 +11,7 @@ from tests.stages.groups.test_curve import blobs
 from spice.errors import NothingTrustworthyError, UserError
 from spice.pipeline import cluster, regroup, resume
 from spice.presets import preset, standard, with_clusters
-from spice.runs import Account, open_result
+from spice.runs import RunSummary, open_result
 from spice.runs.artifacts import CANDIDATES, TREE
 from spice.settings import RunSettings
 
@@ -23,7 +23,7 @@ def quickly(settings: RunSettings, **changes: object) -> RunSettings:
     return quick.model_copy(update={"reliability": settings.reliability.model_copy(update={"threshold": 0.2})})
 
 
-def found(run: Path, features: NDArray[np.float32] = FEATURES, **options: object) -> Account:
+def found(run: Path, features: NDArray[np.float32] = FEATURES, **options: object) -> RunSummary:
     return cluster(features, quickly(preset("standard", **options)), run, page=False)  # type: ignore[arg-type]
 
 

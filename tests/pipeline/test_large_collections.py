@@ -18,8 +18,8 @@ from spice.presets import heads_sample, standard
 from spice.runs import open_result
 from spice.runs.artifacts import FEATURES, HEAD_LABELS, LABELS, NEIGHBORS, PROBABILITIES, SIMILARITIES
 from spice.runs.artifacts import IMAGES as TABLE_OF_IMAGES
+from spice.runs.explain_image import explain_image
 from spice.runs.records import NeighborsResult, damaged_files
-from spice.runs.why import why
 from spice.settings import RunSettings
 from spice.web.content import column, paths
 from spice.web.session import Session
@@ -121,7 +121,7 @@ def test_tables_in_several_files_hold_the_same_and_repair_themselves(
         assert pq.read_table(result / artifact).equals(pq.read_table(whole / artifact))
     assert pq.read_table(out / "labels.parquet").num_rows == IMAGES
     assert (out / "labels.csv").read_bytes() == (run / "labels.csv").read_bytes()
-    assert why(out, "7").path == "7"
+    assert explain_image(out, "7").path == "7"
     opened = Session(out).state()
     assert paths(opened) == whole.labels.path
     np.testing.assert_array_equal(column(opened, "group"), whole.labels.cluster)

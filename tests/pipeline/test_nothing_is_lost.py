@@ -15,7 +15,7 @@ from spice.errors import UserError
 from spice.pipeline import cluster, refine, resume
 from spice.pipeline.execute import Execution
 from spice.pipeline.plan import Step
-from spice.runs import Account, RunFolder, open_result
+from spice.runs import RunFolder, RunSummary, open_result
 from spice.runs.editor import Editor
 from spice.runs.records import Record, StepResult
 from spice.settings import JointSettings, RunSettings
@@ -29,7 +29,7 @@ def settings(clusters: int = 4) -> RunSettings:
     return tiny_stages(clusters=clusters, feature_epochs=1, heads=2, epochs=2, least_steps=4, threshold=0.2)
 
 
-COMMANDS: dict[str, Callable[[Path, Path], Account]] = {
+COMMANDS: dict[str, Callable[[Path, Path], RunSummary]] = {
     "refine": lambda _, run: refine(run),
     "another K": lambda images, run: cluster(images, settings(3), run),
 }

@@ -20,7 +20,7 @@ from spice.pipeline.execute import Execution
 from spice.pipeline.steps.scan import read_inputs
 from spice.presets import standard
 from spice.progress import CanceledError
-from spice.runs import Account, locked, open_result, read_labels, read_manifest
+from spice.runs import RunSummary, locked, open_result, read_labels, read_manifest
 from spice.runs.artifacts import (
     FEATURES,
     HEAD,
@@ -34,7 +34,7 @@ from spice.runs.artifacts import (
     Artifact,
 )
 from spice.runs.folder import UNFINISHED
-from spice.runs.words import read_words
+from spice.runs.suggested_names import read_words
 from spice.settings import RunSettings
 
 
@@ -44,13 +44,13 @@ def settings(clusters: int = 4, *, seed: int = 0) -> RunSettings:
 
 
 @pytest.fixture(scope="module")
-def finished(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Account]:
+def finished(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunSummary]:
     out = tmp_path_factory.mktemp("finished") / "run"
     return out, cluster(shapes, settings(), out)
 
 
 @pytest.fixture
-def run(finished: tuple[Path, Account], tmp_path: Path) -> Path:
+def run(finished: tuple[Path, RunSummary], tmp_path: Path) -> Path:
     """A copy of the finished run, to be spoiled."""
     return Path(shutil.copytree(finished[0], tmp_path / "run", symlinks=True))
 
@@ -84,7 +84,7 @@ def by_content(run: Path) -> dict[str, int]:
     return dict(zip(hashes, read_labels(run).cluster.tolist(), strict=True))
 
 
-def test_drawings_are_grouped_by_what_they_show(finished: tuple[Path, Account]) -> None:
+def test_drawings_are_grouped_by_what_they_show(finished: tuple[Path, RunSummary]) -> None:
     labels = read_labels(finished[0])
     truth = [Path(path).parent.name for path in labels.path]
     assert adjusted_rand_score(truth, labels.cluster) > 0.9
@@ -101,7 +101,7 @@ def test_the_time_of_reading_is_that_of_the_scan(shapes: Path, tmp_path: Path, m
     assert account.seconds["scan"] > 1.0
 
 
-def test_the_account_tells_what_was_done(finished: tuple[Path, Account], shapes: Path) -> None:
+def test_the_account_tells_what_was_done(finished: tuple[Path, RunSummary], shapes: Path) -> None:
     out, account = finished
     assert account.run == str(out)
     assert account.source == str(shapes)
@@ -110,24 +110,26 @@ def test_the_account_tells_what_was_done(finished: tuple[Path, Account], shapes:
     assert (account.scan.images, account.scan.problems, account.scan.copies) == (96, 0, 0)
     assert account.views is not None
     assert account.views.width == 1280
-    steps = {"scan", "views", "neighbors", "kmeans", "heads", "labels", "model", "map", "words", "pictures", "report"}
-    assert set(account.seconds) == steps
+    assert set(account.seconds) == {
+        "scan", "encode", "views", "neighbors", "kmeans", "heads", "labels", "model", "map", "words", "pictures",
+        "report",
+    }  # fmt: skip
     assert account.labels is not None
     assert 0 < account.labels.kmeans_agreement <= 1
 
 
-def test_every_promised_file_is_there_and_no_work_is_left(finished: tuple[Path, Account]) -> None:
+def test_every_promised_file_is_there_and_no_work_is_left(finished: tuple[Path, RunSummary]) -> None:
     run = finished[0]
     assert {path.name for path in run.iterdir()} - {".lock", ".holder"} == {
         "manifest.json", "store", "steps", "results", "current", "labels.csv", "labels.parquet", "model", "report.html",
     }  # fmt: skip
     assert {path.name.partition("-")[0] for path in (run / "steps").iterdir()} == {
-        "scan", "views", "neighbors", "kmeans", "heads", "map", "words",
+        "scan", "encode", "views", "neighbors", "kmeans", "heads", "map", "words",
     }  # fmt: skip
     assert not list(run.rglob(UNFINISHED))
 
 
-def test_settings_are_stored_as_the_program_decided_them(finished: tuple[Path, Account]) -> None:
+def test_settings_are_stored_as_the_program_decided_them(finished: tuple[Path, RunSummary]) -> None:
     entry = open_result(finished[0]).entry
     assert entry.requested["size"] == 64
     assert entry.requested["reliability"]["neighbors"] is None  # type: ignore[index,call-overload]
@@ -135,7 +137,7 @@ def test_settings_are_stored_as_the_program_decided_them(finished: tuple[Path, A
     assert (decided.heads.batch, decided.heads.epochs, decided.reliability.neighbors) == (96, 45, 12)
 
 
-def test_words_are_what_the_whole_published_network_would_say(finished: tuple[Path, Account]) -> None:
+def test_words_are_what_the_whole_published_network_would_say(finished: tuple[Path, RunSummary]) -> None:
     features = torch.from_numpy(np.load(place(finished[0], FEATURES)))
     weights = published_weights("lite0")
     probs = (features @ weights["_fc.weight"].T + weights["_fc.bias"]).softmax(dim=1)
@@ -146,7 +148,7 @@ def test_words_are_what_the_whole_published_network_would_say(finished: tuple[Pa
 
 
 def test_another_number_of_groups_is_made_with_the_same_settings_and_can_be_canceled(
-    finished: tuple[Path, Account], tmp_path: Path
+    finished: tuple[Path, RunSummary], tmp_path: Path
 ) -> None:
     run = Path(shutil.copytree(finished[0], tmp_path / "run", symlinks=True))
     before = read_manifest(run)
@@ -182,13 +184,13 @@ def test_progress_shows_the_steps_after_training_and_nothing_if_all_are_done(run
     assert not [call for call in shown if call[0] == "labels and report"]
 
 
-def test_the_page_shows_where_the_encoder_sees_each_cluster(finished: tuple[Path, Account]) -> None:
+def test_the_page_shows_where_the_encoder_sees_each_cluster(finished: tuple[Path, RunSummary]) -> None:
     pictures = place(finished[0], PICTURES)
     assert len(list(pictures.glob("attention-*.jpg"))) == 4 * 3
     assert (finished[0] / "report.html").read_text().count('class="attention"') == 4 * 3
 
 
-def test_the_same_command_again_changes_nothing(run: Path, shapes: Path, finished: tuple[Path, Account]) -> None:
+def test_the_same_command_again_changes_nothing(run: Path, shapes: Path, finished: tuple[Path, RunSummary]) -> None:
     before = written(run)
     again = cluster(shapes, settings(), run)
     assert written(run) == before
@@ -208,7 +210,7 @@ def test_what_a_kill_left_of_a_finished_steps_work_is_removed(run: Path, shapes:
 
 
 def test_names_and_folders_tell_the_program_nothing(
-    shapes: Path, tmp_path: Path, finished: tuple[Path, Account]
+    shapes: Path, tmp_path: Path, finished: tuple[Path, RunSummary]
 ) -> None:
     """The label firewall: class folders, and the same images flat under random names, give the same labels."""
     flat = tmp_path / "flat"
@@ -222,7 +224,7 @@ def test_names_and_folders_tell_the_program_nothing(
         np.testing.assert_array_equal(load(tmp_path / "run", made), load(finished[0], made), err_msg=made.name)
 
 
-def test_another_seed_is_kept_beside_the_first(run: Path, shapes: Path, finished: tuple[Path, Account]) -> None:
+def test_another_seed_is_kept_beside_the_first(run: Path, shapes: Path, finished: tuple[Path, RunSummary]) -> None:
     first = finished[1].result
     second = cluster(shapes, settings(seed=1), run).result
     assert set(read_manifest(run).results) == {first, second}
@@ -268,13 +270,13 @@ def test_moved_images_get_their_new_names_and_are_not_encoded_again(run: Path, d
     assert "renamed/0.png" in read_labels(run).path
     assert by_content(run) == labels
     after = written(run)
-    shared = ("steps/views", "steps/heads", "steps/neighbors", "steps/kmeans")
+    shared = ("steps/encode", "steps/views", "steps/heads", "steps/neighbors", "steps/kmeans")
     assert {name for name in after if name.startswith(shared)} == {name for name in before if name.startswith(shared)}
     assert all(after[name] == when for name, when in before.items() if name.startswith(shared))
 
 
 @pytest.mark.parametrize("lost", ["labels.csv", "model", "features.npy", "store", "heads.json", "head.safetensors"])
-def test_what_was_deleted_is_made_again(run: Path, shapes: Path, finished: tuple[Path, Account], lost: str) -> None:
+def test_what_was_deleted_is_made_again(run: Path, shapes: Path, finished: tuple[Path, RunSummary], lost: str) -> None:
     paths = [path for path in run.rglob(lost) if not path.is_symlink() and "current" not in path.parts]
     for path in paths:
         if path.exists():
@@ -302,7 +304,7 @@ def test_nothing_is_computed_beside_the_heads_before_their_inputs_are_complete(
     views = place(run, VIEWS)
     shutil.rmtree(views)
     complete: list[bool] = []
-    monkeypatch.setattr(Execution, "_start_early", lambda _: complete.append((views / "weak.npy").exists()))
+    monkeypatch.setattr(Execution, "_start_background_work", lambda _: complete.append((views / "weak.npy").exists()))
     cluster(shapes, settings(clusters=3), run)
     assert complete == [True]
 

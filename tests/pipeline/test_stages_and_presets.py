@@ -44,7 +44,7 @@ def test_a_run_that_stops_after_a_stage_is_gone_on_with_as_if_it_had_not(
     account = cluster(shapes, tiny(JOINT), run, last="features")
     assert (account.images, account.reliable, account.clusters) == (96, None, [])
     assert account.stopped_before == "the labels"
-    assert set(account.seconds) == {"scan", "features", "views"}
+    assert set(account.seconds) == {"scan", "features", "encode", "views"}
 
     account = cluster(shapes, tiny(JOINT), run, last="heads")
     assert account.reliable is not None

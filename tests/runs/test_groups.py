@@ -9,7 +9,7 @@ import pytest
 
 from spice.errors import UserError
 from spice.runs import Labels, Result, open_result, update_csv
-from spice.runs.apply import apply
+from spice.runs.apply_edits import apply_edits
 from spice.runs.artifacts import LABELS_CSV
 from spice.runs.editor import Editor
 from spice.runs.edits import ImageId, Learned, Merge, Move, Name, Operation, Pair, Reject, SetAside, Split, append
@@ -202,5 +202,5 @@ def test_a_base_is_read_as_it_was_kept(finished: Result, tmp_path: Path) -> None
 def test_groups_of_a_result_are_its_edits_applied(finished: Result) -> None:
     edits = append(finished.run, Merge(groups=[0, 2]), result=finished.name)
     found = open_result(finished.run)
-    np.testing.assert_array_equal(found.groups.group, apply(found.base, edits).group)
+    np.testing.assert_array_equal(found.groups.group, apply_edits(found.base, edits).group)
     assert found.groups.group.tolist() == [0] * 6

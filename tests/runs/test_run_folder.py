@@ -13,7 +13,7 @@ from spice.errors import UserError
 from spice.files import write_text, written_atomically
 from spice.runs import Labels, Result, ResultEntry, RunFolder, key_of, open_result
 from spice.runs.artifacts import ARTIFACTS, LABELS, LINKED
-from spice.runs.folder import refuse_foreign, refuse_links_outside, sweep
+from spice.runs.folder import refuse_foreign, refuse_links_outside, remove_partial_files
 from spice.runs.manifest import FORMAT, now, versions
 from spice.runs.records import (
     RESULTS,
@@ -111,7 +111,7 @@ def test_a_kill_in_the_first_moment_leaves_a_folder_that_can_be_used(tmp_path: P
     (tmp_path / ".manifest.json.123.partial").touch()
     (tmp_path / ".pictures.partial").mkdir()
     RunFolder.open_or_create(tmp_path, source=None)
-    sweep(tmp_path)
+    remove_partial_files(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "manifest.json"]
 
 
@@ -121,7 +121,7 @@ def test_what_a_kill_left_half_written_is_removed_and_all_else_is_kept(finished:
         (folder / ".labels.csv.123.partial").touch()
         (folder / ".pictures.partial").mkdir()
         (folder / ".pictures.partial" / "image-0.jpg").touch()
-    sweep(finished.run)
+    remove_partial_files(finished.run)
     assert sorted(finished.run.rglob("*")) == before
 
 
@@ -283,6 +283,7 @@ STATS = ClusteringStats(
 REPORTED: dict[str, StepResult] = {
     "scan": ScanResult(images=6, problems=2, copies=1, identity="abc"),
     "features": FeaturesResult(method="moco", network="resnet18", epochs=2, alignment=[1.5, 0.4], uniformity=[-1, -3]),
+    "encode": StepResult(),
     "views": ViewsResult(encoder="lite0", size=160, width=1280, space="features"),
     "neighbors": NeighborsResult(neighbors=5),
     "howmany": HowManyResult(

@@ -45,6 +45,7 @@ def make_run(
     images = len(labels.path)
     reported: dict[str, StepResult] = {
         "scan": ScanResult(images=images, problems=len(problems), copies=len(copy_of), identity="made"),
+        "encode": StepResult(),
         "views": ViewsResult(encoder="lite0", size=160, width=1280, space="images"),
         "neighbors": NeighborsResult(neighbors=2),
         "kmeans": StepResult(),

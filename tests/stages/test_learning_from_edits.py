@@ -9,7 +9,7 @@ import torch
 
 from spice.engine.run import Run
 from spice.errors import UserError
-from spice.runs.apply import apply
+from spice.runs.apply_edits import apply_edits
 from spice.runs.edits import Edit, Edits, Learned, Move, Name, Operation, Pair, Reject, SetAside, Split
 from spice.runs.groups import Base
 from spice.settings import HeadSettings
@@ -101,7 +101,7 @@ def test_former_groups_count_as_much_as_the_evidence_agrees_with_them(agreeing: 
 def test_group_probabilities_respect_decisions_of_a_person(three_blobs: np.ndarray) -> None:
     base = base_of(np.repeat([0, 1, 2], 40), 3)
     edits = edits_of(Move(images=[base.image(3)], group=1), Reject(images=[base.image(50)], group=1))
-    corrections = corrections_from_edits(base, apply(base, edits), edits, three_blobs)
+    corrections = corrections_from_edits(base, apply_edits(base, edits), edits, three_blobs)
     probs = group_probs(three_blobs, neighbor_graph(three_blobs, 15), corrections)
     assert probs[3].tolist() == [0, 1, 0]
     assert probs[50, 1] == 0
@@ -111,7 +111,7 @@ def test_group_probabilities_respect_decisions_of_a_person(three_blobs: np.ndarr
 def test_the_parts_of_a_split_group_have_different_numbers(three_blobs: np.ndarray) -> None:
     base = base_of(np.repeat([0, 1], 60), 2)
     edits = edits_of(Split(group=0, parts=[base.images(range(30, 60))]))
-    corrections = corrections_from_edits(base, apply(base, edits), edits, three_blobs)
+    corrections = corrections_from_edits(base, apply_edits(base, edits), edits, three_blobs)
     assert corrections.part[0] == corrections.part[29] != corrections.part[30] == corrections.part[59]
 
 
@@ -157,7 +157,7 @@ def test_corrections_are_read_from_the_edits(three_blobs: np.ndarray) -> None:
         Pair(kind="different", first=image(1), second=image(100)),
         SetAside(group=2),
     )
-    corrections = corrections_from_edits(base, apply(base, edits), edits, three_blobs)
+    corrections = corrections_from_edits(base, apply_edits(base, edits), edits, three_blobs)
     assert corrections.numbers == [0, 1]
     assert (corrections.fixed.tolist(), corrections.fixed_group.tolist()) == ([3], [1])
     assert len(corrections.typical) == 16  # 8 of either group
@@ -172,7 +172,7 @@ def test_corrections_are_read_from_the_edits(three_blobs: np.ndarray) -> None:
 def test_without_edits_there_is_nothing_to_learn(three_blobs: np.ndarray) -> None:
     base = base_of(np.repeat([0, 1, 2], 40), 3)
     with pytest.raises(UserError, match="nothing to learn from yet"):
-        corrections_from_edits(base, apply(base, Edits()), Edits(), three_blobs)
+        corrections_from_edits(base, apply_edits(base, Edits()), Edits(), three_blobs)
 
 
 def test_a_few_corrections_mend_a_wrong_cluster(three_blobs: np.ndarray) -> None:
@@ -181,7 +181,7 @@ def test_a_few_corrections_mend_a_wrong_cluster(three_blobs: np.ndarray) -> None
     mixed[40:70] = 0  # most of the second blob is in the first cluster
     base = base_of(mixed, 3)
     edits = edits_of(*(Move(images=[base.image(row)], group=1) for row in (41, 50, 60)))
-    corrections = corrections_from_edits(base, apply(base, edits), edits, three_blobs)
+    corrections = corrections_from_edits(base, apply_edits(base, edits), edits, three_blobs)
     settings = HeadSettings(clusters=3, components=8)
     found = learn_groups(three_blobs, neighbor_graph(three_blobs, 15), corrections, settings, Run())
     assert (found.group == truth).mean() > 0.95 > (mixed == truth).mean()
@@ -192,5 +192,5 @@ def test_a_few_corrections_mend_a_wrong_cluster(three_blobs: np.ndarray) -> None
 def test_learning_again_starts_from_the_answer_before_learning(tmp_path: Path) -> None:
     base = base_of(np.array([0, 1]), 2)
     edits = edits_of(Name(group=0, name="x"), Learned(model="m", outputs=[0, 1], moved={1: [base.image(0)]}))
-    assert apply(base, edits).group.tolist() == [1, 1]
-    assert apply(base, edits_before_learning(edits)).group.tolist() == [0, 1]
+    assert apply_edits(base, edits).group.tolist() == [1, 1]
+    assert apply_edits(base, edits_before_learning(edits)).group.tolist() == [0, 1]

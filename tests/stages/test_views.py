@@ -1,4 +1,4 @@
-"""Cached views: equal to the output of the encoder, kept after a kill, recomputed if anything changes."""
+"""Cached views: equal to the encoder's output, kept through kills, computed again when anything changes."""
 
 import errno
 import os
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from spice.augment import Plain, Recipe, Strong, Weak
+from spice.data.images import Images
 from spice.engine.run import Run
 from spice.errors import UserError
 from spice.models.encoders import Encoder, TorchEncoder, load_encoder
@@ -24,7 +25,7 @@ from spice.settings import IMAGENET, ViewSettings
 from spice.stages import view_files
 from spice.stages.encode import encode_plain
 from spice.stages.view_files import Kind
-from spice.stages.views import encode_views, open_views, perturb_features, with_fresh_views
+from spice.stages.views import Views, encode_features, encode_views, open_views, perturb_features, with_fresh_views
 
 SETTINGS = ViewSettings(weak=2, strong=1)
 
@@ -51,9 +52,16 @@ def encoder() -> Encoder:
     return load_encoder("lite0", size=32)
 
 
-def test_every_row_is_the_output_of_the_encoder_for_that_view(encoder: Encoder, tmp_path: Path) -> None:
+def encoded(images: Images, encoder: Encoder, settings: ViewSettings, run: Run) -> Views:
+    """The images, then their views, in the folder of the run."""
+    assert run.folder is not None
+    features = encode_features(images, encoder, run.folder / "features.npy", run)
+    return encode_views(images, features, encoder, settings, run)
+
+
+def test_every_row_is_the_encoders_output_for_its_view(encoder: Encoder, tmp_path: Path) -> None:
     images = Noise()
-    views = encode_views(images, encoder, SETTINGS, Run(seed=5, folder=tmp_path))
+    views = encoded(images, encoder, SETTINGS, Run(seed=5, folder=tmp_path))
     assert views.plain.shape == (70, 1280)
     assert views.weak.shape == (2, 70, 1280)
     assert views.strong.shape == (1, 70, 1280)
@@ -64,7 +72,7 @@ def test_every_row_is_the_output_of_the_encoder_for_that_view(encoder: Encoder, 
     np.testing.assert_array_equal(views.weak[1, 64:], encoder.encode(weak))
     strong = Strong(*made)(images.take(last), generator(5, "views", "strong", 0, 1))
     np.testing.assert_array_equal(views.take("strong", 0, last), encoder.encode(strong))
-    again = open_views(tmp_path)
+    again = open_views(tmp_path, views.plain)
     np.testing.assert_array_equal(again.strong, views.strong)
     assert sorted(path.name for path in (tmp_path / "views").iterdir()) == ["identity", "strong.npy", "weak.npy"]
 
@@ -76,14 +84,14 @@ def test_an_encoder_that_returns_nan_is_refused_by_name(tmp_path: Path) -> None:
             weight.fill_(float("nan"))
     broken = TorchEncoder("mine.safetensors", small, IMAGENET, size=32)
     with pytest.raises(UserError, match=r"encoder mine.safetensors returns NaN or infinite features.* use another"):
-        encode_views(Noise(), broken, SETTINGS, Run(folder=tmp_path))
+        encoded(Noise(), broken, SETTINGS, Run(folder=tmp_path))
     with pytest.raises(UserError, match=r"encoder mine.safetensors returns NaN"):
         encode_plain(broken, Noise())
 
 
 def test_a_fresh_view_is_new_in_every_step_and_depends_on_its_image_alone(encoder: Encoder, tmp_path: Path) -> None:
     images = Noise()
-    cached = encode_views(images, encoder, SETTINGS, Run(folder=tmp_path))
+    cached = encoded(images, encoder, SETTINGS, Run(folder=tmp_path))
     views = with_fresh_views(cached, images, encoder, SETTINGS)
     some = torch.tensor([69, 3, 20, 3])
     made = (SETTINGS.augment, encoder.size, encoder.normalization)
@@ -101,7 +109,7 @@ def test_a_fresh_view_is_new_in_every_step_and_depends_on_its_image_alone(encode
 
 def test_fresh_views_fill_more_than_one_batch(encoder: Encoder, tmp_path: Path) -> None:
     images, every = Noise(), torch.arange(70).flip(dims=[0])
-    views = with_fresh_views(encode_views(images, encoder, SETTINGS, Run(folder=tmp_path)), images, encoder, SETTINGS)
+    views = with_fresh_views(encoded(images, encoder, SETTINGS, Run(folder=tmp_path)), images, encoder, SETTINGS)
     found = views.draw("weak", every, generator(0))
     for some in (slice(0, 5), slice(65, 70)):
         torch.testing.assert_close(found[some], views.draw("weak", every[some], generator(0)))
@@ -113,33 +121,37 @@ def test_batches_encoded_in_parallel_equal_those_encoded_in_sequence(encoder: En
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            found.append(encode_views(images, encoder, SETTINGS, Run(folder=tmp_path / str(threads))))
+            found.append(encoded(images, encoder, SETTINGS, Run(folder=tmp_path / str(threads))))
     finally:
         torch.set_num_threads(before)
     for kind in ("plain", "weak", "strong"):
         np.testing.assert_array_equal(getattr(found[0], kind), getattr(found[1], kind))
 
 
-def test_gray_images_are_encoded(encoder: Encoder, tmp_path: Path) -> None:
-    views = encode_views(Noise(3, channels=1), encoder, SETTINGS, Run(folder=tmp_path))
+def test_gray_images_are_encoded_too(encoder: Encoder, tmp_path: Path) -> None:
+    views = encoded(Noise(3, channels=1), encoder, SETTINGS, Run(folder=tmp_path))
     assert np.isfinite(views.strong).all()
 
 
-def test_finished_files_are_reused_and_recomputed_if_anything_changes(encoder: Encoder, tmp_path: Path) -> None:
+def test_finished_files_are_used_again_and_computed_again_when_anything_changes(
+    encoder: Encoder, tmp_path: Path
+) -> None:
     images = Noise(5)
-    first = encode_views(images, encoder, SETTINGS, Run(folder=tmp_path))
+    first = encoded(images, encoder, SETTINGS, Run(folder=tmp_path))
     before = {kind: np.array(getattr(first, kind)) for kind in ("plain", "weak", "strong")}
     stamp = (tmp_path / "features.npy").stat().st_mtime_ns
-    encode_views(images, encoder, SETTINGS, Run(folder=tmp_path))
+    encoded(images, encoder, SETTINGS, Run(folder=tmp_path))
     assert (tmp_path / "features.npy").stat().st_mtime_ns == stamp
-    other = encode_views(images, encoder, SETTINGS, Run(seed=1, folder=tmp_path))
+    other = encoded(images, encoder, SETTINGS, Run(seed=1, folder=tmp_path))
     np.testing.assert_array_equal(other.plain, before["plain"])
     assert not np.array_equal(other.weak, before["weak"])
-    encode_views(images, load_encoder("lite0", size=40), SETTINGS, Run(seed=1, folder=tmp_path))
+    encoded(images, load_encoder("lite0", size=40), SETTINGS, Run(seed=1, folder=tmp_path))
     assert (tmp_path / "features.npy").stat().st_mtime_ns != stamp
 
 
-def test_a_stopped_run_keeps_encoded_batches(encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_run_keeps_what_it_has_encoded(
+    encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(view_files, "SAVE_EVERY_SECONDS", 0.0)
     images = Noise(200)
 
@@ -148,23 +160,23 @@ def test_a_stopped_run_keeps_encoded_batches(encoder: Encoder, tmp_path: Path, m
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        encode_views(images, encoder, SETTINGS, Run(folder=tmp_path, progress=stops))
-    encoded: list[int] = []
+        encoded(images, encoder, SETTINGS, Run(folder=tmp_path, progress=stops))
+    taken: list[int] = []
 
     def counted(positions: Tensor) -> Tensor:
-        encoded.append(len(positions))
+        taken.append(len(positions))
         return images.pixels[positions]
 
     monkeypatch.setattr(images, "take", counted)
-    resumed = encode_views(images, encoder, SETTINGS, Run(folder=tmp_path))
-    assert sum(encoded) == 3 * 200 - 64
-    whole = encode_views(Noise(200), encoder, SETTINGS, Run(folder=tmp_path / "whole"))
+    resumed = encoded(images, encoder, SETTINGS, Run(folder=tmp_path))
+    assert sum(taken) == 3 * 200 - 64
+    whole = encoded(Noise(200), encoder, SETTINGS, Run(folder=tmp_path / "whole"))
     for kind in ("plain", "weak", "strong"):
         np.testing.assert_array_equal(getattr(resumed, kind), getattr(whole, kind))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is of POSIX systems")
-def test_after_kill_9_a_run_resumes_with_the_same_result(tmp_path: Path) -> None:
+def test_kill_9_costs_little_and_changes_nothing(tmp_path: Path) -> None:
     script = tmp_path / "work.py"
     script.write_text(WORK.format(tests=str(Path(__file__).parent), folder=str(tmp_path / "run")))
     command = [sys.executable, str(script)]
@@ -180,7 +192,7 @@ def test_after_kill_9_a_run_resumes_with_the_same_result(tmp_path: Path) -> None
     subprocess.run(command, check=True, capture_output=True)
     features = np.random.default_rng(0).normal(size=(2_000, 256)).astype(np.float32)
     whole = perturb_features(features, SETTINGS, Run(folder=tmp_path / "whole"))
-    resumed = open_views(tmp_path / "run")
+    resumed = open_views(tmp_path / "run", features)
     for kind in ("plain", "weak", "strong"):
         np.testing.assert_array_equal(getattr(resumed, kind), getattr(whole, kind))
 
@@ -203,7 +215,7 @@ perturb_features(features, SETTINGS, Run(folder=Path({folder!r}), progress=repor
 """
 
 
-def test_views_of_features_have_noise_in_units_of_their_deviation(tmp_path: Path) -> None:
+def test_views_of_features_are_noise_as_wide_as_the_datas_own(tmp_path: Path) -> None:
     features = (np.random.default_rng(0).normal(size=(3000, 4)) * [1, 10, 0, 3] + 5).astype(np.float32)
     settings = ViewSettings(weak=1, strong=1, weak_noise=0.1, strong_noise=0.5, strong_dropout=0.25)
     views = perturb_features(features, settings, Run(folder=tmp_path))
@@ -215,33 +227,10 @@ def test_views_of_features_have_noise_in_units_of_their_deviation(tmp_path: Path
     np.testing.assert_allclose(np.nanstd(kept[:, [0, 1, 3]], axis=0), [0.5, 5.0, 1.5], rtol=0.1)
 
 
-def test_views_of_features_need_one_pass_of_the_encoder(encoder: Encoder, tmp_path: Path) -> None:
-    of_images = encode_views(Noise(70), encoder, SETTINGS, Run(folder=tmp_path / "images"))
-    encoded: list[int] = []
-
-    class Counting:
-        name, size, channels = encoder.name, encoder.size, encoder.channels
-        normalization, features, module = encoder.normalization, encoder.features, encoder.module
-
-        def encode(self, images: Tensor) -> Tensor:
-            encoded.append(len(images))
-            return encoder.encode(images)
-
-        feature_map, fingerprint = encoder.feature_map, encoder.fingerprint
-
-    settings = SETTINGS.model_copy(update={"space": "features"})
-    views = encode_views(Noise(70), Counting(), settings, Run(folder=tmp_path / "features"))
-    assert sum(encoded) == 70
-    np.testing.assert_array_equal(views.plain, of_images.plain)
-    given = perturb_features(np.array(views.plain), settings, Run(folder=tmp_path / "given"))
-    np.testing.assert_array_equal(views.weak, given.weak)  # the same noise as for vectors from the user
-    np.testing.assert_array_equal(views.strong, given.strong)
-
-
-def test_half_precision_applies_to_views_but_not_to_plain_features(encoder: Encoder, tmp_path: Path) -> None:
+def test_half_precision_halves_the_views_and_leaves_the_features(encoder: Encoder, tmp_path: Path) -> None:
     half = SETTINGS.model_copy(update={"precision": "float16"})
-    views = encode_views(Noise(5), encoder, half, Run(folder=tmp_path / "half"))
-    full = encode_views(Noise(5), encoder, SETTINGS, Run(folder=tmp_path / "full"))
+    views = encoded(Noise(5), encoder, half, Run(folder=tmp_path / "half"))
+    full = encoded(Noise(5), encoder, SETTINGS, Run(folder=tmp_path / "full"))
     assert (str(views.plain.dtype), str(views.weak.dtype)) == ("float32", "float16")
     some = torch.tensor([3, 1])
     assert views.take("weak", 1, some).equal(views.take("weak", 1, slice(None))[some])
@@ -249,7 +238,7 @@ def test_half_precision_applies_to_views_but_not_to_plain_features(encoder: Enco
     np.testing.assert_allclose(views.take("weak", 0, slice(None)), full.take("weak", 0, slice(None)), rtol=2e-3)
 
 
-def test_a_full_disk_is_reported_before_encoding(
+def test_a_full_disk_is_reported_before_work_begins(
     encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -259,19 +248,19 @@ def test_a_full_disk_is_reported_before_encoding(
     with pytest.raises(
         UserError, match=r"not enough disk space in .* for .* GB of features \(No space left on device\)"
     ):
-        encode_views(Noise(5), encoder, SETTINGS, Run(folder=tmp_path))
+        encoded(Noise(5), encoder, SETTINGS, Run(folder=tmp_path))
 
 
-def test_a_sample_gets_views_and_all_images_get_features(encoder: Encoder, tmp_path: Path) -> None:
+def test_a_sample_alone_gets_views_and_all_images_get_features(encoder: Encoder, tmp_path: Path) -> None:
     settings = SETTINGS.model_copy(update={"sample": 70})
-    whole = encode_views(Noise(200), encoder, SETTINGS, Run(folder=tmp_path / "whole"))
-    views = encode_views(Noise(200), encoder, settings, Run(folder=tmp_path / "some"))
+    whole = encoded(Noise(200), encoder, SETTINGS, Run(folder=tmp_path / "whole"))
+    views = encoded(Noise(200), encoder, settings, Run(folder=tmp_path / "some"))
     assert views.rows is not None
     assert len(views) == len(np.unique(views.rows)) == 70
     assert views.weak.shape == (2, 70, encoder.features)
     np.testing.assert_array_equal(np.load(tmp_path / "some" / "features.npy"), whole.plain)
     np.testing.assert_array_equal(views.plain, whole.plain[views.rows])
-    again = encode_views(Noise(200), encoder, settings, Run(seed=1, folder=tmp_path / "other"))
+    again = encoded(Noise(200), encoder, settings, Run(seed=1, folder=tmp_path / "other"))
     assert again.rows is not None
     assert set(again.rows) != set(views.rows)
 

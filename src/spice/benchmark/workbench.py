@@ -24,14 +24,14 @@ from spice.pipeline.execute import Execution
 from spice.pipeline.steps.joint import stage_2, training_labels
 from spice.pipeline.work import Answer, Inputs
 from spice.runs import RunFolder, key_of
-from spice.runs.folder import make
+from spice.runs.folder import create
 from spice.runs.records import JointResult
 from spice.settings import HeadSettings, JointSettings, RunSettings
 from spice.stages.encode import encode_plain
 from spice.stages.joint.sampling import Labeled
 
 # What all methods share, and no method is charged for.
-SHARED = ("scan", "features", "views", "neighbors")
+SHARED = ("scan", "features", "encode", "views", "neighbors")
 
 
 class Workbench:
@@ -41,7 +41,7 @@ class Workbench:
         self.learn, self.scored, self.extra = images.learn, images.scored, images.extra
         self.choice, self.clusters, self.run = choice, choice.clusters, run
         assert run.folder is not None, "stages keep their results in files"
-        make(run.folder)
+        create(run.folder)
         self.folder = RunFolder.open_or_create(run.folder, source=None)
         self.charged: dict[str, float] = {}  # processor seconds of shared steps, by key, counted once
         self.spent_here = 0.0  # processor seconds of steps, and of what methods share, in this process
@@ -72,7 +72,7 @@ class Workbench:
     @cached_property
     def features(self) -> Tensor:
         """Of the images to learn from, (N, D)."""
-        self._ensure(self._second, "views")
+        self._ensure(self._second, "encode")
         return torch.clone(self._second.work.features)
 
     @cached_property

@@ -74,7 +74,7 @@ def _required() -> list[str]:
 def _plan(images: int) -> dict[str, str]:
     """Memory and disk space for the standard settings with lite0."""
     from spice.presets import standard
-    from spice.runs.needs import needs
+    from spice.runs.resource_needs import needs
 
     settings = standard(clusters=10)
     size, views = settings.size or 224, settings.views.weak + settings.views.strong

@@ -46,7 +46,7 @@ GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="Group numbe
 def show_groups(run: RunArgument, as_json: Json = False) -> None:
     """List the groups with their names and sizes, including your edits."""
     from spice.runs import open_result
-    from spice.runs.words import read_words, suggest_names
+    from spice.runs.suggested_names import read_words, suggest_names
 
     result = open_result(run)
     groups = result.groups
@@ -117,7 +117,7 @@ def name(
 def _accept_suggested(editor: "Editor", *, accept: bool) -> None:
     """Show the suggested names and apply them if the user agrees."""
     from spice.runs.edits import Name
-    from spice.runs.words import read_words, suggest_names
+    from spice.runs.suggested_names import read_words, suggest_names
 
     words, groups, run = read_words(editor.result), editor.groups, quoted(str(editor.run))
     if words is None:
@@ -187,7 +187,7 @@ def move(
     import numpy as np
 
     from spice.runs.edits import Move, Reject
-    from spice.runs.why import find_row
+    from spice.runs.explain_image import find_row
 
     editor = _editor(run)
     result, before = editor.result, editor.groups

@@ -10,7 +10,7 @@ from spice.cli.help import examples
 from spice.cli.options import Device, RunArgument
 
 if TYPE_CHECKING:
-    from spice.pipeline.example import ExampleSearch
+    from spice.pipeline.image_search import ImageSearch
     from spice.progress import Progress
     from spice.web.tools import ExportBody, Proposal, Tools
 
@@ -69,10 +69,10 @@ def _tools(run: Path, device: str) -> "Tools":
     from spice.web.tools import Proposal, Tools
 
     @cache
-    def search() -> "ExampleSearch":
-        from spice.pipeline.example import ExampleSearch
+    def search() -> "ImageSearch":
+        from spice.pipeline.image_search import ImageSearch
 
-        return ExampleSearch(run)
+        return ImageSearch(run)
 
     def learn(progress: "Progress") -> "Proposal":
         from spice.pipeline.learn import accept, propose

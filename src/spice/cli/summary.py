@@ -18,11 +18,11 @@ COLORS = {"good": "green", "mixed": "yellow", "weak": "red"}  # of the verdicts
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from spice.runs import Account, Cluster
+    from spice.runs import Cluster, RunSummary
     from spice.runs.records import JointResult, ViewsResult
 
 
-def finish(account: "Account", *, as_json: bool, details: bool = False, open_page: bool | None = False) -> None:
+def finish(account: "RunSummary", *, as_json: bool, details: bool = False, open_page: bool | None = False) -> None:
     """Print the summary. A run without a single reliable image ends with its own exit code.
 
     Args:
@@ -41,7 +41,7 @@ def finish(account: "Account", *, as_json: bool, details: bool = False, open_pag
         offer_page(Path(account.run), open_page)
 
 
-def show_account(account: "Account", *, as_json: bool, details: bool = False) -> None:
+def show_account(account: "RunSummary", *, as_json: bool, details: bool = False) -> None:
     """Print the summary of a run: the images, the groups and how far to trust them, the files, and what to do next."""
     if as_json:
         print(account.model_dump_json(indent=2))
@@ -95,7 +95,7 @@ def _print_lines(console: "Console", lines: list[str], *, style: str | None = No
             console.print(text, style=style, markup=False)
 
 
-def _input_lines(account: "Account") -> list[str]:
+def _input_lines(account: "RunSummary") -> list[str]:
     from spice.data.problems import skipped_in_words
 
     scan, views = account.scan, account.views
@@ -112,7 +112,7 @@ def _copies(count: int) -> str:
     return f"; {count:,} are exact copies of others" if count else ""
 
 
-def _training_lines(account: "Account") -> list[str]:
+def _training_lines(account: "RunSummary") -> list[str]:
     if account.heads is None:
         return []
     heads, best = account.heads, account.heads.selected
@@ -128,9 +128,9 @@ def _computed(views: "ViewsResult") -> str:
     return f", images at {views.size} px" + (", in 8-bit integers" if views.precision == "int8" else "")
 
 
-def _how_many(account: "Account") -> list[str]:
+def _how_many(account: "RunSummary") -> list[str]:
     """The number of groups found, other plausible numbers, and whether the two methods agree."""
-    from spice.runs.other_counts import counts_in_words, nearest_count
+    from spice.runs.other_group_counts import counts_in_words, nearest_count
 
     found = account.howmany
     if found is None or found.clusters is None or account.reliable is None:
@@ -153,7 +153,7 @@ def _short(source: str | None) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def _out(account: "Account") -> str:
+def _out(account: "RunSummary") -> str:
     """`--out RUN`, if the run folder is not the default one."""
     run = Path(account.run)
     usual = Path(f"{Path(account.source or '').name.partition('.')[0]}.spice")
@@ -193,7 +193,7 @@ def _row(cluster: "Cluster") -> list[str]:
     ]
 
 
-def _trust_lines(account: "Account", reliable: int, *, details: bool) -> list[str]:
+def _trust_lines(account: "RunSummary", reliable: int, *, details: bool) -> list[str]:
     lines = [_chance(account), *_weak(account)]
     if account.joint is not None:
         lines.append(f"refined    {_refined(account.joint)}")
@@ -208,7 +208,7 @@ def _trust_lines(account: "Account", reliable: int, *, details: bool) -> list[st
     return lines
 
 
-def _chance(account: "Account") -> str:
+def _chance(account: "RunSummary") -> str:
     """The mean chance, and how to replace this estimate by a measurement."""
     total = sum(cluster.images * (cluster.chance or 0.0) for cluster in account.clusters)
     return (
@@ -217,7 +217,7 @@ def _chance(account: "Account") -> str:
     )
 
 
-def _weak(account: "Account") -> list[str]:
+def _weak(account: "RunSummary") -> list[str]:
     """The groups to look at first."""
     weak = [cluster.cluster for cluster in account.clusters if cluster.grade == "weak" and cluster.images]
     if not weak:
@@ -241,13 +241,13 @@ def _refined(joint: "JointResult") -> str:
     )
 
 
-def _times(account: "Account", *, details: bool) -> str:
+def _times(account: "RunSummary", *, details: bool) -> str:
     longer = {step: duration(seconds) for step, seconds in account.seconds.items() if seconds >= 0.5}
     times = ", ".join(f"{step_in_words(step)} {time}".replace(" ", TIED) for step, time in longer.items())
     return f"time       {duration(sum(account.seconds.values()))}{f' ({times})' if times and details else ''}"
 
 
-def _next_lines(account: "Account") -> list[str]:
+def _next_lines(account: "RunSummary") -> list[str]:
     run, command = Path(account.run), partial(_command, account)
     stopped = [f"stopped    before {account.stopped_before}, as requested; resume with: {command('resume')}"]
     if account.reliable is None:
@@ -274,6 +274,6 @@ def _next_lines(account: "Account") -> list[str]:
     ]
 
 
-def _command(account: "Account", name: str, arguments: str = "") -> str:
+def _command(account: "RunSummary", name: str, arguments: str = "") -> str:
     """A command to copy, which is not broken over two lines."""
     return f"spice {name} {quoted(account.run)} {arguments}".strip().replace(" ", TIED)

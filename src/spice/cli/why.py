@@ -9,7 +9,7 @@ from spice.cli.help import examples
 from spice.cli.options import Json, RunArgument
 
 if TYPE_CHECKING:
-    from spice.runs.why import Why
+    from spice.runs.explain_image import ImageExplanation
 
 EXAMPLES = examples(
     "spice why photos.spice photos/summer/beach.jpg",
@@ -23,13 +23,13 @@ def command(
     as_json: Json = False,
 ) -> None:
     """Explain why an image is in its group: the chance that it is right, and its nearest images."""
-    from spice.runs.why import why
+    from spice.runs.explain_image import explain_image
 
-    found = why(run, image)
+    found = explain_image(run, image)
     print(found.model_dump_json(indent=2) if as_json else "\n".join(_lines(found)))
 
 
-def _lines(found: "Why") -> list[str]:
+def _lines(found: "ImageExplanation") -> list[str]:
     lines = [found.path, *_groups(found), f"reliable   {_verdict(found)}"]
     if found.others:
         votes = ", ".join(f"{count} in group {cluster}" for cluster, count in list(found.others.items())[:5])
@@ -49,7 +49,7 @@ def _lines(found: "Why") -> list[str]:
     return lines
 
 
-def _groups(found: "Why") -> list[str]:
+def _groups(found: "ImageExplanation") -> list[str]:
     """The group after edits with its chance, and the predicted one if edits changed something."""
     group = "none" if found.group < 0 else f"{found.group} ({found.name})" if found.name else str(found.group)
     lines = [f"group      {group}{', set by hand' if found.by_person else ''}"]
@@ -64,7 +64,7 @@ def chance_in_words(chance: float) -> str:
     return "over 99%" if chance > 0.994 else "under 1%" if chance < 0.006 else f"{chance:.0%}"
 
 
-def _verdict(found: "Why") -> str:
+def _verdict(found: "ImageExplanation") -> str:
     agreeing = f"{found.agreeing} of its {found.neighbors} nearest images are in group {found.cluster}"
     least = math.floor(found.threshold * found.neighbors) + 1
     return f"yes: {agreeing}" if found.reliable else f"no: {agreeing}; reliable means at least {least}"

@@ -20,7 +20,7 @@ from spice.data.sources import Entry, Readable, Source, read_if_image, stamp_of
 from spice.errors import UserError
 from spice.files import printable
 
-# Files that WebDataset stores beside an image: its label and description.
+# Files that WebDataset stores next to an image: its label and description.
 _BESIDE_IMAGES = (".cls", ".json", ".txt")
 
 # What tarfile raises for damaged archives; the last three are bugs in tarfile.
@@ -121,7 +121,7 @@ class TarStream(Tar):
 
 
 class Shards(Source):
-    """Several plain tars as one source, as WebDataset writes them. Text beside images is left out."""
+    """Several uncompressed tars as one source, as WebDataset writes them. Text files next to images are left out."""
 
     def __init__(self, paths: Sequence[Path], *, label: str) -> None:
         self.label, self._tars, self._firsts = label, [Tar(path) for path in paths], [0]

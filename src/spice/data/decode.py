@@ -33,7 +33,7 @@ MAX_BYTES = 1 << 30
 LARGE_PIXELS = 16_000_000
 # No camera or tool writes a progressive JPEG with so many scans; each scan costs a pass over all pixels.
 MAX_SCANS = 500
-# Pixels with a lower alpha value are background. Rounded edges and shadows alone have some as well.
+# Pixels with a lower alpha value are background. Rounded edges and shadows have some transparency, too.
 OPAQUE = 128
 # Where all values are at least this high, nothing can be seen on white.
 BLANK = 248

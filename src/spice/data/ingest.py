@@ -1,7 +1,6 @@
 """From a source to a store in one pass: every file is read once, hashed, decoded, and kept at the working size.
 
-Only decoding all of a file shows that an image is complete. A run that was killed resumes; a second run reads new files
-only.
+Only decoding a whole file shows that the image is complete. A killed run resumes; a second run reads only new files.
 """
 
 import warnings
@@ -27,8 +26,8 @@ from spice.progress import Progress, silent
 
 LIMIT_BYTES = 32 << 30
 
-# A worker's group: many small images, to save overhead, or few large ones, to save memory (those of a compressed tar
-# are in memory).
+# A worker's group: many small images, to save overhead, or a few large ones, to save memory (images from a compressed
+# tar are held in memory).
 _GROUP_ENTRIES, _GROUP_BYTES = 16, 1 << 20
 
 Examined = tuple[Outcome, Decoded | None]
@@ -49,7 +48,7 @@ def ingest(
     examine_all: ExamineAll | None = None,
     progress: Progress = silent,
 ) -> ImageStore:
-    """Read a source into a store in `folder`, with `images.parquet` and `problems.csv` beside it.
+    """Read a source into a store in `folder`, with `images.parquet` and `problems.csv`.
 
     Args:
         size: the working size S; the largest centered square of each image is resized to S x S.
@@ -90,7 +89,7 @@ def ingest(
 
 
 def _figures(bad: int) -> dict[str, float]:
-    """Only what is wrong: nothing about problems where there are none."""
+    """The number of problems, if there are any."""
     return {"problems": bad} if bad else {}
 
 
@@ -111,7 +110,7 @@ def _in_threads(
     waiting: deque[Future[list[Examined]]] = deque()
     pool = ThreadPoolExecutor(workers)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module="PIL")  # it warns of flaws that do not cost a pixel
+        warnings.filterwarnings("ignore", module="PIL")  # it warns of flaws that change no pixel
         try:
             for group in _groups(entries):
                 waiting.append(pool.submit(decode_group, group))

@@ -12,7 +12,7 @@ from spice.data.recognize import open_source
 from spice.data.remote import is_remote
 from spice.data.sources import Entry, Files, Folder, Source
 from spice.errors import UserError
-from spice.files import portable, printable, shortened
+from spice.files import portable_name, printable, shortened
 from spice.wording import quoted
 
 
@@ -48,7 +48,7 @@ def _extract(source: Source, entries: list[Entry], folder: Path) -> list[Path]:
     paths = {}
     for entry, read in source.contents(sorted(entries, key=lambda entry: entry.number)):
         content, name = read(), Path(entry.name)
-        ending = f"_{portable(name.name)}" if name.suffix else ".png"
+        ending = f"_{portable_name(name.name)}" if name.suffix else ".png"
         path = paths[entry.number] = folder / shortened(f"{entry.number:07d}{ending}")
         if isinstance(content, bytes):
             path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Why a file could not be used: the reasons, and `problems.csv`, which lists such files."""
+"""Reasons why a file could not be used, and `problems.csv`, which lists such files."""
 
 import csv
 import errno
@@ -47,7 +47,7 @@ _IN_WORDS = {
     Reason.PDF: ("PDF", "PDFs"),
     Reason.NOT_AN_IMAGE: ("not an image", "not images"),
 }
-# What reads such files: module and package.
+# Optional readers of such files: module and package.
 _READERS = {Reason.HEIC: ("pillow_heif", "pillow-heif"), Reason.RAW: ("rawpy", "rawpy")}
 
 
@@ -85,9 +85,9 @@ class BadImageError(Exception):
 
 
 def bad_file(error: OSError, path: str | None = None) -> BadImageError:
-    """The operating system's error about one file, as one of our reasons.
+    """The operating system's error about one file, as a BadImageError.
 
-    Running out of file handles says nothing about the file: that error is raised again.
+    If the process ran out of file handles, the file is not at fault, and the error is raised again.
     """
     if error.errno in (errno.EMFILE, errno.ENFILE):
         raise error

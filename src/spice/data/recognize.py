@@ -62,7 +62,7 @@ def _open_path(name: str, leave_out: Iterable[Path]) -> Source:
 
 
 def _matches(pattern: Path) -> Iterator[Path]:
-    """What a glob matches. `**` does not enter links to folders, for two that lead back would never end."""
+    """What a glob matches. `**` does not follow links to folders: two that lead back would never end."""
     parts = pattern.parts
     first = next(place for place, part in enumerate(parts) if has_magic(part))
     below = [*parts[first:], "*"] if parts[-1] == "**" else parts[first:]  # else only folders match, before 3.13

@@ -47,7 +47,7 @@ class Source:
     """Anything that holds images: a folder, a list, an archive, an array."""
 
     label: str
-    count: int  # images given in memory: how many answers are expected
+    count: int  # of images in memory: how many answers are expected
     random_access = True  # False: entries can only be read first to last (a compressed tar)
 
     def entries(self) -> Iterator[Entry | Problem]:
@@ -148,7 +148,7 @@ def array_file(path: Path) -> Arrays:
         else:
             with loaded:
                 arrays = {name: array for name in loaded.files if (array := loaded[name]).ndim in (3, 4)}
-    except Exception as error:  # numpy lets through what zipfile, zlib and Python's tokenizer say of a damaged file
+    except Exception as error:  # a damaged file also raises errors of zipfile, zlib and Python's tokenizer
         raise UserError(f"{path} cannot be read as an array of images ({one_line(error)}); save it again") from error
     if not arrays:
         raise UserError(f"{path} contains no image array; expected shape (N, H, W) or (N, H, W, C)")
@@ -206,8 +206,8 @@ def _walk(root: str, left_out: set[str], skipped: dict[str, list[str]]) -> Itera
     """All files under `root`, or the problem met instead of one, in the order of their names.
 
     Links to folders are followed after all real folders, and a real folder is entered once, so that links across
-    many folders cannot multiply the files; a link to a folder that holds the link is a loop. Folders that hold no
-    images of the user's are added to `skipped`, by kind.
+    many folders cannot multiply the files; a link to a folder that holds the link is a loop. Folders that hold none of
+    the user's images are added to `skipped`, by kind.
     """
     entered: set[str] = set()
     folders, links = [root], list[str]()

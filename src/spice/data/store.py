@@ -64,7 +64,7 @@ class ImageStore:
 
     def take(self, positions: "Tensor | Sequence[int] | NDArray[np.int64]") -> "Tensor":
         """The images at `positions`, uint8 (B, C, S, S). C is 1 where every image of the collection is gray, else 3."""
-        import torch  # late: code that must not import torch uses this package
+        import torch  # late: modules that must not import torch use this package
 
         wanted = np.asarray(positions, dtype=np.int64)
         if wanted.size and not (wanted.min() >= 0 and wanted.max() < len(self)):

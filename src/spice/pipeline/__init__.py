@@ -1,4 +1,4 @@
-"""The steps of a run in order: the one composition of the stages, for the command line, Python and the benchmarks."""
+"""The steps of a run in order. The command line, Python and the benchmarks all combine the stages through here."""
 
 from spice.pipeline.commands import cluster, refine, regroup, resume
 from spice.pipeline.execute import NoPageWarning

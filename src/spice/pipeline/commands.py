@@ -1,7 +1,7 @@
 """The commands of a run: cluster, resume, refine, regroup.
 
-All of them run the steps that are not finished yet, and leave finished ones as they are. So the same command again
-resumes, and another number of clusters or a refinement reuses what is there.
+Each runs only the steps that are not finished. So running the same command again resumes it, and another number of
+clusters, another seed or a refinement reuses finished steps.
 """
 
 import os
@@ -32,9 +32,16 @@ from spice.pipeline.steps.scan import embedded_folder, read_embedded, read_input
 from spice.pipeline.work import Inputs, vector_encoder
 from spice.presets import joint_on_cpu, with_clusters, with_cut_start, without_cut_start
 from spice.progress import CanceledError, Progress, silent
-from spice.runs import Account, RunFolder, explain_write_errors, locked, update_csv
+from spice.runs import RunFolder, RunSummary, explain_write_errors, locked, update_csv
 from spice.runs.editor import Editor
-from spice.runs.folder import clear_failed_start, is_run, make, refuse_foreign, refuse_links_outside, sweep
+from spice.runs.folder import (
+    clear_failed_start,
+    create,
+    is_run,
+    refuse_foreign,
+    refuse_links_outside,
+    remove_partial_files,
+)
 from spice.settings import RunSettings, Stage
 from spice.settings_file import apply_changes, read_changes
 from spice.stages.groups.given_labels import SharedGroupError, apply_labels, placed_clusters
@@ -45,7 +52,7 @@ Engine = Literal["local", "ray"]
 
 
 class SharedGroupWarning(NoticeWarning):
-    """Two of the user's labels are in one group, so no group was named."""
+    """Images with different labels from the user are in one group, so no group was named."""
 
 
 def cluster(
@@ -64,11 +71,11 @@ def cluster(
     engine: Engine = "local",
     address: str | None = None,
     progress: Progress = silent,
-) -> Account:
-    """Group the images of `source`; the result is kept in the run folder `out`, beside earlier ones.
+) -> RunSummary:
+    """Group the images of `source`; the result is added to the run folder `out`, next to earlier ones.
 
     Args:
-        last: stop after this stage, if the settings ask for more; `resume` continues from there.
+        last: stop after this stage, even if the settings include later ones; `resume` continues from there.
         page: whether to write the report.
         redo: use the run folder even if its images have changed.
         rescan: reread every image, even if its name, size and date are unchanged.
@@ -99,15 +106,15 @@ def cluster(
             if not (settings.given and name_groups and last != "features"):
                 return command.carry_out(settings, last, rescan=rescan)
             # The user's labels become edits of the stage-2 result; joint training learns them.
-            account = command.carry_out(settings, "heads", rescan=rescan)
+            stage_2 = command.carry_out(settings, "heads", rescan=rescan)
             placed = _labels_to_edits(out, settings, run)
             if last == "heads" or settings.joint is None:
-                return account
+                return stage_2
             return command.carry_out(settings.model_copy(update={"placed": placed}), last)
 
 
-def resume(out: Path, *, rescan: bool = False, device: str = "auto", progress: Progress = silent) -> Account:
-    """Resume the last command; a finished run is left unchanged."""
+def resume(out: Path, *, rescan: bool = False, device: str = "auto", progress: Progress = silent) -> RunSummary:
+    """Resume the last command; a finished run stays unchanged."""
     folder = RunFolder.open(out)
     unfinished = folder.manifest.pending is not None  # edits of a finished run stay as they are
     return cluster(
@@ -124,7 +131,7 @@ def refine(
     use: bool = True,
     device: str = "auto",
     progress: Progress = silent,
-) -> Account:
+) -> RunSummary:
     """Add joint training to the current result of the run in `out`; it learns from images that people placed.
 
     Args:
@@ -161,7 +168,7 @@ def _labels_to_edits(out: Path, settings: RunSettings, run: Run) -> dict[str, in
 
 def regroup(
     out: Path, clusters: int, *, cut: bool = False, device: str = "auto", progress: Progress = silent
-) -> Account:
+) -> RunSummary:
     """Group the same images into another number of groups, with the same settings. The result becomes the current one.
 
     Args:
@@ -183,7 +190,7 @@ def regroup(
 
 
 class _Command(NamedTuple):
-    """A command in an open run folder: reads the images and runs the steps that are not finished."""
+    """A command in a locked run folder: reads the images and runs the steps that are not finished."""
 
     folder: RunFolder
     images: Adapted
@@ -196,7 +203,7 @@ class _Command(NamedTuple):
     engine: Engine
     address: str | None
 
-    def carry_out(self, settings: RunSettings, last: Stage, *, rescan: bool = False) -> Account:
+    def carry_out(self, settings: RunSettings, last: Stage, *, rescan: bool = False) -> RunSummary:
         """Run the steps up to the stage `last`; images whose decoded pixels are damaged are read again."""
         try:
             return self._carry_out(settings, last, rescan=rescan)
@@ -206,7 +213,7 @@ class _Command(NamedTuple):
             warn_user(f"{str(error).partition(';')[0]}; rereading the images", DamagedFileWarning)
             return self._carry_out(settings, last, rescan=True)
 
-    def _carry_out(self, settings: RunSettings, last: Stage, *, rescan: bool) -> Account:
+    def _carry_out(self, settings: RunSettings, last: Stage, *, rescan: bool) -> RunSummary:
         inputs, encoder = self._read(settings, rescan=rescan)
         if encoder is not None:
             precision = chosen_precision(self.folder.manifest, settings, encoder, inputs, self.run)
@@ -216,7 +223,7 @@ class _Command(NamedTuple):
         return execution.carry_out(self.source, last, redo=self.redo)
 
     def _read(self, settings: RunSettings, *, rescan: bool) -> tuple[Inputs, Encoder | None]:
-        """The images or vectors, and what encodes them."""
+        """The images or vectors, and their encoder."""
         started, out, run = time.monotonic(), self.folder.path, self.run
         encoder = _ray_encoder(self.folder, settings, self.pretrained, self.engine)
         if encoder is not None:
@@ -256,13 +263,13 @@ def _open_run(out: Path, run: Run, source: SourceLike, settings: RunSettings) ->
     is_new = first and not is_run(out)
     if first:
         refuse_foreign(out)
-        make(out)
+        create(out)
         refuse_links_outside(out)
     run.processes.barrier()
     try:
         with locked(out) if first else nullcontext():
             if first:
-                sweep(out)
+                remove_partial_files(out)
                 pending = settings.model_dump(mode="json")
                 folder = RunFolder.open_or_create(out, source=_absolute(source), pending=pending)
             run.processes.barrier()
@@ -277,7 +284,7 @@ def _open_run(out: Path, run: Run, source: SourceLike, settings: RunSettings) ->
 def _ray_encoder(folder: RunFolder, settings: RunSettings, encoder: Encoder | None, engine: Engine) -> Encoder | None:
     """The encoder that runs on a Ray cluster, if that was requested now or earlier; None: this process encodes.
 
-    In floats unless integers were requested: machines of a cluster may compute integers differently.
+    It computes in floats unless integers were requested: machines of a cluster may compute integers differently.
     """
     if encoder is None:
         return None

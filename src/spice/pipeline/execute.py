@@ -1,4 +1,4 @@
-"""Executes a plan: runs every unfinished step, then makes the result the current one."""
+"""Executes a plan: runs every unfinished step, then makes its result the current one."""
 
 import shutil
 import time
@@ -14,7 +14,7 @@ from spice.arrays import array_name, remove_array
 from spice.engine.run import Run
 from spice.errors import NothingTrustworthyError, NoticeWarning, SpiceWarning, UserError, warn_user
 from spice.models.encoders import SCRATCH, Encoder
-from spice.pipeline.early import MOST_IMAGES
+from spice.pipeline.background import MOST_IMAGES
 from spice.pipeline.image_flags import flag_images
 from spice.pipeline.plan import MADE_BY, STEPS_IN_ORDER, Plan, Step, plan
 from spice.pipeline.resolve import resolve
@@ -22,7 +22,7 @@ from spice.pipeline.steps.kmeans import labels_of
 from spice.pipeline.work import Inputs, Work
 from spice.progress import duration, log
 from spice.report.embedding import embed
-from spice.runs import Account, Result, RunFolder, account, update_csv
+from spice.runs import Result, RunFolder, RunSummary, summarize, update_csv
 from spice.runs.edits import read_edits
 from spice.runs.folder import UNFINISHED
 from spice.runs.manifest import ResultEntry, now, versions
@@ -31,9 +31,9 @@ from spice.settings import RunSettings, Stage
 from spice.stages.groups.given_labels import labels_by_row
 from spice.stages.joint.refine import estimated_seconds
 
-# Steps whose files other commands read: they are checked even if nothing is left to do.
+# Other commands read the files of these steps, so they are checked for damage even if every step is finished.
 READ_BY_OTHERS = ("neighbors", "kmeans", "labels", "model", "map", "words")
-# Most show no progress of their own, but take seconds together.
+# Most of these steps show no progress, but together they take seconds.
 AFTER_TRAINING = ("labels", "model", "map", "words", "pictures", "report")
 BY_NAME = {step.name: step for step in STEPS_IN_ORDER}
 
@@ -43,11 +43,11 @@ class DamagedFileWarning(NoticeWarning):
 
 
 class NoPageWarning(SpiceWarning):
-    """The report, or something it shows, could not be made."""
+    """The report, or something that it shows, could not be written."""
 
 
 class Execution:
-    """One plan, carried out in a run folder."""
+    """Carries out one plan in a run folder."""
 
     def __init__(
         self,
@@ -63,11 +63,11 @@ class Execution:
         self.folder, self.requested, self.inputs, self.encoder = folder, requested, inputs, encoder
         self.run, self.page, self.use = run, page, use
         self.failed: list[StepWarning] = []
-        self.verified: set[str] = set()  # keys of steps whose files this process has checked or written
-        self.cpu_seconds = 0.0  # of the steps that were run now
+        self.verified: set[str] = set()  # keys of the steps whose files this process has checked or written
+        self.cpu_seconds = 0.0  # spent on steps by this process
         self._plan_for(requested)
 
-    def carry_out(self, source: str | None, last: Stage, *, redo: bool) -> Account:
+    def carry_out(self, source: str | None, last: Stage, *, redo: bool) -> RunSummary:
         """Run what is not finished yet, up to the stage `last`."""
         self._refuse_other_images(redo)
         labels_by_row(self.settings.given, self.inputs.collection.paths)  # refuses unknown images before any work
@@ -86,15 +86,15 @@ class Execution:
         if last == "features" and not self.is_done("labels"):
             self.ensure("scan")
             self.ensure("views")
-            return self._account("the labels")
+            return self._summary("the labels")
         self._find_clusters()
         try:
             self._finish()
         finally:
-            self.work.early.cancel()
+            self.work.background.cancel()
         if self.run.processes.first and stopped_before is None and self.folder.manifest.pending is not None:
             self.folder.update(pending=None)
-        return self._account(stopped_before)
+        return self._summary(stopped_before)
 
     def ensure(self, name: str) -> Record[StepResult]:
         """The record of a step. Runs it first if it is not finished, and before it the steps it depends on."""
@@ -103,7 +103,7 @@ class Execution:
         if self._first_process_says(record is not None):
             record = record or self.record(name)
             assert record is not None, "all processes see the same files"
-            if self.run.processes.first and unfinished.exists():  # a kill fell between the record and this
+            if self.run.processes.first and unfinished.exists():  # killed after the record was written
                 shutil.rmtree(unfinished)
             return record
         step = BY_NAME[name]
@@ -111,15 +111,15 @@ class Execution:
         makers = [maker for maker in makers if maker != name and maker in self.plan.folders]
         for maker in makers:
             self.ensure(maker)
+        for maker in makers:
+            self._verify(maker)
         for artifact in step.needs:
             made = self.record(artifact.step)
             intact = made is not None and made.is_intact(self.work.folders[artifact.step], [artifact.name])
             if not self._first_process_says(intact):
                 self._do(BY_NAME[artifact.step])
-        for maker in makers:
-            self._verify(maker)
-        if name == "heads":  # only now: before, a damaged input may have been recreated
-            self._start_early()
+        if name == "heads":  # only now: a damaged input may just have been recreated
+            self._start_background_work()
         return self._do(step)
 
     def _verify(self, name: str) -> None:
@@ -133,11 +133,11 @@ class Execution:
             self._forget_what_was_loaded()
 
     def is_done(self, name: str) -> bool:
-        """Whether a step is finished with these settings, and all it made is still there."""
+        """Whether a step is finished with these settings, and its files still exist."""
         return self.record(name) is not None
 
     def record(self, name: str) -> Record[StepResult] | None:
-        """The record of a finished step; None where it has to be run."""
+        """The record of a finished step; None if it has to run."""
         step, folder = BY_NAME[name], self.work.folders[name]
         try:
             record = read_record(folder, name)
@@ -213,23 +213,23 @@ class Execution:
                 self._publish()
         self._publish()
 
-    def _start_early(self) -> None:
-        """While the heads train, compute what depends on the features alone."""
+    def _start_background_work(self) -> None:
+        """While the heads train, compute in the background what depends on the features alone."""
         work, run = self.work, self.run
         wanted = [name for name in ("kmeans", "map") if name in self.steps and not self.is_done(name)]
         if run.processes.count > 1 or len(work) > MOST_IMAGES:
             return
         if "kmeans" in wanted:
-            work.early.start("kmeans", partial(labels_of, work, run))
+            work.background.start("kmeans", partial(labels_of, work, run))
         if not self.is_done("labels") and not self.settings.views.fresh:  # fresh views read the images, too
-            work.early.start("image flags", partial(flag_images, work))
+            work.background.start("image flags", partial(flag_images, work))
         if "map" in wanted and self.settings.joint is None:
-            work.early.start("map", partial(embed, work.features.numpy()))
+            work.background.start("map", partial(embed, work.features.numpy()))
 
     def _publish(self) -> None:
         if self.run.processes.first:
             self.folder.publish(self.plan.name, self.entry, use=self.use)
-            if read_edits(self.folder.path).edits:  # names and corrections of earlier results live on in this one
+            if read_edits(self.folder.path).edits:  # names and corrections of earlier results carry over
                 update_csv(self.folder.path)
         self.run.processes.barrier()
 
@@ -239,7 +239,7 @@ class Execution:
         if processes.first:
             _remove_damaged(folder, step)
         processes.barrier()
-        if step.on_all:
+        if step.in_all_processes:
             record = self._run_step(step, folder)
             processes.barrier()
             return record
@@ -259,7 +259,7 @@ class Execution:
 
     def _run_step(self, step: Step, folder: Path) -> Record[StepResult]:
         started, cpu = time.monotonic(), time.process_time()
-        if step.name == "scan":  # images are read before the plan is made, which depends on them
+        if step.name == "scan":  # the images were read before the plan, which depends on them
             started -= self.inputs.seconds
         result, caught = self._with_warnings(step, folder)
         record = Record[StepResult](
@@ -280,11 +280,11 @@ class Execution:
         return record
 
     def _first_process_says(self, answer: bool) -> bool:
-        """The first process's answer, so that all processes take the same path."""
+        """The first process's answer, given to all processes, so that they take the same path."""
         return bool(self.run.processes.gather(torch.tensor([int(answer)], device=self.run.device))[0])
 
     def _with_warnings(self, step: Step, folder: Path) -> tuple[StepResult, list[StepWarning]]:
-        """Run the step; its warnings are shown, and also saved, because they are part of the result."""
+        """Run the step. Its warnings are shown, and saved with its result."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SpiceWarning)
             result = step.do(self.work, self.run.with_folder(folder / UNFINISHED))
@@ -293,8 +293,8 @@ class Execution:
         ours = (warning for warning in caught if issubclass(warning.category, SpiceWarning))
         return result, [StepWarning(name=one.category.__name__, text=str(one.message)) for one in ours]
 
-    def _account(self, stopped_before: str | None) -> Account:
-        found = account(self.result.reread(), stopped_before=stopped_before)
+    def _summary(self, stopped_before: str | None) -> RunSummary:
+        found = summarize(self.result.reread(), stopped_before=stopped_before)
         return found.model_copy(update={"warnings": [*found.warnings, *self.failed]})
 
     def _is_complete(self) -> bool:
@@ -309,7 +309,7 @@ class Execution:
             )
 
     def _announce_joint_training(self) -> None:
-        """Log how long joint training will take, before the heads start. A resumed one shows the time left instead."""
+        """Before the heads start, log how long joint training will take, unless it has already started."""
         joint, heads = self.settings.joint, self.settings.heads
         if joint is None or self.is_done("joint") or any((self.work.folders["joint"] / UNFINISHED).glob("*")):
             return
@@ -331,14 +331,14 @@ class Execution:
 
 
 def _remove_damaged(folder: Path, step: Step) -> None:
-    """Delete damaged files of a step, which it could mistake for finished work when it runs again."""
+    """Delete damaged files of a step, so that it does not take them for finished work when it runs again."""
     record = None
     with suppress(UserError):  # a damaged record says nothing about files
         record = read_record(folder, step.name)
     damaged = [] if record is None else record.damaged(folder)
     rewritten = {made.name for made in step.makes if made.rewritten}
     changed = [str(folder / path) for path in damaged if (folder / path).exists() and path not in rewritten]
-    if changed:  # what is missing was deleted by someone who knows
+    if changed:  # no warning about missing files: someone deleted them on purpose
         warn_user(f"{', '.join(changed[:3])} changed after it was written; recreating it", DamagedFileWarning)
     for path in damaged:
         remove_array(folder / array_name(path))

@@ -25,7 +25,7 @@ from spice.models.encoders import SCRATCH, Encoder, load_encoder, with_precision
 from spice.models.precision import faster_precision
 from spice.neighbors.exact import exact_nearest
 from spice.neighbors.search import APPROXIMATE_FROM
-from spice.runs.needs import BASE_BYTES, Needs, needs
+from spice.runs.resource_needs import BASE_BYTES, Needs, needs
 from spice.settings import AugmentSettings, HowManySettings, RunSettings
 from spice.stages.groups.curve import information_by_count, nearest_points, neighbor_count, numbers_to_try
 from spice.stages.groups.howmany import (
@@ -40,17 +40,17 @@ from spice.stages.groups.howmany import (
 )
 from spice.stages.groups.merge_tree import MAX_IMAGES_FOR_LEAVES, merge_tree, small_groups
 
-TRIED = 32  # images that are read, decoded and embedded
-COMPARED = 16_384, 512  # images, queries
+TRIED = 32  # images that are read, decoded and embedded, to time it
+COMPARED = 16_384, 512  # images and queries whose comparison is timed
 NEIGHBORS = 100
 # The approximate search takes as long as comparing every image with so many lists of sqrt(N) images. Measured on
 # 200,000 photos with lite0 (benchmarks/scale.py); well-separated groups take a third of it.
 LISTS = 80
 # Seconds of one core, measured by benchmarks/scale.py with 50 groups: per image that heads learn from, and per image,
-# most of it to compare the pixels of similar images. Both take longer than this by some time that does not grow.
+# most of it to compare the pixels of similar images. Both need at least a fixed time.
 HEADS_PER_IMAGE, REST_PER_IMAGE = 1.2e-3, 8e-4
 HEADS_AT_LEAST, REST_AT_LEAST = 0.8, 0.5
-TREE_TIMED = 2_500  # points
+TREE_TIMED = 2_500  # points for which the tree is timed
 
 
 class StepForecast(NamedTuple):
@@ -100,7 +100,7 @@ def forecast(source: SourceLike, settings: RunSettings) -> Forecast:
             HEADS_AT_LEAST + learned * HEADS_PER_IMAGE,
             BASE_BYTES + learned * (views + 1) * row,
         ),
-        StepForecast("labels, map and page", REST_AT_LEAST + count * REST_PER_IMAGE, found.memory),
+        StepForecast("labels, map and report", REST_AT_LEAST + count * REST_PER_IMAGE, found.memory),
     ]
     return Forecast(count, sum(entry.length for entry in entries), tried, steps, found)
 
@@ -132,7 +132,7 @@ def _seconds_per_image(
 
 
 def _search(count: int, width: int, settings: RunSettings) -> list[StepForecast]:
-    """The search for the number of groups, and the tree of groups within groups, where the run has them."""
+    """The search for the number of groups, and the tree of groups within groups, if the run has them."""
     memory, asked = BASE_BYTES + count * 4.0 * width, settings.how_many
     if count < FEWEST_IMAGES:
         return []

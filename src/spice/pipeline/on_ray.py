@@ -24,24 +24,24 @@ from spice.data.sources import Entry, Source
 from spice.data.writer import Outcome
 from spice.errors import UserError
 from spice.models.encoders import Encoder, load_encoder, precision_of, with_precision
-from spice.pipeline.shards import Shards
+from spice.pipeline.shards import FeatureShards
 from spice.progress import log
 from spice.settings import AugmentSettings, FixedPrecision
 from spice.stages.encode import BATCH
 
-# A worker is one thread, but asks Ray for half a processor: where workers hold all processors, nothing else can start,
-# and a machine can take over the workers of a lost one.
+# A worker is one thread, but asks Ray for half a processor. If workers held all processors, nothing else could start,
+# and no machine could take over the workers of a lost one.
 CPUS_PER_WORKER = 0.5
-AHEAD = 2  # batches that a worker is given before it has returned the first
-MOST_TRIES = 10  # for a batch whose worker is lost
-SHARD_IMAGES, SHARD_SECONDS = 8192, 10.0  # what a kill of this process may cost
+AHEAD = 2  # batches that a worker has at once: one in work, one waiting
+MOST_TRIES = 10  # how often a batch is tried if its worker is lost
+SHARD_IMAGES, SHARD_SECONDS = 8192, 10.0  # the most that is lost if this process is killed
 
 Waiting = deque[tuple[list[Entry], int]]  # entries, and how often they were tried
 Answer = tuple[list[Outcome], NDArray[np.float32]]
 
 
 class Recipe(NamedTuple):
-    """What a worker needs to know."""
+    """What a worker needs to load the encoder."""
 
     encoder: str
     fingerprint: str
@@ -77,7 +77,7 @@ class Worker:
         return [outcome for outcome, _ in found], features
 
     def is_there(self) -> bool:
-        """Answered once the encoder is loaded."""
+        """Returns once the encoder is loaded."""
         return True
 
     def _pixels(self, decoded: Decoded) -> torch.Tensor:
@@ -88,11 +88,11 @@ class Worker:
 class RayEngine:
     """Examines the entries of a source on a cluster, and keeps the features."""
 
-    def __init__(self, address: str | None, encoder: Encoder, shards: Shards) -> None:
+    def __init__(self, address: str | None, encoder: Encoder, shards: FeatureShards) -> None:
         self.address, self.recipe, self.shards = address, Recipe.of(encoder), shards
 
     def examine_all(self, source: Source, entries: list[Entry]) -> Iterator[list[Examined]]:
-        """The outcomes of all entries, in no order, after their features are on the disk."""
+        """The outcomes of all entries, in any order, after their features are on disk."""
         if not entries:
             return
         if not source.random_access:
@@ -119,8 +119,8 @@ class RayEngine:
 @contextmanager
 def _connected(address: str | None) -> Iterator[Any]:
     """Ray, connected to the cluster at `address`, or to one of this machine alone."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
-    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own 15 would let every other program go first
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage report is sent
+    os.environ.setdefault("RAY_worker_niceness", "0")  # not Ray's 15, with which every other program comes first
     try:
         import ray
     except ImportError:

@@ -1,7 +1,7 @@
 """The steps of a run in order, and what the result of each depends on.
 
-A step is a function from files of the run folder to files of the run folder. Its key is a hash of everything that its
-result depends on, and part of its folder's name: other settings use other folders, and existing ones stay.
+A step reads files of the run folder and writes others. Its key is a hash of everything that its result depends on, and
+part of its folder's name, so other settings use other folders, and existing ones stay.
 """
 
 from collections.abc import Callable
@@ -15,6 +15,7 @@ from spice.data.decode import DECODING
 from spice.engine.run import Run
 from spice.models.efficientnet import SCALES
 from spice.models.encoders import SCRATCH, Encoder, precision_of
+from spice.pipeline.steps.encode import encode
 from spice.pipeline.steps.features import features
 from spice.pipeline.steps.heads import heads
 from spice.pipeline.steps.howmany import howmany, tree
@@ -31,7 +32,7 @@ from spice.pipeline.steps.views import views
 from spice.pipeline.steps.words import words
 from spice.pipeline.work import Inputs, Work
 from spice.runs import key_of
-from spice.runs.artifacts import ARTIFACTS, FEATURES, PICTURES, VIEWS, Artifact
+from spice.runs.artifacts import ARTIFACTS, PICTURES, VIEWS, Artifact
 from spice.runs.folder import RESULTS, STEPS
 from spice.runs.records import StepResult
 from spice.settings import RunSettings
@@ -44,12 +45,12 @@ class Step:
 
     name: str
     do: Callable[[Work, Run], StepResult]
-    after: tuple[str, ...]  # what its result depends on, besides settings: other steps, and the inputs below
+    after: tuple[str, ...]  # the steps and inputs (see MADE_BY) that its result depends on, besides settings
     depends: Callable[[RunSettings, Inputs], JsonValue] = lambda _settings, _inputs: None
     wanted: Callable[[RunSettings], bool] = lambda _settings: True
     needs: tuple[Artifact, ...] = ()  # inputs that may have been deleted
-    in_result: bool = False  # whether it belongs to one result only, and uses its folder
-    on_all: bool = False  # whether it runs in all processes, or only in the first
+    in_result: bool = False  # whether it belongs to a single result, and writes to its folder
+    in_all_processes: bool = False  # otherwise only in the first
     optional: bool = False  # whether the run continues if this step fails
 
     @property
@@ -58,7 +59,7 @@ class Step:
         return tuple(artifact for artifact in ARTIFACTS if artifact.step == self.name)
 
 
-# The inputs that steps depend on besides other steps, and the step that makes each, if one does.
+# Inputs that are not steps, but are made by one.
 MADE_BY = {"encoder": "features", "names": "scan", "cut": "tree"}
 
 
@@ -114,53 +115,51 @@ STEPS_IN_ORDER = (
         after=("images", "extra"),
         depends=lambda settings, _: _dump(settings.features, settings.encoder_seed),
         wanted=lambda settings: settings.encoder == SCRATCH,
-        on_all=True,
+        in_all_processes=True,
     ),
+    Step("encode", encode, after=("encoder", "images"), in_all_processes=True),
     Step(
         "views",
         views,
-        after=("encoder", "images"),
+        after=("encode",),
         depends=lambda settings, _: _dump(settings.views, settings.encoder_seed),
-        on_all=True,
+        in_all_processes=True,
     ),
     Step(
         "neighbors",
         neighbors,
-        after=("views",),
+        after=("encode",),
         depends=lambda settings, inputs: neighbors_kept(len(inputs.collection), settings),
     ),
     Step(
         "howmany",
         howmany,
-        after=("views",),
+        after=("encode",),
         depends=lambda settings, inputs: _dump(
             settings.how_many, settings.seed, settings.given, inputs.collection.paths if settings.given else ()
         ),
         wanted=lambda settings: settings.how_many is not None,
-        needs=(FEATURES,),
     ),
     Step(
         "tree",
         tree,
-        after=("views", "neighbors"),
+        after=("encode", "neighbors"),
         depends=lambda settings, _: settings.seed,
         wanted=lambda settings: settings.how_many is not None or settings.heads.start == "cut",
-        needs=(FEATURES,),
     ),
     Step(
         "heads",
         heads,
-        after=("views", "neighbors", "cut"),
+        after=("encode", "views", "neighbors", "cut"),
         depends=lambda settings, _: _dump(settings.heads, settings.seed),
         needs=(VIEWS,),
-        on_all=True,
+        in_all_processes=True,
     ),
     Step(
         "kmeans",
         kmeans,
-        after=("views",),
+        after=("encode",),
         depends=lambda settings, _: [settings.heads.clusters, settings.seed],
-        needs=(FEATURES,),
     ),
     Step(
         "joint",
@@ -168,7 +167,7 @@ STEPS_IN_ORDER = (
         after=("heads", "neighbors", "extra"),
         depends=lambda settings, _: _dump(settings.joint, settings.reliability, settings.placed, settings.seed),
         wanted=lambda settings: settings.joint is not None,
-        on_all=True,
+        in_all_processes=True,
     ),
     Step(
         "labels",
@@ -178,10 +177,10 @@ STEPS_IN_ORDER = (
         in_result=True,
     ),
     Step("model", model, after=("labels",), depends=lambda settings, _: settings.seed, in_result=True),
-    Step("map", map_images, after=("views", "joint"), optional=True),
-    Step("words", words, after=("views",), wanted=lambda settings: settings.encoder in SCALES, optional=True),
+    Step("map", map_images, after=("encode", "joint"), optional=True),
+    Step("words", words, after=("encode",), wanted=lambda settings: settings.encoder in SCALES, optional=True),
     Step("pictures", pictures, after=("labels",), in_result=True, optional=True),
-    # A report of another version is rewritten, which takes a moment.
+    # The report of another version is written again, which is quick.
     Step(
         "report",
         report,

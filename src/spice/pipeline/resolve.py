@@ -1,4 +1,4 @@
-"""Resolves settings before anything is computed: decides once what the user left open, then stores and hashes it."""
+"""Resolves settings before anything is computed: fills in, once, what the user left open."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,9 +22,9 @@ from spice.stages.groups.howmany import FEWEST_IMAGES
 from spice.stages.heads.inputs import batch_size, epochs_for
 from spice.stages.reliability import reliability_neighbors
 
-# Default image size for training a feature model, in pixels: a CPU needs minutes.
+# Default image size for training a feature model, in pixels; with this size, a CPU needs minutes.
 SCRATCH_SIZE = 32
-# With fewer images, a trial of the encoder's precisions takes longer than it saves.
+# With fewer images, trying the encoder's precisions takes longer than it saves.
 WORTH_A_TRIAL = 300
 
 
@@ -32,7 +32,7 @@ def resolve(settings: RunSettings, inputs: Inputs, encoder: Encoder | None, foun
     """The settings with everything that depends on the images and the encoder; refuses K > N / 2 early.
 
     Args:
-        encoder: None if stage 1 has yet to train it.
+        encoder: None if stage 1 has to train it first.
         found: the number of clusters that was found, if it was not given.
     """
     images = len(inputs.collection)
@@ -63,7 +63,7 @@ def resolve(settings: RunSettings, inputs: Inputs, encoder: Encoder | None, foun
 def chosen_precision(
     manifest: Manifest, settings: RunSettings, encoder: Encoder, inputs: Inputs, run: Run
 ) -> FixedPrecision:
-    """The encoder's precision: as requested, as before in this run, or the faster one in a trial on this machine."""
+    """The encoder's precision: as requested, else as before in this run, else the faster one in a trial."""
     if settings.precision != "auto":
         return settings.precision
     if inputs.embedded is not None:
@@ -105,7 +105,7 @@ def working_size(settings: RunSettings, encoder: Encoder | None) -> int:
 
 
 def _features(settings: RunSettings, inputs: Inputs) -> FeatureSettings:
-    """Stage 1 as requested, or a recipe that takes a CPU half an hour, with the user's changes."""
+    """Stage 1 as requested, or a default recipe that takes half an hour on a CPU, with the user's changes."""
     assert inputs.store is not None
     size, flip = inputs.store.size, settings.views.augment.flip
     extra = 0 if inputs.extra is None else len(inputs.extra)

@@ -17,7 +17,7 @@ from spice.errors import UserError
 _HASHES = ".hashes.npy"
 
 
-class Shards:
+class FeatureShards:
     """The shards in a folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -25,7 +25,7 @@ class Shards:
         folder.mkdir(parents=True, exist_ok=True)
 
     def add(self, hashes: list[str], features: NDArray[np.float32]) -> None:
-        """Write one more shard: features (n, D) of images with these hashes. Once this returns, it survives a kill."""
+        """Write one more shard: features (n, D) of images with these hashes. Once this returns, it is safe on disk."""
         number = 1 + max((int(path.name.split(".")[0]) for path in self.folder.glob(f"*{_HASHES}")), default=-1)
         # The hashes last: a shard without them does not count.
         save_array(self.folder / f"{number:06d}.npy", features)

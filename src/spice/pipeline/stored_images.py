@@ -17,7 +17,7 @@ def collection_of(result: Result) -> Collection:
 
 
 def stored_images(result: Result) -> Images:
-    """The images by row; numbered tiles for those that were not kept."""
+    """The images by row; numbered tiles for images that were not stored."""
     collection = collection_of(result)
     if result.views.encoder == NoEncoder.name:
         folder = result.run / STORE / PICTURES

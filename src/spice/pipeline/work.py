@@ -21,7 +21,7 @@ from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, 
 from spice.models.heads import Head
 from spice.models.precomputed import NoEncoder, PrecomputedFeatures
 from spice.models.weights import cpu_weights
-from spice.pipeline.early import EarlyResults
+from spice.pipeline.background import BackgroundResults
 from spice.pipeline.shards import ShardedFeatures
 from spice.runs.artifacts import (
     ENCODER,
@@ -46,13 +46,13 @@ class Inputs(NamedTuple):
     store: ImageStore | None  # None: there are vectors and no images
     vectors: Tensor | None = None  # (N, D)
     extra: ImageStore | None = None  # more images, for stages 1 and 3 only
-    pictures: Images | None = None  # shown on the page in place of vectors
+    pictures: Images | None = None  # shown in the report instead of vectors
     embedded: ShardedFeatures | None = None  # features computed on a Ray cluster
     seconds: float = 0.0  # spent on reading
 
 
 class Answer(NamedTuple):
-    """What the labels come from: stage 2, or stage 3 where its result is used."""
+    """What the labels come from: stage 2, or stage 3 if its result is used."""
 
     encoder: Encoder
     head: Head
@@ -62,7 +62,7 @@ class Answer(NamedTuple):
 
 
 class Work:
-    """One plan being carried out."""
+    """What a step gets: settings, images, and the files of the plan that is being carried out."""
 
     def __init__(
         self,
@@ -75,10 +75,10 @@ class Work:
         self.settings, self.inputs, self.run, self.result = settings, inputs, run, result
         self.folders = {step: result.run / folder for step, folder in result.entry.folders.items()}
         self._encoder = encoder
-        self.early = EarlyResults()
+        self.background = BackgroundResults()
 
     def __truediv__(self, artifact: Artifact) -> Path:
-        """Where an artifact is, or will be."""
+        """The path of an artifact, which may not exist yet."""
         return self.folders[artifact.step] / artifact.name
 
     def __len__(self) -> int:
@@ -92,7 +92,7 @@ class Work:
 
     @property
     def page_images(self) -> Images:
-        """What the page shows."""
+        """The images that the report shows."""
         return self.images if self.inputs.pictures is None else self.inputs.pictures
 
     @property
@@ -152,7 +152,7 @@ class Work:
         return Answer(self._refined_encoder(), head, features, neighbors, refined=True)
 
     def _refined_encoder(self) -> TorchEncoder:
-        """The encoder that joint training left: a network of its own, or this one with other weights."""
+        """The encoder after joint training: another network, or this one with other weights."""
         path = self / REFINED_ENCODER
         if self.settings.joint is not None and self.settings.joint.network is not None:
             return load_trained(path, device=self.run.device)
@@ -165,14 +165,14 @@ class Work:
 
 
 def vector_encoder(vectors: Tensor) -> NoEncoder:
-    """Stands in for the encoder where vectors were given."""
+    """Stands in for the encoder if vectors were given."""
     return NoEncoder(vectors.shape[1])
 
 
 def save_weights(path: Path, module: nn.Module) -> None:
     """Write a module's state as safetensors, atomically."""
     with written_atomically(path) as temporary:
-        # Not save_file, which makes files that only their owner can read.
+        # Not save_file, whose files only their owner can read.
         temporary.write_bytes(save(cpu_weights(module)))
 
 

@@ -19,12 +19,12 @@ from spice.report.card_images import CardImages, choose_images
 from spice.report.image_flags import ImageFlagsSection, image_flags_section
 from spice.report.pictures import Sheets, as_jpeg, data_url, read_sheets
 from spice.report.verdict import Evidence, Verdict, verdicts
-from spice.runs import Account, Labels, Result, account
+from spice.runs import Labels, Result, RunSummary, summarize
 from spice.runs.artifacts import IMAGES, MAP, PICTURES, PROBLEMS, TRUTH
 from spice.runs.checks import Checks, Summary
 from spice.runs.groups import unedited
 from spice.runs.records import StepWarning
-from spice.runs.words import read_words, suggest_names
+from spice.runs.suggested_names import read_words, suggest_names
 from spice.tables import read_parquet
 from spice.trust.evidence import neighbor_votes, two_parts
 from spice.trust.grade import nearest_votes
@@ -73,7 +73,7 @@ class Content(NamedTuple):
     """Everything that the page shows."""
 
     result: Result
-    account: Account
+    account: RunSummary
     labels: Labels
     notices: list[Notice]
     card_images: list[CardImages]
@@ -106,7 +106,7 @@ class Content(NamedTuple):
 
 def read_content(result: Result) -> Content:
     """The content of a finished result."""
-    summary, answer, checks = account(result), result.answer, Checks(result)
+    summary, answer, checks = summarize(result), result.answer, Checks(result)
     labels = result.labels._replace(chance=checks.chances)
     checked = checks.summary() if checks.answered else None
     pictures, drawn = result / PICTURES, result.records.get("pictures")

@@ -14,7 +14,7 @@ from spice.report.charts import Mark, Series, line_chart
 from spice.report.content import Content
 from spice.report.curves import Curve
 from spice.runs.artifacts import CANDIDATES
-from spice.runs.other_counts import parts_of
+from spice.runs.other_group_counts import parts_of
 from spice.runs.records import CandidateCount, HowManyResult
 
 # Groups shown for each number of groups, and splits shown between two numbers.

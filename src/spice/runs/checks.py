@@ -1,7 +1,7 @@
-"""A check by hand: images drawn at random, a person's answers, and what they say about all images.
+"""A check by hand: images drawn at random, a person's answers, and what they mean for all images.
 
 Shared by the terminal and the explorer: `Checks.questions` draws the images, `record` and `undo_answer` keep the
-answers as edits of the run, `Checks.summary` says what they show so far.
+answers as edits of the run, and `Checks.summary` estimates accuracy from the answers so far.
 
 Shapes: N images, A answered images.
 """
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spice.errors import UserError
 from spice.runs.editor import Editor
-from spice.runs.edits import Answer, Check, Undo, add_held, editing, read_edits
+from spice.runs.edits import Answer, Check, Undo, append_locked, editing, read_edits
 from spice.runs.groups import NONE
 from spice.runs.labels import Labels
 from spice.runs.result import Result
@@ -25,8 +25,8 @@ from spice.trust.check import Estimate, Keep
 from spice.wording import quoted
 
 IMAGES = 50  # to ask about
-LOWER_TARGETS = (0.9, 0.8, 0.7, 0.6, 0.5)  # to suggest where the answers do not allow the accuracy asked for
-CENTER_IMAGES = 8  # shown beside each
+LOWER_TARGETS = (0.9, 0.8, 0.7, 0.6, 0.5)  # suggested if the answers do not allow the requested accuracy
+CENTER_IMAGES = 8  # typical images of the group, shown next to each question
 
 
 class Question(NamedTuple):
@@ -49,7 +49,7 @@ class Summary(NamedTuple):
     reliable: Estimate | None  # of the images that the run calls reliable
     groups: dict[int, Estimate]  # of the groups with enough answers
     keep: Keep
-    lower: float | None  # where nothing is kept: a lower accuracy for which some images would be
+    lower: float | None  # if no image is kept: a lower accuracy for which some would be
 
     @property
     def answers(self) -> int:
@@ -76,7 +76,7 @@ class Summary(NamedTuple):
 
 
 class Checks:
-    """The answers to a result's questions, as they are on the disk now."""
+    """The answers for a result, as they are on disk now."""
 
     def __init__(self, result: Result) -> None:
         self.result = result.with_current_edits()
@@ -118,7 +118,7 @@ class Checks:
 
     @cached_property
     def chances(self) -> NDArray[np.float32]:
-        """(N,) the prior chances recalibrated by the answers; unchanged where there are too few."""
+        """(N,) the prior chances recalibrated by the answers; unchanged if there are too few."""
         inside = self._inside
         found = self.prior_chance.copy()
         if len(self.rows) >= check.FEWEST_ANSWERS:
@@ -162,7 +162,7 @@ class Checks:
         )
 
     def kept(self, keep: Keep) -> NDArray[np.bool_]:
-        """(N,) the images that `keep` keeps; those that a person found wrong are left out."""
+        """(N,) whether `keep` keeps each image; images that a person found wrong are left out."""
         if keep.threshold is None:
             return np.zeros(len(self.group), dtype=np.bool_)
         found: NDArray[np.bool_] = (self.prior_chance >= keep.threshold) & (self.group != NONE)
@@ -191,16 +191,16 @@ def record(run: Path, row: int, answer: Answer) -> None:
 
 def undo_answer(run: Path) -> Check | None:
     """Undo the last answer; None if the last edit of the run is not an answer."""
-    with editing(run) as held:
-        last = held.undoable
+    with editing(run) as edits:
+        last = edits.undoable
         if last is None or not isinstance(last.operation, Check):
             return None
-        add_held(run, held, Undo(edit=last.id), result=last.result)
+        append_locked(run, edits, Undo(edit=last.id), result=last.result)
         return last.operation
 
 
 def kept_rows(result: Result, *, target: float = check.KEEP) -> NDArray[np.int64]:
-    """The rows of the kept images; UserError where the answers do not allow any."""
+    """The rows of the kept images; UserError if the answers do not allow any."""
     checks = Checks(result)
     found = checks.summary(target=target)
     if found.keep.threshold is None:

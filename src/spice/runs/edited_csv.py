@@ -1,4 +1,4 @@
-"""Rewrites `labels.csv` after an edit, and its checksum, so that the file does not count as damaged."""
+"""Rewrites `labels.csv` after an edit, and its checksum in the record, so that the file does not count as damaged."""
 
 import shutil
 from pathlib import Path
@@ -19,7 +19,7 @@ def update_csv(run: Path) -> None:
     if len(result.labels.path) > MOST_IN_CSV:
         return
     path, linked = result / LABELS_CSV, run / LABELS_CSV.name
-    # Where a file system has no links, the file at the top is a copy of ours.
+    # If the file system has no links, the file at the top of the run folder is a copy.
     copied = linked.is_file() and not linked.is_symlink() and path.is_file()
     copied = copied and linked.read_bytes() == path.read_bytes()
     write_edited_csv(path, result)

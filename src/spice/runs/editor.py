@@ -1,4 +1,4 @@
-"""Editing a run: every operation is checked against the current groups and written; readers see it at once.
+"""Edits a run: every operation is checked against the current groups, then written; readers see it at once.
 
 >>> editor = Editor(Path("photos.spice"))
 >>> editor.do(Name(group=3, name="mountains"))
@@ -26,7 +26,7 @@ from spice.runs.edits import (
     SetAside,
     Split,
     Undo,
-    add_held,
+    append_locked,
     editing,
     read_edits,
     redo,
@@ -39,7 +39,7 @@ LONGEST_NAME = 200
 
 
 class Editor:
-    """The current result of a run and its edits. Sees edits that other programs make meanwhile."""
+    """The current result of a run and its edits. Sees edits that other programs make in the meantime."""
 
     def __init__(self, run: Path, result: Result | None = None) -> None:
         self.run = run
@@ -61,11 +61,11 @@ class Editor:
         """Add an operation and return the groups after it; UserError if it cannot be done.
 
         Args:
-            expected: the `edits.revision` that the caller has seen: StaleEditsError if others have edited since.
+            expected: the `edits.revision` that the caller has seen; StaleEditsError if others have edited since.
         """
-        with editing(self.run, expected=expected) as held:
-            refuse_impossible(operation, self._groups(held), self.base)
-            return self._groups(add_held(self.run, held, operation, result=self.base.name))
+        with editing(self.run, expected=expected) as edits:
+            refuse_impossible(operation, self._groups(edits), self.base)
+            return self._groups(append_locked(self.run, edits, operation, result=self.base.name))
 
     def undo(self, *, expected: int | None = None) -> Edit | None:
         """Undo the last edit and return it; None if there is nothing to undo."""

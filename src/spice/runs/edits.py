@@ -1,10 +1,10 @@
 """What people decided about the groups of a run: `edits.json`, an append-only list of operations with undo and redo.
 
 Nothing is ever removed from the list: an undo is an entry too. `append`, `undo` and `redo` return only when the entry
-is on the disk, so a process or a machine that dies loses no edit that was reported as done. Two writers take turns (a
-file lock); a writer that passes the revision it has seen is told if another one was faster.
+is on the disk, so a process or a machine that dies loses no edit that was reported as done. A file lock makes writers
+take turns. A writer that passes the revision it has seen gets an error if the list has changed since.
 
-What the operations mean is in `spice.runs.apply`; `spice.runs.editor` checks them before they are added.
+What the operations mean is in `spice.runs.apply_edits`; `spice.runs.editor` checks them before they are added.
 """
 
 import json
@@ -24,11 +24,11 @@ from spice.wording import counted
 
 EDITS, LOCK = "edits.json", ".edits.lock"
 FORMAT = 1
-PATIENCE = 20.0  # seconds to wait for another writer
+LOCK_SECONDS = 20.0  # how long to wait for another writer
 
 
 class StaleEditsError(UserError):
-    """Somebody else edited the run in the meantime: reread the edits and try again."""
+    """Another program edited the run in the meantime: reread the edits and try again."""
 
 
 class _Operation(BaseModel):
@@ -149,7 +149,7 @@ class Check(_Operation):
 
 
 class Learned(_Operation):
-    """Images, by group, that a head trained on the other edits moved, after a person accepted it."""
+    """Images that a head trained on the other edits moved, by group; a person accepted these moves."""
 
     kind: Literal["learned"] = "learned"
     model: str  # folder of the model that learned, relative to the run folder
@@ -176,7 +176,7 @@ class Redo(_Operation):
 
 
 class Other(_Operation, extra="allow"):
-    """An operation that this version does not know: kept unchanged and ignored by `groups`."""
+    """An operation that this version does not know: kept unchanged, but not applied."""
 
     @field_validator("kind")
     @classmethod
@@ -196,7 +196,7 @@ class Edit(BaseModel, frozen=True):
 
     id: int  # 1, 2, 3, ...: its place in the list
     time: str
-    result: str  # the result of the run whose groups are meant
+    result: str  # the result that was edited
     operation: Operation
 
 
@@ -208,7 +208,7 @@ class Edits(BaseModel, frozen=True):
 
     @property
     def revision(self) -> int:
-        """How many entries there are: it grows with every edit, undo and redo."""
+        """The number of entries; it grows with every edit, undo and redo."""
         return len(self.edits)
 
     def active(self) -> list[Edit]:
@@ -220,7 +220,7 @@ class Edits(BaseModel, frozen=True):
         return [edit for edit in self.active() if edit.result == name]
 
     def until(self, revision: int) -> "Edits":
-        """The list as it was when it had so many entries."""
+        """The list as it was at this revision."""
         return Edits(edits=self.edits[:revision])
 
     @property
@@ -269,12 +269,12 @@ def read_edits(run: Path) -> Edits:
 
 @contextmanager
 def editing(run: Path, *, expected: int | None = None) -> Iterator[Edits]:
-    """Hold the list: the edits as they are, unchanged by others until the end of the block.
+    """Lock the list and yield it; no other program can change it before the block ends.
 
     Args:
         expected: the revision that the caller has seen. StaleEditsError if there are other edits by now.
     """
-    lock = FileLock(run / LOCK, timeout=PATIENCE)
+    lock = FileLock(run / LOCK, timeout=LOCK_SECONDS)
     try:
         lock.acquire()
     except Timeout:
@@ -297,7 +297,7 @@ def append(run: Path, operation: Operation, *, result: str, expected: int | None
     >>> append(run, Name(group=3, name="mountains"), result=open_result(run).name)
     """
     with editing(run, expected=expected) as found:
-        return add_held(run, found, operation, result=result)
+        return append_locked(run, found, operation, result=result)
 
 
 def undo(run: Path, *, expected: int | None = None) -> Edit | None:
@@ -305,7 +305,7 @@ def undo(run: Path, *, expected: int | None = None) -> Edit | None:
     with editing(run, expected=expected) as found:
         last = found.undoable
         if last is not None:
-            add_held(run, found, Undo(edit=last.id), result=last.result)
+            append_locked(run, found, Undo(edit=last.id), result=last.result)
         return last
 
 
@@ -314,22 +314,22 @@ def redo(run: Path, *, expected: int | None = None) -> Edit | None:
     with editing(run, expected=expected) as found:
         last = found.redoable
         if last is not None:
-            add_held(run, found, Redo(edit=last.id), result=last.result)
+            append_locked(run, found, Redo(edit=last.id), result=last.result)
         return last
 
 
-def add_held(run: Path, held: Edits, operation: Operation, *, result: str) -> Edits:
-    """`append` inside a block of `editing`, which gave `held`."""
-    entry = Edit(id=held.revision + 1, time=now(), result=result, operation=operation)
-    edits = Edits(edits=[*held.edits, entry])
-    _write(run, edits)
-    return edits
+def append_locked(run: Path, edits: Edits, operation: Operation, *, result: str) -> Edits:
+    """Add an entry inside a block of `editing`, which yielded `edits`; returns the list with it."""
+    entry = Edit(id=edits.revision + 1, time=now(), result=result, operation=operation)
+    longer = Edits(edits=[*edits.edits, entry])
+    _write(run, longer)
+    return longer
 
 
 def _write(run: Path, edits: Edits) -> None:
-    """One entry per line. The new file replaces the old one in a single step, and is on the disk before and after."""
+    """Write one entry per line. The new file replaces the old one atomically, so one of them is always on disk."""
     lines = ",\n".join(edit.model_dump_json() for edit in edits.edits)
-    # Not `.partial`: a run that starts meanwhile sweeps those away. The lock makes sure that there is one writer.
+    # Not `.partial`: a run that starts at the same time removes those. The lock makes sure that there is one writer.
     temporary = run / f".{EDITS}.new"
     with temporary.open("wb") as file:
         file.write(f'{{"format":{edits.format},"edits":[\n{lines}\n]}}\n'.encode())

@@ -21,10 +21,10 @@ from pydantic import JsonValue
 
 from spice.errors import UserError
 from spice.files import (
+    collision_key,
     folder_written_atomically,
-    portable,
+    portable_name,
     printable,
-    same_file,
     shortened,
     write_text,
     written_atomically,
@@ -43,7 +43,7 @@ class Images(NamedTuple):
     """What is exported: images, and the group of each. Empty groups keep their numbers."""
 
     labels: Labels
-    originals: list[Path]  # (n,) the image files; empty where only a table is wanted
+    originals: list[Path]  # (n,) the image files; empty if only a table is written
     group: NDArray[np.int32]  # (n,)
     by_person: NDArray[np.bool_]  # (n,)
     names: dict[int, str]  # of all groups by number, empty ones too; `group_03` for one without a name
@@ -54,7 +54,7 @@ class Images(NamedTuple):
         return self.names[int(self.group[row])]
 
     def folders(self) -> list[str]:
-        """(n,) the name of each image's group, as a folder can be called on every system."""
+        """(n,) the name of each image's group, as a folder name that every system accepts."""
         names = folder_names(self.names)
         return [names[group] for group in self.group.tolist()]
 
@@ -100,10 +100,10 @@ def folder_names(names: dict[int, str]) -> dict[int, str]:
     found: dict[int, str] = {}
     taken: set[str] = set()
     for number, name in names.items():
-        folder = portable(name.strip()[:_FOLDER_LENGTH]) or f"group_{number:02d}"
-        while same_file(folder) in taken:
+        folder = portable_name(name.strip()[:_FOLDER_LENGTH]) or f"group_{number:02d}"
+        while collision_key(folder) in taken:
             folder = f"{folder}_{number:02d}"
-        taken.add(same_file(folder))
+        taken.add(collision_key(folder))
         found[number] = folder
     return found
 
@@ -115,7 +115,7 @@ def _folders(images: Images, destination: Path, put: Put) -> None:
     """For people: one folder per group, sorted from the most typical image on, doubtful images apart."""
     labels, originals = images.labels, images.originals
     folders, digits = images.folders(), len(str(len(originals)))
-    certain = labels.reliable | images.by_person  # (n,) nobody doubts where a person put an image
+    certain = labels.reliable | images.by_person  # (n,)
 
     def place(row: int) -> Path:
         part = "reliable" if certain[row] else "doubtful"
@@ -179,7 +179,7 @@ def _fiftyone(images: Images, destination: Path, put: Put) -> None:
     """A FiftyOneImageClassificationDataset: images by number in data/, and labels.json by the same numbers."""
     labels, originals = images.labels, images.originals
     digits = len(str(len(originals)))
-    # By number: FiftyOne tells images apart without their endings, and its database takes no names but UTF-8.
+    # By number: FiftyOne ignores file extensions, and its database takes only names in UTF-8.
     keys = [f"{row:0{digits}d}" for row in range(len(originals))]
     _put_all(originals, lambda row: destination / "data" / f"{keys[row]}{originals[row].suffix.lower()}", put)
     entries: dict[str, JsonValue] = {
@@ -248,10 +248,10 @@ def _put_all(originals: list[Path], place: Callable[[int], Path], put: Put) -> l
         target = wanted.with_name(shortened(wanted.name))
         number = 1
         # Two folders may hold images of one name, or of `A.jpg` and `a.jpg`: `a.jpg`, then `a-2.jpg`, `a-3.jpg`, ...
-        while same_file(str(target)) in taken:
+        while collision_key(str(target)) in taken:
             number += 1
             target = wanted.with_name(shortened(wanted.name, f"-{number}"))
-        taken.add(same_file(str(target)))
+        taken.add(collision_key(str(target)))
         placed.append(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         put(original, target)

@@ -1,7 +1,7 @@
-"""A run folder while it is written: steps are added, and nothing finished is ever replaced.
+"""A run folder that is being written: steps are added, and nothing finished is ever replaced.
 
-A result becomes the current one in a single step, when it is complete: the manifest names it, and the link `current`
-leads to it. So at every moment the labels, the model and the page at the top of the folder belong together.
+A complete result becomes the current one in a single step: the manifest names it, and the link `current` points to it.
+So the labels, the model and the report at the top of the folder always belong together.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ UNFINISHED = "unfinished"
 
 
 class RunFolder:
-    """The folder that a run leaves behind. Every change of its manifest is written at once, and atomically."""
+    """A run folder. Every change to its manifest is written at once, and atomically."""
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path, self.manifest = path, manifest
@@ -43,7 +43,7 @@ class RunFolder:
         if is_run(path):
             return cls.open(path)
         refuse_foreign(path)
-        (path / PROBLEMS.name).unlink(missing_ok=True)  # of a start without any image
+        (path / PROBLEMS.name).unlink(missing_ok=True)  # left by a run that found no image
         run = cls(path, Manifest(created=now(), source=source, pending=pending))
         write_manifest(path, run.manifest)
         return run
@@ -55,7 +55,7 @@ class RunFolder:
 
     @property
     def has_results(self) -> bool:
-        """Whether there is work to lose: a finished result, or a step besides the scan."""
+        """Whether there is work that could be lost: a finished result, or a step other than the scan."""
         steps = (folder.name for folder in (self.path / STEPS).glob("*"))
         return bool(self.manifest.results) or any(not name.startswith("scan-") for name in steps)
 
@@ -83,7 +83,7 @@ class RunFolder:
         left = {other: entry for other, entry in self.manifest.results.items() if other != name}
         used = {folder for entry in left.values() for folder in entry.folders.values()}
         unused = set(self.manifest.results[name].folders.values()) - used
-        # The manifest first: a kill in between leaves only unused folders.
+        # The manifest first: if the process is killed in between, only unused folders are left.
         self.update(results=left)
         for folder in unused:
             shutil.rmtree(self.path / folder, ignore_errors=True)
@@ -116,7 +116,7 @@ class RunFolder:
                 remove(self.path / artifact.name)
 
     def _keep_changed(self, name: str) -> None:
-        """Rename a file that has replaced our link, unless it is a copy of ours."""
+        """Keep a file that replaced our link, under another name, unless it is a copy of ours."""
         path = self.path / name
         if path.is_symlink() or not path.is_file():
             return
@@ -147,7 +147,7 @@ def refuse_foreign(path: Path) -> None:
 def refuse_links_outside(path: Path) -> None:
     """Refuse a run folder in which writing a file could change one elsewhere: call this before anything is written.
 
-    The links that we make at its top are replaced and never followed, so it does not matter where they lead.
+    The links that spice makes at its top are replaced and never followed, so it does not matter where they lead.
     """
     home = os.path.realpath(path)
     replaced = {CURRENT, *(artifact.name for artifact in LINKED)}
@@ -160,7 +160,7 @@ def refuse_links_outside(path: Path) -> None:
                     raise UserError(f"{entry} is a link to {target}, outside the run folder; remove the link")
 
 
-def make(path: Path) -> None:
+def create(path: Path) -> None:
     """Create the folder, if it does not exist."""
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -180,15 +180,15 @@ def clear_failed_start(path: Path) -> Path | None:
     return path / PROBLEMS.name
 
 
-def sweep(path: Path) -> None:
-    """Remove half-written files of a killed process. Only for the process that holds the lock."""
+def remove_partial_files(path: Path) -> None:
+    """Remove half-written files of a killed process. Only the process that holds the lock may call this."""
     for folder, pattern in ((path, ".*.partial"), (path / STEPS, "**/.*.partial"), (path / RESULTS, "**/.*.partial")):
         for partial in list(folder.glob(pattern)):
             remove(partial)
 
 
 def _swap(path: Path, make: Callable[[Path], None]) -> None:
-    """Replace `path` by what `make` creates, atomically unless a real folder is in the way."""
+    """Replace `path` with what `make` creates; atomically, unless `path` is a real folder."""
     new, old = path.with_name(f".{path.name}.partial"), path.with_name(f".{path.name}.old.partial")
     remove(new)
     make(new)
@@ -206,5 +206,5 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _ours(entry: Path) -> bool:
-    """Whether this may be left over from a run that was killed at once, or that found no image."""
+    """Whether a run that was killed at once, or that found no image, may have left this behind."""
     return entry.name in (LOCK, HOLDER, PROBLEMS.name) or (entry.name.startswith(".") and entry.suffix == ".partial")

@@ -1,7 +1,7 @@
-"""The groups that people see: the clusters of a result after all edits (`spice.runs.apply` applies them).
+"""The groups that people see: the clusters of a result after all edits (`spice.runs.apply_edits` applies them).
 
-A group has a number. Clusters that nobody touched keep theirs, a merged group keeps the number of its first part, and
-new groups (from a split or from moved images) get numbers from K on, so no number is ever used twice in one result.
+A group has a number. Clusters without edits keep theirs, a merged group keeps the number of its first part, and new
+groups (from a split or from moved images) get numbers from K on, so no number is ever used twice in one result.
 
 Shapes: N images, K clusters.
 """
@@ -121,7 +121,7 @@ class Groups(NamedTuple):
         return np.where(aside, NONE, self.group).astype(np.int32)
 
     def name(self, group: int) -> str:
-        """What to call a group: its name, or its number in words."""
+        """What to call a group: its name, or `group 3`."""
         return self.names.get(group) or ("no group" if group == NONE else f"group {group}")
 
     def predicted(self, output: NDArray[np.int32]) -> dict[str, Column]:
@@ -139,7 +139,7 @@ class Groups(NamedTuple):
 
 
 def unedited(base: Base) -> Groups:
-    """The groups of a result that nobody has edited: its clusters."""
+    """The groups of a result without edits: its clusters."""
     return Groups(
         group=base.cluster.astype(np.int32),
         by_person=np.zeros(len(base), dtype=np.bool_),

@@ -15,7 +15,7 @@ LOCK, HOLDER = ".lock", ".holder"
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock the run folder, or say who holds the lock."""
+    """Lock the run folder; UserError, which names the other process, if it is in use."""
     lock = FileLock(folder / LOCK, timeout=0)
     try:
         lock.acquire()

@@ -57,7 +57,7 @@ class Manifest(BaseModel, frozen=True):
 
     @property
     def title(self) -> str:
-        """What the pages call the images."""
+        """What the report and the explorer call the images."""
         return Path(self.source).name if self.source else "images in memory"
 
     @property

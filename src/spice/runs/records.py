@@ -1,4 +1,4 @@
-"""What every step reports about its work: one typed result per step, written and read by the same code.
+"""What every step reports: one typed result per step, written and read by the same code.
 
 Shapes: H heads, K clusters.
 """
@@ -78,10 +78,10 @@ class HowManyResult(StepResult):
     spread: list[float]  # standard deviation over these draws
     null: float  # the best score of features without groups
     drawn: int  # images in a draw
-    finest_peak: int  # the number that the curve alone would give
-    communities: int  # the number that the neighbor graph alone would give
-    coarse_communities: int | None = None  # and at half the resolution; None in runs of older versions
-    fits_labels: bool  # whether labels that the user gave decided
+    finest_peak: int  # the number that the curve alone suggests
+    communities: int  # the number that the neighbor graph alone suggests
+    coarse_communities: int | None = None  # the same at half the resolution; None in runs of older versions
+    fits_labels: bool  # whether labels that the user gave decided the number
 
     @property
     def contradictory(self) -> bool:
@@ -106,7 +106,7 @@ class SelectedHead(StepResult):
 
 
 class HeadsResult(StepResult):
-    """Stage 2: every head's loss whenever heads were scored, and which head was selected."""
+    """Stage 2: every head's loss each time heads were scored, and which head was selected."""
 
     epochs: list[int]
     loss: list[list[float]]  # (snapshots, H)
@@ -141,15 +141,15 @@ class JointResult(StepResult):
     given: int  # of these, images that a person placed
     moved: int  # images that changed their cluster
     loss: list[float]  # per step
-    taught: list[float]  # per step, share of the images whose own prediction taught
+    taught: list[float]  # per step, the share of images whose own prediction was confident enough to learn
     before: ClusteringStats | None  # None: there was nothing to learn from
     after: ClusteringStats | None
     failed_checks: list[str]
-    used: bool  # whether labels come from this result, or from stage 2's
+    used: bool  # whether the labels come from this result; otherwise from stage 2
 
 
 class LabelsResult(StepResult):
-    """The answer, and k-means beside it."""
+    """The answer, and k-means for comparison."""
 
     clusters: int
     neighbors: int  # N_s, of which reliability is the share in the same cluster
@@ -162,6 +162,7 @@ class LabelsResult(StepResult):
 RESULTS: dict[str, type[StepResult]] = {
     "scan": ScanResult,
     "features": FeaturesResult,
+    "encode": StepResult,
     "views": ViewsResult,
     "neighbors": NeighborsResult,
     "howmany": HowManyResult,
@@ -258,7 +259,7 @@ def write_record(folder: Path, record: Record[StepResult]) -> None:
 
 
 def read_record(folder: Path, step: str) -> Record[StepResult] | None:
-    """The record of a finished step; None where the step is not finished."""
+    """The record of a step; None if it is not finished."""
     kind: type[Record[StepResult]] = Record.__class_getitem__(RESULTS[step])  # type: ignore[assignment]
     return read_json(folder / f"{step}.json", kind, "delete it and resume the run")
 

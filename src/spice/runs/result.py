@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from spice.arrays import open_array
 from spice.errors import UserError
-from spice.runs.apply import apply
+from spice.runs.apply_edits import apply_edits
 from spice.runs.artifacts import (
     FEATURES,
     IMAGES,
@@ -73,8 +73,8 @@ class Result:
 
     def __truediv__(self, artifact: Artifact) -> Path:
         """Where an artifact is, or would be."""
-        # Files that no step of the run makes, such as scores, are beside the labels.
-        folder = self.entry.folders.get(artifact.step)
+        # Files that no step makes, such as scores, are next to the labels.
+        folder = self._folder_of(artifact)
         return (self.folder if folder is None else self.run / folder) / artifact.name
 
     def need(self, artifact: Artifact) -> Path:
@@ -82,10 +82,17 @@ class Result:
         path = self / artifact
         if not path.exists():
             raise UserError(f"{path} is missing; recreate it with: spice resume {self.run}")
-        record = self.records.get(artifact.step)
-        if record is not None and record.is_damaged(self.run / self.entry.folders[artifact.step], artifact.name):
+        record = self.records.get(self._made_by(artifact))
+        if record is not None and record.is_damaged(path.parent, artifact.name):
             raise UserError(f"{path} is damaged; recreate it with: spice resume {self.run}")
         return path
+
+    def _made_by(self, artifact: Artifact) -> str:
+        """The step that made an artifact. In runs of version 0.2, the step `views` made the features, too."""
+        return "views" if artifact == FEATURES and "encode" not in self.entry.folders else artifact.step
+
+    def _folder_of(self, artifact: Artifact) -> str | None:
+        return self.entry.folders.get(self._made_by(artifact))
 
     @property
     def folder(self) -> Path:
@@ -167,17 +174,17 @@ class Result:
         return self.groups_after(read_edits(self.run))
 
     def with_step(self, step: Step) -> "Result | None":
-        """This result if the step was run for it, or another one on the same features."""
+        """This result if the step was run for it, else another one on the same features for which it was."""
         if step in self.entry.folders:
             return self
-        views = self.entry.folders.get("views")
-        same = (name for name, entry in self.manifest.results.items() if entry.folders.get("views") == views)
-        found = next((name for name in same if step in self.manifest.results[name].folders), None)
-        return None if found is None else Result(self.run, self.manifest, found)
+        features = self._folder_of(FEATURES)
+        others = (Result(self.run, self.manifest, name) for name in self.manifest.results)
+        same = (other for other in others if other._folder_of(FEATURES) == features)
+        return next((other for other in same if step in other.entry.folders), None)
 
     def groups_after(self, edits: Edits) -> Groups:
         """The groups after these edits."""
-        return apply(self.base, edits, earlier=self._other)
+        return apply_edits(self.base, edits, earlier=self._other)
 
     def _other(self, name: str) -> Base | None:
         """Another result of the run, or what was saved of one that was removed."""
@@ -222,7 +229,7 @@ class Result:
 
 
 def save_edited_groups(run: Path, manifest: Manifest, name: str) -> None:
-    """Before a result is removed, save its groups if they were edited: their names carry over to other results."""
+    """Before a result is removed, save its groups if they were edited: names carry over to other results."""
     if name in manifest.results and any(edit.result == name for edit in read_edits(run).edits):
         Result(run, manifest, name).base.save(run / EDITED / f"{name}.parquet")
 
@@ -249,6 +256,6 @@ def model_folder(run: Path) -> Path:
 
 
 def _saved_base(run: Path, name: str) -> Base | None:
-    """What `save_edited_groups` kept; None where there is nothing."""
+    """What `save_edited_groups` kept; None if there is nothing."""
     file = run / EDITED / f"{name}.parquet"
     return Base.load(name, file) if file.exists() else None

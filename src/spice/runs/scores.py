@@ -1,4 +1,4 @@
-"""How well a result agrees with true labels: `scores.json`, which `spice evaluate` writes and the page shows.
+"""How well a result agrees with true labels: `scores.json`, which `spice evaluate` writes and the report shows.
 
 Shapes: H heads, C classes, K clusters.
 """
@@ -11,7 +11,7 @@ from spice.runs.records import read_json
 
 
 class Score(BaseModel, frozen=True):
-    """How well a grouping agrees with true labels; all None where there was nothing to compare."""
+    """How well a grouping agrees with true labels; all None if there was nothing to compare."""
 
     images: int
     acc: float | None = None
@@ -42,7 +42,7 @@ class HeadScores(BaseModel, frozen=True):
 
 
 class Scores(BaseModel, frozen=True):
-    """How well a run agrees with true labels. Only its page and figures read this."""
+    """How well a run agrees with true labels. Only its report and figures read this."""
 
     images: int
     without_label: int
@@ -51,7 +51,7 @@ class Scores(BaseModel, frozen=True):
     reliable: Score
     kmeans: Score
     edited: Score | None = None  # the groups after a person's edits, without images in no group; None: no edits
-    second_stage: Score | None = None  # before joint training, where that changed the answer
+    second_stage: Score | None = None  # before joint training, if that changed the answer
     confusion: Confusion
     by_chance: AccuracyCurve
     by_confidence: AccuracyCurve
@@ -59,5 +59,5 @@ class Scores(BaseModel, frozen=True):
 
 
 def read_scores(path: Path) -> Scores | None:
-    """What `spice evaluate` wrote; None where it has not been run."""
+    """What `spice evaluate` wrote; None if it has not been run."""
     return read_json(path, Scores, "delete it and evaluate again")

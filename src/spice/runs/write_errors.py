@@ -1,4 +1,4 @@
-"""A full disk or a read-only folder: one clear line instead of a traceback."""
+"""Reports a full disk or a read-only folder in one clear line instead of a traceback."""
 
 import errno
 import re
@@ -34,7 +34,7 @@ def explain_write_errors(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def writing(run: Path) -> Iterator[None]:
-    """Write into an existing run folder: links that lead out of it are refused first, and errors are explained."""
+    """For writing into an existing run folder: refuses links that lead out of it, and explains errors."""
     refuse_links_outside(run)
     with explain_write_errors(run):
         yield
@@ -61,7 +61,7 @@ def explain_output_errors(path: Path) -> Iterator[None]:
 
 def is_full(error: Exception) -> bool:
     """Whether an error says that the disk is full."""
-    # safetensors raises an exception of its own.
+    # safetensors has its own exception.
     return getattr(error, "errno", None) in _FULL or bool(_FULL_TEXT.search(str(error)))
 
 

@@ -1,4 +1,4 @@
-"""Write the files of views batch by batch, so that a stopped run can resume (see `views`).
+"""Write files of features batch by batch, so that a stopped run can resume (see `views`).
 
 Shapes: N images, U of them distinct, V views, D feature width.
 """
@@ -7,7 +7,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -25,7 +25,7 @@ from spice.settings import ViewSettings
 
 Kind = Literal["plain", "weak", "strong"]
 MakeRows = Callable[[Kind, Tensor, torch.Generator], Tensor]
-FEATURES, FOLDER, ROWS = "features.npy", "views", "rows.npy"
+FOLDER, ROWS = "views", "rows.npy"
 
 # Images encoded at once. Results depend on it: the random views of an image depend on its position in the batch.
 BATCH = 64
@@ -53,40 +53,49 @@ class _Layout(NamedTuple):
 
 
 class ViewFiles:
-    """The three files while they are filled. A batch is marked as done only after it has been written."""
+    """Files of features while they are filled batch by batch; a batch is marked only after it has been written.
+
+    Args:
+        paths: the file of each kind.
+        notes: a folder of these files' own, for what is unfinished.
+        settings: of weak and strong views. None: the file is of the plain images, and does not depend on the seed.
+    """
 
     def __init__(
         self,
-        settings: ViewSettings,
+        paths: Mapping[Kind, Path],
+        notes: Path,
+        settings: ViewSettings | None,
         shape: tuple[int, int],
         run: Run,
         *,
         about: str,
         distinct: NDArray[np.int64] | None = None,
     ) -> None:
-        self.run, self.folder = run, folder_of(run)
+        self.paths, self.notes, self.run = paths, notes, run
         images, self.width = shape
         firsts = torch.from_numpy(np.arange(images) if distinct is None else distinct)  # (U,)
-        whole = _Layout(firsts, firsts, torch.cat([firsts[1:], torch.tensor([images])]))
-        self.rows = _sampled_rows(images, settings, run)
-        part = whole
+        self.layout = _Layout(firsts, firsts, torch.cat([firsts[1:], torch.tensor([images])]))
+        self.rows = None if settings is None else _sampled_rows(images, settings, run)
         if self.rows is not None:
             place = torch.arange(len(self.rows))
-            part = _Layout(torch.from_numpy(self.rows), place, place + 1)
-        self.layouts: dict[Kind, _Layout] = {"plain": whole, "weak": part, "strong": part}
-        self.views: dict[Kind, int] = {"plain": 1, "weak": settings.weak, "strong": settings.strong}
-        # Plain features are also used elsewhere, so they stay in full precision.
-        self.dtypes: dict[Kind, str] = {"plain": "float32", "weak": settings.precision, "strong": settings.precision}
-        key = json.dumps([about, settings.model_dump(), run.seed, shape, BATCH])
+            self.layout = _Layout(torch.from_numpy(self.rows), place, place + 1)
+        self.views: dict[Kind, int] = {"plain": 1}
+        if settings is not None:
+            self.views = {"weak": settings.weak, "strong": settings.strong}
+        # The plain features are also read elsewhere: they stay in full precision.
+        self.dtype = "float32" if settings is None else settings.precision
+        drawn = None if settings is None else [settings.model_dump(), run.seed]
+        key = json.dumps([about, drawn, shape, BATCH])
         self.key = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
     def fill(self, make_rows: MakeRows) -> None:
-        """Compute everything that is missing."""
+        """Compute all that is missing."""
         processes = self.run.processes
         if processes.first:
             self._reserve()
         processes.barrier()
-        for kind, path in view_paths(self.folder).items():
+        for kind, path in self.paths.items():
             if not path.exists():
                 self._fill(kind, make_rows)
                 processes.barrier()
@@ -95,45 +104,46 @@ class ViewFiles:
                     replace(partial, path)
                     marks.unlink()
                 processes.barrier()
-            self._report(kind, self.layouts[kind].length * self.views[kind])
+            self._report(kind, self.layout.length * self.views[kind])
 
     def _reserve(self) -> None:
-        """Keep the files of an earlier run with the same identity, and reserve space for the others."""
-        views, note = self.folder / FOLDER, self.folder / FOLDER / "identity"
+        """Keep the files of an earlier run if they have the same identity; reserve space for the others."""
+        note = self.notes / "identity"
         if not (note.exists() and note.read_text(encoding="utf-8") == self.key):
-            shutil.rmtree(views, ignore_errors=True)
-            remove_array(self.folder / FEATURES)
-            views.mkdir(parents=True)
-        for kind, path in view_paths(self.folder).items():
+            shutil.rmtree(self.notes, ignore_errors=True)
+            for path in self.paths.values():
+                remove_array(path)
+            self.notes.mkdir(parents=True)
+        for kind, path in self.paths.items():
             partial, marks = self._unfinished(kind)
             if path.exists() or partial.exists():
                 continue
-            save_array(marks, np.zeros(self.views[kind] * self.layouts[kind].batches, dtype=np.uint8))
-            images = self.layouts[kind].length
+            save_array(marks, np.zeros(self.views[kind] * self.layout.batches, dtype=np.uint8))
+            images = self.layout.length
             shape = (images, self.width) if kind == "plain" else (self.views[kind], images, self.width)
             try:
-                reserve_array(path, self.dtypes[kind], shape, first=partial)
+                reserve_array(path, self.dtype, shape, first=partial)
             except OSError as error:
-                size = np.dtype(self.dtypes[kind]).itemsize * np.prod(shape, dtype=np.int64) / 1e9
+                size = np.dtype(self.dtype).itemsize * np.prod(shape, dtype=np.int64) / 1e9
                 raise UserError(
                     f"not enough disk space in {path.parent} for {size:.2f} GB of features ({error.strerror})"
                 ) from error
         if self.rows is not None:
-            save_array(views / ROWS, self.rows)
+            save_array(self.notes / ROWS, self.rows)
         write_text(note, self.key)
 
     def _fill(self, kind: Kind, make_rows: MakeRows) -> None:
         """Compute this process's missing batches."""
-        layout = self.layouts[kind]
+        layout = self.layout
         partial, done_marks = self._unfinished(kind)
-        table, flush = map_array(view_paths(self.folder)[kind], "r+", first=partial)
+        table, flush = map_array(self.paths[kind], "r+", first=partial)
         marks = np.lib.format.open_memmap(done_marks, mode="r+")
         by_view = table.reshape(-1, layout.length, self.width)  # (V, N, D)
         written: list[int] = []
         saved_at = time.monotonic()
 
         def save() -> None:
-            # Batches are flushed before their marks, so that every marked batch survives a power failure.
+            # Batches reach the disk before their marks, so that after a power cut every marked batch is there.
             flush()
             marks[written] = 1
             marks.flush()
@@ -158,20 +168,19 @@ class ViewFiles:
         save()
 
     def _report(self, kind: Kind, done: int) -> None:
-        # Each kind is a separate task, because speeds differ: features take minutes, views made from them seconds.
+        # Each kind is a task of its own, because speeds differ: features take minutes, views made from them a moment.
         if self.run.processes.first:
             task = "computing features" if kind == "plain" else f"{kind} views"
-            self.run.progress(task, done, self.layouts[kind].length * self.views[kind])
+            self.run.progress(task, done, self.layout.length * self.views[kind])
 
     def _unfinished(self, kind: Kind) -> tuple[Path, Path]:
-        """The unfinished file of a kind, and the marks of its finished batches."""
-        return self.folder / FOLDER / f"{kind}.partial", self.folder / FOLDER / f"{kind}.marks"
+        """The file of a kind before it is complete, and the marks of its finished batches."""
+        return self.notes / f"{kind}.partial", self.notes / f"{kind}.marks"
 
 
 def view_paths(folder: Path) -> dict[Kind, Path]:
-    """The file of each kind."""
-    weak, strong = folder / FOLDER / "weak.npy", folder / FOLDER / "strong.npy"
-    return {"plain": folder / FEATURES, "weak": weak, "strong": strong}
+    """Where the features of weak and of strong views are."""
+    return {"weak": folder / FOLDER / "weak.npy", "strong": folder / FOLDER / "strong.npy"}
 
 
 def folder_of(run: Run) -> Path:
@@ -182,7 +191,7 @@ def folder_of(run: Run) -> Path:
 
 
 def _sampled_rows(images: int, settings: ViewSettings, run: Run) -> NDArray[np.int64] | None:
-    """The sorted rows of the images that get views; None: all."""
+    """The images that get views, in order; None: all."""
     if settings.sample is None or settings.sample >= images:
         return None
     sample = torch.randperm(images, generator=run.generator("views", "sample"))[: settings.sample]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from spice.report.colors import colors
-from spice.runs.words import suggest_names
+from spice.runs.suggested_names import suggest_names
 from spice.trust.evidence import neighbor_votes, similar_groups
 from spice.web.session import State
 

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 from spice.arrays import open_array
 from spice.runs import Result, RunFolder, locked, read_manifest, writing
 from spice.runs.artifacts import CANDIDATES
-from spice.runs.other_counts import compare
+from spice.runs.other_group_counts import compare
 from spice.web.session import State
 from spice.wording import quoted
 

@@ -20,7 +20,7 @@ from spice.runs.editor import Editor
 from spice.runs.edits import EDITS, Edits, Operation
 from spice.runs.groups import Groups
 from spice.runs.manifest import MANIFEST
-from spice.runs.words import ImageWords, read_words
+from spice.runs.suggested_names import ImageWords, read_words
 from spice.stages.groups.merge_tree import MergeTree
 from spice.web.csv_updater import CsvUpdater
 from spice.web.pictures import Pictures

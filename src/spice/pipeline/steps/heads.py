@@ -22,7 +22,7 @@ from spice.stages.views import open_views, with_fresh_views
 
 def heads(work: Work, run: Run) -> HeadsResult:
     """Train the heads on the views, and select one."""
-    views = open_views(work.folders["views"])
+    views = open_views(work.folders["views"], work.features.numpy())
     if work.settings.views.fresh:
         images = work.images if views.rows is None else Subset(work.images, views.rows)
         views = with_fresh_views(views, images, work.encoder, work.settings.views)

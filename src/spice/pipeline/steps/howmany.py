@@ -1,4 +1,4 @@
-"""How many groups there are, and groups within groups: beyond the paper, and shared by all numbers of clusters."""
+"""The number of groups, and groups within groups: not in the paper, and shared by all numbers of clusters."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from spice.stages.groups.peaks import plausible
 
 
 def howmany(work: Work, run: Run) -> HowManyResult:
-    """Find the number of groups; a partition is kept for each plausible one."""
+    """Find the number of groups, and keep a partition for each plausible number."""
     asked = work.settings.how_many
     assert asked is not None
     features = work.features.numpy()
@@ -27,7 +27,7 @@ def howmany(work: Work, run: Run) -> HowManyResult:
 
 
 def tree(work: Work, run: Run) -> TreeResult:
-    """Merge many small groups two by two."""
+    """Merge many small groups in pairs."""
     points = principal_components(work.features.numpy(), np.random.default_rng([run.seed, 1]))
     neighbors = np.asarray(work.neighbors[:, :NEIGHBORS])
     found = merge_tree(points, neighbors, seed=run.seed)

@@ -1,4 +1,4 @@
-"""k-means on the same features: the baseline of every result."""
+"""k-means on the same features: the baseline for every result."""
 
 from functools import partial
 
@@ -15,7 +15,7 @@ from spice.stages.kmeans import kmeans as kmeans_labels
 
 def kmeans(work: Work, run: Run) -> StepResult:
     """Cluster the plain features."""
-    save_array(work / KMEANS, work.early.take("kmeans", partial(labels_of, work, run)))
+    save_array(work / KMEANS, work.background.take("kmeans", partial(labels_of, work, run)))
     return StepResult()
 
 

@@ -26,7 +26,7 @@ def labels(work: Work, run: Run) -> LabelsResult:  # noqa: ARG001
     source, settings = work.answer, work.settings.reliability
     clusters, count = work.settings.heads.clusters, work.counted_neighbors
     probs = probabilities(source.head, source.features)  # (N, K)
-    flags, pairs = work.early.take("image flags", partial(flag_images, work))
+    flags, pairs = work.background.take("image flags", partial(flag_images, work))
     found = make_labels(work.inputs.collection.paths, source.features, probs, source.neighbors, settings, flags=flags)
     save_npz(work / PAIRS, pairs._asdict())
     save_array(work / PROBABILITIES, probs.numpy())

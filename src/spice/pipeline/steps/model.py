@@ -12,7 +12,7 @@ from spice.stages.model import TrainedModel
 
 
 def model(work: Work, run: Run) -> StepResult:
-    """Save encoder and head, and features of training images to compare new ones with."""
+    """Save the encoder, the head, and features of training images, with which new images are compared."""
     settings, source, count = work.settings, work.answer, work.counted_neighbors
     cluster = torch.from_numpy(read_labels(work.folders["labels"]).cluster).long()
     bank = build_bank(source.features, cluster, clusters=settings.heads.clusters, neighbors=count, seed=run.seed)

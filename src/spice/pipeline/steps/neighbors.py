@@ -11,7 +11,7 @@ from spice.stages.reliability import PAPER_NEIGHBORS
 
 
 def neighbors(work: Work, run: Run) -> NeighborsResult:
-    """Find as many as any number of clusters may need."""
+    """Find as many neighbors as any number of clusters may need."""
     warn_of_blank(work.features)
     count = neighbors_kept(len(work), work.settings)
     found, recall = nearest_with_recall(work.features, count, progress=run.progress)
@@ -21,5 +21,5 @@ def neighbors(work: Work, run: Run) -> NeighborsResult:
 
 
 def neighbors_kept(images: int, settings: RunSettings) -> int:
-    """How many neighbors are kept of every image: the paper's 100, or more where more are wanted."""
+    """How many neighbors of each image are kept: the paper's 100, or more if the settings ask for more."""
     return min(max(PAPER_NEIGHBORS, settings.reliability.neighbors or 0), images - 1)

@@ -16,7 +16,7 @@ from spice.errors import NothingReadableError
 from spice.models.encoders import Encoder, precision_of
 from spice.models.precomputed import checked_vectors
 from spice.pipeline.on_ray import RayEngine
-from spice.pipeline.shards import Shards
+from spice.pipeline.shards import FeatureShards
 from spice.pipeline.work import Inputs, Work
 from spice.progress import log
 from spice.runs import key_of
@@ -24,7 +24,7 @@ from spice.runs.folder import STORE
 from spice.runs.records import ScanResult
 
 PICTURES = "pictures"
-# Pixels on a side of the pictures shown beside vectors.
+# Pixels on a side of the pictures that are shown for vectors.
 PICTURE_SIZE = 160
 
 
@@ -60,7 +60,7 @@ def read_embedded(
     Under several processes only the first one uses the cluster, and the others then find everything embedded.
     """
     folder = embedded_folder(out, encoder)
-    shards = Shards(folder / "features")
+    shards = FeatureShards(folder / "features")
     engine, first = RayEngine(address, encoder, shards), run.processes.first
     if not first:
         run.processes.barrier()
@@ -74,7 +74,7 @@ def read_embedded(
 
 
 def embedded_folder(out: Path, encoder: Encoder) -> Path:
-    """Where the features of a cluster are, for one encoder and precision."""
+    """The folder of features computed on a Ray cluster, for one encoder and precision."""
     key = key_of(encoder.name, encoder.fingerprint(), precision_of(encoder), encoder.size, DECODING)
     return out / STORE / f"embedded-{key}"
 

@@ -1,4 +1,4 @@
-"""Features of plain, weak and strong views by the frozen encoder (III-A, III-B): encoded once, read by every head."""
+"""Features of weak and strong views (III-B): made once, read by every head."""
 
 from typing import Literal
 
@@ -11,21 +11,20 @@ from spice.stages.views import encode_views, perturb_features
 
 
 def views(work: Work, run: Run) -> ViewsResult:
-    """Encode the views of all images; where there are vectors and no images, add noise to the vectors instead."""
-    settings = work.settings.views
+    """Encode augmented images, or add noise to the features of the plain ones."""
+    settings, encoder = work.settings.views, work.encoder
+    features, distinct = work.features.numpy(), work.inputs.collection.distinct
     here = run.with_folder(work.folders["views"]).with_seed(work.settings.encoder_seed)
+    space: Literal["images", "features"] = "features"
     if work.vectors is not None:
         if settings.fresh:
             raise UserError("views.fresh = true needs images, but this run has only features; set it to false")
-        found = perturb_features(work.vectors.numpy(), settings, here)
+        perturb_features(features, settings, here)
+    elif settings.space == "features" and not settings.fresh:  # fresh views are views of images
+        perturb_features(features, settings, here, distinct=distinct)
     else:
-        known = None if work.inputs.embedded is None else work.inputs.embedded.take
-        distinct = work.inputs.collection.distinct
-        found = encode_views(work.images, work.encoder, settings, here, distinct=distinct, known=known)
-    encoder, width = work.encoder, found.plain.shape[1]
-    space: Literal["images", "features"] = "features"
-    if work.vectors is None and (settings.space == "images" or settings.fresh):
         space = "images"
+        encode_views(work.images, features, encoder, settings, here, distinct=distinct)
     return ViewsResult(
-        encoder=encoder.name, size=encoder.size, width=width, space=space, precision=precision_of(encoder)
+        encoder=encoder.name, size=encoder.size, width=features.shape[1], space=space, precision=precision_of(encoder)
     )

@@ -9,13 +9,13 @@ from spice.models.efficientnet import SCALES, load_classifier
 from spice.pipeline.work import Work
 from spice.runs.artifacts import WORDS
 from spice.runs.records import StepResult
-from spice.runs.words import CLASSES_KEPT, ImageWords
+from spice.runs.suggested_names import CLASSES_KEPT, ImageWords
 
 _AT_ONCE = 4096
 
 
 def words(work: Work, run: Run) -> StepResult:  # noqa: ARG001
-    """Save the best classes of every image; vectors have no classifier."""
+    """Save the best classes of every image; there are none for vectors."""
     if work.vectors is not None:
         return StepResult()
     assert work.settings.encoder in SCALES

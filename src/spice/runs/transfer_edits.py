@@ -1,4 +1,4 @@
-"""Names and corrections for another result of the run: other images, another K, another head.
+"""Transfers names and corrections to another result of the run: other images, another K, another head.
 
 Groups of two results are matched by the images that they share. Images that a person placed keep their group.
 
@@ -29,7 +29,7 @@ class _Shared(NamedTuple):
     targets: dict[int, int]  # old group -> the new cluster that takes its name
 
 
-def carry(old: Base, edited: Groups, new: Base) -> Groups:
+def transfer_edits(old: Base, edited: Groups, new: Base) -> Groups:
     """The groups of `new`, with the names and corrections that people made in `old`."""
     shared, start = _share(old, edited, new), unedited(new)
     if old.clusters != new.clusters:

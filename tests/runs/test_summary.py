@@ -1,16 +1,16 @@
-"""The account of a run: counts, results of the steps and warnings, read from its files alone."""
+"""The summary of a run: counts, results of the steps and warnings, read from its files alone."""
 
 from made_run import record_of
 
-from spice.runs import Result, account
+from spice.runs import Result, summarize
 from spice.runs.editor import Editor
 from spice.runs.edits import Name
 from spice.runs.records import write_record
 from spice.trust.grade import Grade, grades
 
 
-def test_the_account_counts_what_the_labels_say(finished: Result) -> None:
-    found = account(finished)
+def test_the_summary_counts_what_the_labels_say(finished: Result) -> None:
+    found = summarize(finished)
     assert (found.images, found.reliable) == (6, 3)
     assert [cluster.images for cluster in found.clusters] == [3, 0, 3]
     assert [cluster.reliable for cluster in found.clusters] == [1, 0, 2]
@@ -19,22 +19,22 @@ def test_the_account_counts_what_the_labels_say(finished: Result) -> None:
 
 
 def test_an_empty_cluster_is_listed_without_made_up_figures(finished: Result) -> None:
-    empty = account(finished).clusters[1]
+    empty = summarize(finished).clusters[1]
     assert (empty.images, empty.reliability, empty.confidence, empty.nearest_other_cluster) == (0, None, None, None)
 
 
 def test_results_warnings_and_times_come_from_the_steps(finished: Result) -> None:
     write_record(finished.folder, record_of("labels", finished.answer, seconds=0.5))
-    found = account(finished.reread())
+    found = summarize(finished.reread())
     assert found.scan.images == 6
     assert [(warning.name, warning.text) for warning in found.warnings] == [("SomeWarning", "try this")]
-    assert list(found.seconds) == ["scan", "views", "neighbors", "kmeans", "heads", "labels", "model"]
+    assert list(found.seconds) == ["scan", "encode", "views", "neighbors", "kmeans", "heads", "labels", "model"]
     assert (found.seconds["scan"], found.seconds["labels"]) == (1.0, 0.5)
 
 
 def test_a_step_that_is_not_finished_or_not_wanted_is_left_out(finished: Result) -> None:
     (finished.folder / "labels.json").unlink()
-    found = account(finished.reread(), stopped_before="the labels")
+    found = summarize(finished.reread(), stopped_before="the labels")
     assert (found.labels, found.reliable, found.clusters, found.joint) == (None, None, [], None)
     assert found.heads == finished.heads
     assert "labels" not in found.seconds
@@ -44,8 +44,8 @@ def test_a_step_that_is_not_finished_or_not_wanted_is_left_out(finished: Result)
 def test_every_group_has_the_grade_of_its_nearest_neighbors_and_its_name(finished: Result) -> None:
     neighbors = finished.neighbors[:, : finished.answer.neighbors]
     expected = grades(finished.labels.cluster, neighbors, finished.answer.clusters)
-    found = account(finished).clusters
+    found = summarize(finished).clusters
     assert [cluster.grade for cluster in found] == expected
     assert found[1].grade == Grade.WEAK, "a group without images"
     Editor(finished.run).do(Name(group=2, name="cats"))
-    assert [cluster.name for cluster in account(finished.reread()).clusters] == ["", "", "cats"]
+    assert [cluster.name for cluster in summarize(finished.reread()).clusters] == ["", "", "cats"]

@@ -1,4 +1,4 @@
-"""What a run of N images needs: a tested bound on memory, and disk space.
+"""Memory and disk space that a run of N images needs; the bound on memory is tested.
 
 Shapes: N images, D feature width, K clusters, V views of an image, S pixels on a side.
 """
@@ -10,7 +10,7 @@ from typing import NamedTuple
 BASE_BYTES = 1.2e9
 COPIES_OF_FEATURES = 4
 BYTES_PER_IMAGE = 4000
-MOST_PIXEL_BYTES = float(32 << 30)  # beyond it, images are decoded when they are needed (`data.ingest`)
+MOST_PIXEL_BYTES = float(32 << 30)  # beyond this, images are decoded when they are needed (`data.ingest`)
 NEIGHBORS = 150  # at most, each with its index and similarity
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from made_run import make_run
 
 from spice.runs import Labels, open_result, read_manifest, save_edited_groups
-from spice.runs.apply import apply
+from spice.runs.apply_edits import apply_edits
 from spice.runs.edits import Edit, Edits, Merge, Move, Name, Operation, Reject, SetAside, Split, append
 from spice.runs.groups import Base, Groups
 
@@ -30,7 +30,7 @@ def carried(old: Base, operations: Sequence[Operation], new: Base) -> Groups:
         Edit(id=number + 1, time="", result=old.name, operation=operation)
         for number, operation in enumerate(operations)
     ]
-    return apply(new, Edits(edits=edits), earlier={old.name: old}.get)
+    return apply_edits(new, Edits(edits=edits), earlier={old.name: old}.get)
 
 
 OLD = base("old", [0, 0, 0, 1, 1, 1, 2, 2, 2], clusters=3)
@@ -111,10 +111,10 @@ def test_edits_on_the_new_result_come_after_what_was_carried_over() -> None:
     edits = Edits(
         edits=[Edit(id=at + 1, time="", result=name, operation=made) for at, (name, made) in enumerate(entries)]
     )
-    found = apply(new, edits, earlier={"old": OLD}.get)
+    found = apply_edits(new, edits, earlier={"old": OLD}.get)
     assert found.names == {1: "cats"}
     assert found.existing == [1, 2]
-    assert apply(OLD, edits, earlier={"new": new}.get).names == {0: "cats", 1: "late"}
+    assert apply_edits(OLD, edits, earlier={"new": new}.get).names == {0: "cats", 1: "late"}
 
 
 def test_names_live_on_when_the_result_that_they_were_given_to_is_removed(tmp_path: Path, labels: Labels) -> None:

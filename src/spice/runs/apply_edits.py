@@ -1,4 +1,4 @@
-"""Edits applied to the head's answer: the one function behind labels.csv, page, exports, `predict`, `why`, explorer.
+"""Applies edits to the head's answer, for labels.csv, the report, the explorer, exports, `predict` and `why` alike.
 
 Shapes: N images, K clusters.
 """
@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from spice.runs.carry import carry
 from spice.runs.edits import Edits, Learned, Merge, Move, Name, Operation, Pair, Reject, SetAside, Split
 from spice.runs.groups import NONE, Base, Groups, unedited
+from spice.runs.transfer_edits import transfer_edits
 
 Find = Callable[[str], Base | None]
 
 
-def apply(base: Base, edits: Edits, *, earlier: Find = lambda _name: None) -> Groups:
+def apply_edits(base: Base, edits: Edits, *, earlier: Find = lambda _name: None) -> Groups:
     """The groups of a result after all edits.
 
     Edits of this result are applied in order. Earlier edits of another result of the run (fewer images, another K) are
-    carried over first, by shared images: see `spice.runs.carry`.
+    carried over first, by shared images: see `spice.runs.transfer_edits`.
 
     Args:
         earlier: finds another result by its name; None if it no longer exists, so that nothing is carried over.
@@ -27,7 +27,9 @@ def apply(base: Base, edits: Edits, *, earlier: Find = lambda _name: None) -> Gr
     before = edits.until(first)
     inherited = [edit for edit in before.active() if changes_groups(edit.operation)]
     source = earlier(inherited[-1].result) if inherited else None
-    start = unedited(base) if source is None else carry(source, apply(source, before, earlier=earlier), base)
+    start = unedited(base)
+    if source is not None:
+        start = transfer_edits(source, apply_edits(source, before, earlier=earlier), base)
     state = _State(base, start)
     for edit in edits.of_result(base.name):
         state.do_(edit.operation)
@@ -131,7 +133,7 @@ class _State:
             self._reject_(row, operation.group)
 
     def _reject_(self, row: int, group: int) -> None:
-        """Move the image to the next best group that nobody has ruled out."""
+        """Move the image to the next best group that no person has ruled out."""
         self.rejected[row] = self.rejected.get(row, frozenset()) | {group}
         if self.group[row] != group:
             return

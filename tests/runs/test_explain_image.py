@@ -8,19 +8,19 @@ from spice.errors import UserError
 from spice.runs import Result
 from spice.runs.artifacts import NEIGHBORS
 from spice.runs.checks import record
-from spice.runs.why import why
+from spice.runs.explain_image import explain_image
 
 
 def test_why_counts_the_neighbors_that_reliability_counts(finished: Result) -> None:
-    found = why(finished.run, "cats/b.png")
+    found = explain_image(finished.run, "cats/b.png")
     assert (found.cluster, found.agreeing, found.neighbors) == (0, 2, 2)  # images 0 and 5; image 2 comes third
     assert found.others == {}
-    doubtful = why(finished.run, "naïve 中.png")
+    doubtful = explain_image(finished.run, "naïve 中.png")
     assert (doubtful.agreeing, doubtful.others) == (1, {2: 1})
 
 
 def test_why_lists_copies_rank_and_neighbors(finished: Result) -> None:
-    found = why(finished.run, "cats/b.png")
+    found = explain_image(finished.run, "cats/b.png")
     assert found.copies == ["naïve 中.png"]
     assert (found.prototype_rank, found.cluster_size) == (1, 3)
     assert [near.path for near in found.nearest] == ["cats/a.png", "naïve 中.png", "dogs/a.png"]
@@ -29,36 +29,36 @@ def test_why_lists_copies_rank_and_neighbors(finished: Result) -> None:
 
 
 def test_why_tells_the_chance_and_what_the_image_repeats(finished: Result) -> None:
-    copy = why(finished.run, "naïve 中.png")
+    copy = explain_image(finished.run, "naïve 中.png")
     assert copy.chance == pytest.approx(0.3)
     assert (copy.duplicate_of, copy.outlier) == ("cats/b.png", False)
-    assert why(finished.run, 'with "quotes".png').outlier
+    assert explain_image(finished.run, 'with "quotes".png').outlier
 
 
 def test_an_image_is_found_by_name_by_path_and_by_the_end_of_its_path(
     finished: Result, photos: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert why(finished.run, str(photos[2])).path == "dogs/a.png"
-    assert why(finished.run, "b.png").path == "cats/b.png"
+    assert explain_image(finished.run, str(photos[2])).path == "dogs/a.png"
+    assert explain_image(finished.run, "b.png").path == "cats/b.png"
     monkeypatch.chdir(photos[2].parent)
-    assert why(finished.run, "a.png").path == "dogs/a.png"  # the file in this folder
+    assert explain_image(finished.run, "a.png").path == "dogs/a.png"  # the file in this folder
 
 
 def test_an_unknown_or_ambiguous_name_is_an_error_that_says_so(finished: Result) -> None:
     with pytest.raises(UserError, match=r"c.png is not one of the 6 images of this run"):
-        why(finished.run, "c.png")
+        explain_image(finished.run, "c.png")
     with pytest.raises(UserError, match=r"2 images match a.png \(cats/a.png, dogs/a.png"):
-        why(finished.run, "a.png")
+        explain_image(finished.run, "a.png")
 
 
 def test_a_missing_file_is_named_with_the_command_that_makes_it_again(finished: Result) -> None:
     (finished / NEIGHBORS).unlink()
     with pytest.raises(UserError, match=r"neighbors.npy is missing; recreate it with: spice resume"):
-        why(finished.run, "b.png")
+        explain_image(finished.run, "b.png")
 
 
 def test_why_knows_the_answers_of_a_check(finished: Result) -> None:
-    before = why(finished.run, "cats/a.png").chance
+    before = explain_image(finished.run, "cats/a.png").chance
     for row in range(5):
         record(finished.run, row, "no")
-    assert why(finished.run, "cats/a.png").chance < 0.3 < before
+    assert explain_image(finished.run, "cats/a.png").chance < 0.3 < before

@@ -10,11 +10,11 @@ Value = TypeVar("Value")
 MOST_IMAGES = 50_000
 
 
-class EarlyResults:
-    """Values by name, computed in the background, one after the other."""
+class BackgroundResults:
+    """Values by name, computed one at a time by a background thread."""
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="early")
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="background")
         self._started: dict[str, Future[Any]] = {}
 
     def start(self, name: str, compute: Callable[[], Value]) -> None:
@@ -22,7 +22,7 @@ class EarlyResults:
         self._started[name] = self._pool.submit(compute)
 
     def take(self, name: str, compute: Callable[[], Value]) -> Value:
-        """Wait for the value (or its error); compute it now if it was not started."""
+        """Wait for the value, and raise its error if there was one; compute it now if it was not started."""
         started = self._started.pop(name, None)
         if started is None:
             return compute()

@@ -8,7 +8,7 @@ from explored_runs import make_explored_run
 from spice.runs import Groups, Result
 from spice.runs.artifacts import WORDS
 from spice.runs.groups import unedited
-from spice.runs.words import CLASSES_KEPT, ImageWords, read_words, suggest_names, vocabulary
+from spice.runs.suggested_names import CLASSES_KEPT, ImageWords, read_words, suggest_names, vocabulary
 
 # Classes by their number in ILSVRC 2012.
 TENCH, GOLDFISH, GOLDEN_RETRIEVER, BEAGLE, POODLE, LEMON, GAS_PUMP = 0, 1, 207, 162, 266, 951, 571

@@ -16,13 +16,13 @@ from spice.runs.records import HowManyResult
 if TYPE_CHECKING:
     from spice.runs.result import Result
 
-# A group is part of another if at least this share of its images is.
+# A group counts as part of another if that one has at least this share of its images.
 PART = 0.5
-LISTED = 4  # groups that a message lists of those that become one
+LISTED = 4  # how many of the groups to merge a message lists
 
 
 class OtherCount(BaseModel, frozen=True):
-    """Another plausible number of groups, beside the one that was used."""
+    """A plausible number of groups other than the one that was used."""
 
     clusters: int
     joins: list[list[int]]  # groups of the answer that become one

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from spice.runs.other_counts import OtherCount, compare, counts_in_words, parts_of
+from spice.runs.other_group_counts import OtherCount, compare, counts_in_words, parts_of
 
 ANSWER = np.repeat([0, 1, 2, 3], 10).astype("i4")
 

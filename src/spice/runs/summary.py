@@ -1,4 +1,4 @@
-"""A summary of a run: what the command prints and the page starts with."""
+"""A summary of a run: what the command line prints and the report starts with."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from spice.runs.labels import Labels
-from spice.runs.other_counts import OtherCount, other_counts
+from spice.runs.other_group_counts import OtherCount, other_counts
 from spice.runs.records import (
     FeaturesResult,
     HeadsResult,
@@ -21,14 +21,14 @@ from spice.runs.records import (
     StepWarning,
     ViewsResult,
 )
-from spice.runs.words import read_words, suggest_names
+from spice.runs.suggested_names import read_words, suggest_names
 from spice.trust.grade import Grade, grades
 
 if TYPE_CHECKING:
     from spice.runs.result import Result
 
 
-# Warnings about an intermediate answer: the last step repeats those that still hold.
+# Warnings about an intermediate answer. The last step repeats those that still hold.
 _OF_THE_ANSWER = frozenset({"NoReliableImagesWarning"})
 _OF_THE_HEADS = frozenset({"EmptyClusterWarning", "GiantClusterWarning", "SharedPrototypeWarning"})
 
@@ -47,7 +47,7 @@ class Cluster(BaseModel, frozen=True):
     name: str  # given by a person, or a suggestion with a question mark; empty if there is neither
 
 
-class Account(BaseModel, frozen=True):
+class RunSummary(BaseModel, frozen=True):
     """The whole run, as far as it is finished."""
 
     run: str
@@ -67,15 +67,15 @@ class Account(BaseModel, frozen=True):
     labels: LabelsResult | None
     warnings: list[StepWarning]
     seconds: dict[str, float]
-    stopped_before: str | None  # the next thing that the settings ask for, where the run stopped early
+    stopped_before: str | None  # what the run would do next, if it was stopped on purpose
 
 
-def account(result: "Result", *, stopped_before: str | None = None) -> Account:
-    """The account of a result; without labels there are no clusters yet."""
+def summarize(result: "Result", *, stopped_before: str | None = None) -> RunSummary:
+    """The summary of a result; without labels there are no clusters yet."""
     records = result.records
     answer = result.answer if "labels" in records else None
     labels = None if answer is None else result.labels
-    return Account(
+    return RunSummary(
         run=str(result.run),
         result=result.name,
         source=result.manifest.source,

@@ -1,4 +1,4 @@
-"""Why an image is in its cluster, from the files of a finished run alone."""
+"""Explains why an image is in its cluster, from the files of a finished run alone."""
 
 from collections import Counter
 from pathlib import Path
@@ -17,7 +17,7 @@ SHOWN_NEIGHBORS = 10
 SHOWN_CLUSTERS = 3
 
 
-class Near(BaseModel, frozen=True):
+class Neighbor(BaseModel, frozen=True):
     """One of the nearest images."""
 
     path: str
@@ -25,7 +25,7 @@ class Near(BaseModel, frozen=True):
     similarity: float
 
 
-class Why(BaseModel, frozen=True):
+class ImageExplanation(BaseModel, frozen=True):
     """Everything that a run knows about one image."""
 
     path: str
@@ -33,23 +33,23 @@ class Why(BaseModel, frozen=True):
     group: int  # after all edits; -1: none
     name: str | None  # of that group
     by_person: bool  # whether a person put it there
-    chance: float  # that this is the right cluster, after a check by hand where there was one
+    chance: float  # that this is the right cluster, corrected by a check by hand if there was one
     confidences: dict[int, float]  # the head's softmax for the most likely clusters
     reliable: bool
     reliability: float
     threshold: float
     neighbors: int  # how many of the nearest images reliability counts
     agreeing: int  # of these, how many are in the same cluster
-    others: dict[int, int]  # and how many in each other cluster
+    others: dict[int, int]  # and how many are in each other cluster
     prototype_rank: int  # 0 is the most typical image of the cluster
     cluster_size: int
     outlier: bool
     duplicate_of: str | None
     copies: list[str]
-    nearest: list[Near]
+    nearest: list[Neighbor]
 
 
-def why(folder: Path, image: str) -> Why:
+def explain_image(folder: Path, image: str) -> ImageExplanation:
     """Explain `image`: a path as in labels.csv, a path on disk, or a file name that only one image has."""
     result = open_result(folder)
     labels, groups = result.labels, result.groups
@@ -59,7 +59,7 @@ def why(folder: Path, image: str) -> Why:
     probabilities = open_array(result.need(PROBABILITIES))[row]  # (K,)
     cluster = int(labels.cluster[row])
     votes = Counter(labels.cluster[neighbors[:counted]].tolist())
-    return Why(
+    return ImageExplanation(
         path=labels.path[row],
         cluster=cluster,
         group=int(groups.shown[row]),
@@ -81,7 +81,7 @@ def why(folder: Path, image: str) -> Why:
         duplicate_of=labels.duplicate_of[row] or None,
         copies=_copies(result, row),
         nearest=[
-            Near(path=labels.path[other], cluster=int(labels.cluster[other]), similarity=float(similarity))
+            Neighbor(path=labels.path[other], cluster=int(labels.cluster[other]), similarity=float(similarity))
             for other, similarity in zip(neighbors[:SHOWN_NEIGHBORS], similarities, strict=False)
         ],
     )

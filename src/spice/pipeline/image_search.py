@@ -1,4 +1,4 @@
-"""Images of a run that resemble an image from elsewhere.
+"""Searches a run for images that resemble a given image.
 
 Shapes: N images, D feature width.
 """
@@ -19,7 +19,7 @@ from spice.stages.encode import encode_plain
 from spice.stages.model import TrainedModel
 
 
-class ExampleSearch:
+class ImageSearch:
     """Searches the images of a run with its encoder, which is loaded on first use."""
 
     def __init__(self, run: Path) -> None:
