@@ -9,7 +9,7 @@ import typer
 
 from spice.cli.help import examples
 from spice.cli.options import Device, find_run
-from spice.cli.running import show_progress
+from spice.cli.running import stoppable
 
 if TYPE_CHECKING:
     from spice.estimator import Assessment
@@ -46,8 +46,8 @@ def command(
 
     if out is not None:
         refuse_other_ending(out)
-    model = load(model_folder(run), device=device)
-    with show_progress() as progress:
+    with stoppable("nothing was written") as progress:
+        model = load(model_folder(run), device=device)
         found = model.assess(images, progress=progress)
     columns = {**found.columns(), **_groups(run, found)}
     with explain_output_errors(out or Path("the table")):
