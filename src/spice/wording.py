@@ -32,11 +32,12 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def listed(numbers: Sequence[int], most: int = 4) -> str:
+def listed(items: Sequence[int | str], most: int = 4) -> str:
     """`1 and 3`, `1, 3 and 5`, `1, 3, 5 and 7 more`."""
-    if len(numbers) > most:
-        return f"{', '.join(map(str, numbers[: most - 1]))} and {len(numbers) - most + 1} more"
-    return " and ".join(filter(None, [", ".join(map(str, numbers[:-1])), str(numbers[-1])]))
+    words = [str(item) for item in items]
+    if len(words) > most:
+        words = [*words[: most - 1], f"{len(words) - most + 1} more"]
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def percent(part: float, whole: float = 1.0) -> str:

@@ -47,6 +47,12 @@ def test_a_preset_is_printed_with_its_own_number_of_groups() -> None:
     assert "clusters = 7\n" in spice("settings", "--preset", "paper:cifar100-20", "-k", "7").stdout
 
 
+def test_options_that_change_a_preset_are_refused_for_a_run() -> None:
+    refused = spice("settings", "photos.spice", "-k", "7")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "use them with --preset" in refused.stderr
+
+
 def test_help_takes_less_than_a_second() -> None:
     def seconds() -> float:  # of the processor: the clock depends on what else runs here
         before = os.times()

@@ -456,6 +456,15 @@ def test_ctrl_c_says_how_to_go_on(shapes: Path, tmp_path: Path, spice: Spice) ->
     assert (out / "labels.csv").exists()
 
 
+def test_settings_of_a_run_are_found_by_the_name_of_its_images(
+    spice: Spice, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(run.parent)
+    ended = spice("settings", "shapes")
+    assert ended.code == 0
+    assert ended.out == spice("settings", run).out
+
+
 def _press_ctrl_c(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 

@@ -8,7 +8,7 @@ from spice.cli.help import examples
 from spice.cli.labels import Labels, Split, add_labels
 from spice.cli.options import Device, RunArgument
 from spice.cli.running import confirmed, editing, show_progress
-from spice.wording import counted, quoted
+from spice.wording import counted, listed, quoted
 
 if TYPE_CHECKING:
     from spice.pipeline.learn import Proposal
@@ -55,12 +55,11 @@ def _lines(proposal: "Proposal") -> list[str]:
     from spice.runs import open_result
 
     lessons, before, moved = proposal.lessons, proposal.before, proposal.moved
-    pairs = len(lessons.same) + len(lessons.different)
-    from_pairs = f", {counted(pairs, 'pair')}" if pairs else ""
-    lines = [
-        f"learned    {len(lessons.numbers)} groups, from {counted(len(lessons.fixed), 'image')} you placed{from_pairs} "
-        "and typical images of each group"
-    ]
+    placed, pairs = len(lessons.fixed), len(lessons.same) + len(lessons.different)
+    sources = [f"{counted(placed, 'image')} you placed"] if placed else []
+    sources += [counted(pairs, "pair")] if pairs else []
+    sources += ["typical images of each group"]
+    lines = [f"learned    {len(lessons.numbers)} groups, from {listed(sources)}"]
     if not len(moved):
         return [*lines, "moves      no images: the groups already agree with your corrections"]
     lines.append(f"moves      {len(moved):,} of {len(before.group):,} images:")

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def interruptible(run: Path) -> Iterator[Progress]:
-    """Show the progress of a run; on Ctrl-C or `kill`, say how to resume. The summary shows the run's warnings."""
+    """Show the progress of a run; on Ctrl-C or `kill`, say how to resume.
+
+    Warnings about the result are hidden, because the summary shows them.
+    """
     previous = signal.signal(signal.SIGTERM, _interrupt)
     kept = f"finished work is kept. Resume with: spice resume {quoted(run)}"
     try:

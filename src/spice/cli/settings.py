@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from spice.cli.help import examples
+from spice.cli.options import find_run
 from spice.errors import UserError
 
 EXAMPLES = examples(
@@ -34,7 +35,9 @@ def command(
     if run is not None and preset is None:
         from spice.runs import open_result
 
-        print(to_toml(open_result(run).entry.settings), end="")
+        if clusters is not None or encoder is not None or refine:
+            raise UserError("-k, --encoder and --refine change a preset, not a run; use them with --preset")
+        print(to_toml(open_result(find_run(run)).entry.settings), end="")
     elif preset is not None and run is None:
         from spice.presets import preset as named
 
