@@ -61,7 +61,7 @@ def _lines(proposal: "Proposal") -> list[str]:
     sources += ["typical images of each group"]
     lines = [f"learned    {len(lessons.numbers)} groups, from {listed(sources)}"]
     if not len(moved):
-        return [*lines, "moves      no images: the groups already agree with your corrections"]
+        return [*lines, "moves      no images; accepting updates only the model for new images"]
     lines.append(f"moves      {len(moved):,} of {len(before.group):,} images:")
     paths = open_result(proposal.run).labels.path
     examples_by_move: dict[tuple[int, int], list[str]] = {}
