@@ -42,11 +42,12 @@ def test_every_documented_command_is_accepted(page: Path) -> None:
         parse(line)
 
 
-def test_every_example_of_the_help_is_accepted() -> None:
+def test_every_example_of_the_help_is_accepted_and_fits_a_terminal() -> None:
     groups = [PROGRAM, *(command for command in PROGRAM.commands.values() if hasattr(command, "commands"))]
     shown = [command.epilog or "" for group in groups for command in group.commands.values()]
-    lines = [re.sub(r"   \[dim\].*", "", line).replace("\\[", "[") for text in shown for line in commands(text)]
+    lines = [re.sub(r"\[/?dim\]", "", line).replace("\\[", "[") for text in shown for line in commands(text)]
     assert len(lines) > 60
+    assert [line for line in lines if len(line) > 78] == []  # 80 columns with a margin on each side
     for line in lines:
         parse(line)
 

@@ -8,23 +8,22 @@ from types import FrameType
 
 def main() -> None:
     """Run the command; Ctrl-C while its libraries load ends it without a traceback."""
-    stopped = []
+    interrupted = False
 
-    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the system's signature
-        stopped.append(number)
+    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the system's signature
+        nonlocal interrupted
+        interrupted = True
         raise KeyboardInterrupt
 
     try:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored, as in a shell's background
-            signal.signal(signal.SIGINT, stop)
+            signal.signal(signal.SIGINT, interrupt)
         from spice.cli import main as command
 
         command()
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except Exception:
-        # A library that Ctrl-C interrupts while it loads may turn it into an ImportError or a RecursionError.
-        if not stopped or os.environ.get("SPICE_DEBUG"):
+    except (KeyboardInterrupt, Exception) as error:
+        # A library that is interrupted while it loads may turn Ctrl-C into an ImportError or a RecursionError.
+        if not isinstance(error, KeyboardInterrupt) and (not interrupted or os.environ.get("SPICE_DEBUG")):
             raise
         sys.stderr.write("\nspice: stopped\n")
         sys.exit(130)

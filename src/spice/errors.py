@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-LONGEST = 200  # characters of an error of another library that a message quotes
-_OURS = f"{Path(__file__).parent}{os.sep}"
+LONGEST = 200  # characters quoted from the error of another library
+_PACKAGE = f"{Path(__file__).parent}{os.sep}"
 
 
 class UserError(Exception):
@@ -20,27 +20,27 @@ class UserError(Exception):
 
 
 class NothingReadableError(UserError):
-    """The source holds no image that could be read."""
+    """The source contains no readable image."""
 
     exit_code = 3
 
 
 class NothingTrustworthyError(UserError):
-    """The run ended without a single reliable answer."""
+    """The run ended without a single reliable image."""
 
     exit_code = 4
 
 
 class SpiceWarning(UserWarning):
-    """The base class of all warnings of spice."""
+    """The base class of all warnings from spice."""
 
 
 class NoticeWarning(SpiceWarning):
-    """About what a command met on its way, not about its result: shown at once, since no summary repeats it."""
+    """A warning that does not concern the result. It is shown immediately, because no summary repeats it."""
 
 
 def one_line(error: BaseException) -> str:
-    """The message of an error on one line, its first sentences if it is long; its class if it has no message."""
+    """The message of an error on one line: its first sentences if it is long, its class if it is empty."""
     text = " ".join(str(error).split()) or type(error).__name__
     if len(text) <= LONGEST:
         return text
@@ -49,14 +49,14 @@ def one_line(error: BaseException) -> str:
 
 
 def field_of(error: "ValidationError") -> str:
-    """Where the first mistake is: `heads.clusters`."""
+    """The field of the first mistake: `heads.clusters`."""
     return ".".join(str(part) for part in error.errors()[0]["loc"])
 
 
 def warn_user(message: str, category: type[SpiceWarning]) -> None:
-    """Warn at the line of the user's program that led here, not at a line of ours."""
+    """Warn at the line of the user's program that led here, not at a line of spice."""
     frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_OURS) and frame.f_back is not None:
+    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
         frame = frame.f_back
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     module = frame.f_globals.get("__name__", "<unknown>")

@@ -40,8 +40,7 @@ from spice.stages.model import Predictions, TrainedModel
 from spice.tables import Column
 
 Floats = NDArray[np.float32]
-# Silhouette compares all pairs.
-_SCORED = 5_000
+_MOST_SCORED = 5_000  # images, because the silhouette compares all pairs
 
 
 class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -151,7 +150,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         return self.fit(X, y).probabilities_
 
     def transform(self, X: SourceLike) -> Floats:  # noqa: N803
-        """Same as `predict_proba`, for scikit-learn pipelines: (Q, K)."""
+        """The same as `predict_proba`, for scikit-learn pipelines: (Q, K)."""
         return self.predict_proba(X)
 
     def score(self, X: SourceLike, y: object = None) -> float:  # noqa: N803, ARG002
@@ -163,11 +162,11 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         features, order, _ = self._features(X)
         cluster = self.model_.predict_features(features).cluster
         rows = np.unique(order.rows[order.rows >= 0])
-        rows = np.random.default_rng(0).permutation(rows)[:_SCORED]
-        found = cluster[rows]
-        if not 1 < len(np.unique(found)) < len(found):
-            return -1.0  # nothing to separate
-        return float(silhouette_score(normalize(features[rows].numpy()), found))
+        rows = np.random.default_rng(0).permutation(rows)[:_MOST_SCORED]
+        labels = cluster[rows]
+        if not 1 < len(np.unique(labels)) < len(labels):
+            return -1.0  # the silhouette is undefined
+        return float(silhouette_score(normalize(features[rows].numpy()), labels))
 
     def table(self) -> Any:
         """The results as a pandas DataFrame: path, group, name, chance and every column of labels.csv.
@@ -196,7 +195,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = []  # probabilities are float32, whatever is given
+        tags.transformer_tags.preserves_dtype = []  # probabilities are always float32
         return tags
 
     def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
@@ -229,7 +228,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         return answers
 
     def predict(self, X: SourceLike) -> NDArray[np.int32]:  # noqa: N803
-        """Sort new images into the groups of the fit; -1 for an image that cannot be read."""
+        """Sort new images into the fitted groups; -1 for an image that cannot be read."""
         found, order, _ = self._predict(X)
         return filled(found.cluster, order.rows)
 
@@ -268,8 +267,8 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             return features, UserOrder(np.arange(len(features)), names), ()
         if isinstance(encoder, NoEncoder):
             encoder.refuse()
-        with _scratch() as folder, show_progress(self.verbose) as usual:
-            progress = progress or usual
+        with _scratch() as folder, show_progress(self.verbose) as shown:
+            progress = progress or shown
             store = ingest(source, size=encoder.size, folder=Path(folder), progress=progress)
             features = encode_plain(encoder, store, distinct=store.collection.distinct, progress=progress)
         return features, user_order(source, store.collection), store.collection.problems
@@ -316,7 +315,7 @@ def load(folder: str | os.PathLike[str], *, device: str = "auto") -> SPICE:
 
 
 def _scratch() -> TemporaryDirectory[str]:
-    """A temporary folder. Windows cannot delete an array that is still mapped into memory: its system cleans up."""
+    """A temporary folder. On Windows, arrays that are still mapped into memory stay until the system cleans up."""
     return TemporaryDirectory(prefix="spice-", ignore_cleanup_errors=os.name == "nt")
 
 

@@ -1,7 +1,7 @@
-"""Watches a folder: sorts new images into the groups of a run as they arrive, and appends them to a table.
+"""Watch a folder: sort new images into the groups of a run as they arrive, and append them to a table.
 
-The folder is listed at intervals, which works on every system and on network drives. A file is read once it has not
-changed between two listings, so that a camera or scanner can finish writing it. The table names the folder of each
+The folder is listed at intervals, which works on every system and on network drives. A file is read when two listings
+in a row found it unchanged, so that a camera or scanner can finish writing it. The table names the folder of each
 image, because several watched folders may have files of the same name.
 """
 
@@ -26,7 +26,7 @@ _SETTLED_SECONDS = 1.0
 
 
 class Arrived(NamedTuple):
-    """A new image, and where it was put."""
+    """A new image and its group."""
 
     path: str
     group: int
@@ -36,10 +36,10 @@ class Arrived(NamedTuple):
 
 
 class Watcher:
-    """A folder, the run that its images belong to, and the table of what has arrived (`RUN/watched.csv`).
+    """Sorts the new images of a folder into the groups of a run, and appends them to `RUN/watched.csv`.
 
-    A table of an earlier version does not name folders. Its images count as known in every folder; `by_name_only` is
-    how many files of this folder are skipped for that reason.
+    A table of an earlier version does not name folders, so its images count as known in every folder. `by_name_only`
+    is the number of files in this folder that are skipped for that reason.
     """
 
     def __init__(self, folder: Path, run: Path, model: SPICE) -> None:
@@ -47,15 +47,14 @@ class Watcher:
             raise UserError(f"there is no folder {folder} to watch")
         self.folder, self.run, self.model = folder, run, model
         self.table, self.count = run / WATCHED, 0
-        self._address = str(folder.resolve())
+        self._absolute = str(folder.resolve())
         rows = _rows_of(self.table)
-        here = {row["path"] for row in rows if row.get(FOLDER) == self._address}
-        unknown = {row["path"] for row in rows if not row.get(FOLDER)}
-        sure = self._in_run() | here
-        self.by_name_only = len((unknown - sure) & {entry.name for entry in self._entries()})
-        self._known = sure | unknown
+        in_folder = self._in_run() | {row["path"] for row in rows if row.get(FOLDER) == self._absolute}
+        in_any_folder = {row["path"] for row in rows if not row.get(FOLDER)}
+        self.by_name_only = len((in_any_folder - in_folder) & {entry.name for entry in self._entries()})
+        self._known = in_folder | in_any_folder
         self._waiting: dict[str, str] = {}  # path -> stamp at the last listing
-        self._unusable: dict[str, str] = {}  # path -> stamp of a file that could not be read
+        self._unreadable: dict[str, str] = {}  # path -> stamp of a file that could not be read
         self._unreported: list[str] = []  # unreadable files that `unreadable` has not returned yet
 
     def watch(self, *, every: float) -> Iterator[list[Arrived]]:
@@ -65,22 +64,22 @@ class Watcher:
             time.sleep(every)
 
     def once(self, *, sleep: Callable[[float], None] = time.sleep) -> list[Arrived]:
-        """The new images that are not being written."""
+        """The new images, without files that are still being written."""
         self.look()
         sleep(_SETTLED_SECONDS)
         return self.look()
 
     def look(self) -> list[Arrived]:
-        """List the folder, and put the new images that have not changed since the last listing into their groups."""
+        """List the folder, and sort the new images that have not changed since the last listing."""
         listed = {entry.name: entry.stamp for entry in self._entries() if entry.length}
         new = {
             name: stamp
             for name, stamp in listed.items()
-            if name not in self._known and self._unusable.get(name) != stamp
+            if name not in self._known and self._unreadable.get(name) != stamp
         }
         settled = [name for name, stamp in new.items() if self._waiting.get(name) == stamp]
         self._waiting = new
-        return self._put(settled, new) if settled else []
+        return self._sort(settled, new) if settled else []
 
     def unreadable(self) -> list[str]:
         """The files that could not be read since the last call; each is tried again when it changes."""
@@ -90,17 +89,17 @@ class Watcher:
     def _entries(self) -> list[Entry]:
         return open_source(str(self.folder), leave_out=[self.run]).listing()[0]
 
-    def _put(self, names: list[str], stamps: dict[str, str]) -> list[Arrived]:
+    def _sort(self, names: list[str], stamps: dict[str, str]) -> list[Arrived]:
         paths = {str(self.folder / name): name for name in names}
         try:
             found = self.model.assess(list(paths))
         except NothingReadableError:
-            self._leave_out(names, stamps)
+            self._mark_unreadable(names, stamps)
             return []
         read = [paths[path] for path in found.paths]
-        self._leave_out([name for name in names if name not in read], stamps)
-        groups = open_result(self.run).groups.predicted(found.predictions.cluster)  # with the names of this moment
-        columns: dict[str, Column] = {**found.columns(), **groups, "path": read, FOLDER: [self._address] * len(read)}
+        self._mark_unreadable([name for name in names if name not in read], stamps)
+        groups = open_result(self.run).groups.predicted(found.predictions.cluster)  # after edits so far
+        columns: dict[str, Column] = {**found.columns(), **groups, "path": read, FOLDER: [self._absolute] * len(read)}
         with explain_write_errors(self.run):
             _append(self.table, columns)
         self._known.update(read)
@@ -108,12 +107,12 @@ class Watcher:
         chance, unlike = found.predictions.chance.tolist(), found.predictions.unlike.tolist()
         return list(map(Arrived, read, map(int, groups["group"]), map(str, groups["name"]), chance, unlike))
 
-    def _leave_out(self, names: list[str], stamps: dict[str, str]) -> None:
-        self._unusable |= {name: stamps[name] for name in names}
+    def _mark_unreadable(self, names: list[str], stamps: dict[str, str]) -> None:
+        self._unreadable |= {name: stamps[name] for name in names}
         self._unreported += names
 
     def _in_run(self) -> set[str]:
-        """The images of the run that are in this folder, by their names here."""
+        """The images of the run that are in this folder, by their paths relative to it."""
         result = open_result(self.run)
         source = result.manifest.source
         if source is None:
@@ -137,7 +136,7 @@ def _append(table: Path, columns: dict[str, Column]) -> None:
 
 
 def _add_folder_column(table: Path) -> None:
-    """Give the table of an earlier version the last column, empty."""
+    """Add the last column, empty, to a table of an earlier version."""
     rows = _rows_of(table)
     if rows and FOLDER not in rows[0]:
         columns: dict[str, Column] = {name: [row[name] for row in rows] for name in rows[0]}

@@ -1,11 +1,12 @@
-"""What users read: names of steps, numbers in sentences, and paths in commands."""
+"""Wording for users: names of steps, numbers in sentences, and paths in commands."""
 
 import os
 import re
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
-# What users read for the steps of a run; a step that is not listed has its own name.
+# The steps of a run as users read them; a step that is not listed keeps its name.
 STEPS = {
     "scan": "reading images",
     "features": "training the encoder",
@@ -32,11 +33,12 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def listed(numbers: Sequence[int], most: int = 4) -> str:
+def listed(items: Sequence[int | str], most: int = 4) -> str:
     """`1 and 3`, `1, 3 and 5`, `1, 3, 5 and 7 more`."""
-    if len(numbers) > most:
-        return f"{', '.join(map(str, numbers[: most - 1]))} and {len(numbers) - most + 1} more"
-    return " and ".join(filter(None, [", ".join(map(str, numbers[:-1])), str(numbers[-1])]))
+    words = [str(item) for item in items]
+    if len(words) > most:
+        words = [*words[: most - 1], f"{len(words) - most + 1} more"]
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def percent(part: float, whole: float = 1.0) -> str:
@@ -45,12 +47,15 @@ def percent(part: float, whole: float = 1.0) -> str:
 
 
 def gigabytes(size: float) -> str:
-    """`1.2 GB`, `34 MB`, `5.6 MB`."""
+    """`1.2 GB`, `34 MB`, `5.6 MB`, `78 kB`."""
+    if size < 1e5:
+        return f"{size / 1e3:.0f} kB"
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.{0 if size >= 1e7 else 1}f} MB"
 
 
-def quoted(argument: str, *, windows: bool = os.name == "nt") -> str:
-    """One argument of a command that is shown to be copied; no shell of Windows but PowerShell knows single quotes."""
+def quoted(argument: str | Path, *, windows: bool = os.name == "nt") -> str:
+    """Quote an argument of a command that users copy. On Windows, only PowerShell knows single quotes."""
+    text = str(argument)
     if not windows:
-        return shlex.quote(argument)
-    return argument if re.fullmatch(r"[\w.:\\/+=-]+", argument) else f'"{argument}"'
+        return shlex.quote(text)
+    return text if re.fullmatch(r"[\w.:\\/+=-]+", text) else f'"{text}"'

@@ -14,7 +14,7 @@ from spice.benchmark.semi import ALGORITHMS
 from spice.benchmark.tables.catalog import TABLES, SizeName
 from spice.benchmark.tables.estimate import Cost, Count, Part, Trial, estimate, parts, stage_2_runs
 from spice.cli import app
-from spice.cli.bench import _numbers
+from spice.cli.bench import _seed_numbers
 from spice.engine.processes import CPU
 from spice.engine.run import Run
 from spice.errors import UserError
@@ -147,10 +147,10 @@ def test_the_real_batch_is_timed_where_a_step_of_it_is_affordable(
 
 
 def test_seeds_are_given_as_ranges_and_lists() -> None:
-    assert _numbers("0-2,7, 1") == [0, 1, 2, 7]
+    assert _seed_numbers("0-2,7, 1") == [0, 1, 2, 7]
     for wrong in ("", "a", "3-", "-1", "4-2"):
         with pytest.raises(UserError):
-            _numbers(wrong)
+            _seed_numbers(wrong)
 
 
 def test_the_help_lists_every_table() -> None:

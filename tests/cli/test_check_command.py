@@ -43,6 +43,7 @@ def check(run: Path, keys: str, *options: str) -> str:
 
 def test_keys_are_answers_and_the_check_resumes(run: Path) -> None:
     told = check(run, "ynyq", "--images", "10")
+    assert "photos.spice --images 50  # continue" in told, "3 answers keep nothing"
     assert "3: 2 right, 1 wrong" in told
     assert " 4 of 10" in told
     told = check(run, "yyyyyyy", "--images", "10")

@@ -37,6 +37,22 @@ def test_the_usage_line_names_arguments_as_the_table_below_it_does() -> None:
         assert usage.split("[OPTIONS] ")[1].strip() == expected
 
 
+def test_flags_are_shown_without_a_type() -> None:
+    for command in ([], ["resume"], ["bench", "whole"]):
+        assert "<bool>" not in spice(*command, "--help").stdout
+
+
+def test_a_preset_is_printed_with_its_own_number_of_groups() -> None:
+    assert "clusters = 20\n" in spice("settings", "--preset", "paper:cifar100-20").stdout
+    assert "clusters = 7\n" in spice("settings", "--preset", "paper:cifar100-20", "-k", "7").stdout
+
+
+def test_options_that_change_a_preset_are_refused_for_a_run() -> None:
+    refused = spice("settings", "photos.spice", "-k", "7")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "use them with --preset" in refused.stderr
+
+
 def test_help_takes_less_than_a_second() -> None:
     def seconds() -> float:  # of the processor: the clock depends on what else runs here
         before = os.times()
@@ -67,7 +83,7 @@ main()
 
 def test_ctrl_c_while_libraries_load_is_no_traceback() -> None:
     done = subprocess.run([sys.executable, "-c", INTERRUPTED, "doctor"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (130, "")
+    assert (done.returncode, done.stderr) == (130, "\nspice: stopped\n")
 
 
 TURNED_INTO_ANOTHER_ERROR = """

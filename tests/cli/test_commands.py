@@ -458,6 +458,37 @@ def test_ctrl_c_says_how_to_go_on(shapes: Path, tmp_path: Path, spice: Spice) ->
     assert (out / "labels.csv").exists()
 
 
+def test_settings_of_a_run_are_found_by_the_name_of_its_images(
+    spice: Spice, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(run.parent)
+    ended = spice("settings", "shapes")
+    assert ended.code == 0
+    assert ended.out == spice("settings", run).out
+
+
+def _press_ctrl_c(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_during_predict_says_that_nothing_was_written(
+    spice: Spice, run: Path, shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spice.estimator.SPICE.assess", _press_ctrl_c)
+    ended = spice("predict", run, shapes, "--out", tmp_path / "new.csv")
+    assert (ended.code, ended.out) == (130, "")
+    assert ended.err.endswith("\nspice: stopped; nothing was written\n")
+    assert not (tmp_path / "new.csv").exists()
+
+
+def test_ctrl_c_during_any_command_says_that_it_stopped(
+    spice: Spice, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spice.runs.image_flags.outliers_of", _press_ctrl_c)
+    ended = spice("outliers", run)
+    assert (ended.code, ended.out, ended.err) == (130, "", "\nspice: stopped\n")
+
+
 def test_stopped_before_anything_was_written_there_is_nothing_to_resume(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

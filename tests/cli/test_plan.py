@@ -43,7 +43,7 @@ def test_the_plan_of_a_source_says_what_each_step_takes_and_writes_nothing(
     assert not out.exists()
     told = spice("cluster", str(shapes), "-k", "4", "--size", "32", "--plan").out
     assert "total" in told
-    assert "Memory does not include mapped files" in told
+    assert "Memory excludes mapped files" in told
     refused = spice("cluster", str(shapes), "--encoder", "scratch", "-k", "4", "--plan")
     assert refused.code == 2
     assert "pretrained" in refused.err

@@ -33,7 +33,7 @@ from spice.cli import (
     watch,
     why,
 )
-from spice.cli.help import Command, unwrapped
+from spice.cli.help import Command, Group, unwrapped
 from spice.errors import UserError
 from spice.files import refuse_undecodable
 from spice.version import __version__
@@ -43,7 +43,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    help="Sort images into groups by what they show, without labels, and see how far to trust each group.",
+    cls=Group,
 )
 # By panel of `spice --help`: the name of each command, its function, and its examples.
 PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
@@ -159,5 +159,5 @@ def _use_utf_8() -> None:
 
 
 def _format_warning(message: Warning | str, *_: object, **__: object) -> str:
-    """Without the place in the code, which helps no user."""
+    """Format a warning without its place in the code, which does not help users."""
     return f"spice: warning: {message}\n"

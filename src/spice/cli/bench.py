@@ -9,25 +9,29 @@ from typing import Annotated
 import typer
 
 from spice.benchmark.tables.catalog import TABLES, SizeName, Table
-from spice.cli.help import Command, examples
+from spice.cli.help import Command, Group, examples
 from spice.cli.options import Device, SettingsFile
-from spice.cli.running import show_progress, stoppable
+from spice.cli.running import stoppable
 from spice.errors import UserError
 
 EXAMPLES = examples(
     "spice bench whole --size smoke  # a quick test, takes seconds",
     "spice bench ablation --size cpu --seeds 0-4",
     "spice bench all --size cpu  # all tables; run again to resume",
-    "spice bench whole --size cpu --settings mine.toml  # override settings for all data sets",
-    "spice bench split --size full --estimate  # how long the paper's size would take on this machine",
+    "spice bench whole --size cpu --settings mine.toml  # override settings",
+    "spice bench split --size full --estimate  # how long it would take here",
 )
 HOWMANY_EXAMPLES = examples(
     "spice bench howmany digits --seeds 0-1",
     "spice bench howmany imagenette.npz fruits.npz imagenette.npz+fruits.npz",
 )
+KEPT = "finished cells are kept. Run the same command again to resume"
 PAGE_EXAMPLES = examples("spice bench page docs/tables --to docs/tables.md")
 app = typer.Typer(
-    no_args_is_help=True, epilog=EXAMPLES, help="Reproduce the paper's tables: run one, print it and save it."
+    no_args_is_help=True,
+    cls=Group,
+    epilog=EXAMPLES,
+    help="Reproduce the paper's tables: run one, print it and save it.",
 )
 
 Size = Annotated[
@@ -77,17 +81,17 @@ def _command(table: Table) -> Callable[..., None]:
 
 
 for _table in TABLES.values():
-    app.command(_table.name, epilog=EXAMPLES)(_command(_table))
+    app.command(_table.name, cls=Command, epilog=EXAMPLES)(_command(_table))
 
 
-@app.command("all", epilog=EXAMPLES)
+@app.command("all", cls=Command, epilog=EXAMPLES)
 def every_table(*, size: Size = "cpu", seeds: Seeds = None, out: Out = Path("bench"), device: Device = "auto") -> None:
     """Run all tables; shared results are computed once."""
     for table in TABLES.values():
         _run(table, size, seeds, out / size, device=device)
 
 
-@app.command("howmany", epilog=HOWMANY_EXAMPLES)
+@app.command("howmany", cls=Command, epilog=HOWMANY_EXAMPLES)
 def howmany(
     sources: Annotated[
         list[str],
@@ -98,7 +102,7 @@ def howmany(
     ],
     *,
     seeds: Annotated[str, typer.Option(help="Seeds, such as 0-4 or 0,3.")] = "0-4",
-    images: Annotated[int, typer.Option(min=100, help="Images sampled from each collection.")] = 3000,
+    images: Annotated[int, typer.Option(metavar="N", min=100, help="Images sampled from each collection.")] = 3000,
     criteria: Annotated[
         list[str] | None, typer.Option(help="Compare only this criterion, such as spice; repeatable.")
     ] = None,
@@ -110,8 +114,8 @@ def howmany(
 
     path = out / "howmany.jsonl"
     if not show:
-        with show_progress() as progress:
-            run(sources, out, seeds=_numbers(seeds), images=images, criteria=criteria or (), progress=progress)
+        with stoppable(KEPT) as progress:
+            run(sources, out, seeds=_seed_numbers(seeds), images=images, criteria=criteria or (), progress=progress)
     saved = read_cells(path)
     if not saved:
         raise UserError(f"no saved results in {path}; run the command without --show first")
@@ -152,17 +156,16 @@ def _run(
     from spice.benchmark.tables.run import Selection, run, saved
     from spice.engine.processes import processes_from_environment
 
-    selection = Selection(table, size, _numbers(seeds) if seeds else list(SEEDS[size]), only, data, settings_file)
+    selection = Selection(table, size, _seed_numbers(seeds) if seeds else list(SEEDS[size]), only, data, settings_file)
     command = " ".join(["spice bench", table.name, "--size", size, *(["--seeds", seeds] if seeds else [])])
     if settings_file is not None:
         command += f" --settings {settings_file}"
     if not show:
-        kept = "finished cells are kept. Run the same command again to resume"
-        with stoppable(kept) as progress:
+        with stoppable(KEPT) as progress:
             run(selection, out, device=device, progress=progress)
     cells = saved(selection, out)
     if not cells and not show and processes_from_environment().count > 1:
-        return  # another process measures all of this table
+        return  # the other processes measure all cells of this table
     if not cells:
         raise UserError(f"no saved results for table {table.name} in {out}; run the command without --show first")
     finished = result(table, size, selection.choices(), cells, command=command)
@@ -173,7 +176,7 @@ def _run(
     print(f"wrote      {out / table.name}.json, .csv, .md")
 
 
-def _numbers(seeds: str) -> list[int]:
+def _seed_numbers(seeds: str) -> list[int]:
     """`0-2,7` -> [0, 1, 2, 7]."""
     parts = [re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part) for part in seeds.split(",")]
     ranges = [range(int(part[1]), int(part[2] or part[1]) + 1) for part in parts if part]

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from spice.runs.edits import Answer
 
 EXAMPLES = examples(
-    "spice check photos.spice  # 50 images, one key each; stop any time and resume later",
+    "spice check photos.spice  # 50 images, one key each; stop and resume any time",
     "spice check photos.spice --images 100 --keep 0.98",
     "spice check photos.spice --summary  # results so far",
 )
 
-PAGE = "check.html"
+PAGE, IMAGES = "check.html", 50
 KEYS: "dict[str, Answer]" = {"y": "yes", "n": "no", "u": "unsure"}
 BACK, QUIT = "b", "q"
 
@@ -33,8 +33,10 @@ BACK, QUIT = "b", "q"
 def command(
     run: RunArgument,
     *,
-    images: Annotated[int, typer.Option(min=2, help="How many images to check in total.")] = 50,
-    keep: Annotated[float, typer.Option(min=0.5, max=0.999, help="Accuracy that the kept images should have.")] = 0.95,
+    images: Annotated[int, typer.Option(metavar="N", min=2, help="How many images to check in total.")] = IMAGES,
+    keep: Annotated[
+        float, typer.Option(metavar="SHARE", min=0.5, max=0.999, help="Accuracy that the kept images should have.")
+    ] = 0.95,
     only_summary: Annotated[bool, typer.Option("--summary", help="Print the results so far without asking.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -103,7 +105,7 @@ def _answers(run: Path, asked: "list[Question]") -> None:
 
 
 def _key() -> str:
-    """One key from a terminal, or one letter from a pipe; the end of input means stop."""
+    """One key from a terminal, or one letter from a pipe; the end of the pipe means quit."""
     if sys.stdin.isatty():
         return typer.getchar().lower()
     letter = sys.stdin.read(1)
@@ -117,12 +119,12 @@ def _show_summary(result: "Result", keep: float, *, as_json: bool) -> None:
 
     found = Checks(result).summary(target=keep)
     if as_json:
-        print(json.dumps(_plain(found), indent=2))
-        return
-    print("\n".join(_lines(found, result)))
+        print(json.dumps(_as_json(found), indent=2))
+    else:
+        print("\n".join(_lines(found, result)))
 
 
-def _plain(found: "Summary") -> dict[str, object]:
+def _as_json(found: "Summary") -> dict[str, object]:
     return {
         "yes": found.yes,
         "no": found.no,
@@ -138,7 +140,7 @@ def _lines(found: "Summary", result: "Result") -> list[str]:
     unsure = f"; {found.unsure} unsure (not counted)" if found.unsure else ""
     lines = [f"answers    {found.answers}: {found.yes} right, {found.no} wrong{unsure}"]
     if found.accuracy is None:
-        return [*lines, f"next       spice check {quoted(str(result.run))}  # needs at least 2 answers"]
+        return [*lines, f"next       spice check {quoted(result.run)}  # needs at least 2 answers"]
     lines.append(f"accuracy   {found.accuracy.words} of all images are right")
     if found.reliable is not None:
         lines.append(f"reliable   {found.reliable.words} of the reliable images are right")
@@ -148,10 +150,12 @@ def _lines(found: "Summary", result: "Result") -> list[str]:
 
 
 def _next(found: "Summary", run: Path) -> list[str]:
-    if found.keep.threshold is None:
-        enough = found.lower is not None and found.answers >= found.keep.needed
-        return [f"next       spice check {quoted(str(run))} --keep {found.lower:g}"] if enough else []
     from spice.trust.check import KEEP
 
-    kept = "--kept" if found.keep.target == KEEP else f"--kept --keep {found.keep.target:g}"
-    return [f"next       spice export {quoted(str(run))} kept --as folders {kept}  # export these images"]
+    if found.keep.threshold is not None:
+        keep = "" if found.keep.target == KEEP else f" --keep {found.keep.target:g}"
+        return [f"next       spice export {quoted(run)} kept --as folders --kept{keep}  # export these images"]
+    if found.answers < found.keep.needed:
+        images = max(IMAGES, found.keep.needed + found.unsure)
+        return [f"next       spice check {quoted(run)} --images {images}  # continue"]
+    return [] if found.lower is None else [f"next       spice check {quoted(run)} --keep {found.lower:g}"]

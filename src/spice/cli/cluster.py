@@ -19,24 +19,22 @@ if TYPE_CHECKING:
     from spice.settings import Stage
 
 EXAMPLES = examples(
-    "spice cluster photos  # finds the number of groups",
+    "spice cluster photos  # find the number of groups",
     "spice cluster photos -k 10",
-    "spice cluster photos --plan  # how long it will take, how much memory and disk space",
-    "spice cluster photos -k 7  # same run folder, takes seconds; both results are kept (see spice runs)",
-    "spice cluster photos -k 5:40  # finds the number of groups in this range",
-    "spice cluster photos --sizes 0.6,0.3,0.1  # if you know how large the groups are",
-    "spice cluster photos --cut 4  # cuts the tree of groups at 4",
+    "spice cluster photos -k 7  # a second result in the same run folder",
+    "spice cluster photos -k 5:40  # find the number of groups in this range",
+    "spice cluster photos --plan  # how much time, memory and disk space it needs",
+    "spice cluster photos --sizes 0.6,0.3,0.1  # if you know the sizes",
+    "spice cluster photos --cut 4  # start from the tree of groups, cut at 4",
     "spice cluster 'scans/**/*.tif' -k 4 --out scans.spice --seed 1",
     "spice cluster images.csv -k 20  # a list of paths: .txt, .csv, .parquet",
-    "spice cluster photos.zip -k 10 --json > account.json",
+    "spice cluster photos.zip -k 10 --json > summary.json",
+    "spice cluster photos --preset quick  # a first look",
+    "spice cluster photos --settings mine.toml  # see spice settings",
     "spice cluster digits -k 10 --encoder scratch --size 16 --no-flip --refine",
-    "spice cluster photos -k 10 --preset quick  # a first look, in two thirds of the time",
-    "spice cluster photos -k 10 --settings mine.toml  # override any setting (see spice settings)",
-    "spice cluster images --preset paper:stl10 --stages 1-2  # then: spice resume images.spice",
-    "spice cluster s3://bucket/photos -k 50 --engine ray --address auto  # all machines of a cluster",
-    "spice cluster 'shards/*.tar' -k 50 --engine ray --address auto",
+    "spice cluster images --preset paper:stl10 --stages 1-2  # then: spice resume",
+    "spice cluster s3://bucket/photos -k 50 --engine ray --address auto",
 )
-
 
 STAGES: "tuple[Stage, ...]" = ("features", "heads", "joint")
 
@@ -56,21 +54,19 @@ def command(
         typer.Option(
             "-k",
             "--clusters",
-            metavar="K or FROM:TO",
+            metavar="K|FROM:TO",
             help="Number of groups, or a range to search. Presets paper:... have their own.",
             show_default="found automatically",
         ),
     ] = None,
     cut: Annotated[
         int | None,
-        typer.Option(
-            min=2, help="Number of groups, like -k, but starting from a cut of the tree of groups within groups."
-        ),
+        typer.Option(metavar="K", min=2, help="Number of groups, like -k, but start from a cut of the tree of groups."),
     ] = None,
     sizes: Annotated[
         str | None,
         typer.Option(
-            metavar="SHARES or FILE",
+            metavar="SHARES|FILE",
             help="Known sizes of the groups, as shares or counts, such as 0.5,0.3,0.2 (replaces -k).",
         ),
     ] = None,
@@ -84,7 +80,7 @@ def command(
             show_default="lite0",
         ),
     ] = None,
-    size: Annotated[int | None, typer.Option(min=8, help="Image size for the encoder, in pixels.")] = None,
+    size: Annotated[int | None, typer.Option(metavar="N", min=8, help="Image size for the encoder, in pixels.")] = None,
     flip: Annotated[
         bool | None,
         typer.Option(
@@ -95,11 +91,13 @@ def command(
         bool,
         typer.Option(
             "--refine",
-            help="Also train encoder and head together (stage 3). May help a little with --encoder scratch; with a "
-            "pretrained encoder it gained nothing, so try a larger --size or --encoder lite2 instead.",
+            help="Also train encoder and head together (stage 3). May help a little with --encoder scratch. With a "
+            "pretrained encoder it gained nothing; try a larger --size or --encoder lite2 instead.",
         ),
     ] = False,
-    minutes: Annotated[float | None, typer.Option(min=0.1, help="Time limit for --refine, in minutes.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(metavar="N", min=0.1, help="Time limit for --refine, in minutes.")
+    ] = None,
     stages: Annotated[
         str | None,
         typer.Option(
@@ -110,7 +108,7 @@ def command(
     labels: Annotated[
         Path | None,
         typer.Option(
-            help="CSV file (path,label) with a few labels: groups take these names, --refine learns them, and "
+            help="CSV file (path,label) with a few labels. Groups take these names, --refine learns them, and "
             "without -k they help to find the number of groups."
         ),
     ] = None,
@@ -120,7 +118,8 @@ def command(
     settings_file: SettingsFile = None,
     out: Annotated[Path | None, typer.Option(help="Run folder for the results.", show_default="IMAGES.spice")] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Random seed. The same seed gives the same groups.", show_default="0")
+        int | None,
+        typer.Option(metavar="N", min=0, help="Random seed. The same seed gives the same groups.", show_default="0"),
     ] = None,
     device: Device = "auto",
     redo: Annotated[bool, typer.Option("--redo", help="Use this run folder even if the images have changed.")] = False,
@@ -155,7 +154,7 @@ def command(
     settings = requested_settings(
         preset,
         settings_file,
-        clusters=how_many(clusters) or cut,
+        clusters=parse_clusters(clusters) or cut,
         sizes=None if sizes is None else read_sizes(sizes),
         encoder=encoder,
         size=size,
@@ -180,7 +179,7 @@ def command(
         show_plan(images, settings, as_json=as_json)
         return
     with interruptible(out) as progress:
-        from spice.pipeline import cluster  # imports torch, which takes seconds: after the options have been checked
+        from spice.pipeline import cluster  # imports torch, which takes seconds; so the options are checked first
 
         account = cluster(
             images,
@@ -198,8 +197,8 @@ def command(
     finish(account, as_json=as_json, details=details, open_page=open_page)
 
 
-def how_many(clusters: str | None) -> "Clusters":
-    """`10` -> 10; `5:40` -> (5, 40); None: find the number."""
+def parse_clusters(clusters: str | None) -> "Clusters":
+    """`10` -> 10; `5:40` -> (5, 40); None -> None."""
     if clusters is None:
         return None
     least, colon, most = clusters.partition(":")

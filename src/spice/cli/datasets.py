@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spice.cli.help import Command, examples
+from spice.cli.help import Command, Group, examples
 from spice.cli.running import stoppable
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ EXAMPLES = examples(
 )
 GET_EXAMPLES = examples(
     "spice datasets get cifar10",
-    "spice datasets get imagenet-10 --from /data/imagenet  # use an existing folder in place",
-    "spice datasets get cifar10 --from cifar-10-python.tar.gz  # use an archive you already have",
+    "spice datasets get imagenet-10 --from /data/imagenet",
+    "spice datasets get cifar10 --from cifar-10-python.tar.gz",
 )
 
 app = typer.Typer(
-    invoke_without_command=True, epilog=EXAMPLES, help="List or download the data sets used in the paper."
+    invoke_without_command=True, cls=Group, epilog=EXAMPLES, help="List or download the data sets used in the paper."
 )
 
 
@@ -62,10 +62,10 @@ def get(
     kept = "the partial download is kept. Run the same command again to resume"
     with stoppable(kept) as progress:
         dataset = datasets.get(name, source=source, root=root, progress=progress)
-    print(f"{card.title}: {_in_words(dataset.counts)} images in {len(dataset.classes)} classes")
+    print(f"{card.title}: {_counted(dataset.counts)} images in {len(dataset.classes)} classes")
     print(f"folder     {datasets.located(card, root)}")
     if dataset.counts != card.counts:
-        print(f"note       the published set has {_in_words(card.counts)} images, so scores are not comparable")
+        print(f"note       the published set has {_counted(card.counts)} images, so scores are not comparable")
 
 
 def _line(card: "Card", place: Path | None) -> str:
@@ -75,5 +75,5 @@ def _line(card: "Card", place: Path | None) -> str:
     return f"{card.name:<14}{sizes}   {place or '-'}"
 
 
-def _in_words(counts: "Counts") -> str:
+def _counted(counts: "Counts") -> str:
     return ", ".join(f"{count:,} {part}" for part, count in counts._asdict().items() if count)

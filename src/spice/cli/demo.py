@@ -17,7 +17,9 @@ def command(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for images and results.")] = Path(
         "spice-demo"
     ),
-    seed: Annotated[int, typer.Option(min=0, help="Random seed. The same seed gives the same groups.")] = 0,
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Random seed. The same seed gives the same groups.")
+    ] = 0,
     *,
     device: Device = "auto",
 ) -> None:
@@ -31,7 +33,7 @@ def command(
     write_digits(images)
     print(f"Wrote 1,797 digits to {images}. Training features, then clustering heads, then both together.")
     with interruptible(run) as progress:
-        # The folder is the demo's own: another seed, or another version's settings, may take it over.
+        # redo: the demo owns this folder, so another seed or another version may reuse it.
         account = cluster(str(images), demo(seed=seed), run, redo=True, device=device, progress=progress)
     finish(account, as_json=False)
     print("\nCompared with the true digits (not used above):")

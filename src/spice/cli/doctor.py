@@ -47,7 +47,7 @@ def command(
 
 
 def examine() -> dict[str, dict[str, str] | list[str]]:
-    """Everything that is shown, by heading."""
+    """All values that `spice doctor` shows, by heading."""
     needed = {name: _version(name) for name in _required()}
     return {
         "program": {
@@ -55,7 +55,7 @@ def examine() -> dict[str, dict[str, str] | list[str]]:
             "python": platform.python_version(),
             "installed in": sys.prefix,
         },
-        "machine": {"system": platform.platform(), "memory": _memory(), **_resources(), **_torch_sees()},
+        "machine": {"system": platform.platform(), "memory": _memory(), **_resources(), **_torch()},
         "needed": needed,
         "optional": {name: _optional(name, purpose) for name, purpose in OPTIONAL.items()},
         "missing": [name for name, found in needed.items() if found == "missing"],
@@ -63,7 +63,7 @@ def examine() -> dict[str, dict[str, str] | list[str]]:
 
 
 def _required() -> list[str]:
-    """The packages that spice cannot do without."""
+    """The packages that spice needs."""
     try:
         lines = requires("spice-cluster") or []
     except PackageNotFoundError:  # run from its source, without being installed
@@ -81,7 +81,7 @@ def _plan(images: int) -> dict[str, str]:
     found = needs(images, size=size, views=views, sample=settings.views.sample)
     here = shutil.disk_usage(".").free
     return {
-        "settings": f"lite0 at {size} px, {views} random views of an image",
+        "settings": f"lite0 at {size} px, {views} random views per image",
         "memory": f"at most {gigabytes(found.memory)} (this machine has {_memory()})",
         "disk": f"{gigabytes(found.pixels + found.views + found.results)} ({gigabytes(here)} free here)",
         "disk: decoded images": gigabytes(found.pixels),
@@ -90,7 +90,7 @@ def _plan(images: int) -> dict[str, str]:
     }
 
 
-def _torch_sees() -> dict[str, str]:
+def _torch() -> dict[str, str]:
     if find_spec("torch") is None:
         return {}
     import torch

@@ -1,4 +1,4 @@
-"""Correcting groups from the terminal: `spice groups`, `name`, `merge`, `split`, `move`, `set-aside`, `undo`, ..."""
+"""Show and correct groups: `spice groups`, `name`, `merge`, `split`, `move`, `set-aside`, `undo` and `redo`."""
 
 import json
 from pathlib import Path
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 GROUPS_EXAMPLES = examples("spice groups photos.spice  # numbers, names and sizes")
 NAME_EXAMPLES = examples(
     "spice name photos.spice 3 mountains",
-    'spice name photos.spice mountains "high mountains"  # refer to a group by its name',
+    'spice name photos.spice mountains "high mountains"  # rename it',
     'spice name photos.spice 3 ""  # remove the name',
-    "spice name photos.spice --suggest  # suggest names for groups without one, then ask",
+    "spice name photos.spice --suggest  # names for unnamed groups",
 )
 MERGE_EXAMPLES = examples(
     "spice merge photos.spice 3 5  # put group 5 into group 3", "spice merge photos.spice cats 5 7"
@@ -31,20 +31,20 @@ SPLIT_EXAMPLES = examples("spice split photos.spice 3  # into two", "spice split
 MOVE_EXAMPLES = examples(
     "spice move photos.spice mountains summer/peak.jpg IMG_0042.jpg",
     "spice move photos.spice new IMG_0042.jpg IMG_0043.jpg  # into a new group",
-    "spice move photos.spice none IMG_0042.jpg  # not in this group: move it to its next best one",
+    "spice move photos.spice none IMG_0042.jpg  # into its next best group",
 )
 ASIDE_EXAMPLES = examples(
-    "spice set-aside photos.spice 4  # ignore this group; it will not be exported",
-    "spice set-aside photos.spice 4 --back",
+    "spice set-aside photos.spice 4  # ignore this group; it is not exported",
+    "spice set-aside photos.spice 4 --back  # restore it",
 )
 UNDO_EXAMPLES = examples("spice undo photos.spice  # repeat to go further back")
-REDO_EXAMPLES = examples("spice redo photos.spice  ")
+REDO_EXAMPLES = examples("spice redo photos.spice")
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="Group number or name.", show_default=False)]
 
 
 def show_groups(run: RunArgument, as_json: Json = False) -> None:
-    """List the groups with their names and sizes, including your edits."""
+    """List the groups with their names and sizes, after your edits."""
     from spice.runs import open_result
     from spice.runs.suggested_names import read_words, suggest_names
 
@@ -68,13 +68,13 @@ def show_groups(run: RunArgument, as_json: Json = False) -> None:
     print(f"{'group':>5}{'images':>9}{'by you':>8}  name")
     for row in rows:
         mark = "  (set aside)" if row["set_aside"] else ""
-        called = row["name"] or (f"{row['suggested']}?" if row["suggested"] else "")
-        print(f"{row['group']:>5}{row['images']:>9,}{row['by_person']:>8,}  {called}{mark}".rstrip())
-    outside = int((groups.group < 0).sum())
-    if outside:
-        print(f"{'none':>5}{outside:>9,}")
+        title = row["name"] or (f"{row['suggested']}?" if row["suggested"] else "")
+        print(f"{row['group']:>5}{row['images']:>9,}{row['by_person']:>8,}  {title}{mark}".rstrip())
+    ungrouped = int((groups.group < 0).sum())
+    if ungrouped:
+        print(f"{'none':>5}{ungrouped:>9,}")
     if suggested:
-        accept = f"spice name {quoted(str(run))} --suggest"
+        accept = f"spice name {quoted(run)} --suggest"
         print(f"\nNames with a question mark are suggestions; accept them with: {accept}")
 
 
@@ -97,7 +97,7 @@ def name(
     """
     from spice.runs.edits import Name
 
-    editor = _editor(run)
+    editor, name = _editor(run), (new_name or "").strip()
     if suggest or yes:
         if group is not None:
             raise UserError(f"--suggest covers all groups; leave out {group!r}")
@@ -106,12 +106,8 @@ def name(
     if group is None or new_name is None:
         raise UserError("give a group and a name (spice name RUN 3 mountains), or --suggest")
     number = group_number(editor.groups, group)
-    _do(editor, Name(group=number, name=new_name.strip()))
-    print(
-        f"group {number} is now called {new_name.strip()}"
-        if new_name.strip()
-        else f"group {number} no longer has a name"
-    )
+    _apply(editor, Name(group=number, name=name))
+    print(f"group {number} is now called {name}" if name else f"group {number} no longer has a name")
 
 
 def _accept_suggested(editor: "Editor", *, accept: bool) -> None:
@@ -119,11 +115,11 @@ def _accept_suggested(editor: "Editor", *, accept: bool) -> None:
     from spice.runs.edits import Name
     from spice.runs.suggested_names import read_words, suggest_names
 
-    words, groups, run = read_words(editor.result), editor.groups, quoted(str(editor.run))
+    words, groups, run = read_words(editor.result), editor.groups, quoted(editor.run)
     if words is None:
         raise UserError(
-            f"{editor.run} has no words for suggestions: its encoder ({editor.result.views.encoder}) knows none, "
-            f"or an older version made it; in that case run: spice resume {run}"
+            f"cannot suggest names: the encoder {editor.result.views.encoder} has no words, or an older version of "
+            f"spice made {editor.run}; in that case run: spice resume {run}"
         )
     suggested = suggest_names(words, groups)
     for number, word in suggested.items():
@@ -134,7 +130,7 @@ def _accept_suggested(editor: "Editor", *, accept: bool) -> None:
         with editing(editor.run):
             for number, word in suggested.items():
                 editor.do(Name(group=number, name=word))
-        print(f"named {len(suggested)} groups; undo with: spice undo {run}")
+        print(f"named {counted(len(suggested), 'group')}; undo with: spice undo {run}")
     else:
         print(
             f"nothing changed; accept all with: spice name {run} --suggest --yes, or one: spice name {run} GROUP NAME"
@@ -151,15 +147,15 @@ def merge(
         raise UserError(f"need at least 2 groups to merge, got {len(groups)}; example: spice merge RUN 3 5")
     editor = _editor(run)
     numbers = [group_number(editor.groups, group) for group in groups]
-    after = _do(editor, Merge(groups=numbers))
-    print(f"{_called(after, numbers[0])} now has {_images(after, numbers[0])}")
+    after = _apply(editor, Merge(groups=numbers))
+    print(f"{_titled(after, numbers[0])} now has {_images(after, numbers[0])}")
 
 
 def split(
     run: RunArgument,
     group: GroupArgument,
     *,
-    into: Annotated[int, typer.Option(min=2, help="Number of parts.")] = 2,
+    into: Annotated[int, typer.Option(metavar="N", min=2, help="Number of parts.")] = 2,
 ) -> None:
     """Split a group by visual similarity. The largest part keeps its number and name."""
     from spice.stages.groups.split import propose_split
@@ -167,9 +163,9 @@ def split(
     editor = _editor(run)
     before = editor.groups
     number = group_number(before, group)
-    after = _do(editor, propose_split(editor.result, before, number, into=into))
-    made = [one for one in after.existing if one not in before.existing]
-    parts = ", ".join(f"{_called(after, one)} has {_images(after, one)}" for one in (number, *made))
+    after = _apply(editor, propose_split(editor.result, before, number, into=into))
+    added = [part for part in after.existing if part not in before.existing]
+    parts = ", ".join(f"{_titled(after, part)} has {_images(after, part)}" for part in (number, *added))
     print(f"split: {parts}")
 
 
@@ -194,10 +190,10 @@ def move(
     rows = np.array([find_row(result.labels, image, source=result.manifest.source) for image in images])
     if group == "none":
         for number in np.unique(before.group[rows][before.group[rows] >= 0]).tolist():
-            _do(editor, Reject(images=editor.base.images(rows[before.group[rows] == number]), group=number))
+            _apply(editor, Reject(images=editor.base.images(rows[before.group[rows] == number]), group=number))
     else:
         target = None if group == "new" else group_number(before, group)
-        _do(editor, Move(images=editor.base.images(rows), group=target))
+        _apply(editor, Move(images=editor.base.images(rows), group=target))
     after = editor.groups
     for image, row in zip(images, rows.tolist(), strict=True):
         print(f"{image}: {before.name(int(before.group[row]))} -> {after.name(int(after.group[row]))}")
@@ -214,8 +210,8 @@ def set_aside(
 
     editor = _editor(run)
     number = group_number(editor.groups, group)
-    after = _do(editor, SetAside(group=number, aside=not back))
-    print(f"{_called(after, number)} is {'back' if back else 'set aside'}, with {_images(after, number)}")
+    after = _apply(editor, SetAside(group=number, aside=not back))
+    print(f"{_titled(after, number)} is {'back' if back else 'set aside'}, with {_images(after, number)}")
 
 
 def undo(run: RunArgument) -> None:
@@ -223,7 +219,7 @@ def undo(run: RunArgument) -> None:
     editor = _editor(run)
     with editing(run):
         last = editor.undo()
-    print(f"undone: {last.operation.words}; redo with: spice redo {quoted(str(run))}" if last else "nothing to undo")
+    print(f"undone: {last.operation.words}; redo with: spice redo {quoted(run)}" if last else "nothing to undo")
 
 
 def redo(run: RunArgument) -> None:
@@ -240,7 +236,7 @@ def _editor(run: Path) -> "Editor":
     return Editor(run)
 
 
-def _do(editor: "Editor", operation: "Operation") -> "Groups":
+def _apply(editor: "Editor", operation: "Operation") -> "Groups":
     with editing(editor.run):
         return editor.do(operation)
 
@@ -256,7 +252,7 @@ def group_number(groups: "Groups", text: str) -> int:
     raise UserError(f"there is no group called {text!r} (names: {names}); list all with: spice groups RUN")
 
 
-def _called(groups: "Groups", number: int) -> str:
+def _titled(groups: "Groups", number: int) -> str:
     name = groups.names.get(number)
     return f"group {number} ({name})" if name else f"group {number}"
 

@@ -8,13 +8,14 @@ import typer
 
 from spice.cli.help import examples
 from spice.cli.options import Json, RunArgument
+from spice.wording import quoted
 
 if TYPE_CHECKING:
     from spice.runs import Result
     from spice.runs.scores import Score, Scores
 
 EXAMPLES = examples(
-    "spice evaluate photos.spice --truth folders  # the class is the name of the folder",
+    "spice evaluate photos.spice --truth folders  # classes are folder names",
     "spice evaluate photos.spice --truth labels.csv  # columns path,label",
 )
 
@@ -44,17 +45,18 @@ def command(
     with writing(run):
         save_array(result / TRUTH, true_classes(known, len(paths)))
         write_text(result / SCORES, text + "\n")
-    _write_page(result)
+    _add_to_report(result)
 
 
-def _write_page(result: "Result") -> None:
+def _add_to_report(result: "Result") -> None:
     """Add the scores to the report. They are already printed and saved, so a failure here is only a warning."""
     from spice.report import rewrite_report
 
     try:
         rewrite_report(result)
     except Exception as error:  # noqa: BLE001 - the scores are saved in any case
-        print(f"spice: warning: could not write the report ({error}); try: spice report {result.run}", file=sys.stderr)
+        retry = f"spice report {quoted(result.run)}"
+        print(f"spice: warning: could not write the report ({error}); try: {retry}", file=sys.stderr)
 
 
 def _table(found: "Scores") -> str:
@@ -65,9 +67,8 @@ def _table(found: "Scores") -> str:
     lines.append(_line("k-means, all images", found.kmeans))
     if found.edited is not None:
         lines.append(_line("after your edits", found.edited))
-    lines.append(
-        "ACC matches groups to classes one to one; NMI is normalized by the geometric mean, as in the paper's tables"
-    )
+    lines.append("ACC matches groups to classes one to one")
+    lines.append("NMI is normalized by the geometric mean, as in the paper's tables")
     if found.edited is not None:
         lines.append("All lines but the last score the program's groups, before your edits")
     if found.without_label:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "spice open photos.spice",
-    "spice open photos.spice --no-browser  # just print the address",
-    "spice open photos.spice --host 0.0.0.0 --port 8000  # other machines can connect with the printed address",
+    "spice open photos.spice --no-browser  # print the address",
+    "spice open photos.spice --host 0.0.0.0 --port 8000  # also for other machines",
 )
 
 
@@ -27,7 +27,7 @@ def command(
     host: Annotated[str, typer.Option(help="Address to serve on. By default, only this machine can connect.")] = (
         "127.0.0.1"
     ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve on; 0 picks a free one.")] = 0,
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Port to serve on; 0 picks a free one.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
     device: Device = "auto",
 ) -> None:
@@ -40,9 +40,9 @@ def command(
     from spice.web.server import Server
     from spice.web.session import Session
 
-    read_manifest(run)  # refuses a folder that is not a run
+    read_manifest(run)  # raises if this is not a run folder
     refuse_links_outside(run)
-    if device != "auto":  # refuse a wrong one now; "auto" waits for torch, which takes seconds to import
+    if device != "auto":  # report a wrong device now; to resolve "auto" would import torch, which takes seconds
         from spice.engine.device import choose_device
 
         choose_device(device)

@@ -10,7 +10,7 @@ import typer
 from spice.cli.help import examples
 from spice.cli.options import RunArgument
 from spice.errors import UserError
-from spice.wording import counted
+from spice.wording import counted, quoted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,17 +19,16 @@ if TYPE_CHECKING:
     from spice.runs.export import Shape
 
 EXAMPLES = examples(
-    "spice export photos.spice groups --as folders  # one folder per group, with links to your images",
+    "spice export photos.spice groups --as folders  # with links to your images",
     "spice export photos.spice training --as imagefolder --copy --reliable",
-    "spice export photos.spice sure --as folders --kept  # after: spice check photos.spice",
+    "spice export photos.spice kept --as folders --kept  # after: spice check",
     "spice export photos.spice labels.csv --as csv",
-    "spice export photos.spice mountains --as folders --group mountains  # one group only",
+    "spice export photos.spice mountains --as folders --group mountains",
     "spice export photos.spice tasks --as labelstudio  # or fiftyone, cvat",
-    "spice export photos.spice sidecars --as xmp  # group names as keywords for digiKam, darktable, Lightroom",
-    "spice export photos.spice model --as model --embed  # everything that predict needs, including the encoder",
-    "spice export photos.spice groups.onnx --as onnx  # encoder and head, for programs without Python",
+    "spice export photos.spice sidecars --as xmp  # for digiKam, darktable, ...",
+    "spice export photos.spice model --as model --embed  # all that predict needs",
+    "spice export photos.spice groups.onnx --as onnx  # encoder and head",
 )
-
 
 As = Literal[
     "folders", "imagefolder", "csv", "parquet", "labelstudio", "fiftyone", "cvat", "xmp", "model", "onnx"
@@ -45,7 +44,8 @@ def command(
     reliable: Annotated[bool, typer.Option("--reliable", help="Export only reliable images.")] = False,
     kept: Annotated[bool, typer.Option("--kept", help="Export only images kept by `spice check`.")] = False,
     keep: Annotated[
-        float, typer.Option(min=0.5, max=0.999, help="With --kept: accuracy that these images should have.")
+        float,
+        typer.Option(metavar="SHARE", min=0.5, max=0.999, help="With --kept: accuracy that these images should have."),
     ] = 0.95,
     group: Annotated[
         str | None, typer.Option(help="Export only this group (number or name).", show_default=False)
@@ -68,7 +68,7 @@ def _export_model(run: Path, destination: Path, shape: Literal["model", "onnx"],
 
     if os.path.lexists(destination):
         raise UserError(f"{destination} already exists; choose another name")
-    model = TrainedModel.load(model_folder(run), device="cpu")  # where ONNX Runtime, with which it is compared, runs
+    model = TrainedModel.load(model_folder(run), device="cpu")  # the export is compared with ONNX Runtime on the CPU
     with explain_output_errors(destination):
         destination.parent.mkdir(parents=True, exist_ok=True)
         if shape == "model":
@@ -94,9 +94,10 @@ def chosen_rows(
     if group is not None:
         number = group_number(groups, group)
         if number not in groups.existing:
-            raise UserError(f"there is no group {number}; list them with: spice groups {run}")
+            raise UserError(f"there is no group {number}; list them with: spice groups {quoted(run)}")
         if number in groups.set_aside:
-            raise UserError(f"group {group} is set aside; restore it with: spice set-aside {run} {group} --back")
+            restore = f"spice set-aside {quoted(run)} {quoted(group)} --back"
+            raise UserError(f"group {group} is set aside; restore it with: {restore}")
         chosen &= groups.shown == number
     if reliable:
         chosen &= result.labels.reliable | groups.by_person
@@ -106,21 +107,21 @@ def chosen_rows(
 
         rows = np.intersect1d(rows, kept_rows(result, target=keep))
     if len(rows) == 0:
-        raise UserError(f"no images match; list the groups with: spice groups {run}")
+        raise UserError(f"no images match; list the groups with: spice groups {quoted(run)}")
     return rows
 
 
 def export_images(run: Path, destination: Path, shape: "Shape", *, rows: "NDArray[np.int64]", copy: bool) -> str:
-    """Write these rows, and return what was written in words."""
+    """Write these rows; return a sentence that says what was written."""
     from spice.runs import explain_output_errors, open_result
     from spice.runs.export import REFERRING, export, images_of
 
     result, chosen = open_result(run), len(rows)
-    if shape == "xmp":  # keywords are names
+    if shape == "xmp":  # its keywords are the names of groups
         rows = rows[[int(group) in result.groups.names for group in result.groups.shown[rows]]]
         if len(rows) == 0:
             raise UserError(
-                f"keywords are group names, and no group has one yet; example: spice name {run} 3 mountains"
+                f"keywords are group names, and no group has one yet; example: spice name {quoted(run)} 3 mountains"
             )
     with TemporaryDirectory(prefix="spice-") as scratch, explain_output_errors(destination):
         files: list[Path] = []
@@ -129,10 +130,10 @@ def export_images(run: Path, destination: Path, shape: "Shape", *, rows: "NDArra
 
             names = [result.labels.path[row] for row in rows]
             files = originals(result.manifest.source, names, run=run, extract_to=Path(scratch))
-        inside = any(path.is_relative_to(scratch) for path in files[:1])
-        if inside and shape in REFERRING:
+        extracted = bool(files) and files[0].is_relative_to(scratch)
+        if extracted and shape in REFERRING:
             raise UserError(f"--as {shape} needs image files, but these images are in an archive; unpack it first")
         images = images_of(result.labels, result.groups, rows, files)
-        written = export(images, destination, shape=shape, copy=copy or inside)
+        written = export(images, destination, shape=shape, copy=copy or extracted)
     left_out = f"; left out {chosen - len(rows):,} in groups without a name" if chosen > len(rows) else ""
     return f"exported {counted(len(rows), 'image')} to {written}{left_out}"

@@ -19,8 +19,8 @@ def command(
 ) -> None:
     """Draw the paper's figures as PNG and SVG: prototypes, t-SNE, head selection, neighbors, the toy example, ...
 
-    After `spice evaluate`, also what needs labels: t-SNE and neighbors by true class, accuracy of each head, and
-    accuracy by share kept.
+    After `spice evaluate`, also those that need true labels: t-SNE and neighbors by true class, accuracy of each head,
+    and accuracy by share of images kept.
     """
     if find_spec("matplotlib") is None:
         raise UserError("figures need matplotlib; install it with: pip install matplotlib")

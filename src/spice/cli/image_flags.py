@@ -12,7 +12,7 @@ from spice.wording import counted
 OUTLIERS_EXAMPLES = examples("spice outliers photos.spice  # most unusual first", "spice outliers photos.spice --json")
 DUPLICATES_EXAMPLES = examples(
     "spice duplicates photos.spice  # each image with its near-copies",
-    "spice duplicates photos.spice --threshold 0.98  # stricter: almost identical copies only",
+    "spice duplicates photos.spice --threshold 0.98  # almost identical copies only",
 )
 
 
@@ -38,7 +38,7 @@ def duplicates(
     run: RunArgument,
     *,
     threshold: Annotated[
-        float, typer.Option(min=0.5, max=1.0, help="Minimum pixel similarity; 1 means identical.")
+        float, typer.Option(metavar="N", min=0.5, max=1.0, help="Minimum pixel similarity; 1 means identical.")
     ] = 0.9,
     as_json: Json = False,
 ) -> None:
@@ -66,5 +66,5 @@ def duplicates(
     print(f"duplicates {copies} of {counted(len(sets), 'image')}; the number is the similarity")
     for found in sets:
         print(path[found.row])
-        for row, like in zip(found.copies, found.likeness, strict=True):
-            print(f"  {like:.3f}    {path[row]}")
+        for row, similarity in zip(found.copies, found.likeness, strict=True):
+            print(f"  {similarity:.3f}    {path[row]}")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from spice.cli.running import confirmed, editing
-from spice.wording import quoted
+from spice.wording import counted, quoted
 
 Labels = Annotated[
     Path | None, typer.Option(help="CSV file (path,label) with a few labels to learn from; groups take these names.")
@@ -16,7 +16,7 @@ Split = Annotated[bool, typer.Option("--split", help="Split groups that hold ima
 
 
 def add_labels(run: Path, file: Path, *, split: bool) -> None:
-    """Name the groups and place the labeled images; a group with two names is split if the user agrees."""
+    """Name the groups and place the labeled images. A group with two labels is split if the user agrees."""
     from spice.label_table import read_label_table
     from spice.runs.editor import Editor
     from spice.stages.groups.given_labels import SharedGroupError, apply_labels
@@ -30,4 +30,4 @@ def add_labels(run: Path, file: Path, *, split: bool) -> None:
                 raise
             added = apply_labels(editor, labels, split=True)
     if added:
-        print(f"{len(added)} edits from {file}; undo with: spice undo {quoted(str(run))}", file=sys.stderr)
+        print(f"{counted(len(added), 'edit')} from {file}; undo with: spice undo {quoted(run)}", file=sys.stderr)

@@ -1,6 +1,5 @@
 """`spice learn`: train a head on your corrections."""
 
-from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,17 +8,17 @@ from spice.cli.help import examples
 from spice.cli.labels import Labels, Split, add_labels
 from spice.cli.options import Device, RunArgument
 from spice.cli.running import confirmed, editing, show_progress
-from spice.wording import counted, quoted
+from spice.wording import counted, listed, quoted
 
 if TYPE_CHECKING:
     from spice.pipeline.learn import Proposal
 
 EXAMPLES = examples(
     "spice learn photos.spice  # show which images would move, then ask",
-    "spice learn photos.spice --labels some.csv --yes  # path,label: a few images are enough",
-    "spice learn photos.spice --yes  # accept without asking; undo with: spice undo",
+    "spice learn photos.spice --labels some.csv --yes  # a few labels are enough",
+    "spice learn photos.spice --yes  # accept without asking",
 )
-SHOWN = 12
+SHOWN = 12  # pairs of groups between which images move
 
 
 def command(
@@ -45,31 +44,33 @@ def command(
     for line in _lines(proposal):
         print(line)
     if not yes and not confirmed("Accept?"):
-        print(f"nothing changed; accept with: spice learn {quoted(str(run))} --yes")
+        print(f"nothing changed; accept with: spice learn {quoted(run)} --yes")
         return
     with editing(run):
         accept(proposal)
-    print(f"accepted; undo with: spice undo {quoted(str(run))}")
+    print(f"accepted; undo with: spice undo {quoted(run)}")
 
 
 def _lines(proposal: "Proposal") -> list[str]:
     from spice.runs import open_result
 
     corrections, before, moved = proposal.corrections, proposal.before, proposal.moved
-    pairs, images = len(corrections.same) + len(corrections.different), len(before.group)
-    marked = f", {counted(pairs, 'pair')}" if pairs else ""
-    lines = [
-        f"learned    {len(corrections.numbers)} groups, from {counted(len(corrections.fixed), 'image')} you placed"
-        f"{marked} and typical images of each group"
-    ]
+    placed, pairs = len(corrections.fixed), len(corrections.same) + len(corrections.different)
+    sources = [f"{counted(placed, 'image')} you placed"] if placed else []
+    sources += [counted(pairs, "pair")] if pairs else []
+    sources += ["typical images of each group"]
+    lines = [f"learned    {len(corrections.numbers)} groups, from {listed(sources)}"]
     if not len(moved):
-        return [*lines, "moves      no images: the groups already agree with your corrections"]
-    lines.append(f"moves      {len(moved):,} of {images:,} images:")
-    ways = Counter((int(before.group[row]), int(proposal.group[row])) for row in moved)
+        return [*lines, "moves      no images; accepting updates only the model for new images"]
+    lines.append(f"moves      {len(moved):,} of {len(before.group):,} images:")
     paths = open_result(proposal.run).labels.path
-    example = {(int(before.group[row]), int(proposal.group[row])): paths[row] for row in reversed(moved.tolist())}
-    for way, count in ways.most_common(SHOWN):
-        lines.append(f"  {count:>7,}  {before.name(way[0])} -> {before.name(way[1])}, such as {example[way]}")
-    if len(ways) > SHOWN:
-        lines.append(f"           and {len(ways) - SHOWN} more")
+    examples_by_move: dict[tuple[int, int], list[str]] = {}
+    for row in moved.tolist():
+        move = int(before.group[row]), int(proposal.group[row])
+        examples_by_move.setdefault(move, []).append(paths[row])
+    moves = sorted(examples_by_move.items(), key=lambda item: -len(item[1]))
+    for (old, new), found in moves[:SHOWN]:
+        lines.append(f"  {len(found):>7,}  {before.name(old)} -> {before.name(new)}, such as {found[0]}")
+    if len(moves) > SHOWN:
+        lines.append(f"           and {len(moves) - SHOWN} more")
     return lines

@@ -8,10 +8,14 @@ from typing import Final
 
 from spice.errors import UserError
 
-# For `ulimit -d`, what `spice doctor --plan` promises for a run without images; for `ulimit -v`, what a small run
-# needs. With less, OpenBLAS hangs while it is loaded, or the system's loader, safetensors or a C++ thread aborts.
+# Options of `ulimit`, and bytes. -d: what `spice doctor --plan` shows for a run without images. -v: what a small run
+# needs. With less, OpenBLAS hangs while loading, or the dynamic loader, safetensors or a C++ thread aborts.
 LEAST: Final = {"RLIMIT_DATA": ("-d", 1.2e9), "RLIMIT_AS": ("-v", 1.9e9)}
-_TEXT = re.compile(
+ADVICE = (
+    "out of memory; close other programs or use a smaller --size (spice doctor --plan N estimates what N images need). "
+    "Finished work is kept; run the same command again to resume"
+)
+_OUT_OF_MEMORY = re.compile(
     r"can't start new thread|can't allocate memory|cannot allocate memory|bad.?alloc|failed to map segment|"
     r"unable to allocate|out of memory|could not (create|execute) a primitive",  # the last is all that oneDNN says
     re.IGNORECASE,
@@ -21,10 +25,6 @@ _TEXT = re.compile(
 def prepare() -> None:
     """Refuse a memory limit that is too low to load the libraries; keep pyarrow from reserving 1 GB of it."""
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    _refuse_small_limits()
-
-
-def _refuse_small_limits() -> None:
     if sys.platform == "win32":  # which has no such limits
         return
     import resource
@@ -38,14 +38,8 @@ def _refuse_small_limits() -> None:
             )
 
 
-def is_out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Whether an error of Python, torch, ONNX Runtime or the system means out of memory."""
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return True
-    return isinstance(error, Exception) and bool(_TEXT.search(str(error)))
-
-
-ADVICE = (
-    "out of memory; close other programs or use a smaller --size (spice doctor --plan N estimates what N images need). "
-    "Finished work is kept; run the same command again to resume"
-)
+    return bool(_OUT_OF_MEMORY.search(str(error)))

@@ -10,9 +10,9 @@ def find_run(path: Path) -> Path:
     """Accept the image folder `photos` in place of its run folder `photos.spice`; return any other path unchanged."""
     if path.suffix == ".spice" or (path / "manifest.json").exists() or (path / "model.json").exists():
         return path
-    whole = path.resolve()  # `.` has no name of its own
-    name = f"{whole.name}.spice"
-    return next((run for run in (Path(name), whole.parent / name) if (run / "manifest.json").exists()), path)
+    folder = path.resolve()  # `.` has no name of its own
+    name = f"{folder.name}.spice"
+    return next((run for run in (Path(name), folder.parent / name) if (run / "manifest.json").exists()), path)
 
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.", show_default=False, callback=find_run)]

@@ -9,7 +9,7 @@ import typer
 
 from spice.cli.help import examples
 from spice.cli.options import Device, find_run
-from spice.cli.running import show_progress
+from spice.cli.running import stoppable
 
 if TYPE_CHECKING:
     from spice.estimator import Assessment
@@ -39,15 +39,16 @@ def command(
     device: Device = "auto",
 ) -> None:
     """Sort more images into the groups of a run, with the chance that each is right."""
-    from spice.estimator import load
     from spice.runs import explain_output_errors
     from spice.runs.result import model_folder
     from spice.tables import refuse_other_ending, write_csv, write_table
 
     if out is not None:
         refuse_other_ending(out)
-    model = load(model_folder(run), device=device)
-    with show_progress() as progress:
+    with stoppable("nothing was written") as progress:
+        from spice.estimator import load  # imports torch, which takes seconds
+
+        model = load(model_folder(run), device=device)
         found = model.assess(images, progress=progress)
     columns = {**found.columns(), **_groups(run, found)}
     with explain_output_errors(out or Path("the table")):
@@ -63,7 +64,7 @@ def command(
 
 
 def _groups(run: Path, found: "Assessment") -> "dict[str, Column]":
-    """Group and name of every image after edits; empty if only a model is given."""
+    """The group and its name for each image, after edits; empty for a model without a run."""
     from spice.runs import open_result
     from spice.runs.folder import is_run
 
@@ -71,7 +72,7 @@ def _groups(run: Path, found: "Assessment") -> "dict[str, Column]":
 
 
 def _short_table(columns: "dict[str, Column]") -> list[str]:
-    """For a terminal: the first images and the size of every group."""
+    """The first images, and the size of each group, for a terminal."""
     numbers = [int(number) for number in columns.get("group", columns["cluster"])]
     names = columns.get("name", [""] * len(numbers))
     groups = [
@@ -88,7 +89,7 @@ def _short_table(columns: "dict[str, Column]") -> list[str]:
     lines += ["", f"{'group':<20}{'images':>8}"]
     sizes = Counter(sorted(zip(numbers, groups, strict=True)))
     lines += [f"{group[:20]:<20}{count:>8,}" for (_, group), count in sizes.items()]
-    return [*lines, "", "For the whole table, add --out FILE.csv or send the output to a file or another program."]
+    return [*lines, "", "For the whole table, add --out FILE.csv or redirect the output."]
 
 
 def _print_summary(found: "Assessment", out: Path | None) -> None:

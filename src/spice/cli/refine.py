@@ -13,8 +13,8 @@ from spice.cli.summary import finish
 EXAMPLES = examples(
     "spice refine photos.spice",
     "spice refine photos.spice --minutes 20",
-    "spice refine photos.spice --labels some.csv  # also learn a few labels (columns path,label)",
-    'spice refine photos.spice --settings freematch.toml  # such as: [joint] algorithm = "freematch"',
+    "spice refine photos.spice --labels some.csv  # also learn a few labels",
+    "spice refine photos.spice --settings mine.toml",
 )
 
 
@@ -22,7 +22,8 @@ def command(
     run: RunArgument,
     *,
     minutes: Annotated[
-        float | None, typer.Option(min=0.1, help="Time limit in minutes.", show_default="a few hundred steps")
+        float | None,
+        typer.Option(metavar="N", min=0.1, help="Time limit in minutes.", show_default="a few hundred steps"),
     ] = None,
     labels: Labels = None,
     split: Split = False,

@@ -1,4 +1,4 @@
-"""How commands run: progress, Ctrl-C and `kill`, questions to the user, and what follows an edit."""
+"""What commands share while they run: progress, Ctrl-C and `kill`, questions to the user, and edits."""
 
 import logging
 import os
@@ -24,28 +24,31 @@ if TYPE_CHECKING:
 
 @contextmanager
 def interruptible(run: Path) -> Iterator[Progress]:
-    """Show the progress of a run; when the user stops it, say how to resume. Its warnings are for the summary."""
-    before = signal.signal(signal.SIGTERM, _stop)
-    kept = f"finished work is kept. Resume with: spice resume {quoted(str(run))}"
+    """Show the progress of a run; on Ctrl-C or `kill`, say how to resume.
+
+    Warnings about the result are hidden, because the summary shows them.
+    """
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    kept = f"finished work is kept. Resume with: spice resume {quoted(run)}"
     try:
         with stoppable(kept, run=run) as progress, warnings.catch_warnings():
             warnings.simplefilter("ignore", SpiceWarning)
             warnings.simplefilter("always", NoticeWarning)
             yield progress
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)
 
 
 @contextmanager
 def stoppable(kept: str, *, run: Path | None = None) -> Iterator[Progress]:
-    """Show progress; on Ctrl-C, end with one line: what is `kept` and how to resume, if `run` has been written."""
+    """Show progress; on Ctrl-C, end with one line: what is `kept`, or that nothing was written if `run` is missing."""
     try:
         with show_progress() as progress:
             yield progress
     except KeyboardInterrupt:
         if os.environ.get("RANK", "0") == "0":  # under torchrun only the first process prints
-            begun = run is None or run.exists()
-            print(f"\nspice: stopped; {kept if begun else 'nothing was written'}", file=sys.stderr)
+            missing = run is not None and not run.exists()
+            print(f"\nspice: stopped; {'nothing was written' if missing else kept}", file=sys.stderr)
         raise typer.Exit(130) from None  # what shells expect of a command ended by Ctrl-C
 
 
@@ -53,7 +56,7 @@ def stoppable(kept: str, *, run: Path | None = None) -> Iterator[Progress]:
 def show_progress() -> Iterator[Progress]:
     """Progress bars on a terminal, a line every few seconds elsewhere. On stderr, because stdout is for the result."""
     if not sys.stderr.isatty():
-        with _messages(logging.StreamHandler(sys.stderr)):
+        with _show_log(logging.StreamHandler(sys.stderr)):
             yield LogProgress()
         return
     from rich.console import Console
@@ -61,20 +64,20 @@ def show_progress() -> Iterator[Progress]:
     from rich.progress import Progress as Bars
 
     with Bars(*_columns(), console=Console(stderr=True)) as bars:
-        above = RichHandler(console=bars.console, show_time=False, show_level=False, show_path=False)
-        shown = _ProgressBars(bars)
+        handler = RichHandler(console=bars.console, show_time=False, show_level=False, show_path=False)
+        progress = _ProgressBars(bars)
         try:
-            with _messages(above):
-                yield shown
+            with _show_log(handler):
+                yield progress
         finally:
-            shown.started()
+            progress.hide_starting()
 
 
 @contextmanager
-def _messages(handler: logging.Handler) -> Iterator[None]:
-    """Show our own messages. Other libraries show theirs themselves: on the root logger they would appear twice."""
+def _show_log(handler: logging.Handler) -> Iterator[None]:
+    """Show our log, but not the root logger's: other libraries show their messages themselves."""
     log.setLevel(logging.INFO)
-    if logging.getLogger().handlers:  # somebody shows all messages already
+    if logging.getLogger().handlers:  # the root logger already shows everything
         yield
         return
     handler.setFormatter(logging.Formatter("%(message)s"))
@@ -98,7 +101,7 @@ def editing(run: Path) -> Iterator[None]:
 
 
 def confirmed(question: str) -> bool:
-    """Whether the user says yes; no where nobody can answer, as in a script."""
+    """Ask a yes-or-no question; without a terminal, as in a script, the answer is no."""
     return sys.stdin.isatty() and typer.confirm(question)
 
 
@@ -108,11 +111,11 @@ class _ProgressBars:
     def __init__(self, bars: "Bars") -> None:
         self.bars = bars
         self.tasks: dict[str, TaskID] = {}
-        self.starting: TaskID | None = bars.add_task("starting", total=None, figures="")  # until the first step
+        self.starting: TaskID | None = bars.add_task("starting", total=None, figures="")
 
     def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
         """Show how far this task is."""
-        self.started()
+        self.hide_starting()
         if task not in self.tasks:
             self.tasks[task] = self.bars.add_task(step_in_words(task), total=total, completed=done, figures="")
         speed = self.bars.tasks[self.tasks[task]].speed  # None until two steps are done
@@ -120,15 +123,15 @@ class _ProgressBars:
         text = " ".join(rate + [f"{name} {value:.4g}" for name, value in (figures or {}).items()])
         self.bars.update(self.tasks[task], completed=done, total=total, figures=text)
 
-    def started(self) -> None:
-        """Hide the line that is shown before the first step."""
+    def hide_starting(self) -> None:
+        """Hide the line that is shown until the first step."""
         if self.starting is not None:
             self.bars.update(self.starting, visible=False)
             self.starting = None
 
 
 def _columns() -> "tuple[ProgressColumn, ...]":
-    """The columns of the bars: what is done, how much of it, and the time left or, at the end, taken."""
+    """The columns of the bars: task, bar, count, time left (when done: time taken), figures."""
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
     from rich.text import Text
 
@@ -151,5 +154,5 @@ def _columns() -> "tuple[ProgressColumn, ...]":
     )  # fmt: skip
 
 
-def _stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the system's signature
+def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the system's signature
     raise KeyboardInterrupt

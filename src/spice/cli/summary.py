@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from spice.runs import Cluster, RunSummary
-    from spice.runs.records import JointResult, ViewsResult
+    from spice.runs.records import JointResult
 
 
 def finish(account: "RunSummary", *, as_json: bool, details: bool = False, open_page: bool | None = False) -> None:
     """Print the summary. A run without a single reliable image ends with its own exit code.
 
     Args:
-        open_page: whether to open the report in the browser; None asks, if there is a terminal.
+        open_page: whether to open the report in the browser; None: ask on a terminal.
     """
     from spice.engine.processes import processes_from_environment
 
@@ -35,14 +35,14 @@ def finish(account: "RunSummary", *, as_json: bool, details: bool = False, open_
     show_account(account, as_json=as_json, details=details)
     if account.reliable == 0:
         raise NothingTrustworthyError(
-            f"no image is reliable, so the groups are guesses; check a sample with: spice check {account.run}"
+            f"no image is reliable, so the groups are guesses; check a sample with: spice check {quoted(account.run)}"
         )
     if not as_json:
         offer_page(Path(account.run), open_page)
 
 
 def show_account(account: "RunSummary", *, as_json: bool, details: bool = False) -> None:
-    """Print the summary of a run: the images, the groups and how far to trust them, the files, and what to do next."""
+    """Print the summary of a run: images, groups, how far to trust them, files, and next steps."""
     if as_json:
         print(account.model_dump_json(indent=2))
         return
@@ -58,14 +58,15 @@ def show_account(account: "RunSummary", *, as_json: bool, details: bool = False)
         console.print()
         _print_lines(console, _trust_lines(account, account.reliable, details=details))
     _print_lines(console, [_times(account, details=details)])
+    # `finish` reports that no image is reliable.
     warnings = [warning.text for warning in account.warnings if warning.name != "NoReliableImagesWarning"]
-    _print_lines(console, [f"warning    {text}" for text in warnings], style="yellow")  # not what the table shows
+    _print_lines(console, [f"warning    {text}" for text in warnings], style="yellow")
     console.print()
     _print_lines(console, _next_lines(account))
 
 
 def offer_page(run: Path, wanted: bool | None) -> None:
-    """Print where the report is and, on a terminal, offer to open it."""
+    """Print the address of the report and, on a terminal, offer to open it."""
     page = run / "report.html"
     if not page.exists():
         return
@@ -102,8 +103,9 @@ def _input_lines(account: "RunSummary") -> list[str]:
     problems = f"; {skipped_in_words(scan.skipped)}" if scan.skipped else ""
     lines = [f"images     {account.images:,}{_copies(scan.copies)}{problems}"]
     if views:
-        lines.append(f"encoder    {views.encoder}{_computed(views)}")
-    return lines + _how_many(account)
+        precision = ", in 8-bit integers" if views.precision == "int8" else ""
+        lines.append(f"encoder    {views.encoder}, images at {views.size} px{precision}")
+    return lines + _group_lines(account)
 
 
 def _copies(count: int) -> str:
@@ -116,19 +118,15 @@ def _training_lines(account: "RunSummary") -> list[str]:
     if account.heads is None:
         return []
     heads, best = account.heads, account.heads.selected
-    some = heads.learned_from is not None and heads.learned_from < account.images
-    drawn = f", on {heads.learned_from:,} images drawn at random" if some else ""
+    is_sample = heads.learned_from is not None and heads.learned_from < account.images
+    sample = f" on {heads.learned_from:,} images drawn at random" if is_sample else ""
     return [
-        f"heads      {heads.heads} trained{drawn}; head {best.head} selected at epoch {best.epoch}, "
+        f"heads      {heads.heads} trained{sample}; head {best.head} selected at epoch {best.epoch}, "
         f"loss {best.loss:.4f} (no labels used)"
     ]
 
 
-def _computed(views: "ViewsResult") -> str:
-    return f", images at {views.size} px" + (", in 8-bit integers" if views.precision == "int8" else "")
-
-
-def _how_many(account: "RunSummary") -> list[str]:
+def _group_lines(account: "RunSummary") -> list[str]:
     """The number of groups found, other plausible numbers, and whether the two methods agree."""
     from spice.runs.other_group_counts import counts_in_words, nearest_count
 
@@ -137,27 +135,27 @@ def _how_many(account: "RunSummary") -> list[str]:
         return []
     others = account.other_counts
     reason = " (fits your labels best)" if found.fits_labels else ""
-    tried, words = found.clusters + 1, "To try another number:"
+    other, advice = found.clusters + 1, "To try another number:"
     if others:
-        tried = nearest_count(found.clusters, others).clusters
+        other = nearest_count(found.clusters, others).clusters
     if found.contradictory:
-        tried = found.finest_peak if found.finest_peak != found.clusters else found.communities
-        words = f"Two methods disagree ({found.finest_peak} and {found.communities} groups). To compare:"
-    command = f"spice cluster {quoted(_short(account.source))} -k {tried}{_out(account)}".replace(" ", TIED)
-    return [f"groups     {counts_in_words(found.clusters, others, reason=reason)}", f"           {words} {command}"]
+        other = found.finest_peak if found.finest_peak != found.clusters else found.communities
+        advice = f"Two methods disagree ({found.finest_peak} and {found.communities} groups). To compare:"
+    command = f"spice cluster {quoted(_as_typed(account.source))} -k {other}{_out_option(account)}".replace(" ", TIED)
+    return [f"groups     {counts_in_words(found.clusters, others, reason=reason)}", f"           {advice} {command}"]
 
 
-def _short(source: str | None) -> str:
+def _as_typed(source: str | None) -> str:
     """The source as the user probably typed it: relative to the current folder if it is inside."""
     path = Path(source or "IMAGES")
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def _out(account: "RunSummary") -> str:
+def _out_option(account: "RunSummary") -> str:
     """`--out RUN`, if the run folder is not the default one."""
     run = Path(account.run)
-    usual = Path(f"{Path(account.source or '').name.partition('.')[0]}.spice")
-    return "" if run == usual else f" --out {quoted(account.run)}"
+    default = Path(f"{Path(account.source or '').name.partition('.')[0]}.spice")
+    return "" if run == default else f" --out {quoted(account.run)}"
 
 
 def _show_clusters(console: "Console", clusters: "list[Cluster]") -> None:
@@ -199,7 +197,9 @@ def _trust_lines(account: "RunSummary", reliable: int, *, details: bool) -> list
         lines.append(f"refined    {_refined(account.joint)}")
     if details:
         share = percent(reliable, account.images)
-        lines.append(f"reliable   {reliable:,} images ({share}): nearly all similar images are in their group")
+        lines.append(
+            f"reliable   {reliable:,} images ({share}): nearly all of their most similar images are in the group"
+        )
     if details and account.labels is not None:
         lines.append(
             f"k-means    {percent(account.labels.kmeans_reliable, account.images)} reliable; agreement with these "
@@ -209,7 +209,7 @@ def _trust_lines(account: "RunSummary", reliable: int, *, details: bool) -> list
 
 
 def _chance(account: "RunSummary") -> str:
-    """The mean chance, and how to replace this estimate by a measurement."""
+    """The mean chance, and how to measure the accuracy instead."""
     total = sum(cluster.images * (cluster.chance or 0.0) for cluster in account.clusters)
     return (
         f"chance     about {percent(total, account.images)} are in the right group, if images that look alike to the "
@@ -230,7 +230,7 @@ def _weak(account: "RunSummary") -> list[str]:
 
 
 def _refined(joint: "JointResult") -> str:
-    """Whether joint training's result is used, and what it changed."""
+    """Whether the result of joint training is used, and what it changed."""
     if not joint.used or joint.before is None or joint.after is None:
         return f"no: joint training was rejected, keeping the stage-2 result ({'; '.join(joint.failed_checks)})"
     before, after = joint.before.neighbor_agreement, joint.after.neighbor_agreement
@@ -242,8 +242,8 @@ def _refined(joint: "JointResult") -> str:
 
 
 def _times(account: "RunSummary", *, details: bool) -> str:
-    longer = {step: duration(seconds) for step, seconds in account.seconds.items() if seconds >= 0.5}
-    times = ", ".join(f"{step_in_words(step)} {time}".replace(" ", TIED) for step, time in longer.items())
+    shown = [(step, seconds) for step, seconds in account.seconds.items() if seconds >= 0.5]
+    times = ", ".join(f"{step_in_words(step)} {duration(seconds)}".replace(" ", TIED) for step, seconds in shown)
     return f"time       {duration(sum(account.seconds.values()))}{f' ({times})' if times and details else ''}"
 
 
@@ -275,5 +275,5 @@ def _next_lines(account: "RunSummary") -> list[str]:
 
 
 def _command(account: "RunSummary", name: str, arguments: str = "") -> str:
-    """A command to copy, which is not broken over two lines."""
+    """A command to copy, which stays on one line."""
     return f"spice {name} {quoted(account.run)} {arguments}".strip().replace(" ", TIED)

@@ -6,7 +6,7 @@ import typer
 
 from spice.cli.help import examples
 from spice.cli.options import RunArgument
-from spice.wording import counted
+from spice.wording import counted, quoted
 
 EXAMPLES = examples("spice verify photos.spice  # every file of every result")
 
@@ -23,5 +23,5 @@ def command(run: RunArgument) -> None:
         return
     for path in sorted(damaged):
         print(f"damaged    {path}", file=sys.stderr)
-    print(f"to repair this, delete the damaged files, then run: spice resume {run}", file=sys.stderr)
+    print(f"to repair this, delete the damaged files, then run: spice resume {quoted(run)}", file=sys.stderr)
     raise typer.Exit(2)

@@ -27,7 +27,7 @@ def command(
         Path | None,
         typer.Option(help="Run folder.", show_default="FOLDER.spice"),
     ] = None,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between scans.")] = 5.0,
+    every: Annotated[float, typer.Option(metavar="N", min=0.1, help="Seconds between scans.")] = 5.0,
     once: Annotated[bool, typer.Option("--once", help="Scan once and exit.")] = False,
     device: Device = "auto",
 ) -> None:
@@ -37,7 +37,7 @@ def command(
     from spice.runs.result import model_folder
     from spice.watch import Watcher
 
-    run = find_run(run or _only_run_of(folder))
+    run = find_run(run or _run_beside(folder))
     refuse_links_outside(run)
     watcher = Watcher(folder, run, load(model_folder(run), device=device))
     if watcher.by_name_only:
@@ -59,8 +59,8 @@ def command(
     print(f"images     {watcher.count:,} new{written}", file=sys.stderr)
 
 
-def _only_run_of(folder: Path) -> Path:
-    """The run folder beside the watched folder."""
+def _run_beside(folder: Path) -> Path:
+    """The run folder of the watched folder."""
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder} to watch")
     from spice.runs.folder import is_run
@@ -73,7 +73,7 @@ def _only_run_of(folder: Path) -> Path:
 
 def _print_arrived(arrived: "list[Arrived]", unreadable: list[str]) -> None:
     for path, group, name, chance, unlike in arrived:
-        where = f"{name or f'group {group}'} (chance {chance:.0%})"
-        print(f"{path}: {where}{', unlike anything seen before' if unlike else ''}", flush=True)
+        place = f"{name or f'group {group}'} (chance {chance:.0%})"
+        print(f"{path}: {place}{', unlike anything seen before' if unlike else ''}", flush=True)
     for path in unreadable:
         print(f"{path}: cannot be read as an image; tried again when it changes", file=sys.stderr, flush=True)

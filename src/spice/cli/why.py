@@ -34,23 +34,22 @@ def _lines(found: "ImageExplanation") -> list[str]:
     if found.others:
         votes = ", ".join(f"{count} in group {cluster}" for cluster, count in list(found.others.items())[:5])
         lines.append(f"           the others: {votes}")
-    lines.append(
-        f"typical    rank {found.prototype_rank + 1:,} of {found.cluster_size:,} (1 is the most typical image)"
-    )
-    sure = (f"{cluster} ({value:.3f})" for cluster, value in found.confidences.items())
-    lines.append(f"confidence {', '.join(sure)} (the head's softmax, often overconfident)")
+    rank = f"{found.prototype_rank + 1:,} of {found.cluster_size:,}"
+    lines.append(f"typical    rank {rank} in group {found.cluster} (1 is the most typical image)")
+    confidences = (f"group {cluster} {value:.3f}" for cluster, value in found.confidences.items())
+    lines.append(f"confidence {', '.join(confidences)} (the head's softmax, often too high)")
     if found.outlier:
         lines.append("outlier    unlike all other images in this run")
     if found.duplicate_of is not None and found.duplicate_of not in found.copies:
         lines.append(f"duplicate  nearly the same as {found.duplicate_of}")
     lines += [f"copy       {name}" for name in found.copies]
-    for number, near in enumerate(found.nearest):
-        lines.append(f"{'nearest' if number == 0 else '':<10} {near.similarity:.3f}  group {near.cluster}  {near.path}")
-    return lines
+    if found.nearest:
+        lines.append("nearest    similarity, group and name of the most similar images:")
+    return lines + [f"           {near.similarity:.3f}  group {near.cluster}  {near.path}" for near in found.nearest]
 
 
 def _groups(found: "ImageExplanation") -> list[str]:
-    """The group after edits with its chance, and the predicted one if edits changed something."""
+    """The group after edits and its chance; also the predicted group if edits changed something."""
     group = "none" if found.group < 0 else f"{found.group} ({found.name})" if found.name else str(found.group)
     lines = [f"group      {group}{', set by hand' if found.by_person else ''}"]
     if found.group >= 0:

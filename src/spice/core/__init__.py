@@ -1,4 +1,4 @@
-"""The paper's equations: pure functions, tensors in, tensors out. They need torch and nothing else."""
+"""The paper's equations: pure functions on tensors, which need torch and nothing else."""
 
 from spice.core.fast_prototypes import prototype_table
 from spice.core.losses import (

@@ -8,7 +8,7 @@ SUM_TOLERANCE = 0.01  # probabilities in bfloat16, the coarsest dtype in use, su
 
 def check_probs(probs: Tensor) -> None:
     """Require a distribution over clusters along the last dimension."""
-    probs = probs.detach()  # checks need no gradient
+    probs = probs.detach()
     lowest, off = float(probs.amin()), float((probs.sum(dim=-1) - 1).abs().amax())
     if not (lowest >= 0 and off <= SUM_TOLERANCE):  # written so that NaN fails
         raise ValueError(

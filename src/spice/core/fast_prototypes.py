@@ -5,14 +5,16 @@
 - Labels can be a table, so that losses need no gather, and their gradients no scatter.
 
 `prototype_table` and `fast_prototype_labels` give the labels of `prototype_labels`: M // K images for every cluster,
-which suits groups of about equal size. `nearest_table` and `nearest_labels` suit unequal ones (not in the paper): a
-prototype is the mean of the images whose most likely cluster it is, and every image takes the label of the nearest
-prototype. The M // 4K images nearest to each prototype (at least one) get its label a second time, so that no cluster
-is left without labels. An `evenness` above zero gives sizes in between: optimal transport assigns the images, at a
-price for uneven sizes (`size_offsets`).
+which suits groups of about equal size.
 
-If the shares of the groups are known, M * share replaces M // K in both rules (`sizes`), and transport has to meet them
-exactly.
+`nearest_table` and `nearest_labels` suit groups of unequal size (not in the paper). A prototype is the mean of the
+images whose most likely cluster it is, and every image takes the label of the nearest prototype. The M // 4K images
+nearest to each prototype (at least one) get its label a second time, so that no cluster is left without labels. With
+an `evenness` above zero, sizes lie in between: optimal transport assigns the images and penalizes uneven sizes
+(`size_offsets`).
+
+If the shares of the groups are known, M * share replaces M // K in both rules (`sizes`), and transport must meet the
+shares exactly.
 
 Shapes: M images in a batch, D feature width, K clusters, H heads, T images labeled per cluster. Tensors (..., K, M) are
 contiguous, clusters before images (see `probs`).
@@ -31,7 +33,8 @@ from spice.core.prototypes import PseudoLabels, cosine, prototype_size, rescaled
 from spice.core.sizes import by_size, quotas
 
 Shares = Sequence[float]
-# Entropy of the transport in units of cosine similarity; rounds of its solver with a price, and with a fixed target.
+# Weight of the entropy in the transport, in units of cosine similarity; rounds of its solver with a penalty, and with
+# a fixed target.
 SMOOTHING, ROUNDS, FIXED_ROUNDS = 0.1, 10, 30
 
 
@@ -49,7 +52,7 @@ def prototype_table(
 def fast_prototype_labels(
     features: Tensor, probs: Tensor, *, center_ratio: float = 1.0, overlap: bool = True, shares: Shares | None = None
 ) -> PseudoLabels:
-    """What `prototype_labels` returns. Needs some 20 bytes of memory for each of the H * K * M similarities."""
+    """The same as `prototype_labels`. Needs about 20 bytes of memory for each of the H * K * M similarities."""
     return _pairs(*_similarity_and_marks(features, probs, center_ratio, overlap=overlap, shares=shares))
 
 
@@ -62,12 +65,12 @@ def nearest_table(features: Tensor, probs: Tensor, *, evenness: float = 0.0, sha
 def nearest_labels(
     features: Tensor, probs: Tensor, *, evenness: float = 0.0, shares: Shares | None = None
 ) -> PseudoLabels:
-    """One pair for each of the M images, then more, cluster by cluster and nearest first: (P,) or (H, P)."""
+    """One pair for each of the M images, then the repeated labels, by cluster and nearest first: (P,) or (H, P)."""
     similarity, central = _nearest_prototypes(features, probs, shares)
-    more = _pairs(similarity, central)
+    repeated = _pairs(similarity, central)
     every = torch.arange(similarity.shape[-1], device=probs.device).expand(*similarity.shape[:-2], -1)  # (..., M)
     nearest = one_hot_labels(one_hot_argmax(_shifted(similarity, probs, evenness, shares)))  # (..., M)
-    return PseudoLabels(torch.cat([every, more.image], dim=-1), torch.cat([nearest, more.cluster], dim=-1))
+    return PseudoLabels(torch.cat([every, repeated.image], dim=-1), torch.cat([nearest, repeated.cluster], dim=-1))
 
 
 def _shifted(similarity: Tensor, probs: Tensor, evenness: float, shares: Shares | None) -> Tensor:
@@ -78,20 +81,14 @@ def _shifted(similarity: Tensor, probs: Tensor, evenness: float, shares: Shares 
     return similarity + size_offsets(similarity, evenness=evenness) if evenness else similarity
 
 
-def size_offsets(
-    similarity: Tensor,
-    *,
-    evenness: float,
-    target: Tensor | None = None,
-    rounds: int = ROUNDS,
-) -> Tensor:
+def size_offsets(similarity: Tensor, *, evenness: float, target: Tensor | None = None, rounds: int = ROUNDS) -> Tensor:
     """What to add to each cluster's similarities (..., K, M) so that small clusters get more images: (..., K, 1).
 
     Optimal transport with a relaxed target: Q maximizes <Q, similarity> + SMOOTHING * H(Q) - evenness * KL(q | target),
     where every image gives 1 / M and q are the clusters' sums of Q. Its solution is softmax((similarity + offset) /
-    SMOOTHING) over clusters, with offset = evenness * ln(target / q). With `evenness` 0 every image goes to the nearest
-    prototype; the larger it is, the closer the clusters come to equal sizes (the paper's rule); with infinity, q is the
-    target.
+    SMOOTHING) over clusters, with offset = evenness * ln(target / q). If `evenness` is 0, every image goes to the
+    nearest prototype. The larger it is, the closer the clusters come to equal sizes (the paper's rule). If it is
+    infinite, q is the target.
 
     Args:
         target: (..., K, 1) shares of the clusters; None: 1 / K each.
@@ -107,7 +104,7 @@ def size_offsets(
 
 
 def fast_prototypes(features: Tensor, probs: Tensor, *, per_cluster: int) -> Tensor:
-    """What `prototypes` returns: (K, D) or (H, K, D)."""
+    """The same as `prototypes`: (K, D) or (H, K, D)."""
     check_batch(features, probs, per_cluster=per_cluster)
     return _mean_of_marked(_mark_largest(probs.mT.contiguous(), per_cluster), features, count=per_cluster)
 
@@ -134,18 +131,18 @@ def _mark_once(similarity: Tensor, count: Tensor | int) -> Tensor:
     """Mask of the images that `assign_once` chooses: (..., K, M) -> (..., K, M).
 
     Deferred acceptance (Gale and Shapley 1962): every image applies to the nearest cluster that has not refused it, and
-    every cluster keeps the nearest `count` applicants, until no image is refused. Both sides rank pairs by the same
-    order, so the only stable assignment is the greedy one.
+    every cluster keeps the nearest `count` applicants, until no image is refused. Both sides rank pairs in the same
+    order, so the greedy assignment is the only stable one.
     """
     *leading, clusters, images = similarity.shape
     near, preferred = similarity.view(-1, clusters, images).mT.sort(dim=2, descending=True, stable=True)  # (H, M, K)
-    # A last "cluster" without a limit, for images that all clusters have refused.
+    # The last "cluster", without a limit, takes the images that all others have refused.
     near, preferred = F.pad(near, (0, 1), value=-torch.inf), F.pad(preferred, (0, 1), value=clusters)
     refusals = torch.zeros_like(preferred[..., :1])  # (H, M, 1)
     limit = refusals.new_zeros(*leading, clusters, 1) + count  # (..., K, 1)
     limit = F.pad(limit.view(-1, clusters), (0, 1), value=images)  # (H, K + 1)
     while True:
-        cluster = preferred.gather(2, refusals).squeeze(dim=2)  # (H, M), the one that the image applies to
+        cluster = preferred.gather(2, refusals).squeeze(dim=2)  # (H, M), to which the image applies
         order = near.gather(2, refusals).squeeze(dim=2).argsort(dim=1, descending=True, stable=True)
         order = order.gather(1, cluster.gather(1, order).argsort(dim=1, stable=True))  # by cluster, then nearest first
         sizes = cluster.new_zeros(len(cluster), clusters + 1).scatter_add_(1, cluster, torch.ones_like(cluster))
@@ -180,7 +177,7 @@ def _nearest_prototypes(features: Tensor, probs: Tensor, shares: Shares | None) 
 
 
 def _pairs(similarity: Tensor, marks: Tensor) -> PseudoLabels:
-    """The marked images, cluster by cluster and nearest first; all heads mark equally many: (..., K, M) -> (..., P)."""
+    """The marked images, by cluster and nearest first; every head has equally many: (..., K, M) -> (..., P)."""
     *leading, _, images = marks.shape
     place = marks.flatten(start_dim=-2).bool().nonzero()[:, -1].view(*leading, -1)  # (..., P) in K * M
     order = similarity.flatten(start_dim=-2).gather(-1, place).argsort(dim=-1, descending=True, stable=True)
@@ -200,7 +197,7 @@ def _mark_largest(values: Tensor, count: Tensor | int) -> Tensor:
 
     `count` is one number for all rows, or one for each, (..., 1).
     """
-    # topk does not specify which of several equal values it returns, and a stable sort costs five times as much.
+    # Not topk, which may return any of several equal values, nor a stable sort, which costs five times as much.
     smallest = _smallest_of_largest(values, count)
     marks = torch.ge(values, smallest, out=torch.empty_like(values, dtype=torch.float32))
     surplus = marks.sum(dim=-1, keepdim=True) - count
@@ -218,6 +215,6 @@ def _smallest_of_largest(values: Tensor, count: Tensor | int) -> Tensor:
     if values.device.type == "cpu" and values.dtype == torch.float32:
         ranked = values.detach().clone()
         place = ranked.shape[-1] - count
-        ranked.numpy().partition(place, axis=-1)  # in the tensor's memory; vectorized, a fourth of topk's time
+        ranked.numpy().partition(place, axis=-1)  # in place; vectorized, a quarter of topk's time
         return ranked[..., place : place + 1]
     return values.topk(count, dim=-1, sorted=False).values.amin(dim=-1, keepdim=True)

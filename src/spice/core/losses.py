@@ -40,7 +40,7 @@ def info_nce(query: Tensor, key: Tensor, queue: Tensor, *, temperature: float = 
 def double_softmax_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Cross-entropy after two softmaxes, the loss of the second stage: (M, K) -> scalar, (H, M, K) -> (H,).
 
-    Not a slip: the second softmax, inside the cross-entropy, damps the gradient where the head is unsure, since
+    Not a mistake: the second softmax, inside the cross-entropy, damps the gradient where the head is unsure, since
     pseudo-labels are often wrong there (Appendix A). A perfect head's loss is ln(e + K - 1) - 1, not zero.
     """
     return cross_entropy(cluster_probs(logits), labels)
@@ -54,10 +54,10 @@ def temperature_cross_entropy(logits: Tensor, labels: Tensor, *, temperature: fl
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Plain cross-entropy, the mean over the labels that are not IGNORE: (M, K) -> scalar, (H, M, K) -> (H,).
 
-    Where one head's labels are all IGNORE and another's are not, its loss is 0.
+    The loss of a head whose labels are all IGNORE is 0, if another head has labels.
     """
     if labels.ndim == logits.ndim:
-        by_cluster = logits.transpose(-2, -1)  # (..., K, M): the layout of `cluster_probs`, which says why
+        by_cluster = logits.transpose(-2, -1)  # (..., K, M), the layout that `cluster_probs` explains
         each = -(by_cluster.log_softmax(dim=-2) * labels.transpose(-2, -1)).sum(dim=-2)  # (..., M)
         kept = labels.sum(dim=(-2, -1))
     else:
@@ -69,21 +69,21 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def negative_entropy(probs: Tensor, weight: Tensor | None = None) -> Tensor:
-    """sum_k m_k ln m_k, where m is the mean probability over the batch: least, -ln K, when clusters are equally full.
+    """sum_k m_k ln m_k, where m is the mean probability over the batch; smallest, -ln K, if clusters are equally full.
 
-    (M, K) -> scalar, (H, M, K) -> (H,). The paper needed this term for 200 clusters only. `weight`, (M,) or (H, M), is
-    that of each image in the mean; by default all have the same.
+    (M, K) -> scalar, (H, M, K) -> (H,). The paper needs this term only for 200 clusters. `weight`, (M,) or (H, M), is
+    the weight of each image in the mean; by default, all are equal.
     """
     mean = _mean_probs(probs, weight)
-    # 0 ln 0 = 0, and without the clamp its gradient would be infinite.
+    # 0 ln 0 = 0; without the clamp, the gradient there would be infinite.
     return (mean * mean.clamp(min=torch.finfo(mean.dtype).tiny).log()).sum(dim=-1)
 
 
 def size_divergence(probs: Tensor, shares: Sequence[float], weight: Tensor | None = None) -> Tensor:
     """KL divergence of the mean probability m from given shares pi: sum_k m_k ln(m_k / pi_k).
 
-    Equals `negative_entropy` plus ln K where all shares are 1 / K. The largest share goes to the largest cluster, and
-    so on (`sizes`).
+    Equal to `negative_entropy` plus ln K if all shares are 1 / K. The largest share goes to the largest cluster, and so
+    on (see `sizes`).
     """
     mean = _mean_probs(probs, weight)  # (..., K)
     pi = by_size(sorted(shares, reverse=True), mean.unsqueeze(dim=-2)).to(mean.dtype)
@@ -92,10 +92,10 @@ def size_divergence(probs: Tensor, shares: Sequence[float], weight: Tensor | Non
 
 
 def joint_loss(labeled_logits: Tensor, labels: Tensor, unlabeled_logits: Tensor, consistency: Tensor) -> Tensor:
-    """Cross-entropy of the reliable labels over L, plus that of the consistency labels over U.
+    """Mean cross-entropy of the reliable labels over L, plus that of the consistency labels over U.
 
-    The second mean is over all U unlabeled images, those with the label IGNORE included, so that a few confident
-    predictions weigh little.
+    The second mean is over all U unlabeled images, including those with the label IGNORE, so that a few confident
+    predictions have little weight.
 
     Args:
         labeled_logits: (L, K) of weak views of reliable images.
@@ -113,7 +113,7 @@ def double_softmax_ratio(logits: Tensor, label: int) -> Tensor:
 
     With p = softmax(a), p' = softmax(p), c the label: r_c = p_c (1 - p'_c + sum_{j != c} p_j p'_j / (1 - p_c)), and
     r_k = p'_k - sum_j p_j p'_j + p_c for k != c, which can be negative. The paper's closed forms (Appendix A) drop the
-    one-hot term; its derivative, the sum over j, is right and is what this is.
+    one-hot term; its derivative, the sum over j, is right and is what this function computes.
     """
     if logits.ndim != 1 or len(logits) < 2 or not 0 <= label < len(logits):
         raise ValueError(f"logits must be (K,), K > 1, and the label in 0..K-1, got {tuple(logits.shape)} and {label}")
@@ -138,7 +138,7 @@ def _mean_probs(probs: Tensor, weight: Tensor | None) -> Tensor:
 def _cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
     """Each image's cross-entropy, 0 where its label is IGNORE: (..., M, K) and (..., M) -> (..., M)."""
     check_integers("labels", labels, lowest=IGNORE, below=logits.shape[-1])
-    # Clusters before images: the layout of `cluster_probs`, which says why.
+    # Clusters before images, the layout that `cluster_probs` explains.
     by_cluster = logits.reshape(-1, *logits.shape[-2:]).transpose(1, 2)  # (H, K, M)
     each = F.cross_entropy(
         by_cluster, labels.reshape(-1, labels.shape[-1]).long(), ignore_index=IGNORE, reduction="none"

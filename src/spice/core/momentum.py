@@ -21,9 +21,9 @@ def ema_update_(average: nn.Module, current: nn.Module, *, momentum: float) -> N
 
 @torch.no_grad()
 def enqueue_(queue: Tensor, keys: Tensor, position: int) -> int:
-    """Overwrite the oldest keys of a ring buffer (Q, D) with keys (B, D), from `position` on; return the next position.
+    """Write keys (B, D) into a ring buffer (Q, D), starting at `position`; return the next position.
 
-    If there are more keys than the queue holds, the last Q are kept.
+    The oldest keys are overwritten. If there are more keys than the queue holds, the last Q are kept.
     """
     size = len(queue)
     places = (position + torch.arange(len(keys), device=queue.device)) % size

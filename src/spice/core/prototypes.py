@@ -1,9 +1,10 @@
 """Prototype pseudo-labeling, the E-step of the second stage, as the paper writes it (III-B).
 
-This is the reference. Training gets the same labels from `fast_prototypes`; a test keeps the two equal.
+This is the reference. Training computes the same labels with `fast_prototypes`; tests compare the two.
 
 Shapes: M images in a batch, D feature width, K clusters, H heads, T = M // K images labeled per cluster.
-Both functions take the probabilities of one head, (M, K), or of all heads, (H, M, K); then results have a leading H.
+`prototypes` and `prototype_labels` take the probabilities of one head, (M, K), or of all heads, (H, M, K); for all
+heads, results have a leading H.
 """
 
 from typing import NamedTuple
@@ -44,13 +45,13 @@ def prototype_labels(
         features: (M, D) of the plain images. The authors' code normalizes them to unit length before it averages them;
             the paper does not mention this. Pass normalized features to get the same.
         probs: (M, K) or (H, M, K) of the weakly transformed images.
-        center_ratio: A prototype is the mean of the top center_ratio * M / K confident images, at least of one. The
+        center_ratio: A prototype is the mean of the center_ratio * M / K most confident images, at least one. The
             paper uses 1, the authors' code 0.5; both label the M // K nearest.
         overlap: Whether an image may have several labels. If not, every cluster still labels M // K images: an image
-            that another cluster has taken is replaced by the next nearest one. The paper does not give the order. Here
+            that another cluster has taken is replaced by the next nearest one. The paper does not give the order. Here,
             pairs of an image and a prototype are taken by similarity, over all clusters (`assign_once`), so that the
             order of the clusters does not matter. The authors' code visits the clusters by number: each takes its best
-            images that are still free, for its prototype as well as for its labels.
+            free images, for its prototype as well as for its labels.
     """
     check_batch(features, probs)
     images, clusters = probs.shape[-2:]
@@ -99,7 +100,7 @@ def prototype_size(images: int, clusters: int, center_ratio: float) -> int:
 
 
 def rescaled(features: Tensor) -> Tensor:
-    """Features scaled to a largest value of 1, so that their squares neither overflow nor vanish; cosines stay."""
+    """Features scaled to a largest value of 1, so that squares neither overflow nor vanish; cosines do not change."""
     return features / features.abs().amax().clamp(min=torch.finfo(features.dtype).tiny)
 
 

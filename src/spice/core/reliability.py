@@ -1,4 +1,4 @@
-"""Labels for the third stage: those that neighbors confirm, and those of confident predictions (paper III-C).
+"""Labels for the third stage: those that neighbors confirm, and confident predictions (paper III-C).
 
 Shapes: N images, S neighbors of each (the paper's N_s), B images in a batch, K clusters.
 """
@@ -22,7 +22,7 @@ def consistency_ratio(labels: Tensor, neighbors: Tensor) -> Tensor:
     check_integers("labels", labels, lowest=0, below=torch.iinfo(torch.int64).max)
     check_integers("neighbors", neighbors, lowest=0, below=len(labels))
     agreeing = (labels[neighbors.long()] == labels.unsqueeze(dim=1)).sum(dim=1)
-    return agreeing / neighbors.shape[1]  # a division, not mean(): 19 of 20 must be 0.95 to the bit on every device
+    return agreeing / neighbors.shape[1]  # a division, not mean(): 19 of 20 must be exactly 0.95 on every device
 
 
 def reliable(ratio: Tensor, *, threshold: float = 0.95) -> Tensor:
@@ -36,8 +36,8 @@ def authors_reliable(
 ) -> Tensor:
     """The rule of the authors' code: (N,) and (N, K) -> (N,) of bool.
 
-    r_i >= threshold (0.90 or 0.99 there) and a probability above `confidence`; then every cluster is subsampled to the
-    size of the smallest, so that one cluster without such images empties the whole set.
+    An image needs r_i >= threshold (0.90 or 0.99 there) and a probability above `confidence`. Then every cluster is
+    subsampled to the size of the smallest, so a single cluster without such images leaves none at all.
     """
     check_threshold(threshold)
     check_threshold(confidence)

@@ -1,8 +1,9 @@
-"""How many images a cluster labels if the sizes of the groups are known (beyond the paper).
+"""How many images each cluster labels if the sizes of the groups are known (not in the paper).
 
-We do not know which cluster will become which group. So in every step the largest share goes to the cluster that is
-currently the largest, the second largest to the second, and so on. By the rearrangement inequality this minimizes both
-the squared difference and the KL divergence between sizes and shares, as the Hungarian algorithm would.
+It is unknown which cluster will become which group. So in every step the largest share goes to the cluster that is
+currently the largest, the second largest share to the second largest cluster, and so on. By the rearrangement
+inequality this minimizes both the squared difference and the KL divergence between sizes and shares, as the Hungarian
+algorithm would.
 
 Shapes: M images in a batch, K clusters, H heads.
 """

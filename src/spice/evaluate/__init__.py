@@ -1,4 +1,4 @@
-"""Scores against true labels, after everything else is done. ONLY THIS PACKAGE READS TRUE LABELS."""
+"""Scores against true labels, after everything else is done. Only this package and benchmarks read true labels."""
 
 from spice.evaluate.run import accuracy_curve, evaluate_run, true_classes
 from spice.evaluate.scores import UNMATCHED, accuracy, confusion, match, matched_labels, score

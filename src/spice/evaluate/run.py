@@ -1,6 +1,6 @@
 """Scores of a run against true labels, with accuracy by reliability and of every head.
 
-Shapes: N images, n of them with a true label, H heads.
+Shapes: N images, n of them with a true label, m of these with the labels of every head, H heads.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from spice.runs.artifacts import HEAD_LABELS, KMEANS
 from spice.runs.records import HeadsResult
 from spice.runs.scores import AccuracyCurve, Confusion, HeadScores, Score, Scores
 
-# Points of a curve, and the smallest share of the images that a point stands for: fewer would be noise.
+# Points of a curve, and the smallest share of the images that a point may stand for: with fewer it would be noise.
 _POINTS, _LEAST = 100, 0.01
 
 
@@ -69,7 +69,7 @@ def accuracy_curve(trust: NDArray[np.float32], right: NDArray[np.bool_]) -> Accu
 
 
 def _head_scores(clusters: NDArray[np.int64], classes: NDArray[np.int64]) -> HeadScores:
-    """Accuracy of every head whenever heads were scored: (snapshots, H, m), (m,)."""
+    """Accuracy of every head at each epoch when heads were scored: (snapshots, H, m), (m,)."""
     acc = [_rounded([accuracy(head, classes) for head in snapshot]) for snapshot in clusters]
     return HeadScores(images=len(classes), acc=acc)
 
@@ -82,7 +82,7 @@ def _second_stage(heads: HeadsResult, clusters: NDArray[np.int64], classes: NDAr
 def _kept_labels(run: Result, images: int, truth: Truth) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """The clusters that heads gave to images with a true label, and those labels: (snapshots, H, m), (m,).
 
-    None where the run has not kept them.
+    None if the run has not kept them.
     """
     path = run / HEAD_LABELS
     if not path.exists():

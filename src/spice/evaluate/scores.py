@@ -25,7 +25,7 @@ class Scores(NamedTuple):
 
 
 class Confusion(NamedTuple):
-    """Images of each true class by the class that their cluster is matched to."""
+    """How many images of each true class are in each cluster."""
 
     counts: NDArray[np.int64]  # (C, K) classes by clusters; matched clusters come first, in the order of classes
     classes: Labels  # (C,) the true label of each row
@@ -51,11 +51,11 @@ def accuracy(clusters: ArrayLike, truth: ArrayLike) -> float:
 
 
 def confusion(clusters: ArrayLike, truth: ArrayLike) -> Confusion:
-    """How the images of each class spread over clusters; where K = C, the diagonal holds what ACC counts as right."""
+    """Count the images of each class in each cluster; if K = C, the diagonal holds the images that ACC counts."""
     predicted, true = _labels(clusters, truth)
     counts = contingency_matrix(predicted, true)  # (K, C)
     matched = match(counts)
-    # Unmatched clusters go last: they have no class to stand in for.
+    # Unmatched clusters go last.
     order = np.argsort(np.where(matched == UNMATCHED, counts.shape[1], matched), kind="stable")
     return Confusion(counts[order].T, np.unique(true), np.unique(predicted)[order])
 
@@ -69,9 +69,9 @@ def matched_labels(clusters: ArrayLike, truth: ArrayLike) -> Labels:
 
 
 def match(counts: NDArray[np.int64]) -> Labels:
-    """For each cluster its class, by the one-to-one matching that makes most images right: (K, C) -> (K,).
+    """The class of each cluster, by the one-to-one matching with the most images right: (K, C) -> (K,).
 
-    With more clusters than classes, the clusters that are left over stay UNMATCHED.
+    With more clusters than classes, the remaining clusters are UNMATCHED.
     """
     clusters, classes = linear_sum_assignment(counts, maximize=True)
     matched = np.full(counts.shape[0], UNMATCHED, dtype=np.int64)

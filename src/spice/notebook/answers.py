@@ -1,4 +1,4 @@
-"""The results of a fit: a line per image in the user's order, the groups with all edits, and pictures.
+"""The results of a fit: one line per image in the user's order, the groups after edits, and pictures.
 
 Shapes: N images, L lines: the images in the user's order, including those that could not be read.
 """
@@ -23,10 +23,9 @@ from spice.runs.folder import is_run
 from spice.runs.groups import Base, unedited
 from spice.tables import Column
 
-# Pictures kept if there is no run folder: at most this many of each group, and of all groups.
-_PER_GROUP, _TOGETHER, _SIDE = 48, 2000, 96
-_IN_OVERVIEW = 10
-# These columns come first.
+# Without a run folder, pictures are kept in memory: at most this many per group and in total, of this size in pixels.
+_PER_GROUP, _IN_TOTAL, _SIDE = 48, 2000, 96
+_PER_ROW = 10  # pictures of each group if all groups are shown
 _FIRST_COLUMNS = ("path", "group", "name", "chance")
 
 
@@ -38,12 +37,12 @@ class Answers:
     clusters: int
     rows: NDArray[np.int64]  # (L,) the row of each line; -1: it could not be read
     names: list[str]  # (L,)
-    run: Path | None  # the run folder; None: there is none
-    result: str  # its name among the run's results
-    pictures: dict[int, bytes]  # JPEG by row, where there is no run folder
+    run: Path | None  # the run folder, if there is one
+    result: str  # the name of the result in the run folder
+    pictures: dict[int, bytes]  # JPEG by row, if there is no run folder
 
     def table(self) -> Any:
-        """A line per image as a pandas DataFrame."""
+        """One line per image, as a pandas DataFrame."""
         try:
             import pandas
         except ImportError:
@@ -58,7 +57,7 @@ class Answers:
         return {**first, **found}
 
     def groups(self) -> Groups:
-        """The groups, with the edits that were made since the fit."""
+        """The groups, with edits made since the fit."""
         saved = self._saved()
         if saved is not None:
             return saved.groups
@@ -68,8 +67,8 @@ class Answers:
         """The most typical images of one group, or of all."""
         groups = self.groups()
         if group is None:
-            return contact_sheet([self._section(groups, one, images or _IN_OVERVIEW) for one in groups.active])
-        return contact_sheet([self._section(groups, _find(groups, group), images or _PER_GROUP)])
+            return contact_sheet([self._section(groups, one, images or _PER_ROW) for one in groups.active])
+        return contact_sheet([self._section(groups, _group_number(groups, group), images or _PER_GROUP)])
 
     def summary(self) -> str:
         """`96 images, 4 groups, mean chance 92%`."""
@@ -89,12 +88,12 @@ class Answers:
     def _pictures(self, rows: NDArray[np.int64], count: int) -> list[Image.Image]:
         saved = self._saved()
         if saved is None:
-            there = [self.pictures[row] for row in rows.tolist() if row in self.pictures][:count]
-            return [Image.open(BytesIO(data)) for data in there]
+            kept = [self.pictures[row] for row in rows.tolist() if row in self.pictures][:count]
+            return [Image.open(BytesIO(data)) for data in kept]
         return pictures_of(saved, rows[:count])
 
     def _saved(self) -> Result | None:
-        """The result in the run folder; None where there is no such folder, or it no longer has this result."""
+        """The result in the run folder; None if the folder or this result no longer exists."""
         if self.run is None or not is_run(self.run):
             return None
         manifest = read_manifest(self.run)
@@ -102,7 +101,7 @@ class Answers:
 
 
 def answers_of(result: Result, rows: NDArray[np.int64], names: list[str], *, temporary: bool) -> Answers:
-    """The answers of a result; with pictures if its run folder is temporary."""
+    """The answers of a result, with pictures if its run folder is temporary."""
     labels, clusters = result.labels, result.answer.clusters
     pictures = _typical_pictures(result, labels, clusters) if temporary else {}
     return Answers(labels, clusters, rows, names, None if temporary else result.run.absolute(), result.name, pictures)
@@ -117,13 +116,13 @@ def pictures_of(result: Result, rows: NDArray[np.int64]) -> list[Image.Image]:
 
 
 def _typical_pictures(result: Result, labels: Labels, clusters: int) -> dict[int, bytes]:
-    per_group = min(_PER_GROUP, max(1, _TOGETHER // clusters))
+    per_group = min(_PER_GROUP, max(1, _IN_TOTAL // clusters))
     rows = np.flatnonzero(labels.prototype_rank < per_group)
     small = (picture.resize((_SIDE, _SIDE), Image.Resampling.LANCZOS) for picture in pictures_of(result, rows))
     return {int(row): as_jpeg(picture, 85) for row, picture in zip(rows, small, strict=True)}
 
 
-def _find(groups: Groups, group: int | str) -> int:
+def _group_number(groups: Groups, group: int | str) -> int:
     if group in groups.active:
         return int(group)
     named = [number for number, name in groups.names.items() if name == group]

@@ -12,11 +12,11 @@ _started: dict[Path, tuple[subprocess.Popen[str], str]] = {}
 
 
 def explore(run: Path, *, browser: bool) -> str:
-    """Serve the run on this machine, unless it is served already; returns the address."""
+    """Serve the run on this machine, unless it is already served; return the address."""
     process, address = _started.get(run, (None, ""))
     if process is None or process.poll() is not None:
         command = [sys.executable, "-m", "spice", "open", str(run), "--browser" if browser else "--no-browser"]
-        pipe = subprocess.PIPE  # to which spice writes UTF-8, whatever the system's encoding
+        pipe = subprocess.PIPE  # spice writes UTF-8 to pipes, whatever the system's encoding
         process = subprocess.Popen(command, stdout=pipe, stderr=pipe, encoding="utf-8", errors="replace")
         assert process.stdout is not None
         line = process.stdout.readline()

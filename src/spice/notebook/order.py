@@ -1,4 +1,4 @@
-"""Puts results, which are in order of content, into the user's order."""
+"""Sort results, which are in order of content, into the user's order."""
 
 from typing import NamedTuple, TypeVar
 
@@ -13,14 +13,14 @@ Value = TypeVar("Value", bound=np.generic)
 
 
 class UserOrder(NamedTuple):
-    """For every image of the user, the row of its result."""
+    """The user's images, in the user's order."""
 
-    rows: NDArray[np.int64]  # (N,) for every image of the user its row in the collection; -1: it could not be read
-    names: list[str]
+    rows: NDArray[np.int64]  # (N,) the row of each image in the collection; -1: it could not be read
+    names: list[str]  # (N,)
 
 
 def user_order(source: Adapted, collection: Collection) -> UserOrder:
-    """The order of the user's images: of a path, those that could be read; otherwise all that were passed."""
+    """The order of the user's images: for a path, the readable ones; for Python objects, all of them."""
     if isinstance(source, str):
         return source_order(collection)
     numbers = collection.numbers

@@ -11,8 +11,7 @@ from typing import Any
 from spice.progress import LogProgress, Progress, log, silent
 from spice.wording import step_in_words
 
-# Redrawing a cell costs more than a step of work.
-_SECONDS_BETWEEN_DRAWINGS = 0.2
+_SECONDS_BETWEEN_DRAWINGS = 0.2  # redrawing a cell costs more than a step of work
 
 
 @contextmanager
@@ -28,7 +27,7 @@ def show_progress(verbose: bool) -> Iterator[Progress]:
 
 
 def in_notebook() -> bool:
-    """Whether this runs in a kernel that shows HTML."""
+    """Whether this runs in a notebook kernel, which shows HTML."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and hasattr(shell, "kernel")

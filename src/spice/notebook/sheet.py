@@ -17,10 +17,10 @@ class Section(NamedTuple):
 
 
 def contact_sheet(sections: Sequence[Section], *, side: int = 96, columns: int = 10) -> Image.Image:
-    """The sections one below the other."""
+    """Draw the sections one below the other."""
     columns = min(columns, max((len(section.pictures) for section in sections), default=1) or 1)
-    columns = max(columns, -(-_NARROWEST // (side + _GAP)))  # a title needs its room
     step = side + _GAP
+    columns = max(columns, -(-_NARROWEST // step))  # room for the title
     heights = [_TITLE_HEIGHT + max(1, -(-len(section.pictures) // columns)) * step for section in sections]
     sheet = Image.new("RGB", (columns * step + _GAP, sum(heights) + _GAP), _PAPER)
     draw, top = ImageDraw.Draw(sheet), 0
