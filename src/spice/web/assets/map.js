@@ -21,7 +21,7 @@ const source = {
   open: (image) => showPicture(image),
   selected,
   toggle,
-  take: select,
+  select,
   keys: { ...actions, Escape: clear },
 };
 
