@@ -18,6 +18,7 @@ from spice.runs import Result, open_result
 from spice.runs.artifacts import FEATURES, WORDS
 from spice.runs.checks import Checks
 from spice.runs.edits import read_edits
+from spice.web.tools import Proposal
 
 READY = "document.querySelector('.loading') === null && document.querySelectorAll('.thumb:not(.ready)').length === 0"
 NAMES = "[...document.querySelectorAll('#cards .group-name')].map(name => name.value)"
@@ -325,6 +326,27 @@ def test_before_learning_the_page_leads_to_the_most_doubtful_images(page: Page) 
     page.click(".steps li:nth-child(2) a")
     page.wait("!!document.querySelector('.item')")
     assert page.run("document.getElementById('choose-sort').value") == "doubt"
+
+
+def test_a_second_click_on_accept_does_nothing(browser: Page, run: Result) -> None:
+    accepted: list[float] = []
+
+    def learn(progress: Progress) -> Proposal:
+        progress("learning", 1, 1)
+        return Proposal(np.where(run.labels.cluster == 0, 1, run.labels.cluster), lambda: accepted.append(time.time()))
+
+    with served(run.run, NO_TOOLS._replace(learn=learn)) as explorer:
+        visit(browser, explorer)
+        browser.run("import('/assets/run.js').then(m => m.edit({kind: 'name', group: 3, name: 'cats'}))")
+        go(browser, "learn")
+        browser.wait("document.querySelector('#learning .main')?.disabled === false")
+        browser.click("#learning .main")
+        browser.wait("document.querySelectorAll('#learning .result').length === 1")
+        browser.run("(accept => { accept.click(); accept.click(); })(document.querySelector('#learning .main'))")
+        browser.wait(f"{SAID}.startsWith('Accepted')")
+        browser.run("import('/assets/run.js').then(m => m.edit({kind: 'name', group: 3, name: 'dogs'}))")  # waits
+    assert len(accepted) == 1
+    assert browser.errors == []
 
 
 def test_a_check_narrows_the_interval_with_every_answer(page: Page, run: Result) -> None:

@@ -24,6 +24,7 @@ export const dot = () => element("span", { class: "dot", "aria-hidden": "true" }
 
 export const number = (value) => value.toLocaleString("en");
 export const counted = (count, thing) => `${number(count)} ${thing}${count === 1 ? "" : "s"}`;
+export const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 export const percent = (share) => `${Math.round(100 * share)}%`;
 
 /** Give an element, and the dots in it, the color of a group. */

@@ -36,7 +36,7 @@ export class Plot {
     this.hint = element("div", { class: "hint", id: "map-hint", role: "status", hidden: true });
     this.legend = element("ul", { class: "legend", id: "map-legend", "aria-label": "Groups on the map" });
     place.replaceChildren(this.head(), element("div", { class: "plot" }, this.canvas, this.hint), this.legend,
-      element("p", { class: "note" }, `Similar images are close together (t-SNE). Directions and large distances have no meaning. Drag to move, ${source.wheel ? "scroll" : "use + and −"} to zoom, click a name above to see only that group.`));
+      element("p", { class: "note" }, `Similar images are close together (t-SNE). Directions and large distances have no meaning. Drag to move, ${source.wheel ? "scroll or pinch" : "use + and −"} to zoom, click a name above to see only that group.`));
     this.context = this.canvas.getContext("2d");
     this.layer = document.createElement("canvas"); // the points alone
     this.points = this.layer.getContext("2d");
@@ -57,7 +57,7 @@ export class Plot {
       const box = element("input", { type: "checkbox", id: `map-${name}`, checked: options[name], onchange: () => this.set({ [name]: box.checked }) });
       return element("label", { class: "check" }, box, ` ${label}`);
     };
-    this.scale = element("span", { class: "scale", id: "map-scale", hidden: options.color !== "chance" }, "0", element("i", {}), "1");
+    this.scale = element("span", { class: "scale", id: "map-scale", hidden: options.color !== "chance" }, "0%", element("i", {}), "100%");
     this.lassoButton = this.source.selected && button("Lasso", () => this.set({ lasso: !options.lasso }), { id: "map-lasso", "aria-pressed": String(options.lasso), title: "Draw around images to select them. Key: L, or hold Shift" });
     this.fade = check("fade", "Fade doubtful images");
     return element("div", { class: "head" }, element("h2", { id: "map-title" }, "Map"), element("label", {}, "Color ", color), this.scale, this.fade, check("names", "Names"), this.lassoButton,

@@ -1,6 +1,6 @@
 // Check: answer yes, no or unsure for randomly drawn images. Every answer makes the estimate for all images more precise.
 
-import { button, byId, counted, dot, element, percent, tint } from "./dom.js";
+import { button, byId, capitalized, counted, dot, element, percent, tint } from "./dom.js";
 import { ask, edit, nameOf, run, undo } from "./run.js";
 import { smallPicture } from "./picture.js";
 import { largePicture } from "./tiles.js";
@@ -56,7 +56,7 @@ function estimates() {
   const parts = [element("h3", {}, "Result so far")];
   if (low === undefined) parts.push(element("p", { class: "note" }, "A first estimate needs two answers; a useful one needs about 50."));
   else parts.push(element("p", { class: "value" }, percent(value), element("small", {}, " of all images are right")), interval(low, high, value),
-    element("p", { class: "note" }, `Between ${percent(low)} and ${percent(high)}, with 95% confidence.`), element("p", { class: "promise" }, `${check.promise[0].toUpperCase()}${check.promise.slice(1)}.`));
+    element("p", { class: "note" }, `Between ${percent(low)} and ${percent(high)}, with 95% confidence.`), element("p", { class: "promise" }, `${capitalized(check.promise)}.`));
   parts.push(element("dl", {}, element("dt", {}, "Yes"), element("dd", {}, yes), element("dt", {}, "No"), element("dd", {}, no), element("dt", {}, "Unsure"), element("dd", {}, unsure)));
   for (const estimate of check.groups) {
     const group = run.byNumber.get(estimate.group);

@@ -1,6 +1,6 @@
 // Export: write the groups beside the run folder, in a format for people or for other programs.
 
-import { button, element } from "./dom.js";
+import { button, capitalized, element } from "./dom.js";
 import { ask, attempt, nameOf, run, shownGroups } from "./run.js";
 
 const FORMATS = {
@@ -21,7 +21,7 @@ export async function show(view) {
     go.disabled = true;
     message.textContent = "Writing …";
     const done = await attempt("/api/export", { shape: shape.value, name: name.value.trim(), kept: which.value === "kept", group: /^\d+$/.test(which.value) ? Number(which.value) : null, copied: copied.checked });
-    message.textContent = done ? `${done.message}.` : "";
+    message.textContent = done ? `${capitalized(done.message)}.` : "";
     go.disabled = false;
   }, { class: "main" });
   view.replaceChildren(

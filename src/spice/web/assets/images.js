@@ -78,7 +78,8 @@ function find() {
 
 function showCount() {
   const place = byId("match-count");
-  place.textContent = near ? `${counted(items.length, "image")}, most similar to ${near.title} first. ` : `${counted(items.length, "image")}.`;
+  const count = items.length ? counted(items.length, "image") : "No images match";
+  place.textContent = near ? `${count}, most similar to ${near.title} first. ` : `${count}.`;
   if (near) place.append(button("Show all images", () => { near = null; find(); }, { class: "do" }));
 }
 

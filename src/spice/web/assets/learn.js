@@ -50,7 +50,7 @@ function proposal(moves) {
   if (!total) return [element("p", {}, "No image would move: the groups agree with your corrections."), element("div", { class: "buttons" }, button("Close", () => send("cancel")))];
   return [
     element("div", { class: "head" }, element("h2", {}, `${counted(total, "image")} would move`),
-      button("Accept", () => accept("/api/learn/accept", "Accepted. Undo reverts it."), { class: "main" }), button("Discard", () => send("cancel"))),
+      button("Accept", (event) => accept(event.target, "/api/learn/accept", "Accepted. Undo reverts it."), { class: "main" }), button("Discard", () => send("cancel"))),
     ...drawMoves(moves),
   ];
 }
@@ -68,7 +68,7 @@ function trained(found, send) {
   const verdict = found.used ? (found.failed.length ? `Checks were switched off; these failed: ${found.failed.join("; ")}.` : "It passed the checks, which need no labels.") : `The groups stay as they are: ${found.failed.join("; ")}.`;
   return [element("div", { class: "proposal" },
     element("div", { class: "head" }, element("h2", {}, none ? "No image would move" : `${counted(total, "image")} (${percent(total / run.path.length)}) would move`),
-      none ? "" : button("Accept", () => accept("/api/training/accept", "Accepted. The earlier result is kept, under How many."), { class: "main" }), button(none ? "Close" : "Discard", () => send("cancel"))),
+      none ? "" : button("Accept", (event) => accept(event.target, "/api/training/accept", "Accepted. The earlier result is kept, under How many."), { class: "main" }), button(none ? "Close" : "Discard", () => send("cancel"))),
     element("p", {}, element("span", { class: `grade ${found.used ? "good" : "weak"}` }, found.used ? "passed" : "rejected"), ` ${verdict} It learned from ${counted(found.learned, "image")}, ${found.placed} of them placed by you.`),
     found.checks.length ? checks(found.checks) : "", ...(none ? [] : drawMoves(found.moves)))];
 }
@@ -81,6 +81,8 @@ function checks(rows) {
     element("thead", {}, element("tr", {}, ["Measure (no labels used)", "Before", "After", ""].map((title) => element("th", { scope: "col" }, title)))), element("tbody", {}, rows.map(line))));
 }
 
-async function accept(address, message) {
+async function accept(pressed, address, message) {
+  pressed.disabled = true; // a second click would find nothing to accept
   if (await change(address, {})) say(message);
+  else pressed.disabled = false;
 }

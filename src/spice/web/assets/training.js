@@ -1,13 +1,13 @@
 // Training that makes another result: start it, watch it, cancel it.
 
-import { button, element, say } from "./dom.js";
+import { button, capitalized, element, say } from "./dom.js";
 import { ask, attempt, run } from "./run.js";
 
 let watched = false; // whether this page has seen it running
 
 /** The task, progress and time left of work in the background, and a button to cancel it. */
 export function drawProgress(found, cancel) {
-  const task = found.canceling ? "Canceling" : found.task ? `${found.task[0].toUpperCase()}${found.task.slice(1)}` : "Starting";
+  const task = found.canceling ? "Canceling" : capitalized(found.task || "starting");
   return [
     element("p", { role: "status" }, `${task} … `, found.left && !found.canceling ? element("span", { class: "note" }, `${found.left} left in this step`) : ""),
     element("progress", { max: "1", value: found.progress, "aria-label": task }),
