@@ -98,13 +98,14 @@ def most_similar_groups(state: State, rows: list[int]) -> list[int]:
     starts, ends = (np.searchsorted(group[order], numbers, side=side) for side in ("left", "right"))
     typical = [order[start : min(end, start + count)] for start, end in zip(starts, ends, strict=True)]
     wanted = _mean(features, np.array(rows))  # (D,)
-    similarity = [float(_mean(features, members) @ wanted) for members in typical]  # (G,)
-    return numbers[np.argsort(-np.array(similarity), kind="stable")].tolist()
+    similarity = np.array([_mean(features, members) @ wanted for members in typical])  # (G,)
+    return [int(number) for number in numbers[np.argsort(-similarity, kind="stable")]]
 
 
 def _mean(features: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
     """The mean direction of some features: (N, D) -> (D,)."""
-    return unit_length(unit_length(features[np.sort(rows)]).mean(axis=0, keepdims=True))[0]
+    mean = unit_length(features[np.sort(rows)]).mean(axis=0, keepdims=True)  # (1, D)
+    return np.asarray(unit_length(mean)[0], dtype=np.float32)
 
 
 def _pairs(state: State, first: int, second: int) -> list[tuple[int, int, float]]:
