@@ -50,7 +50,7 @@ def test_learning_shows_what_would_move_before_it_counts(run: Path) -> None:
     with opened(run) as explorer:
         explorer.enter()
         version = explorer.state()["version"]
-        assert explorer.request("/api/learn").json["ways"] is None
+        assert explorer.request("/api/learn").json["moves"] is None
         labels = open_result(run).labels
         # A person splits a group by hand: some of its images belong to a new one.
         members = (labels.cluster == 0).nonzero()[0].tolist()
@@ -63,7 +63,7 @@ def test_learning_shows_what_would_move_before_it_counts(run: Path) -> None:
                 break
             time.sleep(0.1)
         assert told["error"] is None
-        moved = sum(way["count"] for way in told["ways"])
+        moved = sum(move["count"] for move in told["moves"])
         assert (open_result(run).groups.group == before.group).all()  # nothing counts yet
         after = explorer.request("/api/learn/accept", {"version": state["version"]}).json
         groups = open_result(run).groups
@@ -77,4 +77,4 @@ def test_learning_shows_what_would_move_before_it_counts(run: Path) -> None:
         assert version != undone["version"]
         assert explorer.request("/api/learn/start", {"version": undone["version"]}).status == 200
         canceled = explorer.request("/api/learn/cancel", {"version": undone["version"]}).json
-        assert (canceled["running"], canceled["ways"], canceled["error"]) == (False, None, None)
+        assert (canceled["running"], canceled["moves"], canceled["error"]) == (False, None, None)

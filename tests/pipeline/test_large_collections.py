@@ -66,8 +66,8 @@ def test_the_page_and_the_record_say_what_was_sampled_and_what_was_missed(run: P
     found = cast(NeighborsResult, result.records["neighbors"].result)
     assert 0.95 <= found.recall <= 1.0
     page = html.unescape((run / "report.html").read_text(encoding="utf-8"))
-    assert f"They learned from {LEARNED} images drawn at random" in page
-    assert ("an approximate search" in page) == (found.recall < 1)
+    assert f"They were trained on {LEARNED} randomly drawn images" in page
+    assert ("the search is approximate" in page) == (found.recall < 1)
 
 
 def test_a_small_collection_is_learned_whole(tmp_path: Path) -> None:

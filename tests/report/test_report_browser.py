@@ -113,7 +113,7 @@ def test_more_images_are_shown_on_request(page: Page) -> None:
     page.wait("document.querySelectorAll('#gallery li').length === 192")
     page.click("[data-show='1']")
     page.wait("document.getElementById('in-cluster').value === '1'")
-    assert page.run("[...document.querySelectorAll('#gallery .facts')].every(f => f.textContent.startsWith('group 1'))")
+    assert page.run("[...document.querySelectorAll('#gallery .facts')].every(f => f.textContent.startsWith('Group 1'))")
 
 
 def test_a_point_of_the_map_shows_its_image(page: Page) -> None:

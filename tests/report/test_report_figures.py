@@ -18,7 +18,7 @@ from spice.core import prototypes as core_prototypes
 from spice.report import figures
 from spice.report.content import read_content
 from spice.report.figures import LABEL, SIMULATED, gradient_ratio, heads, samples, write_figures
-from spice.report.picture_figures import nearest_to_centers, neighbors, other_meaning, prototypes
+from spice.report.picture_figures import among_other_kinds, nearest_to_centers, neighbors, prototypes
 from spice.report.toy_figure import FEATURES, PROBS, toy
 from spice.runs import Result
 from spice.runs.artifacts import FEATURES as FEATURES_FILE
@@ -72,7 +72,7 @@ def test_queries_are_images_among_others_one_of_each_kind_the_worst_first() -> N
     kind = np.array([0, 0, 1, 1, 1, -1, 2])
     near = np.array([[1, 2], [2, 3], [3, 4], [0, 1], [2, 3], [0, 1], [0, 6]])
     # Image 0: half of its kind; 1: none; 2, 4: all; 3: none; 5 has no kind; 6: half.
-    assert other_meaning(near, kind).tolist() == [1, 3]
+    assert among_other_kinds(near, kind).tolist() == [1, 3]
 
 
 NAMES = ("prototypes", "samples", "heads", "neighbors", "toy", "double_softmax")

@@ -54,7 +54,7 @@ def test_the_page_says_which_group_splits_into_which_and_whether_the_second_opin
     page = render(content)
     assert "From 2 to 4 groups" in page
     assert "Two methods disagree" in page
-    assert "the curve says 9, the neighbor graph 20" in page
+    assert "the curve suggests 9 groups, the neighbor graph 20" in page
 
 
 def test_a_run_with_a_given_number_has_no_such_section(tmp_path: Path) -> None:
@@ -63,11 +63,11 @@ def test_a_run_with_a_given_number_has_no_such_section(tmp_path: Path) -> None:
     assert 'id="howmany"' not in render(content)
 
 
-def test_every_plausible_number_says_what_speaks_for_it(tmp_path: Path) -> None:
+def test_every_plausible_number_names_its_evidence(tmp_path: Path) -> None:
     found = read_content(found_run(tmp_path / "run")).result.howmany
     assert found is not None
     found = found.model_copy(update={"communities": 4, "coarse_communities": 3})
     flat = CandidateCount(clusters=3, score=0.2, prominence=0.0, spread=0.0)
     assert origin(found, found.candidates[1]) == "peak of the curve, neighbor graph"
     assert origin(found, flat) == "neighbor graph, coarse"
-    assert origin(found, flat.model_copy(update={"clusters": 5})) == "labels that were given"
+    assert origin(found, flat.model_copy(update={"clusters": 5})) == "your labels"

@@ -124,13 +124,13 @@ def test_two_clusters_that_share_their_neighbors_are_advised_to_merge_and_nothin
     assert found[2].advice == ""
     one_sided = judged([[0.8, 0.2, 0.0], [0.14, 0.86, 0.0], [0.0, 0.0, 1.0]], parts=parts)
     assert [verdict.advice for verdict in one_sided[:2]] == ["", ""]
-    assert "two parts of 60 and 40 images; only 1% of the links" in one_sided[2].advice
+    assert "two parts of 60 and 40 images: only 1% of the links" in one_sided[2].advice
 
 
 def test_only_the_loosest_clusters_are_advised_to_split() -> None:
     parts = [Parts((50, 50), links) for links in (0.05, 0.2, 0.01, 0.09, 0.02)]
     found = judged(np.eye(5).tolist(), parts=parts)
-    assert ["split" in verdict.advice for verdict in found] == [True, False, True, False, True]
+    assert ["Split it" in verdict.advice for verdict in found] == [True, False, True, False, True]
 
 
 def test_leftovers_and_what_the_encoder_does_not_separate_get_other_advice() -> None:

@@ -123,9 +123,7 @@ def test_joint_training_that_is_used_in_spite_of_its_checks_says_so(run: Result)
 def test_labels_that_the_user_gave_are_mentioned(run: Result) -> None:
     assert "No labels were used." in page_of(run)
     text = page_of_all_stages(run, JOINT.model_copy(update={"given": 3}))
-    assert (
-        "Joint training learned 3 labels that the user gave; no other labels were used, except in the section" in text
-    )
+    assert "Joint training used 3 labels that you gave; no other labels were used, except in the section" in text
 
 
 def test_a_warning_has_its_name_and_its_text() -> None:
@@ -232,5 +230,5 @@ def test_the_page_has_the_names_that_people_gave_and_guesses_for_the_rest(run: R
     assert re.search(r"&lt;b&gt;pumps.*?<small>group 3</small>", page)
     assert re.search(r"&lt;b&gt;pumps.*?<small>group 4</small>", page)  # merged into it
     data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])  # type: ignore[index]
-    assert data["names"][:5] == ["group 0", "group 1", "group 2", "<b>pumps", "<b>pumps"]
+    assert data["names"][:5] == ["Group 0", "Group 1", "Group 2", "<b>pumps", "<b>pumps"]
     assert "This page shows your names" in page

@@ -15,9 +15,10 @@ from serving import NO_TOOLS, Explorer, served
 
 from spice.progress import Progress
 from spice.runs import Result, open_result
-from spice.runs.artifacts import WORDS
+from spice.runs.artifacts import FEATURES, WORDS
 from spice.runs.checks import Checks
 from spice.runs.edits import read_edits
+from spice.web.tools import Proposal
 
 READY = "document.querySelector('.loading') === null && document.querySelectorAll('.thumb:not(.ready)').length === 0"
 NAMES = "[...document.querySelectorAll('#cards .group-name')].map(name => name.value)"
@@ -121,6 +122,30 @@ def test_rename_merge_split_and_undo(page: Page, run: Result) -> None:
     page.wait(f"{NAMES}.includes('green things')")
 
 
+def test_merge_offers_the_most_similar_group_first_and_finds_groups_by_number(browser: Page, run: Result) -> None:
+    # Images of groups 1 and 3 look almost the same, and groups 0 and 2 like neither of them.
+    directions = np.eye(8, dtype=np.float32)[[0, 1, 2, 1]] + np.eye(8, dtype=np.float32)[[0, 1, 2, 3]] / 4
+    np.save(run / FEATURES, directions[run.labels.cluster])
+    listed = "[...document.querySelectorAll('.choices li')].map(choice => choice.dataset.number)"
+    with served(run.run) as explorer:
+        visit(browser, explorer)
+        browser.run("import('/assets/run.js').then(m => m.edit({kind: 'name', group: 0, name: 'item 3 of 4'}))")
+        browser.run(f"document.querySelector({json.dumps(CARD.format(1))}).focus()")
+        press(browser, "m")
+        browser.wait(f"{listed}.length === 3 && {listed}[0] === '3'")
+        browser.type("3")
+        browser.wait(f"{listed}.join() === '3,0'")  # the number before a name with this digit
+        press(browser, "Enter")
+        browser.wait(f"{SAID} === 'Merged Group 1 and Group 3.'")
+        assert [edit.operation.kind for edit in read_edits(run.run).edits] == ["name", "merge"]
+        # An image can also be moved to a new group, but not to its own.
+        go(browser, "images?group=2")
+        browser.run("document.querySelector('.item').focus()")
+        press(browser, "m")
+        browser.wait(f"{listed}.length === 3 && {listed}[2] === undefined && !{listed}.includes('2')")
+    assert browser.errors == []
+
+
 def test_a_suggested_name_is_a_guess_and_one_click_away(browser: Page, explorer: Explorer, run: Result) -> None:
     classes = {0: 951, 1: 571, 2: 0, 3: 999}  # lemon, gas pump, tench; nothing clear for the last
     index = np.repeat([[classes[number]] for number in run.labels.cluster.tolist()], 8, axis=1).astype(np.uint16)
@@ -164,10 +189,10 @@ def test_another_number_of_groups_shows_its_progress_and_is_canceled(browser: Pa
         assert browser.run("fetch('/api/training').then(found => found.json())")["running"] is False
         # What goes wrong is said.
         go(browser, "learn")
-        browser.run("document.querySelector('.deeper').open = true")
-        browser.wait("!!document.querySelector('#deeper button')")
-        browser.run("document.querySelector('#deeper button').click()")  # the mouse may miss it while the page is drawn
-        browser.wait("document.querySelector('#deeper .warning')?.textContent.startsWith('no training here')")
+        browser.run("document.querySelector('.joint').open = true")
+        browser.wait("!!document.querySelector('#joint button')")
+        browser.run("document.querySelector('#joint button').click()")  # the mouse may miss it while the page is drawn
+        browser.wait("document.querySelector('#joint .warning')?.textContent.startsWith('no training here')")
     assert asked == [(5, False)]
     assert browser.errors == []
 
@@ -180,9 +205,9 @@ def test_the_tree_is_cut_where_the_user_drags_and_its_groups_are_made(browser: P
     asked: list[tuple[int, bool]] = []
     with served(run.run, NO_TOOLS._replace(regroup=lambda *wanted: asked.append(wanted[:2]))) as explorer:
         visit(browser, explorer, "howmany")
-        whole, first = ["24 images, 50% from this group", "12 images"], ["9 images", "3 images"]
+        whole, first = ["24 images, 50% in this group", "12 images"], ["9 images", "3 images"]
         browser.wait(f"{ends} === {json.dumps(json.dumps([*whole, *first], separators=(',', ':')))}")  # four groups now
-        colored = browser.run("[...document.querySelectorAll('.dendrogram path.own')].length")
+        colored = browser.run("[...document.querySelectorAll('.dendrogram path.colored')].length")
         assert colored == 5  # four ends, and what joins the halves of group 0
         browser.run("document.querySelector('#tree input').focus()")
         press(browser, "ArrowLeft")
@@ -303,9 +328,30 @@ def test_before_learning_the_page_leads_to_the_most_doubtful_images(page: Page) 
     assert page.run("document.getElementById('choose-sort').value") == "doubt"
 
 
+def test_a_second_click_on_accept_does_nothing(browser: Page, run: Result) -> None:
+    accepted: list[float] = []
+
+    def learn(progress: Progress) -> Proposal:
+        progress("learning", 1, 1)
+        return Proposal(np.where(run.labels.cluster == 0, 1, run.labels.cluster), lambda: accepted.append(time.time()))
+
+    with served(run.run, NO_TOOLS._replace(learn=learn)) as explorer:
+        visit(browser, explorer)
+        browser.run("import('/assets/run.js').then(m => m.edit({kind: 'name', group: 3, name: 'cats'}))")
+        go(browser, "learn")
+        browser.wait("document.querySelector('#learning .main')?.disabled === false")
+        browser.click("#learning .main")
+        browser.wait("document.querySelectorAll('#learning .result').length === 1")
+        browser.run("(accept => { accept.click(); accept.click(); })(document.querySelector('#learning .main'))")
+        browser.wait(f"{SAID}.startsWith('Accepted')")
+        browser.run("import('/assets/run.js').then(m => m.edit({kind: 'name', group: 3, name: 'dogs'}))")  # waits
+    assert len(accepted) == 1
+    assert browser.errors == []
+
+
 def test_a_check_narrows_the_interval_with_every_answer(page: Page, run: Result) -> None:
     go(page, "check")
-    width = "parseFloat(document.querySelector('#known .interval i')?.style.width)"
+    width = "parseFloat(document.querySelector('#estimates .interval i')?.style.width)"
     count = "document.querySelector('#question .eyebrow')?.textContent"
     for number, key in enumerate("yyn"):
         page.wait(f"{count} === '{number + 1} of 48'")
@@ -319,7 +365,7 @@ def test_a_check_narrows_the_interval_with_every_answer(page: Page, run: Result)
         press(page, "u" if number == 5 else "y")
     page.wait(f"{count} === '21 of 48'")
     assert page.run(width) < early
-    assert [page.run(f"document.querySelectorAll('#known dd')[{place}].textContent") for place in range(3)] == [
+    assert [page.run(f"document.querySelectorAll('#estimates dd')[{place}].textContent") for place in range(3)] == [
         "19",
         "0",
         "1",

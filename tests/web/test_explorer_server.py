@@ -92,6 +92,7 @@ def test_nothing_but_the_run_is_handed_out(inside: Explorer, run: Result) -> Non
         "/assets//etc/passwd", f"/picture/{images}/..%2f..%2fetc%2fpasswd", f"/picture/{images}/-1",
         f"/picture/{images}/999999", "/picture/other/0", "/strip/other?rows=0", f"/strip/{images}?rows=999999",
         f"/strip/{images}?rows=0&side=99999", f"/strip/{images}", "/api/column/path", "/api/nearest/999999",
+        "/api/similar", "/api/similar?rows=999999", f"/api/similar?rows={','.join(['0'] * 65)}",
     ):  # fmt: skip
         assert inside.request(path).status in (400, 404), path
     policy = inside.request("/").headers["content-security-policy"]

@@ -12,10 +12,10 @@ from spice.runs import open_result, read_manifest
 from spice.settings import JointSettings
 
 STEPS = 600  # longer than a second, after which the speed is known, on any machine
-SHOWN = "document.getElementById('deeper')?.textContent"
-STARTED = f"document.querySelector('#deeper progress')?.value > 0.05 && {SHOWN}.includes('left in this step')"
-FREE = "[...document.querySelectorAll('#deeper button')].some(button => button.textContent === 'Train')"
-DONE = "!!document.querySelector('#deeper .proposal')"
+SHOWN = "document.getElementById('joint')?.textContent"
+STARTED = f"document.querySelector('#joint progress')?.value > 0.05 && {SHOWN}.includes('left in this step')"
+FREE = "[...document.querySelectorAll('#joint button')].some(button => button.textContent === 'Train')"
+DONE = "!!document.querySelector('#joint .proposal')"
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def begin(page: Page, explorer: Command) -> None:
     page.visit("about:blank")
     page.visit(f"{explorer.address}#learn")
     page.wait(FREE)
-    page.run("document.querySelector('.deeper').open = true")
-    page.click("#deeper button")
+    page.run("document.querySelector('.joint').open = true")
+    page.click("#joint button")
     page.wait(STARTED)
 
 
@@ -47,7 +47,7 @@ def test_joint_training_is_canceled_killed_resumed_and_seen_before_it_is_used(br
         table = explorer.request("/labels.csv").body
     with opened(trained) as explorer:
         begin(browser, explorer)
-        browser.click("#deeper button")  # Cancel
+        browser.click("#joint button")  # Cancel
         browser.wait(FREE)
         assert read_manifest(trained).results == before
         assert read_manifest(trained).pending is None
@@ -62,9 +62,9 @@ def test_joint_training_is_canceled_killed_resumed_and_seen_before_it_is_used(br
         assert (len(made.results), made.current) == (len(before) + 1, next(iter(before)))
         assert explorer_table(browser) == table.decode()
         assert "passed" in browser.run(SHOWN) or "Checks were switched off" in browser.run(SHOWN)
-        moved = browser.run("document.querySelectorAll('#deeper .result').length")
+        moved = browser.run("document.querySelectorAll('#joint .result').length")
         assert moved > 0
-        browser.click("#deeper .main")
+        browser.click("#joint .main")
         browser.wait("document.getElementById('messages').textContent.startsWith('Accepted')")
         assert read_manifest(trained).current not in before
         assert open_result(trained).groups.group[0] == (group + 1) % 4  # what a person decided holds

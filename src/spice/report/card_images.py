@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spice.runs import Labels
 
-# Pictures on all cards together, so that the page stays small with many clusters.
+# Pictures on all cards together, so that the report stays small with many clusters.
 CARD_PICTURES = 1200
 MOST_PER_KIND = 8
 ATTENTION_PICTURES = 120
@@ -24,8 +24,8 @@ class CardImages(NamedTuple):
     """Rows of the label table for one cluster; no image is shown twice."""
 
     prototypes: NDArray[np.int64]  # nearest to the cluster's center
-    typical: NDArray[np.int64]  # evenly spread over the middle, in order of nearness
-    borderline: NDArray[np.int64]  # smallest margin before the next cluster
+    typical: NDArray[np.int64]  # evenly spaced through the middle of the cluster, nearest to the center first
+    borderline: NDArray[np.int64]  # smallest margin over the next cluster
     doubtful: NDArray[np.int64]  # fewest neighbors in the same cluster
 
 
@@ -47,7 +47,7 @@ def _choose(labels: Labels, cluster: int, per_kind: int) -> CardImages:
     members = np.flatnonzero(labels.cluster == cluster)
     near_first = members[np.argsort(labels.prototype_rank[members], kind="stable")]
     prototypes, rest = near_first[:per_kind], near_first[per_kind:]
-    # The doubtful come before the borderline: an image can be both, and doubt matters more.
+    # An image that is both doubtful and borderline counts as doubtful, which matters more.
     unreliable = rest[~labels.reliable[rest]]
     doubtful = unreliable[np.argsort(labels.reliability[unreliable], kind="stable")][:per_kind]
     rest = rest[~np.isin(rest, doubtful)]

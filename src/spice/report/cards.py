@@ -22,7 +22,7 @@ class Picture(NamedTuple):
 
     row: int
     name: str
-    source: str | None  # a data URL; None if the run has no picture of it
+    source: str | None  # a data URL; None if there is no picture
     attention: str | None
     caption: str
 
@@ -32,7 +32,7 @@ class Kind(NamedTuple):
 
     name: str
     title: str
-    short: str  # title on a small card
+    short: str  # the title on a small card
     meaning: str
     pictures: list[Picture]
 
@@ -41,7 +41,7 @@ class Card(NamedTuple):
     """One cluster."""
 
     figures: Cluster
-    called: ClusterName
+    name: ClusterName
     verdict: Verdict
     color: Color
     kinds: list[Kind]
@@ -62,7 +62,7 @@ def _card(content: Content, figures: Cluster, color: Color) -> Card:
     ]
     members = labels.cluster == number
     bars = histogram(labels.reliability[members], labels.reliable[members])
-    return Card(figures, content.called[number], content.verdicts[number], color, kinds, bars)
+    return Card(figures, content.names[number], content.verdicts[number], color, kinds, bars)
 
 
 def _picture(content: Content, row: int) -> Picture:

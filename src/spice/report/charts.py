@@ -28,7 +28,7 @@ class Bar(NamedTuple):
 
 
 def histogram(reliability: NDArray[np.float32], reliable: NDArray[np.bool_]) -> list[Bar]:
-    """Images by reliability; bars of reliable images are stacked on those of the others."""
+    """Images by reliability, the bars of reliable images stacked on those of the others."""
     place = np.minimum((reliability * BINS).astype(np.int64), BINS - 1)  # reliability 1 belongs to the last bin
     counts = np.stack([np.bincount(place[kind], minlength=BINS) for kind in (~reliable, reliable)])  # (2, BINS)
     heights = 32 * counts / max(1, counts.sum(axis=0).max())
@@ -49,7 +49,7 @@ def histogram(reliability: NDArray[np.float32], reliable: NDArray[np.bool_]) -> 
 
 
 class Series(NamedTuple):
-    """One line of a chart in its own units. The style is a class of the style sheet: plain, selected or other."""
+    """One line of a chart, in the units of the data. `style`: a class of the style sheet (plain, selected or other)."""
 
     name: str
     x: Sequence[float]
@@ -155,7 +155,7 @@ def some_epochs(epochs: Sequence[int]) -> Sequence[int]:
 
 
 class _Axis:
-    """From values to places in the SVG."""
+    """Converts values to places in the SVG."""
 
     def __init__(
         self, values: Sequence[float], start: float, end: float, *, room: float = 0.0, maximum: float = math.inf
@@ -184,7 +184,7 @@ def _round_step(least: float) -> float:
 
 
 def _thinned(series: Series) -> Series:
-    """At most 200 points: the mean of each stretch of the line, placed at its end."""
+    """At most 200 points, each the mean of a stretch of the line, placed at its end."""
     if len(series.x) <= _MAX_POINTS:
         return series
     x, y = (np.array_split(np.array(values), _MAX_POINTS) for values in (series.x, series.y))

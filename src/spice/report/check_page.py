@@ -1,4 +1,4 @@
-"""The pictures of a check by hand, for the terminal: every image to judge beside the center images of its group."""
+"""The page for a check by hand in the terminal: every image to judge, beside the most typical images of its group."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

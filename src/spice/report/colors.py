@@ -12,8 +12,8 @@ class Color(NamedTuple):
     dark: str
 
 
-# Chosen one after another, each as far as possible (in OKLab) from those before it, with normal vision and without red,
-# green or blue cones, on both backgrounds, and with a contrast of at least 2.4 : 1 against them.
+# Each color is as different as possible (in OKLab) from those before it, on both backgrounds, with normal vision and
+# without red, green or blue cones. All have a contrast of at least 2.4 : 1.
 _FEW = (
     Color("#ba4e25", "#f9875e"),
     Color("#1132a0", "#527ce0"),
@@ -31,7 +31,7 @@ _FEW = (
 
 
 def colors(clusters: int) -> list[Color]:
-    """One for each cluster. More than a dozen are hard to tell apart, so the page can also show one cluster alone."""
+    """One for each cluster. More than a dozen are hard to tell apart, so the map can also show one cluster alone."""
     return list(_FEW[:clusters]) if clusters <= len(_FEW) else [_around(number, clusters) for number in range(clusters)]
 
 

@@ -1,4 +1,4 @@
-"""Everything that the page shows, read from the run folder alone.
+"""Everything that the report shows, read from the files of a run.
 
 Shapes: N images, K clusters, S neighbors.
 """
@@ -29,15 +29,15 @@ from spice.tables import read_parquet
 from spice.trust.evidence import neighbor_votes, two_parts
 from spice.trust.grade import nearest_votes
 
-# Rows shown of tables that may be as long as the collection; the run folder has the whole tables.
+# Rows shown of tables that can be as long as the collection. The whole tables are in the run folder.
 LONGEST_TABLE = 200
 
 
 class Table(NamedTuple):
-    """The first rows of a table, and how many it has."""
+    """The first rows of a table."""
 
     rows: list[tuple[str, ...]]
-    length: int
+    length: int  # of the whole table
 
 
 class Notice(NamedTuple):
@@ -48,29 +48,24 @@ class Notice(NamedTuple):
 
 
 class ClusterName(NamedTuple):
-    """The name of a cluster: the one that a person gave to its group, or else a guess."""
+    """The name that a person gave to a cluster's group, or a guess."""
 
     number: int
-    name: str  # empty where there is none
+    given: str  # empty if there is none
     guess: str
 
     @property
     def title(self) -> str:
-        return self.name or f"Group {self.number}"
+        return self.given or f"Group {self.number}"
 
     @property
-    def inline(self) -> str:
-        """Within a sentence."""
-        return self.name or f"group {self.number}"
-
-    @property
-    def short(self) -> str:
-        """Next to the number, where space is short."""
-        return self.name or (f"{self.guess}?" if self.guess else "")
+    def guessed(self) -> str:
+        """The same, with a guess for a group without a name."""
+        return f"{self.guess}?" if self.guess else self.title
 
 
 class Content(NamedTuple):
-    """Everything that the page shows."""
+    """Everything that the report shows."""
 
     result: Result
     account: RunSummary
@@ -84,9 +79,9 @@ class Content(NamedTuple):
     problems: Table
     copies: Table
     image_flags: ImageFlagsSection
-    check: Summary | None  # of a check by hand; None: there are no answers
-    truth: NDArray[np.int32] | None  # (N,) true class, its place in `result.scores.classes`, or -1; only for figures
-    called: list[ClusterName]  # (K,)
+    check: Summary | None  # of a check by hand; None if there are no answers
+    truth: NDArray[np.int32] | None  # (N,) true class (an index of `result.scores.classes`) or -1; only for figures
+    names: list[ClusterName]  # (K,)
     edited: bool  # whether people have changed groups
 
     @property
@@ -95,7 +90,7 @@ class Content(NamedTuple):
         return float(self.labels.chance.mean(dtype=np.float64))
 
     def small_picture(self, row: int) -> Image.Image | None:
-        """The small picture of an image; None where the page has none."""
+        """The small picture of an image; None if the report has none."""
         return None if self.sheets is None else self.sheets.picture(self.pictures, row)
 
     def tile(self, row: int) -> str | None:
@@ -127,7 +122,7 @@ def read_content(result: Result) -> Content:
         image_flags=image_flags_section(result),
         check=checked,
         truth=_truth(result),
-        called=_called(result),
+        names=_names(result),
         edited=bool(result.groups.touched),
     )
 
@@ -139,13 +134,13 @@ def _truth(result: Result) -> NDArray[np.int32] | None:
         return None
     try:
         truth: NDArray[np.int32] = np.load(path)
-    except (OSError, ValueError):  # damaged: figures can do without
+    except (OSError, ValueError):  # damaged, but not needed
         return None
     fits = truth.shape == (len(result.labels.path),) and int(truth.max()) < len(result.scores.classes)
     return truth if fits else None
 
 
-def _called(result: Result) -> list[ClusterName]:
+def _names(result: Result) -> list[ClusterName]:
     """Merged clusters share a name; a cluster without a name gets a guess."""
     groups, guesses = result.groups, suggest_names(read_words(result), unedited(result.base))
     names = [groups.names.get(int(group), "") for group in groups.of_cluster]
@@ -165,7 +160,7 @@ def _evidence(result: Result, checked: Summary | None) -> Evidence:
 
 
 def notice(warning: StepWarning) -> Notice:
-    """A warning as the page shows it."""
+    """A warning as the report shows it."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", warning.name.removesuffix("Warning"))
     return Notice(name.capitalize(), f"{warning.text[:1].upper()}{warning.text[1:]}.")
 

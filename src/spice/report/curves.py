@@ -46,14 +46,14 @@ def curves(result: Result) -> list[Curve]:
         loss = curve(joint.loss, x_title="step", y_title="loss")
         taught = curve(joint.taught, x_title="step", y_title="share")
         drawn += [
-            Curve("Joint training: loss", "on reliable labels and on its own confident predictions", loss),
-            Curve("Joint training: confident images", "the share whose own prediction was used as a label", taught),
+            Curve("Joint training: loss", "on reliable labels and on confident predictions of its own", loss),
+            Curve("Joint training: confident images", "share whose own prediction was used as a label", taught),
         ]
     return drawn
 
 
 def check_rows(joint: JointResult) -> list[CheckRow]:
-    """The checks that decide whether the result of joint training is used."""
+    """The measures that decide whether the result of joint training is used."""
     before, after = joint.before, joint.after
     if before is None or after is None:
         return []
@@ -63,11 +63,11 @@ def check_rows(joint: JointResult) -> list[CheckRow]:
         return CheckRow(name, meaning, *texts, None if texts[0] == texts[1] else (new > old) == high)
 
     return [
-        row("Neighbor agreement", "share of an image's neighbors that are in the same group, on average",
+        row("Neighbor agreement", "mean share of an image's neighbors that are in the same group",
             before.neighbor_agreement, after.neighbor_agreement, ".1%", high=True),
-        row("Agreement with earlier neighbors", "the same among the neighbors before joint training",
+        row("Agreement with earlier neighbors", "the same for the neighbors before joint training",
             before.prior_neighbor_agreement, after.prior_neighbor_agreement, ".1%", high=True),
-        row("Confident predictions", "images with a probability of at least 0.95",
+        row("Confident predictions", "share of images with a probability of at least 0.95",
             before.confident, after.confident, ".1%", high=True),
         row("Loss over all images", "the loss that heads are selected by", before.loss, after.loss, ".4f", high=False),
         row("Empty groups", "groups without an image", before.empty, after.empty, "d", high=False),
@@ -80,7 +80,7 @@ def score_curves(scores: Scores, heads: HeadsResult) -> list[Curve]:
 
 
 def point_at(curve: AccuracyCurve, share: float) -> tuple[float, float]:
-    """The point of the curve that is nearest to a share."""
+    """The point of the curve whose share is nearest."""
     return min(zip(curve.share, curve.acc, strict=True), key=lambda point: abs(point[0] - share))
 
 
@@ -98,11 +98,11 @@ def _accuracy_by_share(scores: Scores) -> Curve:
         Series("kept by confidence", confidence.share, confidence.acc, "other"),
         Series("kept by chance", chance.share, chance.acc),
     ]
-    marks = [Mark(*point_at(chance, share), f"the {share:.0%} that the run calls reliable")] if share else []
+    marks = [Mark(*point_at(chance, share), f"reliable images ({share:.0%})")] if share else []
     chart = line_chart(
         lines, x_title="share of the images kept", y_title="accuracy", marks=marks, percent=True, maximum=1
     )
-    caption = "if only the most trusted images are kept. The dot marks the images that the run calls reliable"
+    caption = "if only the images with the highest chance are kept. The dot marks the reliable images"
     legend = (("selected", "by chance"), ("other", "by confidence"))
     return Curve("Accuracy against share kept", caption, chart, legend)
 

@@ -1,6 +1,7 @@
 """Images as points on a plane: images with similar features are close together.
 
-t-SNE places landmarks, and every other image is put beside its most similar landmark: this takes seconds at any size.
+t-SNE places landmarks, and every other image is placed beside its most similar landmark. This takes seconds for any
+number of images.
 
 Shapes: N images, D feature width, C components, L landmarks.
 """
@@ -19,8 +20,7 @@ FEWEST = 30
 _PERPLEXITY, _ITERATIONS = 30.0, 500
 _COMPONENTS = 50
 _CHUNK = 8192
-# Unit features that spread less than this differ only by rounding.
-_NOTHING = 1e-6
+_LEAST_SPREAD = 1e-6  # unit features with a smaller standard deviation differ only by rounding
 
 
 def embed(features: Floats) -> Floats:
@@ -34,7 +34,7 @@ def _embed(features: Floats) -> Floats:
     landmarks = np.unique(np.linspace(0, len(features) - 1, min(LANDMARKS, len(features))).astype(np.int64))
     components = _principal(features, landmarks)  # (N, C)
     known = components[landmarks]  # (L, C)
-    if len(landmarks) < FEWEST or float(known.std(axis=0).max()) < _NOTHING:
+    if len(landmarks) < FEWEST or float(known.std(axis=0).max()) < _LEAST_SPREAD:
         return _to_unit_square(_two_wide(components))
     placed = _tsne(known)
     points = _beside(components, known, placed)
@@ -46,7 +46,7 @@ def _tsne(components: Floats) -> Floats:
     """(L, C) -> (L, 2)."""
     from sklearn.manifold import TSNE  # late: slow to import
 
-    # Not its own start from PCA, which divides by the spread of the second component and crashes where that is zero.
+    # scikit-learn's own start from PCA crashes if the second component has no spread.
     start = _two_wide(components)
     start = start / start.std() * 1e-4 + np.random.default_rng(0).normal(0, 1e-6, start.shape)
     perplexity = min(_PERPLEXITY, (len(components) - 1) / 3)
@@ -72,7 +72,7 @@ def _beside(components: Floats, known: Floats, placed: Floats) -> Floats:
     for start in range(0, len(components), _CHUNK):
         here = components[start : start + _CHUNK]
         nearest[start : start + _CHUNK] = (squares - 2 * here @ known.T).argmin(axis=1)  # (B, L) -> (B,)
-    # As far from it as landmarks are from each other, so that images do not hide each other.
+    # About as far from it as landmarks are from each other, so that images do not hide each other.
     distances = np.asarray(KDTree(placed).query(placed, k=2)[0])  # (L, 2): to itself, to the nearest other
     apart = float(np.median(distances[:, 1]))
     jitter = np.random.default_rng(0).normal(0, apart / 2, size=(len(components), 2))

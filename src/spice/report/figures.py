@@ -25,13 +25,13 @@ from spice.runs.scores import HeadScores
 
 Floats = NDArray[np.float64]
 
-# An unsure prediction over K = 8 clusters whose pseudo-label is c = 2, and whose false favorite is k = 5.
+# An unsure prediction over K = 8 clusters: the pseudo-label is c = 2, but the most probable cluster is k = 5.
 SIMULATED = np.array([0.05, 0.10, 0.04, 0.08, 0.45, 0.12, 0.09, 0.07])
 LABEL = 2  # counted from 1, as in the paper
 
 
 def write_figures(run: Path, folder: Path) -> list[Path]:
-    """Every figure that the run has the files for."""
+    """Write every figure for which the run has the files."""
     content = read_content(open_result(run))
     folder.mkdir(parents=True, exist_ok=True)
     written = []
@@ -42,7 +42,7 @@ def write_figures(run: Path, folder: Path) -> list[Path]:
                 continue
             for ending in ("png", "svg"):
                 written.append(folder / f"{name}.{ending}")
-                # No date inside: the same run gives the same file.
+                # Without a date, the same run gives the same file.
                 figure.savefig(written[-1], dpi=200, metadata={"Date": None} if ending == "svg" else None)
     return written
 
@@ -83,7 +83,7 @@ def double_softmax(_: Content) -> Figure:
 
 
 def heads(content: Content) -> Figure:
-    """Head selection: the loss of every head at every epoch; after `spice evaluate`, ACC as well."""
+    """Head selection: the loss of every head at every epoch; after `spice evaluate`, also its ACC."""
     result = content.result
     scores = result.scores.heads if result.scores else None
     figure = Figure(figsize=(7.2 if scores else 3.5, 2.9), layout="constrained")
@@ -93,7 +93,9 @@ def heads(content: Content) -> Figure:
         _draw_accuracy(panels[1], result.heads, scores)
     for axes in panels:
         axes.set(xlabel="epoch", xticks=some_epochs(result.heads.epochs))
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)  # below: lines may be anywhere inside
+        axes.legend(
+            loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2
+        )  # below the axes, since lines may be anywhere inside
     return figure
 
 
@@ -122,7 +124,7 @@ def _draw_accuracy(axes: Axes, result: HeadsResult, scores: HeadScores) -> None:
 
 
 def kept(content: Content) -> Figure | None:
-    """Accuracy against the share of images kept by chance; only after `spice evaluate`."""
+    """Accuracy against the share of images kept, by chance and by confidence; only after `spice evaluate`."""
     scores = content.result.scores
     if scores is None:
         return None

@@ -22,7 +22,7 @@ MOST_GROUPS, MOST_SPLITS = 60, 12
 
 
 class Example(NamedTuple):
-    """A group by one of its images."""
+    """A group, shown by one of its images."""
 
     picture: str | None  # a data URL
     images: int
@@ -34,7 +34,7 @@ class Level(NamedTuple):
     candidate: CandidateCount
     origin: str  # the evidence for it
     used: bool
-    groups: list[Example]  # the largest first
+    groups: list[Example]  # largest first
 
 
 class Split(NamedTuple):
@@ -45,7 +45,7 @@ class Split(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What changes from one plausible number of groups to the next."""
+    """The groups that split from one plausible number of groups to the next."""
 
     before: int
     after: int
@@ -63,7 +63,7 @@ class HowMany(NamedTuple):
 
 
 def how_many_section(content: Content) -> HowMany | None:
-    """The section; None if the user set the number of groups for every result on these features."""
+    """The section; None if the user set the number of groups in every result with these features."""
     source = content.result.with_step("howmany")
     if source is None or source.howmany is None or not (source / CANDIDATES).exists():
         return None
@@ -92,11 +92,11 @@ def origin(found: HowManyResult, candidate: CandidateCount) -> str:
         for name, count in counted.items()
         if count is not None and candidate.clusters == min(found.counts, key=lambda tried: abs(np.log(tried / count)))
     ]
-    return ", ".join(words) or "labels that were given"
+    return ", ".join(words) or "your labels"
 
 
 def _curve(found: HowManyResult) -> Curve:
-    """The part of the curve that has the candidates in it."""
+    """The part of the curve with the candidates."""
     last = max(30, 3 * max(candidate.clusters for candidate in found.candidates))
     shown = [place for place, count in enumerate(found.counts) if count <= last]
     counts, score = [found.counts[place] for place in shown], [found.score[place] for place in shown]
@@ -106,11 +106,11 @@ def _curve(found: HowManyResult) -> Curve:
     ]
     lines = [
         Series("", counts, score),
-        Series("features without groups reach this", [counts[0], counts[-1]], [found.null] * 2, "plain"),
+        Series("best score without groups", [counts[0], counts[-1]], [found.null] * 2, "plain"),
     ]
     chart = line_chart(lines, x_title="groups", y_title="score", marks=marks)
-    caption = "how much the group of an image tells about those of its neighbors, beyond what one cloud would"
-    legend = (("selected", "these images"), ("plain", "the most that features without groups reach"))
+    caption = "how well the group of an image predicts those of its neighbors, compared with data without groups"
+    legend = (("selected", "these images"), ("plain", "best score of data without groups"))
     return Curve("Score of every number of groups", caption, chart, legend)
 
 
@@ -128,7 +128,7 @@ def _change(
 
 
 def _examples(content: Content, partition: NDArray[np.int32]) -> list[Example]:
-    """Every group, shown by its most central image."""
+    """Every group, shown by its most central image that the report has a picture of."""
     rank = content.labels.prototype_rank
     found = []
     for number in range(int(partition.max()) + 1):

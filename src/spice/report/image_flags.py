@@ -1,4 +1,4 @@
-"""The section of the page on outliers and near-duplicates."""
+"""The section of the report on outliers and near-duplicates."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ MOST_COPIES = 5  # of one image
 
 
 class ImageFlagsSection(NamedTuple):
-    """Rows of the images that are shown, and how many there are in total."""
+    """Rows of the images that are shown, and the total numbers."""
 
     outliers: list[int]
     outlier_count: int
@@ -21,7 +21,7 @@ class ImageFlagsSection(NamedTuple):
 
 
 def image_flags_section(result: Result) -> ImageFlagsSection:
-    """The farthest outliers, and the images with the most copies; empty for a run of an older version."""
+    """The farthest outliers, and the images with the most near-copies; empty for runs of older versions."""
     outliers = outliers_of(result).farthest().tolist() if (result / SIMILARITIES).exists() else []
     sets = duplicates_of(result) if (result / PAIRS).exists() else []
     return ImageFlagsSection(

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +27,9 @@ from spice.runs import Result, RunFolder, open_result
 from spice.runs.artifacts import REPORT
 from spice.wording import counted, percent, step_in_words
 
-# Images that can be searched and sorted in the page; a larger collection lists an even sample, and says so.
+# Images that can be searched and sorted in the report. Of a larger collection, it lists an even sample, and says so.
 MOST_LISTED = 50_000
-# Modules that the report shares with the explorer, each after those that it imports.
+# Modules that the report shares with the explorer. Each comes after those that it imports.
 _SHARED = ("dom.js", "thumbs.js", "points.js", "labels.js", "plot.js")
 
 
@@ -40,7 +41,7 @@ def write_report(result: Result) -> Path:
 
 
 def rewrite_report(result: Result) -> Path:
-    """Write the report of the current result again, and its copy at the top of the run folder if that is no link."""
+    """Write the report of the current result again, and its link or copy at the top of the run folder."""
     path = write_report(result)
     RunFolder.open(result.run).link()
     return path
@@ -70,8 +71,8 @@ def environment() -> Environment:
 
 def render(content: Content) -> str:
     """The page as text."""
-    own = [_asset(name) for name in ("page.js", "map.js", "browse.js")]
-    script = "\n".join(['"use strict";', *map(_inlined, _SHARED), *own])
+    parts = [*map(_inlined, _SHARED), *map(_asset, ("page.js", "map.js", "browse.js"))]
+    script = "\n".join(['"use strict";', *parts])
     rows, result = _listed(content), content.result
     template = environment().get_template("report.html")
     return template.render(
@@ -89,7 +90,7 @@ def render(content: Content) -> str:
         listed=len(rows),
         style=Markup(_asset("page.css", "shared")),  # our own file  # nosec B704
         script=Markup(script),  # our own file, and data from _json  # nosec B704
-        # Only this script may run: markup smuggled in through a file name cannot.
+        # Only this script may run, so markup in a file name cannot.
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         data=_json(_data(content, rows)),
         sheets=_sheets(content),
@@ -97,14 +98,14 @@ def render(content: Content) -> str:
 
 
 def _listed(content: Content) -> NDArray[np.int64]:
-    """Rows that the page lists: all, or an even sample together with every image that is on a card."""
+    """Rows that the report lists: all, or an even sample and every image that another section shows."""
     count = len(content.labels.path)
     if count <= MOST_LISTED:
         return np.arange(count)
     even = np.linspace(0, count - 1, MOST_LISTED).astype(np.int64)
     flags = content.image_flags
-    flagged = np.array([*flags.outliers, *(row for rows in flags.sets for row in rows)], dtype=np.int64)
-    return np.unique(np.concatenate([even, flagged, *(rows for kinds in content.card_images for rows in kinds)]))
+    flagged = np.array([*flags.outliers, *chain(*flags.sets)], dtype=np.int64)
+    return np.unique(np.concatenate([even, flagged, *chain(*content.card_images)]))
 
 
 def _data(content: Content, rows: NDArray[np.int64]) -> dict[str, JsonValue]:
@@ -122,8 +123,8 @@ def _data(content: Content, rows: NDArray[np.int64]) -> dict[str, JsonValue]:
         "other": labels.nearest_other_cluster.tolist(),
         "rank": labels.prototype_rank.tolist(),
         "threshold": content.result.answer.threshold,
-        "names": [called.inline for called in content.called],
-        "short": [called.short or str(called.number) for called in content.called],
+        "names": [name.title for name in content.names],
+        "guessed": [name.guessed for name in content.names],
         "colors": [list(color) for color in colors(len(content.card_images))],
         **dict.fromkeys(("x", "y", "tiles", "sheet")),
     }
@@ -162,7 +163,7 @@ def _asset(name: str, folder: str = "templates") -> str:
 
 
 def _inlined(name: str) -> str:
-    """A module that the explorer imports, as a part of the page's one script."""
+    """A module of the explorer without its imports and exports, as part of the report's one script."""
     without_imports = re.sub(r"^import .*\n", "", _asset(name, "shared"), flags=re.MULTILINE)
     return re.sub(r"^export ", "", without_imports, flags=re.MULTILINE)
 

@@ -21,7 +21,7 @@ from spice.trust.vectors import unit_length
 Rows = NDArray[np.int64]
 PROTOTYPES = 3  # of a cluster, as in the paper
 NEIGHBORS, QUERIES = 7, 6
-_PICTURE, _TILE, _NAME = 128, 134, 90  # pixels: a picture, the same with a gap, room for a cluster's number
+_PICTURE, _TILE, _NAME = 128, 134, 90  # pixels: a picture, a picture with its gap, room for a cluster's number
 _CHUNK = 16_384
 
 
@@ -49,7 +49,7 @@ def prototypes(content: Content) -> Figure | None:
 
 
 def nearest_to_centers(content: Content) -> Rows:
-    """(K, 3) images nearest, by cosine, to the center of each cluster, whatever cluster they are in.
+    """The images nearest, by cosine, to the center of each cluster, whatever cluster they are in: (K, 3).
 
     A center is the mean feature of the N / K most confident images (III-B), over the whole collection.
     """
@@ -66,11 +66,11 @@ def nearest_to_centers(content: Content) -> Rows:
 
 
 def neighbors(content: Content) -> Figure | None:
-    """Images whose nearest images mostly show something else: another true class, or another group."""
+    """Images whose nearest images are mostly of another true class or group."""
     if content.sheets is None:
         return None
-    kind, names = _meanings(content)
-    queries = other_meaning(content.result.neighbors, kind)
+    kind, names = _kinds(content)
+    queries = among_other_kinds(content.result.neighbors, kind)
     if not len(queries):
         return None
     near = content.result.neighbors[queries, :NEIGHBORS]
@@ -91,10 +91,10 @@ def neighbors(content: Content) -> Figure | None:
     return figure
 
 
-def other_meaning(near: NDArray[np.integer], kind: NDArray[np.integer]) -> Rows:
-    """One image of each of at most six kinds: the one with the fewest of its own kind among its nearest seven.
+def among_other_kinds(near: NDArray[np.integer], kind: NDArray[np.integer]) -> Rows:
+    """For at most six kinds, the image with the fewest of its own kind among its seven nearest.
 
-    Images whose neighbors are mostly of their own kind are left out, and so are images of no kind (-1).
+    Images whose neighbors are mostly of their own kind are left out, as are images of no kind (-1).
     """
     nearest = near[:, :NEIGHBORS]
     same = (kind[nearest] == kind[:, None]).mean(axis=1)  # (N,)
@@ -105,8 +105,8 @@ def other_meaning(near: NDArray[np.integer], kind: NDArray[np.integer]) -> Rows:
     return np.asarray(best[same[best] < 0.5][:QUERIES], dtype=np.int64)
 
 
-def _meanings(content: Content) -> tuple[NDArray[np.int64], list[str]]:
-    """(N,) the true class of each image, or its group if the run was not evaluated; and the names of these."""
+def _kinds(content: Content) -> tuple[NDArray[np.int64], list[str]]:
+    """The true class of each image (N,), or its group if the run was not evaluated, and the names of these."""
     if content.truth is not None and content.result.scores is not None:
         return content.truth.astype(np.int64), content.result.scores.classes
     return content.labels.cluster.astype(np.int64), [f"group {number}" for number in range(len(content.card_images))]

@@ -1,4 +1,4 @@
-"""Thumbnails of a run: one picture per image on a card, and sheets of small pictures of all images.
+"""Thumbnails of a run: one file for each image on a card, and sheets of small pictures of all images.
 
 The folder `pictures` holds `image-ROW.jpg`, `attention-ROW.jpg`, `sheet-NUMBER.jpg` and `pictures.json`.
 """
@@ -38,7 +38,7 @@ INDEX = "pictures.json"
 _QUALITY, _SHEET_QUALITY = 82, 70
 _AT_ONCE, _SHEETS_AT_ONCE = 64, 4
 
-# From dark blue through red to light yellow: reads as low to high with any color vision, and in gray.
+# From dark blue through red to light yellow, which reads as low to high with any color vision and in gray.
 _HEAT = np.array([[20, 11, 53], [101, 21, 110], [188, 55, 84], [243, 120, 25], [252, 220, 120]], dtype=np.float32)
 
 
@@ -62,7 +62,7 @@ class Sheets(BaseModel, frozen=True):
 
 
 class Attention(NamedTuple):
-    """Where an image resembles its cluster's center."""
+    """Where an image is similar to the center of its cluster."""
 
     row: int
     map: NDArray[np.float32]  # (h, w) in 0..1
@@ -83,7 +83,8 @@ def write_pictures(
     """Write `folder` atomically: pictures of the images on cards, some of them large, some with attention maps.
 
     Args:
-        sharp: decodes the originals, which may have more pixels than `take` returns.
+        take: returns the stored pixels of images.
+        sharp: decodes the originals, which may have more pixels; used for the large pictures.
     """
     with folder_written_atomically(folder) as new:
         for row, pixels in _taken(take, np.setdiff1d(on_cards, large)):
@@ -110,7 +111,7 @@ def as_jpeg(picture: Image.Image, quality: int) -> bytes:
 
 
 def data_url(jpeg: bytes) -> str:
-    """A JPEG file to put inside a page."""
+    """A JPEG file as an address to put into a page."""
     return f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
 
 
@@ -120,7 +121,7 @@ def read_sheets(folder: Path) -> Sheets | None:
 
 
 def overlay(picture: Image.Image, attention: NDArray[np.float32]) -> Image.Image:
-    """The picture in gray under a heat map; warm places are similar to the center of its cluster."""
+    """The picture in gray under a heat map. Warm places are similar to the center of its cluster."""
     small = Image.fromarray((attention * 255).round().astype(np.uint8))
     heat = np.asarray(small.resize(picture.size, Image.Resampling.BICUBIC), dtype=np.float32) / 255 * (len(_HEAT) - 1)
     below = np.clip(heat.astype(np.int64), 0, len(_HEAT) - 2)  # (h, w)
@@ -166,7 +167,7 @@ def _taken(take: Take, rows: NDArray[np.int64]) -> Iterator[tuple[int, Pixels]]:
 def _picture(pixels: Pixels, side: int) -> Image.Image:
     picture = as_picture(pixels)
     if picture.width > side:
-        # Halving first costs little and loses nothing that can be seen.
+        # Halving the size first is faster, with no visible loss.
         picture = picture.resize((side, side), Image.Resampling.LANCZOS, reducing_gap=1.0)
     return picture
 

@@ -38,11 +38,11 @@ class Toy(NamedTuple):
     confident: NDArray[np.int64]  # (K, T) images that a prototype is the mean of
     prototypes: Floats  # (K, 2)
     overlap: NDArray[np.int64]  # (K, T) images that get the label, nearest first
-    once: list[list[int]]  # the same without overlap: no image has two labels
+    once: list[list[int]]  # the same without overlap: no image gets two labels
 
 
 def toy() -> Toy:
-    """Algorithm 1's E-step on the example, as `core.prototype_labels` does it (a test keeps both equal)."""
+    """The E-step of Algorithm 1 on the example. A test compares it with `core.prototype_labels`."""
     images, clusters = PROBS.shape
     count = images // clusters
     confident = np.argsort(-PROBS.T, axis=1, kind="stable")[:, :count]
@@ -106,7 +106,7 @@ def _draw_plane(axes: Axes, found: Toy) -> None:
 
 
 def _around(images: NDArray[np.int64], color: str, line: str | tuple[int, tuple[int, int]]) -> Ellipse:
-    """An ellipse around some images, along the direction in which they spread."""
+    """An ellipse around some images, along their main direction."""
     points = FEATURES[images]
     center = points.mean(axis=0)
     _, _, directions = np.linalg.svd(points - center)

@@ -1,4 +1,4 @@
-"""Groups within groups: the upper part of the merge tree, as the page shows it.
+"""Groups within groups: the upper part of the merge tree, as the report shows it.
 
 Shapes: N images, K leaves.
 """
@@ -12,18 +12,19 @@ from numpy.typing import NDArray
 from spice.report.content import Content
 from spice.runs.artifacts import TREE
 
-# Leaves of the tree as shown: as many as the answer has groups, within these bounds. Pictures of each leaf.
-FEWEST_ENDS, MOST_ENDS, PICTURES = 6, 24, 4
+# The shown tree has as many ends as the answer has groups, within these bounds.
+FEWEST_ENDS, MOST_ENDS = 6, 24
+PICTURES = 4  # of each end
 
 
 class Node(NamedTuple):
     """A group of the tree, and the two that it was merged from."""
 
     images: int
-    cluster: int  # the cluster of the answer that most of its images are in
-    share: float  # the share of its images that are
-    pictures: list[str]  # data URLs; only of leaves
-    parts: list["Node"]  # empty for leaves
+    cluster: int  # the cluster of the answer that has most of its images
+    share: float  # of its images that are in this cluster
+    pictures: list[str]  # data URLs; only of ends
+    parts: list["Node"]  # empty for ends
 
 
 def tree_section(content: Content) -> Node | None:
@@ -67,6 +68,6 @@ def _leaves(merges: NDArray[np.int32], number: int) -> list[int]:
 
 
 def _pictures(content: Content, rows: NDArray[np.int64]) -> list[str]:
-    """The most central images of a group that the page has pictures of."""
+    """The most central images of a group that the report has pictures of."""
     central = rows[np.argsort(content.labels.prototype_rank[rows], kind="stable")]
     return list(islice(filter(None, map(content.tile, central.tolist())), PICTURES))

@@ -14,19 +14,20 @@ from spice.trust.check import Estimate
 from spice.trust.evidence import Parts, groups_among_neighbors, similar_groups
 from spice.trust.grade import GOOD_UP_TO, NEAREST, Grade, grade_of
 
-# Overlap (Jaccard index) with another head's cluster: below the first it is another cluster, above the second the same.
+# Overlap (Jaccard index) with another head's cluster: below the first it is a different cluster, above the second the
+# same one.
 ANOTHER_CLUSTER, SAME_CLUSTER = 0.5, 0.9
 # The reason names another cluster that has at least this share of the neighbors.
 CONFUSED_SHARE = 0.05
-MERGE_SHARE = 0.15  # of the neighbors of each of two clusters in the other
-SPLIT_LINKS = 0.1  # between the two parts of a cluster, at most
-SCATTERED_SHARE = 0.2  # of the neighbors in the most frequent other cluster, at most
-MOST_SPLITS = 3  # advised at once: those with the fewest links between their parts
-MOST_LEFTOVERS = 3  # advised at once: those whose neighbors are scattered most. More than these are too many groups
+MERGE_SHARE = 0.15  # advise a merge if both clusters have at least this share of their neighbors in the other
+SPLIT_LINKS = 0.1  # advise a split if less than this share of links crosses between the two parts
+SCATTERED_SHARE = 0.2  # a cluster is scattered if no other cluster has a larger share of its neighbors
+MOST_SPLITS = 3  # advise at most this many splits: those with the fewest links between their parts
+MOST_LEFTOVERS = 3  # advise setting aside at most this many: the most scattered. For others, advise fewer groups
 
 _LEFTOVERS = "seems to be leftovers from many groups. Set it aside?"
 _TOO_MANY = "its images resemble many other groups. Try fewer groups?"
-_NOT_SEEN = "the encoder does not separate it from other groups. Try a larger --size or another --encoder"
+_NOT_SEEN = "the encoder does not separate it from other groups. Try a larger --size or another --encoder."
 
 Share = NDArray[np.float64]
 
@@ -36,9 +37,9 @@ class Verdict(NamedTuple):
 
     grade: Grade
     reason: str
-    advice: str  # empty where there is none
-    chance: float  # the mean
-    groups: float  # how many clusters the nearest neighbors of its images come from
+    advice: str  # empty if there is none
+    chance: float  # mean over its images
+    groups: float  # effective number of clusters among the nearest neighbors of its images
     share: float  # of its images that are reliable
     confused_with: int | None
     confusion: float  # share of its images' neighbors that are in that cluster
@@ -49,11 +50,11 @@ EMPTY = Verdict(Grade.WEAK, "no images", "", 0.0, 1.0, 0.0, None, 0.0, None)
 
 
 class Evidence(NamedTuple):
-    """What verdicts are made from."""
+    """What verdicts are based on."""
 
-    votes: Share  # (K, K) of `neighbor_votes`
-    near: Share  # (K, K) the same of the five nearest alone
-    overlap: Sequence[float] | None = None  # (K,) of each cluster with other heads'
+    votes: Share  # (K, K) `neighbor_votes`
+    near: Share  # (K, K) the same for the five nearest neighbors
+    overlap: Sequence[float] | None = None  # (K,) of each cluster with those of other heads
     parts: Sequence[Parts | None] | None = None  # (K,) the two parts of each cluster
     checked: dict[int, Estimate] = {}  # noqa: RUF012 - a NamedTuple's default, never changed
 
@@ -108,7 +109,7 @@ def _overlap(heads: float) -> str:
 
 
 def _advice(evidence: Evidence, found: Sequence[Verdict]) -> dict[int, str]:
-    """At most one piece of advice per cluster. Merging and splitting are never advised in one run."""
+    """At most one piece of advice per cluster. Merges and splits are never advised in the same run."""
     advice: dict[int, str] = {}
     for first, second, share in similar_groups(evidence.votes, MERGE_SHARE):
         if first not in advice and second not in advice:
@@ -130,8 +131,8 @@ def _splits(parts: Sequence[Parts | None]) -> dict[int, str]:
     loose = [(part.links, number, part) for number, part in enumerate(parts) if part and part.links < SPLIT_LINKS]
     return {
         number: (
-            f"seems to have two parts of {max(part.sizes):,} and {min(part.sizes):,} images; only {links:.0%} of the "
-            "links between neighbors cross. If they show different things, split it?"
+            f"seems to have two parts of {max(part.sizes):,} and {min(part.sizes):,} images: only {links:.0%} of the "
+            "links between neighbors cross. Split it if they show different things."
         )
         for links, number, part in sorted(loose)[:MOST_SPLITS]
     }

@@ -1,4 +1,4 @@
-"""The explorer, `spice open`: a page to look at groups, name, merge, split and correct them.
+"""The explorer, `spice open`: a page to browse groups, and to name, merge, split and correct them.
 
-Opens without torch. What needs it (an example image, learning) is handed in by the command as functions.
+Works without torch. The command passes in the functions that need it, such as learning.
 """

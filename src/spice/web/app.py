@@ -20,6 +20,7 @@ from spice.runs.export import Shape
 from spice.stages.groups.split import split_rows
 from spice.web import pictures
 from spice.web.content import column, describe, describe_check, paths
+from spice.web.groups import MOST_COMPARED, most_similar_groups
 from spice.web.learning import Learning
 from spice.web.operations import PageEdit, operations_of
 from spice.web.pictures import NoPictureError
@@ -29,14 +30,14 @@ from spice.web.tools import ExportBody, Tools
 from spice.web.training import Training
 from spice.web.tree import describe_tree
 
-# Pictures never change while their address stays the same: it names the images of the run by a hash of them all.
+# The address of a picture contains a hash of all images of the run, so what is behind it never changes.
 _FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
 SIMILAR_SHOWN = 200
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
 class ChangeBody(BaseModel):
-    """The body of a request that changes something: which state the page shows."""
+    """A request that changes the run. `version` is the state that the page shows."""
 
     version: str
 
@@ -51,28 +52,28 @@ Body = TypeVar("Body", bound=BaseModel)
 
 
 class SplitBody(BaseModel):
-    """A group, and how many parts to look for."""
+    """A group to split, and into how many parts."""
 
     group: int
     into: Annotated[int, Field(ge=2, le=50)]
-    tree: bool = False  # along the merge tree, instead of by the group's own images
+    tree: bool = False  # along the merge tree, not by visual similarity
 
 
 class TrainingBody(ChangeBody):
-    """Another number of groups, or None: joint training on the groups as they are."""
+    """The number of groups to train, or None: joint training on the current groups."""
 
     groups: Annotated[int, Field(ge=2, le=10_000)] | None
     cut: bool = False  # start from the merge tree, cut at this number
 
 
 class ResultBody(ChangeBody):
-    """Another result of the run."""
+    """The result to switch to."""
 
     result: str
 
 
 def make_app(session: Session, tools: Tools) -> Starlette:
-    """The explorer of one run. What reads files or computes runs in a thread."""
+    """The explorer of one run. Starlette runs handlers that are not `async` in threads."""
     explorer, learning, training = Explorer(session, tools), Learning(session, tools), Training(session, tools)
 
     def edit(body: EditBody) -> JsonValue:
@@ -90,6 +91,7 @@ def make_app(session: Session, tools: Tools) -> Starlette:
         Route("/picture/{images}/{row:int}", explorer.picture),
         Route("/api/column/{name}", explorer.column),
         Route("/api/nearest/{row:int}", explorer.nearest),
+        Route("/api/similar", explorer.similar_groups),
         Route("/api/check", explorer.check),
         Route("/api/example", explorer.example, methods=["POST"]),
         _get("/api/state", lambda: describe(session.state())),
@@ -121,7 +123,7 @@ def _get(path: str, answer: Callable[[], JsonValue]) -> Route:
 
 
 def _post(path: str, kind: type[Body], answer: Callable[[Body], JsonValue]) -> Route:
-    """A change is answered only when it is on the disk."""
+    """The answer is sent after the change is saved."""
 
     async def endpoint(request: Request) -> Response:
         if request.headers.get("content-type") != "application/json":
@@ -136,7 +138,7 @@ def _post(path: str, kind: type[Body], answer: Callable[[Body], JsonValue]) -> R
 
 
 class Explorer:
-    """Answers to requests that are more than the state, or a change of it. Most run in threads."""
+    """Handlers that do more than describe or change the state."""
 
     def __init__(self, session: Session, tools: Tools) -> None:
         self._session, self._tools = session, tools
@@ -154,18 +156,23 @@ class Explorer:
             {"rows": near.tolist(), "similarity": np.asarray(opened.result.similarities[row]).round(3).tolist()}
         )
 
+    def similar_groups(self, request: Request) -> Response:
+        """Every group, those most similar to some images first."""
+        state = self._session.state()
+        return JSONResponse({"groups": most_similar_groups(state, self._rows(request, most=MOST_COMPARED))})
+
     def check(self, request: Request) -> Response:
-        """The next questions of a check by hand, and what the answers say so far."""
+        """The next questions of a check, and what the answers so far show."""
         return JSONResponse(describe_check(self._session.state(), _count(request, "images", default=50, most=2000)))
 
     async def example(self, request: Request) -> Response:
-        """The images that are most similar to a file."""
+        """The images most similar to an uploaded file."""
         content = await request.body()
         found = await run_in_threadpool(self._tools.nearest_to, content, SIMILAR_SHOWN)
         return JSONResponse({"rows": [row for row, _ in found], "similarity": [round(value, 3) for _, value in found]})
 
     def shapes(self) -> JsonValue:
-        """What can be exported, and where to."""
+        """The export formats, and the folder to export to."""
         return {"shapes": [*get_args(Shape)], "folder": str(self._session.run.absolute().parent)}
 
     def export(self, body: ExportBody) -> JsonValue:
@@ -178,12 +185,10 @@ class Explorer:
         return Response(self._session.table(), media_type="text/csv", headers=headers)
 
     def strip(self, request: Request) -> Response:
-        opened = self._session.state().opened
-        rows = [int(row) for row in request.query_params.get("rows", "").split(",") if row.isdecimal()]
+        """Several small pictures in one JPEG."""
+        opened, rows = self._session.state().opened, self._rows(request, most=pictures.MOST_IN_STRIP)
         side = _count(request, "side", default=96, most=pictures.LARGEST_TILE)
-        if not 0 < len(rows) <= pictures.MOST_IN_STRIP:
-            raise HTTPException(400)
-        if request.path_params["images"] != opened.result.scan.identity or max(rows) >= len(opened.labels.path):
+        if request.path_params["images"] != opened.result.scan.identity:
             raise HTTPException(404)
         return Response(opened.pictures.strip(rows, side), media_type="image/jpeg", headers=_FOREVER)
 
@@ -195,7 +200,7 @@ class Explorer:
         return Response(found, media_type="image/jpeg", headers=_FOREVER)
 
     def split(self, body: SplitBody) -> JsonValue:
-        """What the parts of a group would be; nothing is changed."""
+        """A preview of the parts of a group; nothing is changed."""
         state = self._session.state()
         members = np.flatnonzero(state.groups.group == body.group)
         tree = state.opened.tree if body.tree else None
@@ -208,9 +213,19 @@ class Explorer:
 
     def _row(self, request: Request) -> int:
         row: int = request.path_params["row"]
+        self._must_exist(row)
+        return row
+
+    def _rows(self, request: Request, *, most: int) -> list[int]:
+        rows = [int(row) for row in request.query_params.get("rows", "").split(",") if row.isdecimal()]
+        if not 0 < len(rows) <= most:
+            raise HTTPException(400)
+        self._must_exist(max(rows))
+        return rows
+
+    def _must_exist(self, row: int) -> None:
         if row >= len(self._session.state().opened.labels.path):
             raise HTTPException(404)
-        return row
 
 
 def _count(request: Request, name: str, *, default: int, most: int) -> int:
@@ -222,9 +237,8 @@ def _count(request: Request, name: str, *, default: int, most: int) -> int:
 
 def _asset(name: str) -> Response:
     kind = _TYPES.get(name.rpartition(".")[2])
-    # What the report has, too, so that the two look the same.
-    homes = files("spice.web") / "assets", files("spice.report") / "shared"
-    path = next((home / name for home in homes if (home / name).is_file()), None)
+    folders = files("spice.web") / "assets", files("spice.report") / "shared"
+    path = next((folder / name for folder in folders if (folder / name).is_file()), None)
     if path is None or kind is None or "/" in name or "\\" in name:
         raise HTTPException(404)
     return Response(path.read_bytes(), media_type=f"{kind}; charset=utf-8", headers={"cache-control": "no-cache"})
@@ -236,4 +250,4 @@ def _refused(request: Request, error: Exception) -> Response:  # noqa: ARG001
 
 
 def _no_picture(request: Request, error: Exception) -> Response:  # noqa: ARG001
-    return JSONResponse({"error": "There is no picture of this image any more."}, 404)
+    return JSONResponse({"error": "No picture of this image is left."}, 404)

@@ -1,4 +1,4 @@
-"""Work that takes longer than a request: one at a time, in a thread of its own, with progress and cancel."""
+"""Work that takes longer than a request: one task at a time, in a thread, with progress and cancel."""
 
 import threading
 import time
@@ -16,14 +16,14 @@ Found = TypeVar("Found")
 
 
 class Background(Generic[Found]):
-    """At most one piece of work at a time, and what the last one found. Safe to use from several threads."""
+    """At most one task at a time, and what the last one found. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._cancel = threading.Event()
         self._task, self._done, self._total = "", 0, 1
-        self._since, self._already = 0.0, 0  # when the present task began, and with how much done
+        self._since, self._already = 0.0, 0  # when the current step began, and how much of it was done then
         self._found: Found | None = None
         self.error: str | None = None
 
@@ -42,7 +42,7 @@ class Background(Generic[Found]):
             if self.running:
                 return False
             self.forget()
-            self._begin_task("", 0, 1)
+            self._begin_step("", 0, 1)
             self._cancel.clear()
             self._thread = threading.Thread(target=self._work, args=(work,), name="background", daemon=True)
             self._thread.start()
@@ -71,7 +71,7 @@ class Background(Generic[Found]):
         }
 
     def _left(self) -> str | None:
-        """Time left for the current task, in words; None before its speed is known."""
+        """Time left for the current step, in words; None before its speed is known."""
         done, seconds = self._done - self._already, time.monotonic() - self._since
         if done <= 0 or seconds < SPEED_KNOWN_AFTER:
             return None
@@ -82,7 +82,7 @@ class Background(Generic[Found]):
             self._found = work(self._report)
         except CanceledError:
             pass
-        except Exception as error:  # noqa: BLE001 - the page must not take any failure for a success
+        except Exception as error:  # noqa: BLE001 - the page must report every failure
             if not isinstance(error, UserError | OSError | MemoryError):
                 log.exception("%s failed", self._task)
             self.error = one_line(error)
@@ -91,10 +91,10 @@ class Background(Generic[Found]):
         if self._cancel.is_set():
             raise CanceledError
         if task != self._task or total != self._total or done < self._done:
-            self._begin_task(task, done, total)
+            self._begin_step(task, done, total)
         self._done = done
 
-    def _begin_task(self, task: str, done: int, total: int) -> None:
+    def _begin_step(self, task: str, done: int, total: int) -> None:
         self._task, self._done, self._total = task, done, total
-        # A resumed task begins with work already done: its speed counts from there.
+        # A resumed step begins with work already done, which does not count for its speed.
         self._since, self._already = time.monotonic(), done

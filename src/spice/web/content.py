@@ -1,4 +1,4 @@
-"""What the server sends to the page: facts about the run, and columns of numbers with one entry per image."""
+"""What the server sends to the page: facts about the run, and columns with one number per image."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,7 @@ def describe(state: State) -> dict[str, JsonValue]:
 
 
 def describe_check(state: State, images: int) -> dict[str, JsonValue]:
-    """A check by hand: the next question, the one after it, and what is known so far."""
+    """A check by hand: the next two questions, and what the answers so far show."""
     found, asked = state.checks.summary(), state.checks.questions(images)
     return {
         "images": min(images, int((state.groups.shown >= 0).sum())),
@@ -57,16 +57,12 @@ def paths(state: State) -> JsonValue:
 
 
 def column(state: State, name: str) -> Column | None:
-    """One number per image, little-endian; shares in thousandths, places on the map in ten-thousandths."""
+    """One number per image, little-endian; chances in thousandths, map coordinates in ten-thousandths."""
     make = _COLUMNS.get(name)
     return make(state) if make is not None else None
 
 
-def _shares(values: NDArray[np.float32]) -> Column:
-    return (values * 1000).round().astype("<u2")
-
-
-def _place(state: State, axis: int) -> Column | None:
+def _coordinate(state: State, axis: int) -> Column | None:
     points = state.opened.points
     return None if points is None else (points[:, axis] * 10000).round().astype("<u2")
 
@@ -74,20 +70,20 @@ def _place(state: State, axis: int) -> Column | None:
 _COLUMNS: dict[str, Callable[[State], Column | None]] = {
     "group": lambda state: state.groups.group.astype("<i4"),
     "person": lambda state: state.groups.by_person.astype("u1"),
-    "chance": lambda state: _shares(state.checks.chances),
+    "chance": lambda state: (state.checks.chances * 1000).round().astype("<u2"),
     "reliable": lambda state: state.opened.labels.reliable.astype("u1"),
     "outlier": lambda state: state.opened.labels.outlier.astype("u1"),
     "rank": lambda state: state.opened.labels.prototype_rank.astype("<i4"),
-    "x": lambda state: _place(state, 0),
-    "y": lambda state: _place(state, 1),
+    "x": lambda state: _coordinate(state, 0),
+    "y": lambda state: _coordinate(state, 1),
 }
 
 
 def _last(edit: Edit | None) -> JsonValue:
+    """An edit without its images, of which there may be many."""
     if edit is None:
         return None
     operation: dict[str, JsonValue] = edit.operation.model_dump(mode="json")
-    # Without the images, of which there may be many.
     short = {key: value for key, value in operation.items() if key in ("kind", "group", "groups", "name", "aside")}
     images = operation.get("images")
     return {**short, "images": len(images) if isinstance(images, list) else None}

@@ -1,4 +1,4 @@
-"""Keeps `labels.csv` in step with the edits. The edits themselves are on the disk before this starts."""
+"""Keeps `labels.csv` up to date. The edits themselves are saved before this starts."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -8,18 +8,18 @@ from spice.errors import UserError
 from spice.progress import log
 from spice.runs import update_csv
 
-_PAUSE = 0.5  # seconds, so that several quick edits are written once
+_PAUSE = 0.5  # seconds, so that several quick edits cause one write
 
 
 class CsvUpdater:
-    """Writes the table in a thread of its own, soon after the last edit."""
+    """Writes the table in a thread, soon after the last edit."""
 
     def __init__(self, run: Path) -> None:
         self._run, self._stale, self._ending = run, False, threading.Event()
         self._thread = ThreadPoolExecutor(1)
 
     def changed(self) -> None:
-        """Someone edited the run."""
+        """Schedule a write after an edit."""
         if not self._stale and not self._ending.is_set():
             self._stale = True
             self._thread.submit(self._write)

@@ -1,6 +1,6 @@
-"""What the page shows of groups: a card for each, and pairs of groups that may be one.
+"""What the page shows of groups: a card for each, pairs that may be one, and groups by their similarity to images.
 
-Shapes: N images, S neighbors, G groups.
+Shapes: N images, S neighbors, G groups, D feature width.
 """
 
 from typing import NamedTuple
@@ -10,16 +10,17 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from spice.report.colors import colors
+from spice.report.verdict import CONFUSED_SHARE
 from spice.runs.suggested_names import suggest_names
 from spice.trust.evidence import neighbor_votes, similar_groups
+from spice.trust.vectors import unit_length
 from spice.web.session import State
 
 PICTURES_SHOWN = 8
 MOST_SUGGESTIONS, PAIRS_SHOWN = 4, 4
-# A merge is suggested from this share of neighbors in the other group on: the same share from which the report names
-# the other group in its verdict.
-SUGGESTED_SHARE = 0.05
-_VOTERS = 100_000  # images by whose neighbors groups are compared, about
+MOST_COMPARED = 64  # images that groups are compared with
+_CENTER_IMAGES, _ALL_CENTERS = 64, 8192  # images that a center is the mean of, and of all centers together
+_VOTERS = 100_000  # to suggest merges, about this many images are enough
 
 
 def cards(state: State) -> list[JsonValue]:
@@ -52,17 +53,17 @@ def cards(state: State) -> list[JsonValue]:
 
 
 def _spread(members: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The most typical image, and others evenly from the center to the edge of the better half."""
+    """The most typical image, and others evenly spaced through the more typical half."""
     half = members[: max(PICTURES_SHOWN, len(members) // 2)]
     places = np.linspace(0, max(0, len(half) - 1), min(PICTURES_SHOWN, len(half))).round().astype(np.int64)
     return half[np.unique(places)]
 
 
 def _doubtful(state: State, members: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The images to look at first: lowest chance, not placed by a person."""
-    open_ones = members[~state.groups.by_person[members] & ~state.opened.labels.reliable[members]]
-    chance = state.checks.chances[open_ones]
-    return open_ones[np.argsort(chance, kind="stable")][:PICTURES_SHOWN]
+    """The images to look at first: neither reliable nor placed by a person, lowest chance first."""
+    doubtful = members[~state.groups.by_person[members] & ~state.opened.labels.reliable[members]]
+    chance = state.checks.chances[doubtful]
+    return doubtful[np.argsort(chance, kind="stable")][:PICTURES_SHOWN]
 
 
 class Suggestion(NamedTuple):
@@ -71,17 +72,40 @@ class Suggestion(NamedTuple):
     first: int
     second: int
     share: float  # of the neighbors of either group's images that are in the other
-    pairs: list[tuple[int, int, float]]  # rows of images that are nearest to each other across the two; similarity
+    pairs: list[tuple[int, int, float]]  # rows of the most similar images across the two, and their similarity
 
 
 def suggested_merges(state: State) -> list[Suggestion]:
-    """The pairs of groups whose images are most often neighbors, with image pairs that support a merge."""
+    """The pairs of groups whose images are most often neighbors, with their most similar images."""
     group, existing = state.groups.shown, state.groups.existing
     neighbors = state.opened.result.neighbors[:, : state.opened.result.answer.neighbors]
     every = max(1, len(group) // _VOTERS)
     votes = neighbor_votes(group, neighbors, max(existing, default=0) + 1, every=every)
-    found = similar_groups(votes, SUGGESTED_SHARE)[:MOST_SUGGESTIONS]
+    found = similar_groups(votes, CONFUSED_SHARE)[:MOST_SUGGESTIONS]
     return [Suggestion(first, second, share, _pairs(state, first, second)) for first, second, share in found]
+
+
+def most_similar_groups(state: State, rows: list[int]) -> list[int]:
+    """The groups whose centers are most similar to the mean of some images, most similar first.
+
+    A center is the mean feature of a group's most typical images.
+    """
+    features, labels = state.opened.result.answer_features, state.opened.labels
+    group, numbers = state.groups.shown, np.unique(state.groups.shown)
+    numbers = numbers[numbers >= 0]
+    count = min(_CENTER_IMAGES, max(1, _ALL_CENTERS // max(1, len(numbers))))
+    order = np.lexsort((labels.prototype_rank, group))
+    starts, ends = (np.searchsorted(group[order], numbers, side=side) for side in ("left", "right"))
+    typical = [order[start : min(end, start + count)] for start, end in zip(starts, ends, strict=True)]
+    wanted = _mean(features, np.array(rows))  # (D,)
+    similarity = np.array([_mean(features, members) @ wanted for members in typical])  # (G,)
+    return [int(number) for number in numbers[np.argsort(-similarity, kind="stable")]]
+
+
+def _mean(features: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The mean direction of some features: (N, D) -> (D,)."""
+    mean = unit_length(features[np.sort(rows)]).mean(axis=0, keepdims=True)  # (1, D)
+    return np.asarray(unit_length(mean)[0], dtype=np.float32)
 
 
 def _pairs(state: State, first: int, second: int) -> list[tuple[int, int, float]]:

@@ -1,4 +1,4 @@
-"""Learning from corrections while the page stays usable: started, watched, canceled, then accepted or not."""
+"""Learning from corrections, in the background. It gives a proposal that the user accepts or discards."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,8 +8,7 @@ from spice.web.background import Background
 from spice.web.session import Session, StalePageError, State
 from spice.web.tools import Proposal, Tools
 
-# Images shown of each move from one group to another.
-SHOWN = 24
+SHOWN = 24  # images of each move from one group to another
 
 
 class Learning:
@@ -17,7 +16,7 @@ class Learning:
 
     def __init__(self, session: Session, tools: Tools) -> None:
         self._session, self._learn = session, tools.learn
-        self._work = Background[tuple[str, Proposal]]()  # with the version that it learned from
+        self._work = Background[tuple[str, Proposal]]()  # the version that it learned from, and the proposal
 
     def start(self) -> JsonValue:
         """Start, unless it is already running."""
@@ -40,14 +39,14 @@ class Learning:
         return self._session.state()
 
     def describe(self) -> JsonValue:
-        """The progress so far, and what would move."""
+        """The progress so far, and which images would move."""
         state = self._session.state()
         work, found = self._work.describe(), self._current(state)
         return {
             "placed": int(state.groups.by_person.sum()),
             "named": len(state.groups.names),
             "edits": len(state.edits.of_result(state.opened.result.name)),
-            "ways": None if found is None else describe_moves(state, found.group),
+            "moves": None if found is None else describe_moves(state, found.group),
             **work,
         }
 

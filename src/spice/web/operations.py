@@ -1,4 +1,7 @@
-"""Edits as the page sends them, images by row, turned into operations of `edits.json`, images by content."""
+"""The edits that the page sends, converted to operations of `edits.json`.
+
+The page names images by row, `edits.json` by content.
+"""
 
 from typing import Annotated, Literal
 
@@ -17,7 +20,7 @@ class _PageEdit(BaseModel):
 
 
 class PageNames(_PageEdit):
-    """Name several groups: suggested names that were accepted together."""
+    """Name several groups, to accept all suggested names at once."""
 
     kind: Literal["names"]
     names: Annotated[dict[int, str], Field(min_length=1)]
@@ -66,7 +69,7 @@ class PageReject(_PageEdit):
 
 
 class PagePair(_PageEdit):
-    """Two images belong to the same group, or to different ones."""
+    """State that two images belong to the same group, or to different ones."""
 
     kind: Literal["same", "different"]
     rows: Annotated[Rows, Field(min_length=2, max_length=2)]
@@ -88,16 +91,16 @@ class PageCheck(_PageEdit):
         return [Check(image=image, group=int(state.groups.shown[self.row]), answer=self.answer)]
 
 
-# These name no images, so the page sends the operations themselves.
-_Sent = Name | Merge | SetAside
+# The page sends these as the operations themselves.
+_WithoutImages = Name | Merge | SetAside
 PageEdit = Annotated[
-    _Sent | PageCheck | PageNames | PageSplit | PageMove | PageReject | PagePair, Field(discriminator="kind")
+    _WithoutImages | PageCheck | PageNames | PageSplit | PageMove | PageReject | PagePair, Field(discriminator="kind")
 ]
 
 
 def operations_of(edit: PageEdit, state: State) -> list[Operation]:
     """The operations to add; UserError for rows that the run does not have."""
-    return [edit] if isinstance(edit, _Sent) else edit.operations(state)
+    return [edit] if isinstance(edit, _WithoutImages) else edit.operations(state)
 
 
 def _images(state: State, rows: list[int]) -> list[ImageId]:

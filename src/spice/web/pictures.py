@@ -1,6 +1,6 @@
-"""Pictures of a run's images: small ones from the pixels that the run keeps, large ones from the originals.
+"""Pictures of a run's images: small ones from the pixels that the run stores, large ones from the originals.
 
-Small pictures are asked for in strips, a whole screen at a time. Where the run keeps no pixels, originals are read.
+The page requests small pictures in strips of many. If the run stores no pixels, they are made from the originals.
 """
 
 import threading
@@ -32,17 +32,17 @@ _QUALITY, _LARGE_QUALITY = 80, 90
 
 
 class NoPictureError(Exception):
-    """There is no longer a picture of this image."""
+    """No picture of this image is left."""
 
 
 class _Store(NamedTuple):
-    """The decoded images that the run keeps."""
+    """The decoded images that the run stores."""
 
     side: int
     gray_images: NDArray[np.uint8]  # (n, 1, side, side)
     color_images: NDArray[np.uint8]  # (n, 3, side, side)
     is_gray: NDArray[np.bool_]  # (N,) which of the two files an image is in
-    place: NDArray[np.int64]  # (N,) its place in that file; -1: it is in neither
+    place: NDArray[np.int64]  # (N,) its place in that file; -1 if it is in neither
 
 
 class Pictures:
@@ -57,7 +57,7 @@ class Pictures:
 
     @property
     def side(self) -> int:
-        """Pixels on a side of the pictures that the run keeps; 0 where it keeps none."""
+        """Side of the stored pictures in pixels; 0 if the run stores none."""
         return self._store.side if self._store is not None else 0
 
     def strip(self, rows: list[int], side: int) -> bytes:
@@ -71,7 +71,7 @@ class Pictures:
         return as_jpeg(strip, _QUALITY)
 
     def large(self, row: int, side: int) -> bytes:
-        """The original, upright and whole, as a JPEG of at most `side` pixels; else the best picture that is left."""
+        """The whole original, upright, as a JPEG of at most `side` pixels; if it is gone, the best picture left."""
         try:
             return as_jpeg(self._original(row, side), _LARGE_QUALITY)
         except NoPictureError:
@@ -88,7 +88,7 @@ class Pictures:
             content = source.read(entry)
         except (BadImageError, OSError, UserError):
             raise NoPictureError from None
-        # The hash confines us to the run's own images, whatever a name or a link in the folder leads to by now.
+        # Only images of the run pass the hash, wherever a name or link in the folder leads by now.
         if digest(content) != self._hashes[row].as_py():
             raise NoPictureError
         try:
@@ -111,7 +111,7 @@ class Pictures:
         return ImageOps.fit(picture, (side, side), Image.Resampling.BILINEAR)
 
     def _from_sheet(self, row: int, side: int) -> Image.Image:
-        """From the report's small pictures, which stay when the run's pixels and the originals are gone."""
+        """From the report's small pictures, which remain if the stored pixels and the originals are gone."""
         try:
             picture = self._sheets and self._sheets.picture(self._result / PICTURES, row)
         except OSError:
@@ -143,7 +143,7 @@ class Pictures:
         return None
 
     def _rows_in(self, table: pa.Table) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Where this result's images are in a store, which may hold more by now."""
+        """The places of this result's images in a store, which may hold more images by now."""
         gray, rows = np.asarray(table["gray"]).astype(np.bool_), np.asarray(table["row"]).astype(np.int64)
         names = pa.chunked_array([self._names], pa.string())
         if table["path"].equals(names) and table["hash"].equals(self._hashes):
@@ -156,7 +156,7 @@ class Pictures:
 
     @cached_property
     def _opened(self) -> tuple[Source | None, dict[str, Entry]]:
-        """The run's source and its entries by name; opened when the first original is looked at."""
+        """The run's source and its entries by name; opened when the first original is needed."""
         given = self._result.manifest.source
         try:
             source = open_source(given, leave_out=[self._result.run]) if given is not None else None

@@ -16,9 +16,9 @@ PICTURES_SHOWN = 24
 
 
 def describe_results(state: State) -> dict[str, JsonValue]:
-    """Every result of the run, fewest groups first, and how to make another."""
+    """Every result of the run, fewest groups first, and other numbers of groups to try."""
     current = state.opened.result
-    manifest = read_manifest(current.run)  # a run in the terminal may have added one
+    manifest = read_manifest(current.run)  # read again: a command in the terminal may have added a result
     results = [Result(current.run, manifest, name) for name in manifest.results]
     results.sort(key=lambda result: (result.answer.clusters, result.entry.created))
     images = quoted(manifest.source) if manifest.source else "IMAGES"
@@ -31,10 +31,10 @@ def describe_results(state: State) -> dict[str, JsonValue]:
     }
 
 
-def _plausible(current: Result, source: Result | None, made: set[int]) -> list[JsonValue]:
-    """The plausible numbers of groups that no result has yet, and what they would change.
+def _plausible(current: Result, source: Result | None, tried: set[int]) -> list[JsonValue]:
+    """The plausible numbers of groups that were not tried yet, and what they would change.
 
-    `source`: the result for which the number of groups was looked for.
+    `source`: the result for which spice searched for the number of groups.
     """
     if source is None or source.howmany is None:
         return []
@@ -42,10 +42,10 @@ def _plausible(current: Result, source: Result | None, made: set[int]) -> list[J
     partitions = open_array(source.need(CANDIDATES))
     found: list[JsonValue] = []
     for candidate, partition in zip(counted.candidates, partitions, strict=True):
-        if candidate.clusters in made:
+        if candidate.clusters in tried:
             continue
         change = compare(candidate.clusters, labels.cluster, np.asarray(partition))
-        # Of each group, the image that is nearest to the center of its group of now, which is central here as well.
+        # The example of each new group: its image that is nearest to the center of its current group.
         order = np.lexsort((labels.prototype_rank, partition))
         centers = order[np.unique(partition[order], return_index=True)[1]]
         found.append(
@@ -67,7 +67,7 @@ def use_result(run: Path, name: str) -> None:
 
 def _describe(result: Result, current: Result) -> dict[str, JsonValue]:
     labels = (current if result.name == current.name else result).labels
-    # Pictures are found by row, so only results of the same images have some.
+    # Pictures are looked up by row, so only results of the same images have them.
     same = result.scan.identity == current.scan.identity
     centers = np.flatnonzero(labels.prototype_rank == 0) if same else np.empty(0, dtype=np.int64)
     sizes = np.bincount(labels.cluster, minlength=result.answer.clusters)
@@ -87,6 +87,6 @@ def _describe(result: Result, current: Result) -> dict[str, JsonValue]:
 
 
 def _from_cut(result: Result) -> bool:
-    """Whether its heads started from a cut of the merge tree."""
+    """Whether the heads started from a cut of the merge tree."""
     heads = result.entry.settings.get("heads")
     return isinstance(heads, dict) and heads.get("start") == "cut"

@@ -1,6 +1,6 @@
-"""Who may talk to the explorer: the browser that was given the address, and no other page, program or machine.
+"""Access control: only the browser that opened the printed address may use the explorer.
 
-The address holds a token that works once and is turned into a cookie. A request must name the host that we serve
+The address contains a token that works once; it is exchanged for a cookie. A request must name a host that we serve
 (against DNS rebinding), and must not come from a page of another origin.
 """
 
@@ -22,12 +22,11 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-# Of a request's body: an example image, or the rows of a million selected images.
-LONGEST_BODY = 32 << 20
+LONGEST_BODY = 32 << 20  # bytes: enough for an example image, or the rows of a million selected images
 
 
 class Guard:
-    """Lets requests through to `app` that come from the user's own page."""
+    """Passes on to `app` only requests from the user's own page."""
 
     def __init__(self, app: ASGIApp, *, hosts: set[str], cookie: str) -> None:
         self._app, self._hosts, self._cookie = app, hosts, cookie
@@ -54,7 +53,7 @@ class Guard:
         await (refusal or self._app)(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """The answer to a request that does not reach the explorer; None for one that does."""
+        """The answer to a request that does not reach the app; None for one that does."""
         headers = Headers(scope=scope)
         if headers.get("host", "").lower() not in self._hosts:
             return PlainTextResponse("unknown host", 403)
@@ -63,7 +62,7 @@ class Guard:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > LONGEST_BODY or "transfer-encoding" in headers:
             return PlainTextResponse("too long", 413)
-        known = self._knows(headers)
+        known = self._has_cookie(headers)
         tokens = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
         if scope["path"] == "/" and tokens and scope["method"] == "GET":
             if known or self._accept(tokens[0]):
@@ -74,12 +73,12 @@ class Guard:
     def _same_origin(self, method: str, headers: Headers) -> bool:
         origin = headers.get("origin")
         if origin is None and method not in ("GET", "HEAD"):
-            return False  # every browser names the origin of a request that changes something
+            return False  # browsers send the origin with every request that changes something
         if origin is not None and origin.lower() not in {f"http://{host}" for host in self._hosts}:
             return False
         return headers.get("sec-fetch-site", "none") in ("none", "same-origin")
 
-    def _knows(self, headers: Headers) -> bool:
+    def _has_cookie(self, headers: Headers) -> bool:
         try:
             found = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
         except CookieError:
@@ -87,7 +86,7 @@ class Guard:
         return found is not None and secrets.compare_digest(found.value.encode(), self._session.encode())
 
     def _accept(self, token: str) -> bool:
-        """Whether this is the token, for the first time."""
+        """Whether this is the token, and it has not been used before."""
         if self._used or not secrets.compare_digest(token.encode(), self.token.encode()):
             return False
         self._used = True

@@ -40,7 +40,7 @@ class Server(uvicorn.Server):
         self._ready = ready
         try:
             self.run(sockets=[self._listening])
-        except KeyboardInterrupt:  # uvicorn ends in order, and then passes the signal on
+        except KeyboardInterrupt:  # uvicorn shuts down, then raises the signal again
             pass
         finally:
             self._listening.close()
@@ -55,7 +55,7 @@ class Server(uvicorn.Server):
 
 
 def _names(host: str) -> list[str]:
-    """What browsers may call this machine; the first is printed."""
+    """The host names that browsers may use for this machine; the first is printed."""
     try:
         all_addresses = ip_address(host).is_unspecified
     except ValueError:  # a name
@@ -64,7 +64,7 @@ def _names(host: str) -> list[str]:
         return [f"[{host}]" if ":" in host else host.lower(), *(["localhost"] if host == LOCAL else [])]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # sends nothing, but shows from which address others would be reached
+            probe.connect(("192.0.2.1", 9))  # sends nothing; shows the address that this machine uses in the network
             own = probe.getsockname()[0]
         except OSError:  # no network
             own = LOCAL

@@ -27,7 +27,7 @@ from spice.web.pictures import Pictures
 
 
 class OpenResult:
-    """One result of the run, and the files of it that are read once."""
+    """One result of the run, and those of its files that are read only once."""
 
     def __init__(self, run: Path, result: Result) -> None:
         self.result = result
@@ -35,7 +35,7 @@ class OpenResult:
 
     @property
     def labels(self) -> Labels:
-        """The head's answer, before edits."""
+        """The labels before edits."""
         return self.result.labels
 
     @cached_property
@@ -44,7 +44,7 @@ class OpenResult:
 
     @cached_property
     def tree(self) -> MergeTree | None:
-        """Groups within groups, where the run has looked for them."""
+        """Groups within groups; None if the run has no tree."""
         source = self.result.with_step("tree")
         if source is None or not (source / TREE).exists():
             return None
@@ -53,7 +53,7 @@ class OpenResult:
 
     @cached_property
     def words(self) -> ImageWords | None:
-        """What the encoder's own classifier sees, where it has one."""
+        """The classes that the encoder itself predicts; None if it has no classifier."""
         return read_words(self.result)
 
     @cached_property
@@ -63,14 +63,14 @@ class OpenResult:
 
 
 class State:
-    """The run at one moment. Never changes: an edit makes another one."""
+    """The run at one moment. Never changes: an edit creates a new state."""
 
     def __init__(self, opened: OpenResult, edits: Edits, groups: Groups) -> None:
         self.opened, self.edits, self.groups = opened, edits, groups
 
     @cached_property
     def checks(self) -> Checks:
-        """Chances of the groups as they are, and a person's answers about them."""
+        """The chances of the current groups, and the answers of a check by hand."""
         return Checks(self.opened.result)
 
     @property
@@ -94,18 +94,19 @@ class Session:
             self._csv.changed()
 
     def table(self) -> bytes:
-        """The content of `labels.csv` now; of a large collection, which has no such file, too."""
+        """The current content of `labels.csv`, also for a large collection, which has no such file."""
         with self._lock:
             update_csv(self.run)
             result = self.state().opened.result.reread()
         if (result / LABELS_CSV).exists():
             return (result / LABELS_CSV).read_bytes()
-        with TemporaryDirectory(prefix="spice-") as place:
-            write_edited_csv(Path(place) / LABELS_CSV.name, result)
-            return (Path(place) / LABELS_CSV.name).read_bytes()
+        with TemporaryDirectory(prefix="spice-") as folder:
+            path = Path(folder) / LABELS_CSV.name
+            write_edited_csv(path, result)
+            return path.read_bytes()
 
     def close(self) -> None:
-        """Bring `labels.csv` and the page up to date."""
+        """Bring `labels.csv` and the report up to date."""
         self._csv.close()
         if self.state().edits.revision != self._revision:
             renew_report(self.run)
@@ -126,7 +127,7 @@ class Session:
             return self._state
 
     def edit(self, version: str, decide: Callable[[State], list[Operation]]) -> State:
-        """Add operations to the edits; refused if the page does not show the run as it is."""
+        """Add operations to the edits; refused if the page shows an outdated state."""
         with self._lock:
             expected = self._expected(version)
             for operation in decide(self.state()):
@@ -152,7 +153,7 @@ class Session:
 
 
 class StalePageError(UserError):
-    """The page shows the run as it was before someone else changed it."""
+    """The page shows the run as it was before a change made elsewhere."""
 
 
 def _stamp(path: Path) -> tuple[int, ...]:

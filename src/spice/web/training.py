@@ -1,7 +1,7 @@
-"""Trainings that make another result while the page stays usable.
+"""Training that runs in the background and makes another result of the run.
 
-Another number of groups is shown as soon as it is there. What joint training makes of the groups is shown first, and
-used when the user accepts it.
+A result with another number of groups is shown as soon as it is complete. A result of joint training is a proposal: it
+is used once the user accepts it.
 """
 
 from pydantic import JsonValue
@@ -18,15 +18,15 @@ from spice.web.tools import Tools
 
 
 class Training:
-    """At most one training at a time, and what the last joint training found."""
+    """At most one training at a time, and the proposal of the last joint training."""
 
     def __init__(self, session: Session, tools: Tools) -> None:
         self._session, self._tools = session, tools
-        # Of joint training: the result that it began with, and the one that it made.
+        # Names of the result that joint training started from, and of the one that it made.
         self._work = Background[tuple[str, str]]()
 
     def start(self, groups: int | None, *, cut: bool) -> JsonValue:
-        """Make another number of groups, or None: train encoder and head together on the groups as they are.
+        """Train another number of groups, or with None: joint training on the current groups.
 
         Args:
             cut: start from a cut of the merge tree.
@@ -44,12 +44,12 @@ class Training:
         return self.describe()
 
     def cancel(self) -> JsonValue:
-        """Stop, or leave the groups as they are. A result that is complete stays among the run's results."""
+        """Stop, or discard the proposal. A result that is complete remains among the run's results."""
         self._work.cancel()
         return self.describe()
 
     def accept(self) -> State:
-        """Use what joint training made."""
+        """Use the result of joint training."""
         found = self._work.found
         if found is None:
             raise UserError("There is no result to accept; start joint training first.")
@@ -58,7 +58,7 @@ class Training:
         return self._session.state()
 
     def describe(self) -> JsonValue:
-        """The progress so far, and what joint training would change."""
+        """The progress so far, and the proposal."""
         state, work, found = self._session.state(), self._work.describe(), self._work.found
         current = found is not None and found[0] == state.opened.result.name
         return {**work, "proposal": _proposal(state, found[1]) if found is not None and current else None}
@@ -76,5 +76,5 @@ def _proposal(state: State, name: str) -> JsonValue:
         "learned": joint.labeled,
         "placed": joint.given,
         "checks": [row._asdict() for row in check_rows(joint)],
-        "ways": describe_moves(state, made.groups.group),
+        "moves": describe_moves(state, made.groups.group),
     }

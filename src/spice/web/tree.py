@@ -1,4 +1,4 @@
-"""Groups within groups, as the page draws them: every node of the merge tree in numbers and example pictures.
+"""The merge tree as the page draws it: the size, the main group and some images of every node.
 
 Shapes: N images, K leaves, G groups.
 """
@@ -11,12 +11,12 @@ from spice.stages.groups.merge_tree import MergeTree
 from spice.web.session import State
 
 PICTURES = 8  # of each node
-# More groups than this do not fit on one screen. The command line cuts at any number.
+# More groups do not fit on one screen. The command line can cut at any number.
 MOST_ENDS = 60
 
 
 def describe_tree(state: State) -> JsonValue:
-    """Nodes 0 to K - 1 are leaves; merge m made node K + m. None where the run has no tree."""
+    """Nodes 0 to K - 1 are leaves; merge m creates node K + m. None if the run has no tree."""
     tree = state.opened.tree
     if tree is None or not len(tree.merges):
         return None

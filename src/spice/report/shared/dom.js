@@ -1,4 +1,4 @@
-// Making elements. Names of files and groups only ever become text.
+// Elements of the page. Names of files and groups only ever become text.
 
 export const byId = (id) => document.getElementById(id);
 
@@ -19,14 +19,15 @@ export function element(tag, properties = {}, ...children) {
 
 export const button = (label, onclick, properties = {}) => element("button", { type: "button", onclick, ...properties }, label);
 
-/** A point in the color of what it stands in. */
+/** A dot in the color that `tint` gave to an element around it. */
 export const dot = () => element("span", { class: "dot", "aria-hidden": "true" });
 
 export const number = (value) => value.toLocaleString("en");
 export const counted = (count, thing) => `${number(count)} ${thing}${count === 1 ? "" : "s"}`;
+export const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 export const percent = (share) => `${Math.round(100 * share)}%`;
 
-/** The color of a group, for what is drawn in it. */
+/** Give an element, and the dots in it, the color of a group. */
 export function tint(made, group) {
   made.style.setProperty("--on-light", group.colors[0]);
   made.style.setProperty("--on-dark", group.colors[1]);
@@ -40,7 +41,7 @@ export function switchTheme() {
   dispatchEvent(new Event("themechange"));
 }
 
-/** A line at the bottom of the page, with at most one thing to do about it. */
+/** Show a message at the bottom of the page, with at most one button. */
 export function say(text, { action, onaction, bad = false } = {}) {
   const line = element("p", { class: bad ? "message bad" : "message" }, text);
   if (action) line.append(button(action, () => { line.remove(); onaction(); }, { class: "quiet" }));
@@ -49,7 +50,7 @@ export function say(text, { action, onaction, bad = false } = {}) {
   say.timer = setTimeout(() => line.remove(), bad ? 12000 : 7000);
 }
 
-/** A dialog that is removed when it closes; the focus returns to where it was. */
+/** Open a dialog that is removed when it closes. The focus then returns to where it was. */
 export function dialog(label, className, ...children) {
   const before = document.activeElement;
   const made = element("dialog", { class: className, "aria-label": label },

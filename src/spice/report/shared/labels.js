@@ -1,12 +1,12 @@
-// Names and typical pictures of groups on the map: as many as fit without hiding each other; zooming in makes room.
+// Names and pictures of groups on the map: as many as fit without overlap. Zooming in makes room for more.
 
 import { isDark } from "./dom.js";
 
-const CELLS = 24; // the map is divided into so many cells a side, to find where a group is densest
-// Where a label may go, in its own widths and heights: on its group, or beside it.
+const CELLS = 24; // the map has this many cells on each side; a label is at the densest cell of its group
+// Offsets that a label may have from its group, in label widths and heights.
 const NEAR = [[0, 0], [0, 0.5], [0, -0.5], [0.5, 0], [-0.5, 0], [0.5, 0.5], [-0.5, 0.5], [0.5, -0.5], [-0.5, -0.5], [0, -1], [0, 1], [1, 0], [-1, 0]];
 
-/** Where each group is, largest first; `group`, `x` and `y` hold a number per image. `ready` is called when a picture has arrived. */
+/** The place of each group's label, the largest group first. `group`, `x` and `y` hold one number per image; `ready` is called when a picture has loaded. */
 export function labelPlaces(groups, group, x, y, ready) {
   const wanted = new Set(groups.map((one) => one.number));
   const cells = new Map();
@@ -36,7 +36,7 @@ const cellOf = (value) => Math.min(CELLS - 1, Math.floor((value / 10001) * CELLS
 export function drawLabels(context, labels, toX, toY, width, height) {
   const style = getComputedStyle(document.documentElement);
   const [panel, ink] = [style.getPropertyValue("--panel"), style.getPropertyValue("--ink")];
-  const taken = [];
+  const boxes = []; // of the labels drawn so far
   context.font = "600 12px system-ui, sans-serif";
   context.textBaseline = "middle";
   context.textAlign = "center";
@@ -53,14 +53,14 @@ export function drawLabels(context, labels, toX, toY, width, height) {
     drawName(context, name, x, bottom - 10, wide, color, panel, ink);
   }
 
-  /** The nearest free place for a box: its middle, top and bottom. A group at the edge keeps its name on the map. */
+  /** The nearest free place for a box, always inside the map: its middle, top and bottom. */
   function place([x, y], wide, high) {
     for (const [right, down] of NEAR) {
       const middle = Math.max(wide / 2 + 4, Math.min(width - wide / 2 - 4, x + right * wide));
       const top = Math.max(4, Math.min(height - high - 4, y - high / 2 + down * high));
       const box = { left: middle - wide / 2, right: middle + wide / 2, top, bottom: top + high };
-      if (taken.some((other) => box.left < other.right && other.left < box.right && box.top < other.bottom && other.top < box.bottom)) continue;
-      taken.push(box);
+      if (boxes.some((other) => box.left < other.right && other.left < box.right && box.top < other.bottom && other.top < box.bottom)) continue;
+      boxes.push(box);
       return [middle, box.top, box.bottom];
     }
     return null;

@@ -1,38 +1,42 @@
-// The map of report and explorer: every image is a point, similar images are close together; names and pictures of groups.
+// The map of report and explorer: every image is a point, and similar images are close together.
 
 import { button, dot, element, isDark, number, tint } from "./dom.js";
 import { drawLabels, labelPlaces } from "./labels.js";
 import { drawPoints, inside, pixel } from "./points.js";
 
 const MARGIN = 28; // around the points, for the names of groups at the edge
-const MOST_MOVING = 150_000; // points that are drawn while the map moves; all are drawn when it rests
-const REST = 200; // milliseconds
+const MOST_MOVING = 150_000; // points drawn while the map moves; all are drawn when it rests
+const REST = 200; // milliseconds without motion, after which all points are drawn
 const PALE = 100, PLAIN = 230; // of 255
 const NO_GROUP = "#8c8780";
 const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-// Kept while the page is open, so that a map that is opened again looks as it was left.
-const view = { scale: 1, left: 0, top: 0 }; // how much closer, and how far from the middle
+// Kept while the page is open, so that the map looks as before when the user returns to it.
+const view = { scale: 1, left: 0, top: 0 }; // magnification, and offset from the middle
 const options = { color: "group", fade: true, names: true, lasso: false };
 
 /**
  * A map with its controls and legend, drawn into `place`.
  *
- * `source` says what is on it: `columns()` gives x and y in ten-thousandths, group, chance in thousandths, one number per image;
- * `groups()` the groups, each with number, name, size, colors and picture; `sure(image)` whether it is never faded;
- * `describe(image)` what the hint says; `open(image)` what a click does. `wheel`: whether the wheel zooms without Ctrl.
- * Where images can be selected: `selected`, a Set, `toggle(image)` and `take(images)`, and `keys`, what further keys do.
+ * `source` has these members:
+ * - `columns()`: group, chance (in thousandths), x and y (in ten-thousandths), one number per image;
+ * - `groups()`: number, name, size, colors and picture of every group;
+ * - `sure(image)`: whether the image is never faded;
+ * - `describe(image)`: the content of the hint;
+ * - `open(image)`: what a click does;
+ * - `wheel`: whether the wheel zooms without Ctrl;
+ * - if images can be selected: `selected` (a Set), `toggle(image)`, `select(images)`, and `keys` (what further keys do).
  */
 export class Plot {
   constructor(place, source) {
     this.source = source;
     this.active = -1;
-    this.alone = null; // the one group that is shown
+    this.alone = null; // the only group that is shown, or null for all
     this.lasso = null;
     this.canvas = element("canvas", { id: "map-canvas", tabindex: "0", role: "application", "aria-label": this.help() });
     this.hint = element("div", { class: "hint", id: "map-hint", role: "status", hidden: true });
     this.legend = element("ul", { class: "legend", id: "map-legend", "aria-label": "Groups on the map" });
     place.replaceChildren(this.head(), element("div", { class: "plot" }, this.canvas, this.hint), this.legend,
-      element("p", { class: "note" }, `Similar images are close together (t-SNE). Directions, and distances between far groups, have no meaning. Drag to move, ${source.wheel ? "scroll" : "use + and −"} to zoom, click a name above to see that group alone.`));
+      element("p", { class: "note" }, `Similar images are close together (t-SNE). Directions and large distances have no meaning. Drag to move, ${source.wheel ? "scroll or pinch" : "use + and −"} to zoom, click a name above to see only that group.`));
     this.context = this.canvas.getContext("2d");
     this.layer = document.createElement("canvas"); // the points alone
     this.points = this.layer.getContext("2d");
@@ -42,7 +46,7 @@ export class Plot {
   }
 
   help() {
-    const select = this.source.selected ? " Space selects it, L switches the lasso." : "";
+    const select = this.source.selected ? " Space selects it, L turns the lasso on or off." : "";
     return `Map of ${number(this.source.columns().x.length)} images. Arrow keys move between images, Enter opens one.${select}`;
   }
 
@@ -53,7 +57,7 @@ export class Plot {
       const box = element("input", { type: "checkbox", id: `map-${name}`, checked: options[name], onchange: () => this.set({ [name]: box.checked }) });
       return element("label", { class: "check" }, box, ` ${label}`);
     };
-    this.scale = element("span", { class: "scale", id: "map-scale", hidden: options.color !== "chance" }, "0", element("i", {}), "1");
+    this.scale = element("span", { class: "scale", id: "map-scale", hidden: options.color !== "chance" }, "0%", element("i", {}), "100%");
     this.lassoButton = this.source.selected && button("Lasso", () => this.set({ lasso: !options.lasso }), { id: "map-lasso", "aria-pressed": String(options.lasso), title: "Draw around images to select them. Key: L, or hold Shift" });
     this.fade = check("fade", "Fade doubtful images");
     return element("div", { class: "head" }, element("h2", { id: "map-title" }, "Map"), element("label", {}, "Color ", color), this.scale, this.fade, check("names", "Names"), this.lassoButton,
@@ -69,7 +73,7 @@ export class Plot {
     this.refresh();
   }
 
-  /** Colors, the order of drawing and the places of labels: whatever changes with an edit and not with the view. */
+  /** Compute again what depends on edits and options, not on the view: colors, drawing order, places of labels. */
   refresh() {
     const { x, y, group, chance } = this.source.columns(), { selected, sure } = this.source, groups = this.source.groups();
     const dark = isDark() ? 1 : 0, byChance = options.color === "chance";
@@ -141,7 +145,7 @@ export class Plot {
     this.redraw();
   }
 
-  /** Draw what lies above the points again: names, pictures, outlines. */
+  /** Draw again what lies above the points: names, pictures, outlines. */
   redraw() {
     cancelAnimationFrame(this.planned);
     this.planned = requestAnimationFrame(() => this.draw());
@@ -230,7 +234,7 @@ export class Plot {
     this.move();
   }
 
-  /** Redraw in motion: at once with some of very many points, with all of them when the map rests. */
+  /** Redraw in motion: if there are very many points, some of them now, and all of them when the map rests. */
   move() {
     this.moving = true;
     clearTimeout(this.resting);
@@ -245,7 +249,7 @@ export class Plot {
     const { canvas, source } = this, fingers = new Map();
     let moved = false;
     canvas.addEventListener("pointerdown", (event) => {
-      if (event.pointerType === "mouse" || source.wheel) canvas.setPointerCapture(event.pointerId); // else a finger scrolls the page
+      if (event.pointerType === "mouse" || source.wheel) canvas.setPointerCapture(event.pointerId); // otherwise a finger scrolls the page
       fingers.set(event.pointerId, [event.offsetX, event.offsetY]);
       moved = false;
       if (source.selected && (options.lasso || event.shiftKey) && fingers.size === 1) this.lasso = [[event.offsetX, event.offsetY]];
@@ -265,7 +269,7 @@ export class Plot {
     });
     const end = (event) => {
       fingers.delete(event.pointerId);
-      if (this.lasso && this.lasso.length > 2) source.take(this.enclosed());
+      if (this.lasso && this.lasso.length > 2) source.select(this.enclosed());
       this.lasso = null;
       this.redraw();
     };
@@ -302,15 +306,15 @@ export class Plot {
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const { source, active } = this, selecting = Boolean(source.selected);
-    const does = {
+    const action = {
       "+": () => this.zoom(1.5), "=": () => this.zoom(1.5), "-": () => this.zoom(1 / 1.5), 0: () => this.zoom(1 / 100),
       Enter: () => active >= 0 && source.open(active), Escape: () => { this.activate(-1); source.keys?.Escape?.(); },
       ...(selecting && { l: () => this.set({ lasso: !options.lasso }), " ": () => active >= 0 && source.toggle(active) }),
     }[event.key] || source.keys?.[event.key];
     const to = DIRECTIONS[event.key];
-    if (!does && !to) return;
+    if (!action && !to) return;
     event.preventDefault(); // otherwise Enter would press the close button of the dialog that it opens
-    if (does) return does();
+    if (action) return action();
     const [x, y] = active < 0 ? [this.width / 2, this.height / 2] : this.at(active);
     // Ahead means within 45 degrees of the arrow.
     const ahead = (dx, dy) => dx * to[0] + dy * to[1] > Math.abs(dx * to[1]) + Math.abs(dy * to[0]) && Math.abs(dx) + Math.abs(dy) > 0.01;
@@ -327,7 +331,7 @@ function inLayers(layer) {
   return order;
 }
 
-/** The least and the largest of many numbers, each from 0 to 10000. */
+/** The smallest and the largest of many numbers from 0 to 10000. */
 function extent(values) {
   let low = 10000, high = 0;
   for (const value of values) {
@@ -337,7 +341,7 @@ function extent(values) {
   return [low, high];
 }
 
-// From orange through gray to blue: distinct with any color vision. page.css has the same colors for the scale.
+// From orange through gray to blue, which differ with any color vision. page.css has the same colors for the scale.
 function trustColor(thousandths) {
   const ends = [[214, 92, 20], [150, 145, 140], [40, 120, 215]], share = Math.round(thousandths / 50) / 20;
   const from = share < 0.5 ? 0 : 1, part = Math.min(1, share) * 2 - from;

@@ -1,4 +1,4 @@
-// Points drawn into an array of pixels: a million of them take a fraction of a second, without any graphics hardware.
+// Draws points into an array of pixels: a million take a fraction of a second, without graphics hardware.
 
 /** `#rrggbb` as a pixel. */
 export function pixel(color, alpha = 255) {
@@ -6,7 +6,7 @@ export function pixel(color, alpha = 255) {
   return ((alpha << 24) | ((value & 255) << 16) | (value & 0xff00) | (value >> 16)) >>> 0;
 }
 
-/** Which pixels around a point a disc covers, and how far: offsets with a share of 0 to 256. */
+/** The pixels that a disc around a point covers: offsets, and the covered share from 0 to 256. */
 function disc(radius) {
   const covered = [];
   const reach = Math.ceil(radius);
@@ -19,9 +19,9 @@ function disc(radius) {
 }
 
 /**
- * Draw `order`'s points, last on top; returns how many of them are on the canvas.
+ * Draw the points in `order`, the last on top; returns how many of them are on the canvas.
  *
- * `x`, `y` and `colors` hold a number per image; a point is `scale` times its x and y from (left, top), in pixels.
+ * `x`, `y` and `colors` hold one number per image. A point is at (left, top) + scale * (x, y), in pixels.
  */
 export function drawPoints(context, width, height, radius, order, { x, y, colors, left, top, scale }) {
   const image = context.createImageData(width, height);
@@ -47,7 +47,7 @@ export function drawPoints(context, width, height, radius, order, { x, y, colors
   return shown;
 }
 
-/** Two channels at a time: a channel times 256 fits into the 16 bits that it has for itself. */
+/** Blend two colors, two channels at a time: a channel times 256 fits into its 16 bits. */
 function mixed(below, above, share) {
   if (below >>> 24 === 0) return ((((above >>> 24) * share) >> 8) << 24) | (above & 0xffffff);
   const rest = 256 - share, even = 0xff00ff;
@@ -59,8 +59,8 @@ function mixed(below, above, share) {
 /** Whether a point is inside a polygon [[x, y], ...]. */
 export function inside(polygon, x, y) {
   let within = false;
-  for (let here = 0, before = polygon.length - 1; here < polygon.length; before = here++) {
-    const [ax, ay] = polygon[here], [bx, by] = polygon[before];
+  for (let current = 0, previous = polygon.length - 1; current < polygon.length; previous = current++) {
+    const [ax, ay] = polygon[current], [bx, by] = polygon[previous];
     if (ay > y !== by > y && x < ((bx - ax) * (y - ay)) / (by - ay) + ax) within = !within;
   }
   return within;

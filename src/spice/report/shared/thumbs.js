@@ -1,4 +1,4 @@
-// Small pictures, which come many to a sheet, and the lines below them.
+// Small pictures, cut out of sheets of many, and the captions below them.
 
 import { dot, element } from "./dom.js";
 
@@ -10,10 +10,10 @@ export function showFromSheet(thumb, address, { columns, rows = 1, column, row =
   thumb.style.backgroundPosition = `${share(column, columns)} ${share(row, rows)}`;
 }
 
-/** Group, chance and file name; `how` is "low" for a doubtful image, "you" for one that a person placed. */
-export function caption(group, chance, how, name) {
+/** Group, chance and file name. `style`: "low" for a doubtful image, "you" for one that the user placed. */
+export function caption(group, chance, style, name) {
   return [
-    element("span", { class: "facts" }, dot(), element("span", { class: "group" }, group), element("span", { class: `trust ${how}` }, chance)),
+    element("span", { class: "facts" }, dot(), element("span", { class: "group" }, group), element("span", { class: `trust ${style}` }, chance)),
     element("span", { class: "name" }, name),
   ];
 }

@@ -1,4 +1,4 @@
-// All images: search by name, filter by cluster and chance, sort; shown one page at a time.
+// The list of images: search by name, filter by group and chance, sort. It grows page by page.
 
 const PAGE = 96;
 const lowered = data.path.map((path) => path.toLowerCase());

@@ -3,7 +3,7 @@
 function startMap(place) {
   const sizes = new Map();
   for (const cluster of data.cluster) sizes.set(cluster, (sizes.get(cluster) || 0) + 1);
-  const groups = data.short.map((name, cluster) => ({
+  const groups = data.guessed.map((name, cluster) => ({
     number: cluster, name, size: sizes.get(cluster) || 0, colors: data.colors[cluster], picture: document.querySelector(`#cluster-${cluster} .picture img`),
   })).filter((group) => group.size);
   const columns = { ...data, group: data.cluster };

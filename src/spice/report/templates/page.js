@@ -1,4 +1,4 @@
-// Shared by all parts of the page: the data, thumbnails, the dialog of one image.
+// What all parts of the report share: the data, thumbnails, the dialog of one image.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 
@@ -21,7 +21,7 @@ function thumbnail(image) {
   return made;
 }
 
-// The last sheet is not full, so it is less high.
+// The last sheet may have fewer rows.
 function sheetRows(sheet) {
   const { columns, count } = data.sheet;
   return Math.min(columns, Math.ceil((count - sheet * columns * columns) / columns));
@@ -37,11 +37,17 @@ function showDetail(image, picture) {
     ["Group", data.names[data.cluster[image]]],
     ["Chance", `${share(data.chance[image])} that this is the right group`],
     ["Neighbors", `${share(data.reliability[image])} of the nearest images are in the same group${data.reliable[image] ? "" : `; reliable means more than ${percent(data.threshold)}`}`],
-    ["Confidence", `${share(data.confidence[image])}, ${share(data.margin[image])} ahead of ${data.names[data.other[image]]}`],
-    ["Closeness to center", `number ${(data.rank[image] + 1).toLocaleString("en")} in its group`],
+    ["Confidence", `${share(data.confidence[image])} (margin over ${data.names[data.other[image]]}: ${share(data.margin[image])})`],
+    ["Closeness to center", `rank ${number(data.rank[image] + 1)} in its group`],
   ];
   byId("detail-facts").replaceChildren(...lines.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
   byId("detail").showModal();
+}
+
+/** The place of a button's image in the data, which may hold a sample of all images. */
+function listed(button) {
+  const row = Number(button.dataset.row);
+  return data.rows ? data.rows.indexOf(row) : row;
 }
 
 function withoutId(picture) {
@@ -59,7 +65,7 @@ byId("theme").addEventListener("click", switchTheme);
 
 for (const image of document.querySelectorAll("img[data-from]")) image.src = byId(image.dataset.from).src;
 
-// A long list of verdicts is folded, so that the clusters themselves are not far down the page.
+// A long list of verdicts is folded, so that the groups are not far down the page.
 if (byId("verdicts").children.length > 30) {
   byId("verdicts").classList.add("folded");
   byId("all-verdicts").hidden = false;
@@ -77,12 +83,11 @@ byId("cards").addEventListener("click", (event) => {
   const button = event.target.closest(".picture");
   if (!button) return;
   const picture = button.querySelector("img");
-  const row = Number(button.dataset.row);
-  showDetail(data.rows ? data.rows.indexOf(row) : row, picture && withoutId(picture.cloneNode()));
+  showDetail(listed(button), picture && withoutId(picture.cloneNode()));
 });
 
 for (const button of document.querySelectorAll(".alike .one")) {
-  const row = Number(button.dataset.row), image = data.rows ? data.rows.indexOf(row) : row;
+  const image = listed(button);
   button.append(thumbnail(image));
   button.setAttribute("aria-label", data.path[image]);
   button.addEventListener("click", () => showDetail(image));

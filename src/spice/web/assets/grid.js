@@ -1,13 +1,13 @@
-// A grid of any number of tiles, of which only those on the screen exist.
+// A grid of any number of tiles. Only the tiles near the screen exist.
 
 import { element } from "./dom.js";
 
 const GAP = 10, CAPTION = 46, LEAST = 112;
-const AHEAD = 1; // screens that are kept ready above and below
-const TALLEST = 12_000_000; // pixels; browsers cut elements at 18 to 33 million, which a million images reach
+const AHEAD = 1; // screens of tiles that exist above and below the visible ones
+const TALLEST = 12_000_000; // pixels; browsers cut elements at 18 to 33 million, which a million images would exceed
 
 export class Grid {
-  /** `make(item, width)` makes the element of one item. */
+  /** `make(item, width)` creates the element of one item. */
   constructor(make, label) {
     this.make = make;
     this.items = [];
@@ -37,7 +37,7 @@ export class Grid {
     this.redraw();
   }
 
-  /** Make all elements again. */
+  /** Create all elements again. */
   redraw() {
     for (const cell of this.cells.values()) cell.remove();
     this.cells.clear();
@@ -47,7 +47,7 @@ export class Grid {
   draw() {
     if (!this.line) return;
     const { scrollTop, clientHeight } = this.outer, top = scrollTop * this.ratio;
-    const put = (place, cell) => {
+    const position = (place, cell) => {
       cell.style.transform = `translate(${(place % this.columns) * (this.tile + GAP)}px, ${Math.floor(place / this.columns) * this.line - top + scrollTop}px)`;
     };
     const from = Math.max(0, Math.floor((top - AHEAD * clientHeight) / this.line)) * this.columns;
@@ -56,24 +56,24 @@ export class Grid {
       if (place < from || place >= to) {
         cell.remove();
         this.cells.delete(place);
-      } else if (this.ratio > 1) put(place, cell);
+      } else if (this.ratio > 1) position(place, cell);
     }
-    // What is on the screen is made last: its pictures are fetched first.
-    const middle = (place) => Math.abs(Math.floor(place / this.columns) * this.line - top - clientHeight / 2);
+    // Tiles in the middle of the screen are created last, since the pictures of the last tiles are fetched first.
+    const distance = (place) => Math.abs(Math.floor(place / this.columns) * this.line - top - clientHeight / 2);
     const missing = [];
     for (let place = from; place < to; place++) if (!this.cells.has(place)) missing.push(place);
-    missing.sort((a, b) => middle(b) - middle(a) || a - b);
+    missing.sort((a, b) => distance(b) - distance(a) || a - b);
     for (const place of missing) {
       const cell = this.make(this.items[place], this.tile);
       cell.dataset.place = place;
       cell.style.width = `${this.tile}px`;
-      put(place, cell);
+      position(place, cell);
       this.cells.set(place, cell);
       this.inner.append(cell);
     }
   }
 
-  /** Bring an item onto the screen and give it the focus. */
+  /** Scroll an item into view and give it the focus. */
   focus(place) {
     const top = Math.floor(place / this.columns) * this.line, { clientHeight } = this.outer, at = this.outer.scrollTop * this.ratio;
     if (top < at) this.outer.scrollTop = Math.floor(top / this.ratio);

@@ -6,7 +6,7 @@ import { smallPicture } from "./picture.js";
 import { ask, edit, nameOf, run, shownGroups } from "./run.js";
 import { tile } from "./tiles.js";
 
-const FEW = 24; // from more groups on, cards are small
+const MOST_LARGE = 24; // with more groups, cards are small
 let order = "number";
 const orders = {
   number: (a, b) => a.number - b.number,
@@ -17,49 +17,48 @@ const orders = {
 
 export function show(view) {
   view.replaceChildren(head(), element("div", { id: "merges" }), element("div", { class: "cards", id: "cards" }), element("div", { id: "aside" }));
-  draw();
+  refresh();
 }
-
-export const refresh = () => draw();
 
 function head() {
   const { info } = run;
   const right = info.groups.reduce((sum, group) => sum + group.chance * group.size, 0);
   return element("div", { class: "intro" },
     element("p", { class: "eyebrow" }, info.title),
-    element("h1", {}, `${counted(info.count, "image")} in `, element("span", { id: "how-many" }), ", ", element("em", {}, `an estimated ${percent(right / Math.max(1, info.count))} in the right one`)),
+    element("h1", {}, `${counted(info.count, "image")} in `, element("span", { id: "how-many" }), ", ", element("em", {}, `an estimated ${percent(right / Math.max(1, info.count))} in the right group`)),
     element("div", { class: "head" },
-      element("p", { class: "note lead" }, "Drag a card onto another to merge them. Click a name to change it. Everything can be undone."),
-      element("span", { id: "guesses" }), element("label", {}, "Sort by ", select())));
+      element("p", { class: "note lead" }, "Click a name to change it. Press Merge, or drag one card onto another. Everything can be undone."),
+      element("span", { id: "guesses" }), element("label", {}, "Sort by ", orderChoice())));
 }
 
-function select() {
+function orderChoice() {
   const labels = { number: "number", name: "name", size: "size", doubt: "chance" };
-  const made = element("select", { id: "sort-groups", onchange: () => { order = made.value; draw(); } },
+  const made = element("select", { id: "sort-groups", onchange: () => { order = made.value; refresh(); } },
     Object.entries(labels).map(([value, label]) => element("option", { value, selected: value === order }, label)));
   return made;
 }
 
-function draw() {
+export function refresh() {
   const cards = byId("cards");
   if (!cards) return;
   const shown = shownGroups().filter((group) => group.size || group.name).sort(orders[order]);
   byId("how-many").textContent = counted(shown.length, "group");
   const focus = document.activeElement?.closest(".card")?.dataset.number;
-  cards.classList.toggle("compact", shown.length > FEW);
-  cards.replaceChildren(...shown.map((group) => card(group, shown.length > FEW)));
+  const small = shown.length > MOST_LARGE;
+  cards.classList.toggle("compact", small);
+  cards.replaceChildren(...shown.map((group) => card(group, small)));
   if (focus) cards.querySelector(`[data-number="${focus}"]`)?.focus();
   drawGuesses(shown);
   drawMerges();
   drawAside();
 }
 
-/** Names that the encoder suggests, all at once. */
+/** A button that accepts all suggested names. */
 function drawGuesses(shown) {
   const names = Object.fromEntries(shown.filter((group) => group.suggested).map((group) => [group.number, group.suggested]));
   const count = Object.keys(names).length;
   byId("guesses").replaceChildren(...(count > 1 ? [button(`Accept ${count} suggested names`, async () => {
-    if (await edit({ kind: "names", names })) say(`${counted(count, "group")} named. Undo takes them back one by one.`);
+    if (await edit({ kind: "names", names })) say(`Named ${counted(count, "group")}. Undo reverts one name at a time.`);
   }, { class: "do" })] : []));
 }
 
@@ -97,10 +96,10 @@ function card(group, small) {
 
 function keys(event, group, title, made) {
   if (event.target !== made || event.ctrlKey || event.metaKey || event.altKey) return;
-  const does = { Enter: () => title.focus(), r: () => title.focus(), m: () => merge(group), s: () => group.size > 1 && split(group), x: () => setAside(group), a: () => made.querySelector(".guess")?.click(), o: () => { location.hash = `#images?group=${group.number}`; } }[event.key];
+  const action = { Enter: () => title.focus(), r: () => title.focus(), m: () => merge(group), s: () => group.size > 1 && split(group), x: () => setAside(group), a: () => made.querySelector(".guess")?.click(), o: () => { location.hash = `#images?group=${group.number}`; } }[event.key];
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-  if (does || step) event.preventDefault();
-  if (does) does();
+  if (action || step) event.preventDefault();
+  if (action) action();
   if (step) {
     const cards = [...byId("cards").children];
     cards[(cards.indexOf(made) + step + cards.length) % cards.length].focus();
@@ -142,20 +141,20 @@ async function rename(group, title) {
 }
 
 async function merge(group) {
-  const other = await chooseGroup(`Merge ${nameOf(group)} with`, { without: new Set([group.number]) });
+  const other = await chooseGroup(`Merge ${nameOf(group)} with`, group.typical, { without: new Set([group.number]) });
   if (other !== undefined) await join(group.number, other);
 }
 
 async function join(first, second) {
-  const names = [first, second].map((which) => nameOf(run.byNumber.get(which)));
-  if (await edit({ kind: "merge", groups: [first, second] })) say(`${names[0]} and ${names[1]} are one group now.`);
+  const names = [first, second].map((number) => nameOf(run.byNumber.get(number)));
+  if (await edit({ kind: "merge", groups: [first, second] })) say(`Merged ${names[0]} and ${names[1]}.`);
 }
 
 async function setAside(group) {
-  if (await edit({ kind: "set_aside", group: group.number, aside: true })) say(`${nameOf(group)} is set aside; its images are in no group.`);
+  if (await edit({ kind: "set_aside", group: group.number, aside: true })) say(`Set aside ${nameOf(group)}: its images are in no group.`);
 }
 
-/** Shows the parts before anything is changed. */
+/** Ask how to split a group, and show the parts before anything is changed. */
 async function split(group) {
   let parts = [];
   const list = element("div", { class: "parts", "aria-live": "polite" });
@@ -163,25 +162,25 @@ async function split(group) {
   const how = element("select", { "aria-label": "How to split" }, element("option", { value: "" }, "by visual similarity"), element("option", { value: "tree" }, "along the tree of groups"));
   const accept = button("Split", async () => {
     box.close();
-    if (await edit({ kind: "split", group: group.number, parts: parts.slice(1) })) say(`${nameOf(group)} is ${parts.length} groups now.`);
+    if (await edit({ kind: "split", group: group.number, parts: parts.slice(1) })) say(`Split ${nameOf(group)} into ${counted(parts.length, "group")}.`);
   }, { class: "main", disabled: true });
   const box = dialog(`Split ${nameOf(group)}`, "wide", element("h3", {}, `Split ${nameOf(group)}`),
-    element("div", { class: "into" }, element("label", {}, "Into ", into, " groups "), run.info.tree ? how : ""), list, element("div", { class: "buttons" }, accept));
-  let asked = 0;
+    element("div", { class: "into" }, element("label", {}, "Into", into, "groups"), run.info.tree ? how : ""), list, element("div", { class: "buttons" }, accept));
+  let latest = 0;
   async function preview() {
-    const turn = ++asked;
+    const turn = ++latest;
     accept.disabled = true;
-    list.replaceChildren(element("p", { class: "note" }, "Looking for parts …"));
+    list.replaceChildren(element("p", { class: "note" }, "Finding the parts …"));
     try {
       const found = (await ask("/api/split", { group: group.number, into: Number(into.value), tree: how.value === "tree" })).parts;
-      if (turn !== asked) return;
+      if (turn !== latest) return;
       parts = found;
       list.replaceChildren(...parts.map((rows, place) => element("section", { class: "part" },
         element("h4", {}, place ? "New group " : `${nameOf(group)} `, element("small", {}, counted(rows.length, "image"))),
         element("div", { class: "pictures" }, rows.slice(0, 12).map((row) => tile(row, 72))))));
       accept.disabled = false;
     } catch (error) {
-      if (turn === asked) list.replaceChildren(element("p", { class: "warning" }, error.message));
+      if (turn === latest) list.replaceChildren(element("p", { class: "warning" }, error.message));
     }
   }
   for (const control of [into, how]) control.addEventListener("change", preview);
@@ -200,11 +199,11 @@ function drawMerges() {
 }
 
 function suggestion(merge) {
-  const groups = [merge.first, merge.second].map((which) => run.byNumber.get(which));
-  const label = (group) => tint(element("span", { class: "which" }, dot(), nameOf(group)), group);
+  const groups = [merge.first, merge.second].map((number) => run.byNumber.get(number));
+  const label = (group) => tint(element("span", { class: "group-label" }, dot(), nameOf(group)), group);
   return element("section", { class: "panel suggestion" },
     element("p", {}, label(groups[0]), " and ", label(groups[1])),
-    element("p", { class: "note" }, `${percent(merge.share)} of their images’ neighbors are in the other group. Their most similar pairs:`),
+    element("p", { class: "note" }, `At least ${percent(merge.share)} of each group’s neighbors are in the other group. Their most similar images:`),
     element("div", { class: "pairs" }, merge.pairs.map(([first, second, similarity]) => element("span", { class: "pair", title: `similarity ${similarity.toFixed(2)}` },
       ...[first, second].map((row) => smallPicture(row, [first, second], 64))))),
     button("Merge", () => join(merge.first, merge.second), { class: "do" }));

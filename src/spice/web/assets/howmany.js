@@ -1,4 +1,4 @@
-// How many groups: the results that the run keeps, switching between them, and other numbers to make.
+// How many groups: the results of the run, switching between them, and trying other numbers.
 
 import { button, byId, counted, element, percent, say } from "./dom.js";
 import { ask, attempt, change, nameOf, run } from "./run.js";
@@ -6,11 +6,11 @@ import { tile } from "./tiles.js";
 import { drawTraining } from "./training.js";
 import { drawTree, offerTree } from "./tree.js";
 
-const LIST = new Intl.ListFormat("en", { type: "conjunction" });
+const AND = new Intl.ListFormat("en", { type: "conjunction" });
 
 export function show(view) {
   view.replaceChildren(element("div", { class: "intro" }, element("h1", {}, "How many groups?"),
-    element("p", { class: "note lead" }, "Every number of groups that you have tried is kept. Names and corrections carry over when you switch.")),
+    element("p", { class: "note lead" }, "Every number of groups that you try is kept. Names and corrections carry over when you switch.")),
   element("div", { id: "results" }), element("div", { id: "another" }), element("div", { id: "tree" }));
   draw();
 }
@@ -23,8 +23,8 @@ async function draw() {
   byId("results").replaceChildren(...found.results.map(result));
   if (found.plausible.length) byId("results").append(element("h2", { class: "aside-title" }, "Also plausible"), ...found.plausible.map(plausible));
   await drawTraining(byId("another"), (begin) => [element("h2", {}, "Another number"),
-    element("p", { class: "note" }, "Uses the same settings. The images are not encoded again, so this takes a minute or so. Earlier results are kept."), another(begin, found.command)]);
-  const place = byId("tree"), cut = (groups) => make(groups, { cut: true });
+    element("p", { class: "note" }, "The images are not encoded again, so this takes about a minute. Settings stay the same."), another(begin, found.command)]);
+  const place = byId("tree"), cut = (groups) => tryNumber(groups, { cut: true });
   if (place && tree) drawTree(place, tree, found.numbers, cut);
   else if (place) offerTree(place, cut);
 }
@@ -39,35 +39,35 @@ function result(one) {
     element("div", { class: "pictures" }, one.centers.map((row) => tile(row, 64))));
 }
 
-/** A number that nobody has made yet, and what it would change. */
+/** A number that was not tried yet, and what it would change. */
 function plausible(one) {
-  const named = (numbers) => LIST.format(numbers.map((which) => nameOf(run.byNumber.get(which) || { number: which })));
+  const named = (numbers) => AND.format(numbers.map((number) => nameOf(run.byNumber.get(number) || { number })));
   const few = (found, most) => (found.length > most ? [...found.slice(0, most - 1), `${found.length - most + 1} more`] : found);
   const words = [];
   if (one.joins.length) words.push(`merges ${few(one.joins.map(named), 3).join("; ")}`);
-  if (one.splits.length) words.push(`splits ${few(one.splits.map((which) => named([which])), 4).join(", ")}`);
-  return element("article", { class: "panel result", "aria-label": `${counted(one.groups, "group")}, not made yet` },
-    element("header", {}, element("h3", {}, counted(one.groups, "group")), element("span", { class: "note" }, words.join(" · ")), button("Make this", () => make(one.groups), { class: "do" })),
+  if (one.splits.length) words.push(`splits ${few(one.splits.map((number) => named([number])), 4).join(", ")}`);
+  return element("article", { class: "panel result", "aria-label": `${counted(one.groups, "group")}, not tried yet` },
+    element("header", {}, element("h3", {}, counted(one.groups, "group")), element("span", { class: "note" }, words.join(" · ")), button("Try this", () => tryNumber(one.groups), { class: "do" })),
     element("div", { class: "pictures" }, one.centers.map((row) => tile(row, 64))));
 }
 
-async function make(groups, how = {}) {
+async function tryNumber(groups, how = {}) {
   await attempt("/api/training/start", { version: run.info.version, groups, ...how });
   await draw();
   byId("another")?.scrollIntoView({ block: "center" });
 }
 
 async function use(one) {
-  if (await change("/api/use", { result: one.name })) say(`The page shows ${counted(one.groups, "group")} now.`);
+  if (await change("/api/use", { result: one.name })) say(`Switched to ${counted(one.groups, "group")}.`);
 }
 
-/** Make it here, or in the terminal. */
+/** Controls to try another number, here or in the terminal. */
 function another(begin, text) {
   const count = element("input", { type: "number", min: "2", value: String(run.info.groups.length + 1), "aria-label": "Number of groups" });
   const line = element("code", {}, text.replace("NUMBER", count.value));
   count.addEventListener("input", () => { line.textContent = text.replace("NUMBER", count.value || "NUMBER"); });
   const copy = button("Copy", () => navigator.clipboard.writeText(line.textContent).then(() => say("Copied.")), { class: "do" });
   return element("div", {},
-    element("p", { class: "into" }, count, "groups", button("Make them", () => begin(Number(count.value)), { class: "main" })),
+    element("p", { class: "into" }, count, "groups", button("Try it", () => begin(Number(count.value)), { class: "main" })),
     element("details", {}, element("summary", {}, "The same in the terminal"), element("p", { class: "command into" }, line, copy)));
 }

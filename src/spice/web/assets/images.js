@@ -1,4 +1,4 @@
-// Images: all of them in one list; search, filter, sort, select.
+// Images: one list of all of them, to search, filter, sort and select.
 
 import { button, byId, counted, element, percent, say, tint } from "./dom.js";
 import { Grid } from "./grid.js";
@@ -37,13 +37,13 @@ export function leave() {
   grid = null;
 }
 
-/** After an edit: the images stay where they are, so that a row of corrections can be made; only their captions change. */
+/** After an edit, images stay where they are, and only their captions change: so several can be corrected in a row. */
 export function refresh(whole) {
   if (!grid) return;
   byId("controls").replaceWith(controls());
   if (whole) return find();
   grid.redraw();
-  count();
+  showCount();
 }
 
 function controls() {
@@ -54,31 +54,32 @@ function controls() {
     element("label", { class: "wide" }, "File name ", element("input", { type: "search", id: "search", value: wanted.text, placeholder: "part of a name", autocomplete: "off", spellcheck: "false", oninput: (event) => { wanted.text = event.target.value; find(); } })),
     pick("group", "Group", [["", "all groups"], ...groups, ["-1", "no group"]]),
     pick("show", "Show", [["", "all images"], ["reliable", "reliable"], ["doubtful", "doubtful"], ["outlier", "outliers"], ["person", "placed by you"], ["selected", "selected"]]),
-    example(),
+    exampleInput(),
     pick("sort", "Sort", Object.entries(sorts).map(([value, [text]]) => [value, text])));
 }
 
-function example() {
+function exampleInput() {
   const input = element("input", { type: "file", accept: "image/*", class: "visually-hidden", id: "example", onchange: () => input.files[0] && findExample(input.files[0]) });
-  return element("label", { class: "example", title: "Or drop an image file on this page" }, "Example", element("span", { class: "do" }, "Find similar …"), input);
+  return element("label", { class: "example", title: "Or drop an image file on this page" }, "Similar to", element("span", { class: "do" }, "Choose image …"), input);
 }
 
 function find() {
   const text = wanted.text.trim().toLowerCase();
-  const shows = { "": () => true, reliable: (image) => run.reliable[image], doubtful: (image) => !run.reliable[image] && !run.person[image], outlier: (image) => run.outlier[image], person: (image) => run.person[image], selected: (image) => selected.has(image) }[wanted.show];
+  const isShown = { "": () => true, reliable: (image) => run.reliable[image], doubtful: (image) => !run.reliable[image] && !run.person[image], outlier: (image) => run.outlier[image], person: (image) => run.person[image], selected: (image) => selected.has(image) }[wanted.show];
   const group = wanted.group === "" ? null : Number(wanted.group);
   items = [];
   for (const image of near ? near.rows : run.path.keys())
-    if ((group === null || run.group[image] === group) && shows(image) && (!text || loweredPaths()[image].includes(text))) items.push(image);
+    if ((group === null || run.group[image] === group) && isShown(image) && (!text || loweredPaths()[image].includes(text))) items.push(image);
   if (!near) items.sort(sorts[wanted.sort][1]);
   anchor = 0;
   grid.show(items);
-  count();
+  showCount();
 }
 
-function count() {
+function showCount() {
   const place = byId("match-count");
-  place.textContent = near ? `${counted(items.length, "image")}, most similar to ${near.title} first. ` : `${counted(items.length, "image")}.`;
+  const count = items.length ? counted(items.length, "image") : "No images match";
+  place.textContent = near ? `${count}, most similar to ${near.title} first. ` : `${count}.`;
   if (near) place.append(button("Show all images", () => { near = null; find(); }, { class: "do" }));
 }
 
@@ -89,15 +90,15 @@ async function findNear(row) {
   if (grid) find();
 }
 
-/** The images that resemble a file from elsewhere. */
+/** The images that are similar to a file from elsewhere. */
 async function findExample(file) {
-  say(`Looking for images like ${file.name} …`);
+  say(`Finding images similar to ${file.name} …`);
   try {
     const answer = await send("/api/example", { method: "POST", body: file, headers: { "content-type": "application/octet-stream" } });
     near = { title: file.name, rows: (await answer.json()).rows };
     Object.assign(wanted, { text: "", group: "", show: "" });
     byId("controls").replaceWith(controls());
-    say(`The images most like ${file.name} come first.`);
+    say(`The images most similar to ${file.name} come first.`);
     find();
   } catch (error) {
     say(error.message, { bad: true });
@@ -123,13 +124,13 @@ function cell(image, width) {
     ...caption(nameOf(group), run.person[image] ? "you" : percent(run.chance[image] / 1000), run.person[image] ? "you" : run.reliable[image] ? "" : "low", run.path[image].split("/").at(-1)));
   made.addEventListener("click", (event) => {
     if (event.target.closest(".enlarge")) return showPicture(image, items);
-    choose(Number(made.dataset.place), event.shiftKey);
+    selectAt(Number(made.dataset.place), event.shiftKey);
   });
   made.addEventListener("dblclick", () => showPicture(image, items));
   return group ? tint(made, group) : made;
 }
 
-function choose(place, range) {
+function selectAt(place, range) {
   if (range) {
     const [from, to] = [Math.min(anchor, place), Math.max(anchor, place)];
     select(items.slice(from, to + 1));
@@ -146,12 +147,12 @@ function keys(event) {
   const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: grid.columns, ArrowUp: -grid.columns, Home: -place, End: items.length - 1 - place, PageDown: 4 * grid.columns, PageUp: -4 * grid.columns }[event.key];
   if (step !== undefined) {
     const next = Math.max(0, Math.min(items.length - 1, place + step));
-    if (event.shiftKey) choose(next, true);
+    if (event.shiftKey) selectAt(next, true);
     grid.focus(next);
   } else if (event.ctrlKey || event.metaKey) {
     if (event.key !== "a") return;
     select(items);
-  } else if (event.key === " ") choose(place, event.shiftKey);
+  } else if (event.key === " ") selectAt(place, event.shiftKey);
   else if (event.key === "Enter") showPicture(items[place], items);
   else if (event.key === "Escape") clear();
   else if (actions[event.key]) {

@@ -1,26 +1,26 @@
-// Learn: what the program makes of the corrections; shown before it counts.
+// Learn: sort all images again, using the corrections. The result is shown before it is used.
 
 import { button, byId, counted, element, percent, say } from "./dom.js";
 import { ask, attempt, change, run } from "./run.js";
 import { drawProgress, drawTraining } from "./training.js";
-import { drawWays, movedBy } from "./ways.js";
+import { countMoved, drawMoves } from "./moves.js";
 
 export function show(view) {
-  const deeper = element("details", { class: "deeper" }, element("summary", {}, "Joint training (minutes)"), element("div", { id: "deeper" }));
+  const joint = element("details", { class: "joint" }, element("summary", {}, "Joint training (takes minutes)"), element("div", { id: "joint" }));
   view.replaceChildren(element("div", { class: "intro" }, element("h1", {}, "Learn from my corrections"),
-    element("p", { class: "note lead" }, "Takes seconds. All images are sorted again, using your corrections. Images that you placed yourself stay where they are.")),
-  element("div", { id: "learning" }), deeper);
+    element("p", { class: "note lead" }, "All images are sorted again, using your corrections. This takes seconds. Images that you placed yourself stay where they are.")),
+  element("div", { id: "learning" }), joint);
   draw();
-  drawDeeper().then(() => { if (deeper.querySelector("progress, .proposal, .warning")) deeper.open = true; }); // what is under way is not hidden
+  drawJoint().then(() => { if (joint.querySelector("progress, .proposal, .warning")) joint.open = true; }); // training in progress is not hidden
 }
 
-export const refresh = () => { draw(); drawDeeper(); };
+export const refresh = () => { draw(); drawJoint(); };
 
 async function draw() {
   const place = byId("learning");
   if (!place) return;
   const found = await ask("/api/learn");
-  place.replaceChildren(...(found.running ? drawProgress({ ...found, task: "learning" }, () => send("cancel")) : found.ways ? proposal(found.ways) : start(found)));
+  place.replaceChildren(...(found.running ? drawProgress({ ...found, task: "learning" }, () => send("cancel")) : found.moves ? proposal(found.moves) : start(found)));
   if (found.running) setTimeout(draw, 250);
 }
 
@@ -32,7 +32,7 @@ const send = async (what) => {
 function start(found) {
   return [
     found.edits ? "" : steps(),
-    element("p", {}, `${counted(found.placed, "image")} placed by you, ${counted(found.named, "named group")}, ${counted(found.edits, "edit")} in all.`),
+    element("p", {}, found.edits ? `You placed ${counted(found.placed, "image")} and named ${counted(found.named, "group")} (${counted(found.edits, "edit")} in total).` : "You have not edited anything yet, so there is nothing to learn from."),
     found.error ? element("p", { class: "warning" }, found.error) : "",
     element("div", { class: "buttons" }, button("Learn", () => send("start"), { class: "main", disabled: found.edits === 0 })),
   ];
@@ -40,47 +40,49 @@ function start(found) {
 
 /** What to do before there is anything to learn from. */
 const steps = () => element("ol", { class: "steps panel" }, [
-  ["Name your groups", "and merge groups that show the same thing.", "groups"],
-  ["Move wrong images", "to where they belong, the most doubtful first.", "images?sort=doubt"],
-  ["Learn", "You see which images would move, then accept or discard this.", null],
+  ["Name your groups", "Merge groups that show the same thing.", "groups"],
+  ["Move wrong images", "Begin with the most doubtful ones.", "images?sort=doubt"],
+  ["Learn", "You see which images would move before you accept.", null],
 ].map(([title, text, where]) => element("li", {}, element("strong", {}, where ? element("a", { href: `#${where}` }, title) : title), element("span", { class: "note" }, text))));
 
-function proposal(ways) {
-  const total = movedBy(ways);
+function proposal(moves) {
+  const total = countMoved(moves);
   if (!total) return [element("p", {}, "No image would move: the groups agree with your corrections."), element("div", { class: "buttons" }, button("Close", () => send("cancel")))];
   return [
     element("div", { class: "head" }, element("h2", {}, `${counted(total, "image")} would move`),
-      button("Accept", () => accept("/api/learn/accept", "Accepted. Undo reverts it."), { class: "main" }), button("Discard", () => send("cancel"))),
-    ...drawWays(ways),
+      button("Accept", (event) => accept(event.target, "/api/learn/accept", "Accepted. Undo reverts it."), { class: "main" }), button("Discard", () => send("cancel"))),
+    ...drawMoves(moves),
   ];
 }
 
-async function drawDeeper() {
-  const place = byId("deeper");
+async function drawJoint() {
+  const place = byId("joint");
   if (place) await drawTraining(place, (begin) => [
-    element("p", { class: "note lead" }, "Trains the encoder itself on reliable images and on those that you placed. It helps if the encoder was trained on your images; with a built-in encoder it gained nothing in our measurements. You see the result before it is used, and the earlier one is kept."),
+    element("p", { class: "note lead" }, "Also trains the encoder, on reliable images and on those that you placed. This can help an encoder that was trained on your images; with a built-in encoder it gained nothing in our measurements. You see the result before it is used, and the earlier one is kept."),
     element("div", { class: "buttons" }, button("Train", () => begin(null)))], trained);
 }
 
-/** What joint training found. */
+/** The result of joint training. */
 function trained(found, send) {
-  const total = movedBy(found.ways), none = !found.used || !total;
+  const total = countMoved(found.moves), none = !found.used || !total;
   const verdict = found.used ? (found.failed.length ? `Checks were switched off; these failed: ${found.failed.join("; ")}.` : "It passed the checks, which need no labels.") : `The groups stay as they are: ${found.failed.join("; ")}.`;
   return [element("div", { class: "proposal" },
     element("div", { class: "head" }, element("h2", {}, none ? "No image would move" : `${counted(total, "image")} (${percent(total / run.path.length)}) would move`),
-      none ? "" : button("Accept", () => accept("/api/training/accept", "Accepted. The earlier result is kept, under How many."), { class: "main" }), button(none ? "Close" : "Discard", () => send("cancel"))),
-    element("p", {}, element("span", { class: `grade ${found.used ? "good" : "weak"}` }, found.used ? "passed" : "rejected"), ` ${verdict} It learned ${counted(found.learned, "image")}, ${found.placed} of them placed by you.`),
-    found.checks.length ? checks(found.checks) : "", ...(none ? [] : drawWays(found.ways)))];
+      none ? "" : button("Accept", (event) => accept(event.target, "/api/training/accept", "Accepted. The earlier result is kept, under How many."), { class: "main" }), button(none ? "Close" : "Discard", () => send("cancel"))),
+    element("p", {}, element("span", { class: `grade ${found.used ? "good" : "weak"}` }, found.used ? "passed" : "rejected"), ` ${verdict} It learned from ${counted(found.learned, "image")}, ${found.placed} of them placed by you.`),
+    found.checks.length ? checks(found.checks) : "", ...(none ? [] : drawMoves(found.moves)))];
 }
 
 function checks(rows) {
-  const words = new Map([[true, "better"], [false, "worse"], [null, "same"]]);
+  const change = new Map([[true, "better"], [false, "worse"], [null, "same"]]);
   const line = (row) => element("tr", {}, element("th", { scope: "row" }, row.name, element("small", {}, row.meaning)), element("td", {}, row.before), element("td", {}, row.after),
-    element("td", {}, element("span", { class: words.get(row.better) }, row.better === null ? "the same" : words.get(row.better))));
+    element("td", {}, element("span", { class: change.get(row.better) }, change.get(row.better))));
   return element("div", { class: "panel scroll" }, element("table", { class: "list checks" },
     element("thead", {}, element("tr", {}, ["Measure (no labels used)", "Before", "After", ""].map((title) => element("th", { scope: "col" }, title)))), element("tbody", {}, rows.map(line))));
 }
 
-async function accept(address, message) {
+async function accept(pressed, address, message) {
+  pressed.disabled = true; // a second click would find nothing to accept
   if (await change(address, {})) say(message);
+  else pressed.disabled = false;
 }

@@ -1,4 +1,4 @@
-// The page: views, undo and redo, theme, keys.
+// The page: views, undo and redo, light and dark, keys.
 
 import * as check from "./check.js";
 import { byId, counted, dialog, element, say, switchTheme } from "./dom.js";
@@ -23,7 +23,7 @@ function route() {
   for (const link of byId("tabs").children) {
     if (link.dataset.view === wanted) {
       link.setAttribute("aria-current", "page");
-      link.scrollIntoView({ inline: "center", block: "nearest" }); // on a phone not all of them are in view
+      link.scrollIntoView({ inline: "center", block: "nearest" }); // on a phone, not all links fit
     } else link.removeAttribute("aria-current");
   }
   VIEWS[wanted][1].show(byId("view"), new URLSearchParams(query));
@@ -35,9 +35,8 @@ function drawTabs() {
   byId("tabs").replaceChildren(...names.map((name) => element("a", { href: `#${name}`, data: { view: name } }, VIEWS[name][0])));
 }
 
-/** What an edit did, in words. */
-function inWords(edit) {
-  const group = (which) => nameOf(run.byNumber.get(which) || { number: which });
+function describeEdit(edit) {
+  const group = (number) => nameOf(run.byNumber.get(number) || { number });
   const words = {
     name: () => `rename ${group(edit.group)}`, merge: () => `merge into ${group(edit.groups[0])}`, split: () => `split ${group(edit.group)}`,
     set_aside: () => `${edit.aside ? "set aside" : "bring back"} ${group(edit.group)}`, move: () => `move ${counted(edit.images, "image")}`,
@@ -46,35 +45,37 @@ function inWords(edit) {
   return words ? words() : "last change";
 }
 
-function drawTools() {
-  for (const [name, edit] of [["undo", run.info.undo], ["redo", run.info.redo]]) {
-    const tool = byId(name), title = name === "undo" ? "Undo" : "Redo";
+function drawUndo() {
+  for (const [name, title, edit] of [["undo", "Undo", run.info.undo], ["redo", "Redo", run.info.redo]]) {
+    const tool = byId(name);
     tool.disabled = !edit;
-    tool.title = edit ? `${title}: ${inWords(edit)}` : title;
+    tool.title = edit ? `${title}: ${describeEdit(edit)}` : title;
     tool.setAttribute("aria-label", tool.title);
   }
 }
 
 async function undoAndSay() {
   const edit = run.info.undo;
-  if (edit && (await undo())) say(`Undone: ${inWords(edit)}.`, { action: "Redo", onaction: redo });
+  if (edit && (await undo())) say(`Undone: ${describeEdit(edit)}.`, { action: "Redo", onaction: redo });
 }
 
 async function redoAndSay() {
   const edit = run.info.redo;
-  if (edit && (await redo())) say(`Redone: ${inWords(edit)}.`);
+  if (edit && (await redo())) say(`Redone: ${describeEdit(edit)}.`);
 }
 
-const KEYS = [
-  ["1 2 3 …", "Groups, Images, Map, …"], ["Ctrl Z", "Undo"], ["Ctrl Shift Z", "Redo"], ["/", "Search by file name"], ["?", "This list"],
-  ["On a card", ""], ["Arrows", "Next card"], ["Enter", "Rename"], ["M", "Merge"], ["S", "Split"], ["A", "Accept the suggested name"], ["X", "Set aside"], ["O", "Show its images"],
-  ["On images and the map", ""], ["Arrows", "Next image"], ["Space", "Select"], ["Shift Arrows", "Extend the selection"], ["Enter", "Enlarge"], ["M", "Move to a group"], ["N", "Not this group"], ["T D", "Two images: same group, different groups"], ["Ctrl A", "Select all (list)"], ["L", "Lasso (map)"], ["+ − 0", "Zoom in, out, whole map"], ["Escape", "Clear the selection"],
-  ["In a check", ""], ["Y N U", "Yes, no, unsure"], ["B", "Back"],
-];
+// For each place, pairs of keys and what they do. Keys with a + between them are pressed together.
+const KEYS = {
+  "Everywhere": [["1 … 7", "Groups, Images, Map, …"], ["Ctrl+Z", "Undo"], ["Ctrl+Shift+Z", "Redo"], ["/", "Search by file name"], ["?", "This list"]],
+  "On a card": [["Arrows", "Next card"], ["Enter", "Rename"], ["M", "Merge"], ["S", "Split"], ["A", "Accept the suggested name"], ["X", "Set aside"], ["O", "Show its images"]],
+  "In a check": [["Y N U", "Yes, no, unsure"], ["B", "Back"]],
+  "On images and the map": [["Arrows", "Next image"], ["Space", "Select"], ["Shift+Arrows", "Extend the selection"], ["Enter", "Enlarge"], ["M", "Move to a group"], ["N", "Not this group"],
+    ["T D", "Two images: same group, different groups"], ["Ctrl+A", "Select all (list)"], ["L", "Lasso (map)"], ["+ − 0", "Zoom in, out, whole map"], ["Escape", "Clear the selection"]],
+};
 
 function showKeys() {
-  dialog("Keyboard shortcuts", "keys-list", element("h3", {}, "Keyboard shortcuts"), element("dl", {}, KEYS.flatMap(([key, does]) =>
-    does ? [element("dt", {}, element("kbd", {}, key)), element("dd", {}, does)] : [element("dt", { class: "part-title" }, key), element("dd", {})])));
+  dialog("Keyboard shortcuts", "keys-list", element("h3", {}, "Keyboard shortcuts"), element("div", { class: "columns" }, Object.entries(KEYS).map(([title, keys]) => element("section", {},
+    element("h4", {}, title), element("dl", {}, keys.flatMap(([names, action]) => [element("dt", {}, names.split(" ").map((name) => element("kbd", {}, name))), element("dd", {}, action)]))))));
 }
 
 function keys(event) {
@@ -111,10 +112,10 @@ try {
   await open();
   document.title = `${run.info.title} · spice`;
   drawTabs();
-  drawTools();
+  drawUndo();
   route();
   addEventListener("run", (event) => {
-    drawTools();
+    drawUndo();
     VIEWS[current][1].refresh?.(event.detail.whole);
   });
 } catch (error) {

@@ -1,4 +1,4 @@
-// The map, with images to select and move.
+// Map: select images and move them.
 
 import { element, percent } from "./dom.js";
 import { showPicture } from "./picture.js";
@@ -7,8 +7,8 @@ import { groupOf, guessedName, nameOf, run, shownGroups } from "./run.js";
 import { actions, clear, select, selected, toggle } from "./selection.js";
 import { picture, tile } from "./tiles.js";
 
-const pictures = new Map(); // by row: of the groups on the map
-/** What is drawn, while this view is open. */
+const pictures = new Map(); // of the groups on the map, by row
+/** The map, while this view is open. */
 export let plot = null;
 
 const source = {
@@ -21,7 +21,7 @@ const source = {
   open: (image) => showPicture(image),
   selected,
   toggle,
-  take: select,
+  select,
   keys: { ...actions, Escape: clear },
 };
 

@@ -1,5 +1,4 @@
-// One image, large, with its facts and its nearest images.
-
+// One image: large, with its group, its chance and its nearest images.
 import { button, dialog, dot, element, percent, tint } from "./dom.js";
 import { ask, groupOf, nameOf, run } from "./run.js";
 import { move, reject } from "./selection.js";
@@ -7,10 +6,10 @@ import { largePicture, tile } from "./tiles.js";
 
 const NEAREST = 18;
 
-/** A small picture that opens; `list`: the images that the arrow keys lead through. */
+/** A small picture that opens the large one; `list`: the images that the arrow keys go through. */
 export const smallPicture = (row, list, width) => element("button", { type: "button", class: "picture", "aria-label": run.path[row], title: run.path[row], onclick: () => showPicture(row, list) }, tile(row, width));
 
-/** `list`: the images that the arrow keys lead through. */
+/** `list`: the images that the arrow keys go through. */
 export function showPicture(row, list = [row]) {
   const large = element("img", { class: "large", alt: "" });
   const name = element("h3", {});
@@ -18,7 +17,7 @@ export function showPicture(row, list = [row]) {
   const near = element("div", { class: "pictures near" });
   const act = element("div", { class: "buttons" },
     button("Move to …", () => move([row]), { title: "Key: M" }), button("Not this group", () => reject([row]), { title: "Key: N" }),
-    button("List the nearest", () => { box.close(); location.hash = `#images?near=${row}`; }));
+    button("List similar images", () => { box.close(); location.hash = `#images?near=${row}`; }));
   const box = dialog("Image", "picture-box",
     element("div", { class: "stage" }, large),
     element("div", { class: "beside" }, name, facts, act, element("h4", {}, "Nearest images ", element("small", {}, "why it is in this group")), near));
@@ -56,10 +55,10 @@ export function showPicture(row, list = [row]) {
 
   box.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    const does = { m: () => move([row]), n: () => reject([row]) }[event.key];
-    if (event.ctrlKey || event.metaKey || (!step && !does)) return;
+    const action = { m: () => move([row]), n: () => reject([row]) }[event.key];
+    if (event.ctrlKey || event.metaKey || (!step && !action)) return;
     event.preventDefault();
-    if (does) does();
+    if (action) action();
     const place = list.indexOf(row) + step;
     if (step && place >= 0 && place < list.length) draw(list[place]);
   });

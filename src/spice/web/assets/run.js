@@ -1,4 +1,4 @@
-// The open run: what the server sent about it, columns of numbers per image, edits. Views listen to "run" events.
+// The open run: the server's facts about it, columns with one number per image, edits. Views listen to "run" events.
 
 import { say } from "./dom.js";
 
@@ -8,35 +8,35 @@ const EDITED = ["group", "person", "chance"]; // what an edit can change
 /** `info` is what /api/state says; `group`, `chance`, ... hold one number per image. */
 export const run = { info: null, path: [], byNumber: new Map() };
 
-let lowered = null; // made when it is first needed: of a million names it takes a while
+let lowered = null; // made on first use: for a million names it takes a while
 /** The paths in lower case. */
 export const loweredPaths = () => (lowered ??= run.path.map((path) => path.toLowerCase()));
 
 export async function open() {
-  await take(await ask("/api/state"), true);
-  setInterval(look, 2500);
-  document.addEventListener("visibilitychange", look);
+  await load(await ask("/api/state"), true);
+  setInterval(poll, 2500);
+  document.addEventListener("visibilitychange", poll);
 }
 
-/** Do something to the run; resolves to whether it was done. */
+/** Edit the run; resolves to whether it was done. */
 export const edit = (operation) => change("/api/edit", { operation });
 export const undo = () => run.info.undo && change("/api/undo", {});
 export const redo = () => run.info.redo && change("/api/redo", {});
 
 export const groupOf = (image) => run.byNumber.get(run.group[image]);
 export const nameOf = (group) => (group ? group.name || `Group ${group.number}` : "No group");
-/** The same, with a guess for a group without a name. */
+/** The same, with the suggested name of a group without a name. */
 export const guessedName = (group) => group.name || (group.suggested ? `${group.suggested}?` : nameOf(group));
 export const shownGroups = () => run.info.groups.filter((group) => !group.aside);
 
-let waiting = Promise.resolve();
+let lastChange = Promise.resolve();
 
-/** One change at a time: each is made on the state that the one before it left. */
+/** Change the run; resolves to whether it was done. Changes are made one after another, each on the state that the previous one left. */
 export function change(address, content) {
-  const turn = waiting.then(async () => {
+  const done = lastChange.then(async () => {
     try {
       const info = await ask(address, { version: run.info.version, ...content });
-      await take(info, info.result !== run.info.result);
+      await load(info, info.result !== run.info.result);
       return true;
     } catch (error) {
       say(error.message, { bad: true });
@@ -44,8 +44,8 @@ export function change(address, content) {
       return false;
     }
   });
-  waiting = turn;
-  return turn;
+  lastChange = done;
+  return done;
 }
 
 export async function ask(address, content) {
@@ -53,7 +53,7 @@ export async function ask(address, content) {
   return (await send(address, request)).json();
 }
 
-/** The same, but says what goes wrong, and then resolves to nothing. */
+/** The same, but shows an error as a message, and then resolves to nothing. */
 export const attempt = (address, content) => ask(address, content).catch((error) => say(error.message, { bad: true }));
 
 export async function send(address, request) {
@@ -68,21 +68,23 @@ export async function send(address, request) {
   throw Object.assign(new Error(content.error || `The server answered ${answer.status}.`), { stale: answer.status === 409 });
 }
 
-async function look() {
+/** Look for changes made elsewhere. */
+async function poll() {
   if (document.hidden || !run.info) return;
   try {
     const { version } = await ask("/api/version");
-    if (version !== run.info.version) await (waiting = waiting.then(reload));
-  } catch { /* said when the user does something */ }
+    if (version !== run.info.version) await (lastChange = lastChange.then(reload));
+  } catch { /* reported when the user next does something */ }
 }
 
 async function reload() {
   const info = await ask("/api/state");
   if (info.version === run.info.version) return;
-  await take(info, info.result !== run.info.result);
+  await load(info, info.result !== run.info.result);
 }
 
-async function take(info, whole) {
+/** Take over a new state. `whole`: all columns, not only those that an edit can change. */
+async function load(info, whole) {
   const names = (whole ? Object.keys(KINDS) : EDITED).filter((name) => info.map || (name !== "x" && name !== "y"));
   const columns = names.map(async (name) => [name, new KINDS[name](await (await send(`/api/column/${name}`)).arrayBuffer())]);
   if (whole) {

@@ -28,10 +28,10 @@ function changed() {
 }
 
 export async function move(rows) {
-  const here = new Set([...rows].map((row) => run.group[row]));
-  const choice = await chooseGroup(`Move ${counted(rows.length, "image")} to`, { without: here.size === 1 ? here : new Set(), fresh: true });
+  const here = new Set(rows.map((row) => run.group[row]));
+  const choice = await chooseGroup(`Move ${counted(rows.length, "image")} to`, rows, { without: here.size === 1 ? here : new Set(), allowNew: true });
   if (choice === undefined) return;
-  if (await edit({ kind: "move", rows: [...rows], group: choice })) {
+  if (await edit({ kind: "move", rows, group: choice })) {
     const target = choice === null ? groupOf(rows[0]) : run.byNumber.get(choice);
     say(`${counted(rows.length, "image")} moved to ${nameOf(target)}.`);
     clear();
@@ -39,7 +39,7 @@ export async function move(rows) {
 }
 
 export async function reject(rows) {
-  if (await edit({ kind: "reject", rows: [...rows] })) {
+  if (await edit({ kind: "reject", rows })) {
     say(`${counted(rows.length, "image")} moved to the next best group.`);
     clear();
   }
@@ -54,7 +54,7 @@ async function pair(kind) {
 
 const pairOnly = (kind) => (selected.size === 2 ? pair(kind) : say("Select two images first."));
 
-/** By key. */
+/** What keys do to the selected images. */
 export const actions = { m: () => move([...selected]), n: () => reject([...selected]), t: () => pairOnly("same"), d: () => pairOnly("different") };
 
 function show() {

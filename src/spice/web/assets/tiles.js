@@ -1,4 +1,4 @@
-// Small pictures. Those asked for at the same moment come from the server as one strip.
+// Small pictures. Those that are needed at the same time come from the server in one strip.
 
 import { element } from "./dom.js";
 import { run } from "./run.js";
@@ -9,10 +9,10 @@ const SIDES = [64, 96, 128, 160, 192, 256];
 
 const known = new Map(); // "row side" -> where its picture is
 let wanted = []; // tiles without a picture yet, the latest last
-const loading = new Set(); // strips on their way
+const loading = new Set(); // strips that were requested
 let planned = false;
 
-/** A square picture of an image, about `width` pixels on the page. Put it on the page at once: else it stays blank. */
+/** A square picture of an image, about `width` pixels on the page. It stays blank unless it is put on the page immediately. */
 export function tile(row, width = 112) {
   const pixels = width * Math.min(2, devicePixelRatio || 1);
   const most = run.info.side || 160;
@@ -30,14 +30,12 @@ export function tile(row, width = 112) {
   return made;
 }
 
-/** How many tiles on the page wait for their picture: for measurements. */
-export const blankTiles = () => [...document.querySelectorAll(".thumb:not(.ready)")].length;
 
 function fetchNext() {
-  // Strips of tiles that were scrolled away are given up: those on the screen do not wait for them.
-  for (const strip of loading) if (wanted.length && !strip.batch.some((tile) => tile.made.isConnected)) strip.end();
+  // Cancel strips whose tiles were all scrolled away, so that tiles on the screen do not wait for them.
+  for (const strip of loading) if (wanted.length && !strip.batch.some((tile) => tile.made.isConnected)) strip.cancel();
   while (loading.size < AT_ONCE && wanted.length) {
-    // Tiles that were scrolled away are forgotten; what was asked for last is on the screen now.
+    // Forget tiles that were scrolled away. The latest tiles are on the screen now.
     wanted = wanted.filter((tile) => tile.made.isConnected);
     if (!wanted.length) return;
     const side = wanted.at(-1).side;
@@ -52,7 +50,7 @@ function load(batch, side) {
   const rows = [...new Set(batch.map((tile) => tile.row))];
   const address = `/strip/${run.info.images}?side=${side}&rows=${rows}`;
   const picture = new Image();
-  const strip = { batch, end: () => { loading.delete(strip); picture.onload = picture.onerror = null; picture.src = ""; } };
+  const strip = { batch, cancel: () => { loading.delete(strip); picture.onload = picture.onerror = null; picture.src = ""; } };
   loading.add(strip);
   picture.onload = () => {
     rows.forEach((row, index) => known.set(`${row} ${side}`, { address, index, count: rows.length }));
@@ -73,7 +71,7 @@ function show(made, { address, index, count }) {
   made.classList.add("ready");
 }
 
-/** One picture as an image that can be drawn on a canvas. */
+/** One small picture, as an image to draw on a canvas. */
 export function picture(row, side) {
   const image = new Image();
   image.src = `/strip/${run.info.images}?side=${side}&rows=${row}`;

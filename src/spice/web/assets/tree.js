@@ -1,19 +1,19 @@
-// Groups within groups: the merge tree down to a cut, with pictures at its ends; drag the cut, then make its groups.
+// Groups within groups: the merge tree down to a cut, with pictures of the groups there. Drag the cut, then try its groups.
 
 import { button, counted, dot, element, percent, tint } from "./dom.js";
 import { smallPicture } from "./picture.js";
 import { nameOf, run } from "./run.js";
 
-const MOSTLY = 0.9; // an end with fewer of its images in one group says how many
-const ROW = 60; // the height of an end in the picture of the tree; the style sheet has its own in pixels
-let cut = null; // how many groups the user looks at
+const MOSTLY = 0.9; // below this share of its images in one group, an end shows the share
+const ROW = 60; // height of an end in units of the drawing; its height in pixels is --row in the style sheet
+let cut = null; // number of groups at the cut
 
-/** Fill `place`; `make(groups)` starts a training from the cut, and `plausible` are numbers to jump to. */
-export function drawTree(place, tree, plausible, make) {
+/** Fill `place`. `start(groups)` trains from the cut; `plausible`: numbers to jump to. */
+export function drawTree(place, tree, plausible, start) {
   cut = Math.min(tree.most, Math.max(2, cut ?? run.info.groups.length));
   const slider = element("input", { type: "range", min: "2", max: String(tree.most), "aria-label": "Groups to cut the tree into" });
   const count = element("output", {});
-  const go = button("Make these groups", () => make(cut), { class: "main" });
+  const go = button("Try these groups", () => start(cut), { class: "main" });
   const drawing = element("div", { class: "dendrogram" });
   const show = (groups) => {
     cut = groups;
@@ -26,7 +26,7 @@ export function drawTree(place, tree, plausible, make) {
   slider.addEventListener("input", () => show(Number(slider.value)));
   const jumps = plausible.filter((groups) => groups <= tree.most);
   place.replaceChildren(element("h2", {}, "Groups within groups"),
-    element("p", { class: "note" }, "Groups that look alike are joined first, on the right; those that differ most are joined last. Cut the tree where its groups are what you want."),
+    element("p", { class: "note" }, "The most similar groups are joined first, on the right; those that differ most are joined last. Cut the tree where its groups suit you."),
     element("div", { class: "panel tree-panel" },
       element("div", { class: "cut" }, element("label", { class: "cut-at" }, "Cut into ", count, slider),
         jumps.length > 1 ? element("span", { class: "jumps" }, "Plausible: ", jumps.map((groups) => button(String(groups), () => show(groups), { class: "do jump", "aria-label": counted(groups, "group") }))) : null, go),
@@ -34,60 +34,60 @@ export function drawTree(place, tree, plausible, make) {
   show(cut);
 }
 
-/** Where there is no tree yet: cutting makes one. */
-export function offerTree(place, make) {
+/** The same for a run that has no tree yet. */
+export function offerTree(place, start) {
   const count = element("input", { type: "number", min: "2", value: String(Math.max(2, run.info.groups.length)), "aria-label": "Groups to cut the tree into" });
   place.replaceChildren(element("h2", {}, "Groups within groups"),
     element("p", { class: "note" }, "This run has no tree of groups yet, because you set the number of groups. The first cut creates it."),
-    element("p", { class: "into" }, count, "groups", button("Cut into these", () => make(Number(count.value)), { class: "do" })));
+    element("p", { class: "into" }, count, "groups", button("Try them", () => start(Number(count.value)), { class: "do" })));
 }
 
-/** The tree above a cut: an end for each of its groups, and the lines that join them. */
+/** The tree down to a cut: an end for each group there, and the lines that join them. */
 function draw(place, tree, groups) {
   const leaves = tree.merges.length + 1;
   const ends = [], lines = [];
   const x = (merge) => (100 * (leaves - 2 - merge)) / Math.max(1, groups - 1); // the last merge is on the left
-  /** Draws a node; returns its height on the page and the group that all its ends are mostly in. */
-  function node(which, from) {
-    const merge = which - leaves, own = tree.nodes[which];
+  /** Draw a node; returns its height in the drawing, and the group that all its ends mostly belong to. */
+  function drawNode(number, from) {
+    const merge = number - leaves, node = tree.nodes[number];
     if (merge < leaves - groups) {
-      ends.push(own);
+      ends.push(node);
       const y = (ends.length - 0.5) * ROW;
-      lines.push([own.group, `M${from} ${y}H100`]);
-      return { y, group: own.group };
+      lines.push([node.group, `M${from} ${y}H100`]);
+      return { y, group: node.group };
     }
     const at = x(merge);
-    const parts = [...tree.merges[merge]].sort((a, b) => tree.nodes[b].images - tree.nodes[a].images).map((part) => node(part, at));
+    const parts = [...tree.merges[merge]].sort((a, b) => tree.nodes[b].images - tree.nodes[a].images).map((part) => drawNode(part, at));
     const group = parts[0].group === parts[1].group ? parts[0].group : null;
     const y = (parts[0].y + parts[1].y) / 2;
     lines.push([group, `M${from} ${y}H${at}M${at} ${parts[0].y}V${parts[1].y}`]);
     return { y, group };
   }
-  node(2 * leaves - 2, -2);
-  place.replaceChildren(drawing(lines, ends.length), element("ol", { class: "ends" }, ends.map(end)));
+  drawNode(2 * leaves - 2, -2);
+  place.replaceChildren(drawLines(lines, ends.length), element("ol", { class: "ends" }, ends.map(end)));
 }
 
-function drawing(lines, ends) {
+function drawLines(lines, ends) {
   const svg = (tag, properties) => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
     for (const [name, value] of Object.entries(properties)) made.setAttribute(name, value);
     return made;
   };
   const made = svg("svg", { viewBox: `-2 0 102 ${ends * ROW}`, preserveAspectRatio: "none", "aria-hidden": "true" });
-  for (const [which, shape] of lines) {
-    const line = svg("path", { d: shape, fill: "none", "vector-effect": "non-scaling-stroke" }), group = run.byNumber.get(which);
-    if (group) tint(line, group).setAttribute("class", "own");
+  for (const [number, shape] of lines) {
+    const line = svg("path", { d: shape, fill: "none", "vector-effect": "non-scaling-stroke" }), group = run.byNumber.get(number);
+    if (group) tint(line, group).setAttribute("class", "colored");
     made.append(line);
   }
   return made;
 }
 
-function end(own) {
-  const group = run.byNumber.get(own.group);
-  const images = own.share < MOSTLY ? `${counted(own.images, "image")}, ${percent(own.share)} from this group` : counted(own.images, "image");
+function end(node) {
+  const group = run.byNumber.get(node.group);
+  const images = node.share < MOSTLY ? `${counted(node.images, "image")}, ${percent(node.share)} in this group` : counted(node.images, "image");
   const made = element("li", {},
-    element("span", { class: "pictures" }, own.pictures.map((row) => smallPicture(row, own.pictures, 48))),
-    element("span", { class: "what", title: `${percent(own.share)} of these images are in ${nameOf(group)} now` },
-      element("span", { class: "which" }, group ? dot() : null, nameOf(group)), element("small", {}, images)));
+    element("span", { class: "pictures" }, node.pictures.map((row) => smallPicture(row, node.pictures, 48))),
+    element("span", { class: "end-label", title: `${percent(node.share)} of these images are in ${nameOf(group)} now` },
+      element("span", { class: "group-label" }, group ? dot() : null, nameOf(group)), element("small", {}, images)));
   return group ? tint(made, group) : made;
 }
