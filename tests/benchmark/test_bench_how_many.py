@@ -67,9 +67,15 @@ def test_none_counts_for_no_mean() -> None:
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.npz").write_text("no")
-    with pytest.raises(UserError, match=r"is not an \.npz file with the arrays"):
-        load(str(tmp_path / "a.npz"))
+    (tmp_path / "text.npz").write_text("no")
+    (tmp_path / "empty.npz").touch()
+    (tmp_path / "damaged.npz").write_bytes(b"PK\x03\x04 and no more")
+    np.save(tmp_path / "array.npy", np.zeros((3, 4)))
+    np.savez(tmp_path / "short.npz", features=np.zeros((3, 4)), truth=np.zeros(2))
+    np.savez(tmp_path / "flat.npz", features=np.zeros(3), truth=np.zeros(3))
+    for path in tmp_path.iterdir():
+        with pytest.raises(UserError, match=r"is not an \.npz file with the arrays"):
+            load(str(path))
 
 
 def test_one_criterion_alone(source: Path, tmp_path: Path) -> None:

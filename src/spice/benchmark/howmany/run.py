@@ -196,9 +196,13 @@ def _index(points: NDArray[np.float32], truth: NDArray[np.int64], clusters: int,
 
 
 def _read(path: Path) -> Collection:
+    wrong = UserError(f"{path} is not an .npz file with the arrays `features` (N, D) and `truth` (N,)")
     try:
         with np.load(path) as file:
             features, truth = file["features"], file["truth"]
-    except (OSError, KeyError, ValueError):
-        raise UserError(f"{path} is not an .npz file with the arrays `features` (N, D) and `truth` (N,)") from None
+    # A file that is no archive, or a damaged one: errors of zipfile, zlib, Python's tokenizer, ...
+    except Exception as error:
+        raise wrong from error
+    if features.ndim != 2 or truth.shape != (len(features),):
+        raise wrong
     return Collection(path.stem, features.astype(np.float32), np.unique(truth, return_inverse=True)[1].astype(np.int64))
