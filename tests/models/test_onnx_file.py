@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from spice.errors import UserError
 from spice.models.encoders import load_encoder
-from spice.models.frozen import AT_ONCE
+from spice.models.frozen import IMAGES_PER_CALL
 from spice.settings import IMAGENET, Normalization
 
 
@@ -70,7 +70,7 @@ def test_a_file_that_gives_a_map_only_is_pooled_by_its_mean(tmp_path: Path) -> N
     assert (encoder.channels, len(encoder.normalization.mean)) == (1, 1)
 
 
-@pytest.mark.parametrize("fixed", [2, AT_ONCE + 1])
+@pytest.mark.parametrize("fixed", [2, IMAGES_PER_CALL + 1])
 def test_a_file_made_for_a_fixed_number_of_images_takes_any_number(fixed: int, tmp_path: Path) -> None:
     model = Network("pooled")
     encoder = load_encoder(f"onnx:{exported(tmp_path / 'fixed.onnx', model, fixed, 3, 32, 32, free=())}")

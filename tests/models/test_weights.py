@@ -117,7 +117,7 @@ def test_a_card_whose_channels_disagree_is_refused() -> None:
 
 
 def test_an_impossible_size_is_refused() -> None:
-    with pytest.raises(UserError, match="images of -1 px cannot be encoded"):
+    with pytest.raises(UserError, match="the image size must be at least 1 px, got -1"):
         load_encoder("lite0", size=-1)
 
 

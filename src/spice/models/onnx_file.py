@@ -1,4 +1,4 @@
-"""Any network saved as an ONNX file, run as it is: images in, features out (paper III-A)."""
+"""Any network in an ONNX file as an encoder (paper III-A)."""
 
 import hashlib
 from pathlib import Path
@@ -13,7 +13,7 @@ from spice.settings import IMAGENET, Normalization
 
 
 class OnnxEncoder:
-    """One input (B, C, S, S) of normalized float images; an output (B, D), or (B, D, h, w), which is averaged."""
+    """Takes normalized images (B, C, S, S); an output (B, D) is used as it is, (B, D, h, w) is averaged."""
 
     module = None
 
