@@ -10,7 +10,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from spice.benchmark.datasets import card_of
 from spice.benchmark.tables.catalog import SizeName, Table
 from spice.errors import UserError
-from spice.presets import CAREFUL_RATE, features_on_cpu, joint_on_cpu, paper, standard_heads
+from spice.presets import LOW_LEARNING_RATE, features_on_cpu, joint_on_cpu, paper, standard_heads
 from spice.settings import (
     AugmentSettings,
     FeatureSettings,
@@ -176,8 +176,8 @@ def _on_cpu(table: Table) -> list[Choice]:
 
 def _from_scratch(dataset: str, pixels: int) -> Choice:
     # As in the paper, no checks may keep stage 2's answer.
-    joint = JointSettings(steps=120, labeled=32, unlabeled=64, learning_rate=CAREFUL_RATE, ema=None, checks=False)
-    labeled = JointSettings(steps=100, labeled=32, unlabeled=48, learning_rate=CAREFUL_RATE, ema=None)
+    joint = JointSettings(steps=120, labeled=32, unlabeled=64, learning_rate=LOW_LEARNING_RATE, ema=None, checks=False)
+    labeled = JointSettings(steps=100, labeled=32, unlabeled=48, learning_rate=LOW_LEARNING_RATE, ema=None)
     return Choice(
         dataset=dataset,
         clusters=10,
