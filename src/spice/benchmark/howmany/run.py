@@ -1,6 +1,6 @@
-"""`spice bench howmany`: K found by every criterion on collections of features, their uneven draws and merged ones.
+"""`spice bench howmany`: the number of groups by every criterion, on collections of features and uneven samples.
 
-True labels are used to draw uneven collections and to score, never to choose.
+True labels are used to draw uneven samples and to score, never to choose.
 
 Shapes: N images, D feature width.
 """
@@ -28,7 +28,7 @@ from spice.stages.groups.howmany import highest, how_many, principal_components
 OURS = "spice"
 DIGITS = "digits"
 RESTARTS = 5
-IMAGES_PER_CLASS = 30  # drawn at least: fewer are too few to be seen
+IMAGES_PER_CLASS = 30  # at least; a class with fewer is too small to find
 
 
 class Cell(BaseModel):
@@ -39,9 +39,9 @@ class Cell(BaseModel):
     seed: int
     classes: int
     found: int | None  # None: no clear groups
-    listed: list[int]
+    listed: list[int]  # the alternatives that spice lists, too
     error: float | None  # |ln found / classes|
-    quality: float | None  # adjusted Rand index at the found number of groups, divided by that at the true one
+    quality: float | None  # adjusted Rand index with the found number of groups, divided by that with the true one
 
 
 class Collection(NamedTuple):
@@ -61,7 +61,7 @@ def run(
     criteria: Sequence[str] = (),
     progress: Progress = silent,
 ) -> Path:
-    """Some criteria (default: all) on every source and its 10:1 draw; finished cells are kept in `out` and reused."""
+    """Measure some criteria (default: all) on every source and a 10:1 sample of it. Cells in `out` are reused."""
     known = (OURS, *available())
     for name in criteria:
         if name not in known:
@@ -83,14 +83,14 @@ def run(
 
 
 def read_cells(path: Path) -> list[Cell]:
-    """What is saved so far."""
+    """The saved cells."""
     if not path.exists():
         return []
     return [Cell.model_validate_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def cells(collection: Collection, criteria: Sequence[str], *, seed: int) -> Iterator[Cell]:
-    """What these criteria find on one collection."""
+    """Measure these criteria on one collection."""
     points = principal_components(collection.features, np.random.default_rng(seed))
     sweep = Sweep(points, numbers_to_try(2, highest(len(points), 2, None)), seed=seed)
     classes, indices = len(np.unique(collection.truth)), dict[int, float]()
@@ -122,13 +122,13 @@ def available() -> list[str]:
 
 
 def is_uneven(collection: Collection) -> bool:
-    """Whether the largest class has more than ten times the images of the smallest: no draw makes it 10:1."""
+    """Whether the largest class has more than ten times the images of the smallest, so that no sample is 10:1."""
     sizes = np.bincount(collection.truth)
     return bool(sizes.max() > 10 * sizes.min())
 
 
 def draw(source: str, *, uneven: bool, images: int, seed: int) -> Collection:
-    """At most `images` images of a source (30 per class if that is more), or classes of sizes from 10 to 1."""
+    """A random sample of at most `images` images (30 per class if that is more), even or with sizes from 10 to 1."""
     found, random = load(source), np.random.default_rng([seed, 7])
     images = max(images, IMAGES_PER_CLASS * (int(found.truth.max()) + 1))
     if not uneven:
@@ -146,7 +146,7 @@ def draw(source: str, *, uneven: bool, images: int, seed: int) -> Collection:
 
 
 def load(source: str) -> Collection:
-    """A file, several files joined by +, or the ten digits of scikit-learn."""
+    """A file, several files joined by +, or the digits of scikit-learn."""
     if source == DIGITS:
         table = load_digits()
         return Collection(DIGITS, table.data.astype(np.float32), table.target.astype(np.int64))
@@ -162,7 +162,7 @@ def name_of(source: str) -> str:
 
 
 def table(saved: Sequence[Cell]) -> str:
-    """As Markdown: what every criterion found on every collection, once per seed, and means over all of these."""
+    """A Markdown table of the numbers that every criterion found, one per seed, and the mean errors."""
     data = list(dict.fromkeys(cell.data for cell in saved))
     criteria = list(dict.fromkeys(cell.criterion for cell in saved))
     lines = [f"| collection | K | {' | '.join(criteria)} |", "|---|" + "---:|" * (len(criteria) + 1)]
@@ -182,7 +182,7 @@ def _mean(saved: Sequence[Cell], criterion: str, field: str) -> str:
 
 
 def save_table(saved: Sequence[Cell], path: Path) -> None:
-    """The cells as one json file, for the docs."""
+    """Write the cells as one JSON file."""
     write_text(path, json.dumps([cell.model_dump() for cell in saved], indent=1) + "\n")
 
 
