@@ -147,7 +147,7 @@ def joint_on_cpu(*, pretrained: bool, minutes: float | None = None, flip: bool =
     twentieth of them, and a tenth of FixMatch's learning rate. FixMatch's own rate undoes within twenty steps what
     stage 1 has learned (on CIFAR-10, no prediction is confident then), and takes many more to recover.
 
-    Of a pretrained encoder, only the last fifth of the layers is trained, with fixed batch-norm statistics, by Adam
+    With a pretrained encoder, only the last fifth of its layers is trained, with fixed batch-norm statistics, by Adam
     with a low learning rate. A batch has three labeled images for each unlabeled one, since most are reliable.
     """
     augment = AugmentSettings(operations=3, flip=flip)

@@ -85,9 +85,9 @@ class FeatureSettings(Settings):
     """Side of the views in pixels. Smaller views train faster. none: the size of the images."""
     # Smaller views teach as much in less time.
     early_view_size: PositiveInt | None = None
-    """Side of the views in the first steps, of which `early` is the share. none: `view_size` throughout."""
+    """Side of the views in the first steps, in pixels (see `early`). none: `view_size` in all steps."""
     early: float = Field(default=0.7, ge=0.0, le=1.0)
-    """Share of the steps with views of `early_view_size`."""
+    """Share of the steps in which views have the size `early_view_size`."""
     epochs: PositiveInt = 1000
     """Passes over all images."""
     # The authors' configuration has no warmup.
@@ -244,11 +244,11 @@ class JointSettings(Settings):
     """Share of the encoder's layers that are trained, counted from the last. Smaller is faster; the paper: 1."""
     # The paper's tables name FixMatch's networks, such as WRN-28-2 for CIFAR-10.
     network: str | None = None
-    """Another network, trained from random weights on the reliable labels. none: that of stages 1 and 2."""
+    """Train another network from random weights on the reliable labels. none: continue with the network of stage 2."""
     steps: PositiveInt = 2**20
     """Training steps."""
     minutes: PositiveFloat | None = None
-    """Time limit: replaces `steps` by as many as fit. none: no limit."""
+    """Time limit in minutes: trains for as many steps as fit, instead of `steps`. none: no limit."""
     labeled: PositiveInt = 64
     """Images with reliable labels per step."""
     unlabeled: PositiveInt = 448

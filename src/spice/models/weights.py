@@ -33,11 +33,11 @@ class NetworkCard(Settings):
 
     @model_validator(mode="after")
     def _channels_agree(self) -> Self:
-        if not len(self.normalization.mean) == len(self.normalization.std) == self.channels:
-            raise ValueError(f"a normalization of {len(self.normalization.mean)} channels for {self.channels}")
-        values = (*self.normalization.mean, *self.normalization.std)
-        if not all(map(math.isfinite, values)) or not all(self.normalization.std):
-            raise ValueError(f"a normalization by {self.normalization.std} around {self.normalization.mean}")
+        mean, std = self.normalization.mean, self.normalization.std
+        if not len(mean) == len(std) == self.channels:
+            raise ValueError(f"expected a normalization of {self.channels} channels, got {len(mean)}")
+        if not all(map(math.isfinite, (*mean, *std))) or not all(std):
+            raise ValueError(f"mean and std must be finite, and std not 0, got {mean} and {std}")
         return self
 
     def build(self) -> Backbone:

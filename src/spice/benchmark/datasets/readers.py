@@ -78,7 +78,7 @@ def _records(path: Path, length: int) -> NDArray[np.uint8]:
     """A file of records of equal length, mapped into memory: (N, length)."""
     total = path.stat().st_size
     if total == 0 or total % length:
-        raise UserError(f"{path} has {total:,} bytes, which is not a number of records of {length:,}: is it complete?")
+        raise UserError(f"{path} has {total:,} bytes, not a multiple of {length:,}: is it complete?")
     return np.memmap(path, dtype=np.uint8, mode="r").reshape(-1, length)
 
 
@@ -196,7 +196,7 @@ def read_npz(folder: Path, card: Card) -> Dataset | None:
 
 def _npz_part(path: Path, name: str, images: NDArray[np.generic], card: Card) -> Part:
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
-        raise UserError(f"x_{name} in {path} is {images.dtype} {images.shape}, but bytes of shape (N, H, W) are needed")
+        raise UserError(f"x_{name} in {path} is {images.dtype} {images.shape}; expected uint8 (N, H, W)")
 
     def labels() -> Labels:
         with np.load(path, allow_pickle=False) as arrays:

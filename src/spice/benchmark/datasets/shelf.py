@@ -97,7 +97,7 @@ def _install(card: Card, files: Sequence[Path], root: Path, progress: Progress) 
         unpacked.replace(place)
         _note(card, root).unlink(missing_ok=True)
     except OSError as error:
-        raise UserError(f"{card.title} cannot be put into {root}: {error}") from error
+        raise UserError(f"{card.title} cannot be installed in {root}: {error}") from error
     finally:
         shutil.rmtree(unpacked, ignore_errors=True)
 

@@ -39,7 +39,7 @@ class Cell(BaseModel):
     seed: int
     classes: int
     found: int | None  # None: no clear groups
-    listed: list[int]  # the alternatives that spice lists, too
+    listed: list[int]  # all numbers that the criterion suggests
     error: float | None  # |ln found / classes|
     quality: float | None  # adjusted Rand index with the found number of groups, divided by that with the true one
 
