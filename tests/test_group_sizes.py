@@ -29,9 +29,10 @@ def test_shares_and_counts_are_read_from_words_and_files(tmp_path: Path) -> None
     ("given", "words"),
     [
         ("0.5,0.3", r"shares must sum to 1, got 0\.8; give shares or counts, such as"),
-        ("0.5,-0.5,1", r"must be above 0, got -0\.5"),
-        ("3,0", "must be above 0, got 0"),
-        ("nan,1", "must be above 0"),
+        ("0.5,-0.5,1", r"must be a number above 0, got -0\.5"),
+        ("3,0", "must be a number above 0, got 0"),
+        ("1,nan", "must be a number above 0, got nan"),
+        ("inf,1", "must be a number above 0, got inf"),
         ("7", "at least 2 groups, got 1"),
         ("0.5,half", "--sizes contains 'half', which is not a number"),
         ("sizes.txt", r"--sizes contains 'sizes\.txt', which is not a number; .* or a file"),

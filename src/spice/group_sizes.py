@@ -42,8 +42,9 @@ def as_shares(sizes: Sequence[float]) -> tuple[float, ...]:
     numbers, total = [float(size) for size in sizes], math.fsum(sizes)
     if len(numbers) < 2:
         raise UserError(f"need the sizes of at least 2 groups, got {len(numbers)}; give shares or counts, {EXAMPLE}")
-    if not all(math.isfinite(number) and number > 0 for number in numbers):
-        raise UserError(f"the size of a group must be above 0, got {min(numbers):g}")
+    for number in numbers:
+        if not (math.isfinite(number) and number > 0):
+            raise UserError(f"the size of a group must be a number above 0, got {number:g}")
     counts = all(number.is_integer() for number in numbers)
     if not counts and abs(total - 1) > 0.005:  # thirds may be written as 0.333
         raise UserError(f"shares must sum to 1, got {total:g}; give shares or counts, {EXAMPLE}")

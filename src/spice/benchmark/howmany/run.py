@@ -37,6 +37,7 @@ class Cell(BaseModel):
     data: str
     criterion: str
     seed: int
+    images: int = 3000  # at most, as requested; cells of older versions do not say, and 3,000 was the default
     classes: int
     found: int | None  # None: no clear groups
     listed: list[int]  # all numbers that the criterion suggests
@@ -68,13 +69,14 @@ def run(
             raise UserError(f"unknown criterion {name!r}; choose from {', '.join(known)}")
     jobs = [(source, uneven, seed) for seed in seeds for source in sources for uneven in (False, True)]
     path = out / "howmany.jsonl"
-    done = {(cell.data, cell.criterion, cell.seed) for cell in read_cells(path)}
+    done = {(cell.data, cell.criterion, cell.seed) for cell in read_cells(path, images=images)}
     for number, (source, uneven, seed) in enumerate(jobs):
         name = f"{name_of(source)}{', 10:1' if uneven else ''}"
         missing = [criterion for criterion in (criteria or known) if (name, criterion, seed) not in done]
         if missing and not (uneven and is_uneven(load(source))):
             found = draw(source, uneven=uneven, images=images, seed=seed)
-            lines = [cell.model_dump_json() for cell in cells(found._replace(name=name), missing, seed=seed)]
+            measured = cells(found._replace(name=name), missing, images=images, seed=seed)
+            lines = [cell.model_dump_json() for cell in measured]
             out.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as file:
                 file.write("\n".join(lines) + "\n")
@@ -82,14 +84,15 @@ def run(
     return path
 
 
-def read_cells(path: Path) -> list[Cell]:
-    """The saved cells."""
+def read_cells(path: Path, *, images: int) -> list[Cell]:
+    """The saved cells with this number of images."""
     if not path.exists():
         return []
-    return [Cell.model_validate_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    saved = [Cell.model_validate_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [cell for cell in saved if cell.images == images]
 
 
-def cells(collection: Collection, criteria: Sequence[str], *, seed: int) -> Iterator[Cell]:
+def cells(collection: Collection, criteria: Sequence[str], *, images: int, seed: int) -> Iterator[Cell]:
     """Measure these criteria on one collection."""
     points = principal_components(collection.features, np.random.default_rng(seed))
     sweep = Sweep(points, numbers_to_try(2, highest(len(points), 2, None)), seed=seed)
@@ -108,6 +111,7 @@ def cells(collection: Collection, criteria: Sequence[str], *, seed: int) -> Iter
             data=collection.name,
             criterion=name,
             seed=seed,
+            images=images,
             classes=classes,
             found=number,
             listed=listed,
