@@ -1,13 +1,13 @@
-"""What happens to damaged runs, hostile files, odd names, full disks, kills and places that cannot be written?
+"""Attacks spice with damaged runs, hostile files, odd names, full disks, kills and unwritable places.
 
-python benchmarks/attack.py --minutes 30          # all kinds; of the largest a random part
+python benchmarks/attack.py --minutes 30          # all kinds; a random part of the largest
 python benchmarks/attack.py --minutes 5 --only "full disk, a limit on files" --only "rubbish arguments"
 python benchmarks/attack.py --only "kills, refinement" --keep docs/attacks.json  # one kind; the table shows all kept
 python benchmarks/attack.py --quick               # a random part of all, in less than a minute
 
-Prints a table. No attempt may end in a traceback or a hang, write outside the folder that was given, or change labels
-without a word, and what was stopped must be resumed; the script ends with exit code 1 if one does. Kinds that need root
-(disks of their own) are left out for other users.
+Prints a table. No attempt may end in a traceback or a hang, write outside the given folder, or change labels without a
+message, and stopped commands must be resumable. Otherwise the exit code is 1. Kinds that need root (to mount disks) are
+left out for other users.
 """
 
 import argparse
@@ -55,7 +55,7 @@ KINDS: dict[str, Callable[[Ground], Iterator[Attempt]]] = {
     "little memory": little_memory,
     "processes of their own": processes,
 }
-# How often a run of each kind is killed; each is killed three times and then resumed to its end.
+# Each run is killed three times and then resumed to its end; KILLS is the number of kills of each kind.
 KILLED = {"kills, second stage": "lite0", "kills, all three stages": "scratch", "kills, refinement": "refine"}
 KILLS = 42
 IMAGES = "corrupted images"
@@ -67,7 +67,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a random part, in less than a minute")
     parser.add_argument("--minutes", type=float, default=30.0, help="about how long it may take")
     parser.add_argument("--only", action="append", choices=[IMAGES, *KINDS, *KILLED], help="may be repeated")
-    parser.add_argument("--keep", type=Path, help="a JSON file of outcomes: kinds that are tried now replace theirs")
+    parser.add_argument("--keep", type=Path, help="a JSON file of outcomes, in which the attempted kinds are updated")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     wanted = options.only or [IMAGES, *KINDS, *([] if options.quick else KILLED)]
@@ -83,7 +83,7 @@ def main() -> int:
             for outcome, count in corrupted_images(QUICK_CASES if options.quick else CASES, options.seed).items():
                 outcomes[IMAGES, outcome] += count
         ground = prepare(Path(scratch))
-        # Every kind has the same share of the time that is left; what one does not use goes to those after it.
+        # All kinds share the remaining time evenly; time that one does not use is left for the next ones.
         for place, kind in enumerate(attempted := [kind for kind in KINDS if kind in wanted]):
             left = seconds - (time.monotonic() - started)
             shares = len(attempted) - place + (len(KILLED) if not options.quick and not options.only else 0)
@@ -92,7 +92,7 @@ def main() -> int:
         for kind in (kind for kind in KILLED if kind in wanted):
             folder = Path(scratch) / KILLED[kind]
             folder.mkdir()
-            # In a fresh process: what is forked from this one would wait for torch's threads, which are not forked.
+            # In a new process: a process forked from this one would wait for torch's threads, which are not forked.
             with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as fresh:
                 found = fresh.submit(
                     kill_runs, folder, KILLED[kind], runs=KILLS // 3, kills=3, seed=options.seed
@@ -106,7 +106,7 @@ def main() -> int:
 
 
 def kept(path: Path, outcomes: Counter[tuple[str, str]]) -> Counter[tuple[str, str]]:
-    """The outcomes in the file, with those of the kinds that were tried now in the place of older ones."""
+    """Update the outcomes in the file with those of the attempted kinds; returns all of them."""
     saved: dict[str, dict[str, int]] = json.loads(path.read_text()) if path.exists() else {}
     for kind in dict.fromkeys(kind for kind, _ in outcomes):
         saved[kind] = {outcome: count for (of, outcome), count in outcomes.items() if of == kind and count}
@@ -125,9 +125,9 @@ def try_kind(
     until: float,
     seed: int,
 ) -> None:
-    """Attempts of one kind until the time is over."""
+    """Make attempts of one kind until the time is over."""
     attempts = list(KINDS[kind](ground))
-    if kind not in ("damaged files", "corrupted archives, arrays and lists"):  # which are in random order already
+    if kind not in ("damaged files", "corrupted archives, arrays and lists"):  # which are already in random order
         attempts = shuffled(attempts, seed)
     for number, attempt in enumerate(attempts):
         if number and time.monotonic() > until:  # at least one of every kind

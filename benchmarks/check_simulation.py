@@ -1,10 +1,10 @@
-"""Checks by hand, simulated from true labels: do the intervals, the new chances and the kept images hold?
+"""Simulates `spice check` with true labels: are its intervals, chances and kept images right?
 
     python benchmarks/check_simulation.py RUN=TRUTH [RUN=TRUTH ...] [--checks 200] [--answers 100]
 
 RUN is a run folder. TRUTH is `folders` (the class is the name of an image's folder) or a .npy file with one class per
-image, in the order of the source. A person who answers perfectly says "right" where an image is of the class that most
-of its group's center images have.
+image, in the order of the source. The simulated person answers "right" if an image is of the class that most center
+images of its group have.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from spice.runs import Labels, open_result
 from spice.trust import check
 
-CENTER_IMAGES = 8  # shown beside the image that is asked about
+CENTER_IMAGES = 8  # shown next to the image in question
 TARGETS = (0.80, 0.90, 0.95)
 BINS = 10
 
@@ -54,11 +54,10 @@ def right_answers(labels: Labels, truth: str) -> NDArray[np.bool_]:
 
 
 def calibration_error(chance: NDArray[np.float32], right: NDArray[np.bool_]) -> float:
-    """Mean distance, in points, between chance and share right in ten bins of equal width."""
-    place = np.minimum((chance * BINS).astype(np.int64), BINS - 1)
-    images = np.maximum(1, np.bincount(place, minlength=BINS))
-    gap = np.bincount(place, chance, minlength=BINS) - np.bincount(place, right, minlength=BINS)
-    return float(100 * np.abs(gap / images) @ np.bincount(place, minlength=BINS) / len(right))
+    """Expected calibration error, in percentage points, with ten bins of equal width."""
+    bins = np.minimum((chance * BINS).astype(np.int64), BINS - 1)
+    gap = np.bincount(bins, chance, minlength=BINS) - np.bincount(bins, right, minlength=BINS)
+    return float(100 * np.abs(gap).sum() / len(right))
 
 
 def _simulate(name: str, labels: Labels, right: NDArray[np.bool_], *, checks: int, answers: int) -> None:
@@ -89,7 +88,7 @@ def _simulate(name: str, labels: Labels, right: NDArray[np.bool_], *, checks: in
 
 
 def _kept(labels: Labels, rows: NDArray[np.int64], right: NDArray[np.bool_], target: float) -> tuple[int, bool]:
-    """How many images are kept, and whether the promise is met. Where nothing can be promised, nothing is broken."""
+    """How many images are kept, and whether they are as accurate as promised. If none are kept, they are."""
     found = check.keep(labels.chance, rows, right[rows], target=target)
     if found.threshold is None:
         return 0, True

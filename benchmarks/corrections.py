@@ -1,9 +1,9 @@
-"""What corrections are worth: a simulated person corrects groups, the program learns, and accuracy is measured.
+"""What corrections gain: a simulated person corrects groups, spice learns from it, and accuracy is measured.
 
-The person sees what the page shows. At first the person names every group after what most of its 20 most typical
-images are, and merges groups of the same name. Then, round after round, the person looks at the worst-looking image of
-each group in turn (lowest share of neighbors in the group), and moves it if it is wrong: to the group of that name, or
-to a new one. After every ten corrections the program learns from them (`spice learn`). Merges count as corrections.
+First, the person names each group after the majority of its 20 most typical images, and merges groups with the same
+name. Then, the person looks at the least typical image of each group in turn (lowest share of neighbors in the group).
+If it is wrong, the person moves it to the group of its name, or to a new one. After every ten corrections, spice learns
+from them (`spice learn`). Merges count as corrections.
 
     python benchmarks/corrections.py trash flowers --seeds 0 1 2          # collections of ../shared/data
     python benchmarks/corrections.py trash flowers --features FOLDER     # stored: frozen_features.py encode
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _curve(source: Path, run: Path, seed: int, corrections: int) -> list[Point]:
-    """Cluster, correct, and print how accuracy went."""
+    """Cluster and correct; print the accuracy after each round."""
     if source.suffix == ".npz":
         stored = np.load(source)
         truth: NDArray[np.int64] | None = stored["truth"]
@@ -83,12 +83,12 @@ def _curve(source: Path, run: Path, seed: int, corrections: int) -> list[Point]:
 
 
 def truth_of(paths: list[str]) -> NDArray[np.int64]:
-    """The class of every image, by the name of its folder."""
+    """The class of every image, from the name of its folder."""
     return np.unique([path.split("/")[-2] for path in paths], return_inverse=True)[1]
 
 
 def simulate(run: Path, truth: NDArray[np.int64], *, corrections: int) -> Iterator[Point]:
-    """Correct and learn; accuracy of the groups before, and after every round."""
+    """Correct and learn; yields the accuracy at the start and after every round."""
     editor = Editor(run)
     yield _point(editor, truth, 0, 0, 0.0)
     done = _name_and_merge(editor, truth)
@@ -109,7 +109,7 @@ def _point(editor: Editor, truth: NDArray[np.int64], done: int, moved: int, seco
 
 
 def _name_and_merge(editor: Editor, truth: NDArray[np.int64]) -> int:
-    """Name groups by their most typical images; the number of merges."""
+    """Name groups by their most typical images, and merge those of one name. Returns the number of merges."""
     labels, merges = editor.result.labels, 0
     for number in list(editor.groups.existing):
         members = np.flatnonzero(editor.groups.group == number)
@@ -124,8 +124,8 @@ def _name_and_merge(editor: Editor, truth: NDArray[np.int64]) -> int:
 
 
 def _correct(editor: Editor, truth: NDArray[np.int64], done: int, until: int) -> int:
-    """Look at the worst image of each group in turn, and move the wrong ones."""
-    for row in _worst_first(editor):
+    """Look at the least typical image of each group in turn, and move those that are wrong."""
+    for row in _least_typical_first(editor):
         if done >= until:
             break
         groups, name = editor.groups, str(truth[row])
@@ -139,7 +139,7 @@ def _correct(editor: Editor, truth: NDArray[np.int64], done: int, until: int) ->
     return done
 
 
-def _worst_first(editor: Editor) -> list[int]:
+def _least_typical_first(editor: Editor) -> list[int]:
     group = editor.groups.group
     neighbors = np.asarray(editor.result.neighbors)[:, : editor.result.answer.neighbors]
     share = (group[neighbors] == group[:, None]).mean(axis=1)

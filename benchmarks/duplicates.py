@@ -1,11 +1,11 @@
-"""Near-duplicates in a made folder: precision and recall of `spice duplicates` and of CleanVision, side by side.
+"""Precision and recall of near-duplicates in a folder with changed copies: `spice duplicates` and CleanVision.
 
     python benchmarks/duplicates.py make FOLDER [--data ../shared/data/imagenette.tar] [--images 800] [--copied 150]
     spice cluster FOLDER -k 10 --out RUN
     python benchmarks/duplicates.py score FOLDER RUN    # pip install cleanvision, to compare with it
 
-`make` writes photos of an archive, and changed copies of some of them: resized to half, recompressed (JPEG quality 30),
-cropped by a tenth on each side, brightened, and mirrored. A pair of an image and its copy is a hit.
+`make` writes photos from an archive and changed copies of some of them: resized to half, recompressed (JPEG quality
+30), cropped by a tenth on each side, brightened, or mirrored. A pair of an image and its copy is a hit.
 """
 
 import argparse

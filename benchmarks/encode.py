@@ -1,11 +1,11 @@
-"""From a folder of JPEG files to features: images per second of the whole way, beside the bare forward pass.
+"""From a folder of JPEG files to features: images per second, compared with the forward pass alone.
 
     python benchmarks/encode.py --images ../shared/data/imagenette.tar [--encoder lite0] [--count 1000] [--threads 2]
 
-`torch` is the bare forward pass in torch, channels_last, on ready tensors; `runtime` the bare forward pass of the
-exported network on ONNX Runtime, on the same tensors; `folder` is what `spice` does with a folder: find, read, hash,
-decode, crop and resize every file, write it to the store, read it, normalize, encode. The three take turns, round after
-round, so that other work on the machine affects all alike. Rates are medians over rounds.
+`torch` is the forward pass alone in torch, channels_last, on ready tensors. `runtime` is the forward pass alone of the
+exported network in ONNX Runtime, on the same tensors. `folder` is what spice does with a folder: find, read, hash,
+decode, crop and resize every file, write it to the store, read it, normalize and encode it. The three alternate, so
+that other work on the machine affects all alike. Rates are medians over rounds.
 """
 
 import argparse
@@ -34,7 +34,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--cpu", action="store_true", help="processor time, not the clock's: for a busy machine")
+    parser.add_argument(
+        "--cpu", action="store_true", help="measure processor time instead of wall time, for a busy machine"
+    )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     clock = time.process_time if options.cpu else time.perf_counter
@@ -45,7 +47,7 @@ def main() -> None:
         work = {
             "torch": bare_torch(encoder, batches=max(1, options.count // BATCH // 3)),
             "runtime": bare_runtime(encoder, batches=max(1, options.count // BATCH)),
-            "folder": whole(encoder, Path(scratch), workers=options.threads),
+            "folder": folder_to_features(encoder, Path(scratch), workers=options.threads),
         }
         found: dict[str, list[float]] = {name: [] for name in work}
         for _ in range(options.rounds):
@@ -72,11 +74,11 @@ def bare_torch(encoder: TorchEncoder, *, batches: int) -> Callable[[], int]:
 
 def bare_runtime(encoder: TorchEncoder, *, batches: int) -> Callable[[], int]:
     ready = torch.randn(BATCH, 3, encoder.size, encoder.size)
-    encoder.encode(ready)  # exported, or found in the cache, before the clock starts
+    encoder.encode(ready)  # exports the network, or reads it from the cache, before the clock starts
     return lambda: sum(len(encoder.encode(ready)) for _ in range(batches))
 
 
-def whole(encoder: TorchEncoder, scratch: Path, *, workers: int) -> Callable[[], int]:
+def folder_to_features(encoder: TorchEncoder, scratch: Path, *, workers: int) -> Callable[[], int]:
     def work() -> int:
         store = ingest(scratch / "photos", size=encoder.size, folder=scratch / "store", workers=workers)
         assert encode_plain(encoder, store).isfinite().all()

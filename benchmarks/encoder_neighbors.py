@@ -1,9 +1,9 @@
-"""A picture of what each encoder calls similar: one row per encoder, an image first, then the images nearest to it.
+"""A picture of what each encoder considers similar: one row per encoder, an image and then its nearest images.
 
     python benchmarks/encoder_neighbors.py IMAGES --out sheet.jpg [--encoders lite0 lite2 ...] [--count 800]
 
-`pixels` stands for the image itself at 16 px, to compare with. No label is read; names of class folders are printed
-below the pictures for the reader alone.
+`pixels` is the image itself at 16 px, for comparison. No label is used; the names of class folders are only printed
+below the pictures.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def encoded(name: str, paths: list[Path]) -> NDArray[np.float32]:
-    """Unit features (N, D) of all images, centered squares."""
+    """Centered unit features of all images, cropped to squares, (N, D)."""
     encoder = None if name == "pixels" else load_encoder(name)
     size = 16 if encoder is None else encoder.size
     rows = []

@@ -1,4 +1,4 @@
-"""How quick the explorer is with many images: the first screen, scrolling, the map. Made images, a real browser.
+"""Speed of the explorer with many synthetic images in a real browser: the first screen, scrolling, the map.
 
 python benchmarks/explorer.py --images 20000
 """
@@ -21,7 +21,7 @@ BLANK = """const blank = () => [...document.querySelectorAll('.item')].filter(it
   const box = item.getBoundingClientRect();
   return box.bottom > 0 && box.top < innerHeight && !item.querySelector('.thumb.ready');
 }).length;"""
-# Jumps to random places, as when the scroll bar is dragged; how long any tile on the screen stays blank after each.
+# Jumps to distant places, as by dragging the scroll bar; how long any tile on the screen stays blank after each.
 SCROLL = f"""(async () => {{
   {FRAMES} {BLANK}
   const grid = document.querySelector('.grid'), waits = [];
@@ -33,7 +33,7 @@ SCROLL = f"""(async () => {{
   }}
   return waits;
 }})()"""
-# The wheel turned without a pause: the share of frames that show a blank tile.
+# Scrolls with the wheel without a pause; the share of frames with a blank tile, and the longest time of one.
 WHEEL = f"""(async () => {{
   {FRAMES} {BLANK}
   const grid = document.querySelector('.grid');
@@ -63,14 +63,14 @@ MAP = f"""(async () => {{
 
 
 def first_screen(page: Page, address: str) -> float:
-    """Seconds from the request for the page until all pictures on the screen are there."""
+    """Seconds from the request of the page until all pictures on the screen are loaded."""
     page.visit(f"{address}#images")
     page.wait("!!document.querySelector('.item') && document.querySelectorAll('.thumb:not(.ready)').length === 0")
     return float(page.run("performance.now()")) / 1000
 
 
 def server_cost(run: Path) -> None:
-    """What the server computes until the first screen is there; in a process of its own, for its memory."""
+    """Processor time and memory of the server until the first screen is loaded. Run it in a process of its own."""
     import resource
 
     from spice.web.content import column, describe, paths
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--jumps", type=int, default=50)
     given = parser.parse_args()
     if COMMAND is None:
-        sys.exit("there is no chromium here; scripts/install-chromium.sh installs it")
+        sys.exit("chromium is not installed; install it with scripts/install-chromium.sh")
     with tempfile.TemporaryDirectory(prefix="spice-explorer-") as folder:
         run = make_large_run(Path(folder) / "run", images=given.images, clusters=given.clusters)
         serving = get_context("spawn").Process(target=server_cost, args=(run.run,))

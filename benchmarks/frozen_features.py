@@ -1,12 +1,12 @@
-"""SPICE's second stage beside what people use, on plain features of seven collections: the table of docs/results.
+"""SPICE's second stage and common methods on plain features of seven collections: the tables of docs/results.md.
 
     python benchmarks/frozen_features.py encode  --data ../shared/data --folder /tmp/frozen   (once, about 25 minutes)
     python benchmarks/frozen_features.py compare --folder /tmp/frozen --seeds 0-4 [--methods SPICE k-means]
     python benchmarks/frozen_features.py uneven  --folder /tmp/frozen --seeds 0-2
 
-All methods get the same features, and SPICE makes its views from them by adding noise: no image is seen twice. Of
-larger collections 3,000 images are drawn. Scores are kept, so a stopped run resumes. True labels are read by `score`
-alone.
+All methods get the same features; SPICE makes its views by adding noise to them. From larger collections, 3,000 images
+are sampled. Scores are saved, so a stopped run resumes. True labels are used only to score, and to sample uneven
+collections.
 """
 
 import argparse
@@ -38,15 +38,15 @@ SPICE = "SPICE"
 USUAL = ("k-means", "Ward on PCA", "spectral", "UMAP + k-means", "UMAP + Gaussian mixture", "Leiden")
 NOT_RANDOM = ("Ward on PCA",)
 COLUMNS = ("ACC", "balanced ACC", "NMI", "ARI")
-# Uneven draws: classes from the largest to a tenth of it, in an order drawn anew for every seed.
+# Uneven samples: class sizes fall from the largest to a tenth of it, in a random order for every seed.
 UNEVEN, RATIO, LARGEST = ("imagenette", "fruits", "cifar10-test"), 10, 600
 
 
 def encode(data: Path, folder: Path, name: str, encoder: Encoder) -> None:
-    """Plain features and true labels of a collection, `NAME.npz`; prints images per second."""
+    """Save plain features and true labels of a collection as `NAME.npz`; print images per second."""
     with tempfile.TemporaryDirectory() as place:
         store, truth, classes = decode(data, name, Path(place), size=encoder.size)
-        encode_plain(encoder, store, count=64)  # opens the network
+        encode_plain(encoder, store, count=64)  # loads the network
         begun = time.monotonic()
         features = encode_plain(encoder, store).numpy()
         print(f"{encoder.name} at {encoder.size} px, {name}: {len(truth) / (time.monotonic() - begun):.0f} images/s")
@@ -54,7 +54,7 @@ def encode(data: Path, folder: Path, name: str, encoder: Encoder) -> None:
 
 
 def uneven(folder: Path, name: str, seed: int) -> tuple[Features, Truth]:
-    """A draw with classes of geometrically falling size, 10 : 1."""
+    """A sample whose class sizes fall geometrically, 10 : 1."""
     features, truth = read_features(folder / f"{name}.npz", images=None)
     random, classes = np.random.default_rng(seed), int(truth.max()) + 1
     largest = min(LARGEST, int(np.bincount(truth).min()))
@@ -67,7 +67,7 @@ def uneven(folder: Path, name: str, seed: int) -> tuple[Features, Truth]:
 
 
 def spice(features: Features, settings: HeadSettings, seed: int) -> NDArray[np.integer]:
-    """Labels by the selected head."""
+    """Labels by the best head."""
     with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
         warnings.simplefilter("ignore", SpiceWarning)
         views = perturb_features(features, ViewSettings(), Run(seed=seed, folder=Path(place)))
@@ -78,7 +78,7 @@ def spice(features: Features, settings: HeadSettings, seed: int) -> NDArray[np.i
 
 
 def measured(kept: Path, what: str, seed: int, data: tuple[Features, Truth], settings: HeadSettings) -> list[float]:
-    """ACC, balanced ACC, NMI, ARI and the number of empty clusters; kept under the name of the method and the data."""
+    """ACC, balanced ACC, NMI, ARI and the number of empty clusters; saved by method and data."""
     features, truth = data
     about = f"{what} {settings.model_dump_json() if what not in RIVALS else ''} {seed} {len(truth)} {features[0, :9]}"
     path = kept / hashlib.blake2b(about.encode(), digest_size=8).hexdigest()
@@ -91,7 +91,7 @@ def measured(kept: Path, what: str, seed: int, data: tuple[Features, Truth], set
 
 
 def compare(folder: Path, names: Iterable[str], methods: list[str], seeds: list[int]) -> None:
-    """One table per score: methods by collections, mean over seeds; then the worst seed, and empty clusters."""
+    """A table per score, of methods by collections: means over seeds, the worst seed, and empty clusters."""
     figures: dict[tuple[str, str], NDArray[np.float64]] = {}
     for method in methods:
         for name in names:
@@ -107,7 +107,7 @@ def compare(folder: Path, names: Iterable[str], methods: list[str], seeds: list[
 
 
 def compare_sizes(folder: Path, seeds: list[int]) -> None:
-    """Rules for the sizes of clusters on uneven draws."""
+    """Compare rules for the sizes of clusters on uneven samples."""
     rules: dict[str, dict[str, object]] = {"even": {"sizes": "even"}, "nearest": {"sizes": "nearest"}, "found": {}}
     figures: dict[str, list[NDArray[np.float64]]] = {rule: [] for rule in rules}
     for name in UNEVEN:

@@ -1,10 +1,10 @@
-"""Damaged images of every format, by the thousand: decoding must end in pixels or a reason, soon, in little memory.
+"""Decodes thousands of damaged images of every format: each must quickly give pixels or a reason, in little memory.
 
     python benchmarks/fuzz_decode.py --cases 20000 --seed 0 [--images FOLDER_OR_ARCHIVE]
 
-Each case is a function of (seed, number), so that one which fails can be seen again with `--only NUMBER`. Ends with an
-error on the first exception that is not a BadImageError, on a case slower than `--seconds`, on a crash of the process
-(the number of the case is then in `--log`), or where memory goes beyond `--gigabytes`.
+Each case is a function of (seed, number), so that a failed one can be repeated with `--only NUMBER`. Ends with an error
+on the first exception that is not a BadImageError, on a case slower than `--seconds`, on a crash of the process (then
+`--log` has the number of the case), or if memory exceeds `--gigabytes`.
 """
 
 import argparse
@@ -100,15 +100,15 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--cases", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="run this one case")
-    parser.add_argument("--images", type=Path, help="real images to damage; without it, made ones")
+    parser.add_argument("--images", type=Path, help="real images to damage; default: synthetic ones")
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--gigabytes", type=float, default=3.0, help="address space beyond what the start takes")
+    parser.add_argument("--gigabytes", type=float, default=3.0, help="limit of address space, beyond that at the start")
     parser.add_argument("--log", type=Path, default=Path("/dev/null"))
     return parser.parse_args()
 
 
 def seed_files(images: Path | None) -> list[tuple[str, bytes]]:
-    """Whole files of every format, from real photos where there are some."""
+    """Intact files of every format, made from real photos if there are any."""
     files = []
     for number, (name, (mode, kind, options)) in enumerate(FORMATS.items()):
         if kind == "AVIF" and not features.check("avif"):
@@ -117,7 +117,7 @@ def seed_files(images: Path | None) -> list[tuple[str, bytes]]:
         buffer = io.BytesIO()
         extra = {"append_images": [photo.rotate(90)]} if "save_all" in options else {}
         in_mode(photo, mode).save(buffer, kind, **options, **extra)
-        decode(buffer.getvalue(), 32)  # whole, it must be an image
+        decode(buffer.getvalue(), 32)  # the intact file must be readable
         files.append((name, buffer.getvalue()))
     return files
 
@@ -139,7 +139,7 @@ def in_mode(photo: Image.Image, mode: str) -> Image.Image:
 
 
 def case(seed: int, number: int, seeds: list[tuple[str, bytes]]) -> tuple[str, bytes]:
-    """Random bytes in one of eight cases; else a real file, damaged."""
+    """In one of eight cases random bytes, else a damaged file."""
     draw = random.Random(f"{seed} {number}")
     if number % 8 == 0:
         return "random bytes", draw.choice(SIGNATURES) + draw.randbytes(draw.randrange(5000))
@@ -156,7 +156,7 @@ def flip_bits(data: bytearray, draw: random.Random) -> None:
 
 
 def flip_in_header(data: bytearray, draw: random.Random) -> None:
-    """Where sizes, offsets and counts are."""
+    """Change bytes among sizes, offsets and counts."""
     for _ in range(draw.choice((1, 2, 4)) if data else 0):
         data[draw.randrange(min(len(data), 700))] = draw.choice((0, 1, 0x7F, 0x80, 0xFF, draw.randrange(256)))
 
@@ -181,7 +181,7 @@ def repeat(data: bytearray, draw: random.Random) -> None:
 
 
 def judge(data: bytes, size: int) -> str:
-    """`used`, or the reason why not. Anything but a BadImageError goes up and ends the run."""
+    """`used`, or the reason why not. Any other exception than a BadImageError ends the run."""
     try:
         decoded = decode(data, size)
     except BadImageError as error:
@@ -191,7 +191,7 @@ def judge(data: bytes, size: int) -> str:
 
 
 def limit_memory(gigabytes: float) -> None:
-    """A decoder that asks for more gets a MemoryError; what is really used is printed at the end."""
+    """Let a decoder that asks for more get a MemoryError. The memory in use is printed at the end."""
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     limit = used + int(gigabytes * (1 << 30))
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

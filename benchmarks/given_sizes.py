@@ -1,8 +1,8 @@
-"""What it is worth to know how large the groups are, on 10:1 draws: sizes found, given, and given wrong.
+"""The gain from knowing the sizes of groups, on 10:1 samples: sizes found, given, and given wrongly.
 
     OMP_NUM_THREADS=1 python benchmarks/given_sizes.py imagenette.npz fruits.npz [--seeds 0 1 2] [--images 3000]
 
-Files hold `features` (N, D) and `truth` (N,). Truth makes the draw and the sizes that a user would know, and scores.
+The files contain `features` (N, D) and `truth` (N,). True labels are used to sample, to give sizes, and to score.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from spice.evaluate import score
 
 
 def rules(truth: np.ndarray, seed: int) -> dict[str, list[float] | None]:
-    """Sizes as a user may give them: not at all, exactly, guessed to within a third, all the same."""
+    """Sizes as a user may give them: none, exact ones, ones off by up to a third, or all the same."""
     exact = [float(count) for count in Counter(truth.tolist()).values()]
     guess = np.random.default_rng(seed).uniform(2 / 3, 3 / 2, len(exact)) * exact
     return {

@@ -1,8 +1,8 @@
-"""A picture of groups: reliable images nearest to each center, with their true classes.
+"""A picture of groups: reliable images from the center outward, with their true classes.
 
     python benchmarks/group_sheet.py RUN GROUP [GROUP ...] --out sheet.jpg
 
-For a folder or archive with one folder per class; the classes are read for the picture alone.
+The images need one folder per class, whose name is printed below each picture.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""What finding the number of groups costs: processor seconds of the search and of the merge tree, on one core.
+"""The time to find the number of groups: processor seconds of the search and of the merge tree, on one core.
 
     OMP_NUM_THREADS=1 python benchmarks/how_many_cost.py imagenette.npz --images 3000 60000
 
-The file is of `benchmarks/frozen_features.py encode`. Where more images are asked for than it has, its features are
-repeated with noise: a fifth of the standard deviation of every column.
+The file comes from `benchmarks/frozen_features.py encode`. For more images than it has, its features are repeated with
+noise: a fifth of the standard deviation of every column.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     for count in options.images:
-        features = as_many(np.load(options.features)["features"].astype(np.float32), count)
+        features = sampled(np.load(options.features)["features"].astype(np.float32), count)
         start = time.process_time()
         answer = how_many(features)
         search = time.process_time() - start
@@ -41,8 +41,8 @@ def main() -> None:
         print(f"{count:,} images: {answer.clusters} groups, search {search:.1f} s, tree {tree:.1f} s", flush=True)
 
 
-def as_many(features: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-    """So many features, drawn at random, or repeated with noise."""
+def sampled(features: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+    """`count` of the features, sampled without replacement, or all of them repeated with noise."""
     random = np.random.default_rng(0)
     if count <= len(features):
         return features[np.sort(random.permutation(len(features))[:count])]

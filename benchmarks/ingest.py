@@ -2,8 +2,7 @@
 
     python benchmarks/ingest.py [--count 200000]
 
-Makes a tar of small PNG files, all different, reads it into a store at 32 pixels, and prints resident memory as it
-goes.
+Makes a tar of small, distinct PNG files, reads it into a store at 32 pixels, and prints resident memory.
 """
 
 import argparse
@@ -35,9 +34,9 @@ def main() -> None:
 def show_memory(folder: Path, count: int, workers: int) -> None:
     make_tar(folder / "images.tar", count)
     print(f"{count:,} images in a tar of {(folder / 'images.tar').stat().st_size / 1e6:,.0f} MB")
-    watch = Watch(count)
+    memory_log = MemoryLog(count)
     begun = time.perf_counter()
-    store = ingest(folder / "images.tar", size=32, folder=folder / "store", workers=workers, progress=watch)
+    store = ingest(folder / "images.tar", size=32, folder=folder / "store", workers=workers, progress=memory_log)
     took = time.perf_counter() - begun
     print(f"read in {took:.0f} s, {count / took:,.0f} images/s, {len(store):,} images, {store.channels} channels")
     print(f"peak resident memory {peak_megabytes():,.0f} MB; pixels {len(store) * 3 * 32 * 32 / 1e6:,.0f} MB")
@@ -48,8 +47,8 @@ def show_memory(folder: Path, count: int, workers: int) -> None:
     print(f"random batches of 256: {drawn.numel() / (time.perf_counter() - begun):,.0f} images/s")
 
 
-class Watch:
-    """Prints resident memory at every tenth of the work."""
+class MemoryLog:
+    """A progress callback that prints resident memory after every tenth of the images."""
 
     def __init__(self, count: int) -> None:
         self.step = count // 10

@@ -1,12 +1,11 @@
-"""What the third stage gains on real collections.
+"""The gain of joint training (stage 3) on real collections.
 
     python benchmarks/joint.py --folder /tmp/joint --collections imagenette [--size 256] [--settings '{"steps": 100}']
     python benchmarks/joint.py --folder /tmp/own --collections fashion-test --encoder trained.safetensors
 
-A collection is decoded and encoded once, into a run folder of its own. There every seed has two results, without and
-with joint training; all steps before it are shared. Labels are read for the scores alone: nothing is trained, selected
-or stopped by them. Seconds are processor seconds, so that other work on the machine disturbs them little; with
-OMP_NUM_THREADS=1, those of one core.
+Each collection is decoded and encoded once, into its own run folder. There, every seed has two results, without and
+with joint training, which share all earlier steps. True labels are used only to score. Seconds are processor seconds,
+which other work on the machine affects little; set OMP_NUM_THREADS=1 to measure those of one core.
 """
 
 import argparse
@@ -35,21 +34,21 @@ from spice.runs.artifacts import FEATURES, KMEANS, REFINED_FEATURES
 from spice.settings import JointSettings
 from stored import COLLECTIONS, decode
 
-# Size of the images in pixels for lite0. Another encoder has its own.
+# Image sizes for lite0, in pixels. Other encoders use their own.
 SIZES = {"cifar10-test": 96, "fashion-test": 96}
 USUAL_SIZE = 160
 
 
 @dataclass(frozen=True)
 class Collection:
-    """A decoded collection, an encoder and, for the scores, the true labels. Its results share one run folder."""
+    """A decoded collection, an encoder and the true labels, for the scores. All results share one run folder."""
 
     place: Path
     encoder: Encoder
     truth: NDArray[np.int64]
 
     def result(self, joint: JointSettings | None, *, seed: int, flip: bool) -> Result:
-        """The finished result, with the same views for all seeds; steps that are finished are not run again."""
+        """The result of a run that uses the same views for all seeds. Finished steps are reused."""
         images = self.place / f"images-{self.encoder.size}"
         store = ImageStore(images, Listing.load(images), self.encoder.size)
         (self.place / "run").mkdir(exist_ok=True)
@@ -64,7 +63,7 @@ class Collection:
 
 
 def opened(data: Path, place: Path, encoder: str, size: int | None) -> Collection:
-    """The collection whose name is that of the folder, decoded first if it is not."""
+    """The collection with the name of the folder `place`, decoded first if needed."""
     usual = SIZES.get(place.name, USUAL_SIZE) if encoder == "lite0" else None
     loaded = load_encoder(encoder, size=size or usual)
     images, truth = place / f"images-{loaded.size}", place / f"truth-{loaded.size}.npy"
@@ -75,7 +74,7 @@ def opened(data: Path, place: Path, encoder: str, size: int | None) -> Collectio
 
 
 def scores_of(result: Result, truth: NDArray[np.int64]) -> dict[str, float]:
-    """Of all images, and of the reliable ones."""
+    """Scores of all images, and of the reliable ones."""
     labels, kept = result.labels.cluster, result.labels.reliable
     every = score(labels, truth)
     return {
@@ -88,8 +87,8 @@ def scores_of(result: Result, truth: NDArray[np.int64]) -> dict[str, float]:
 
 
 def gain(collection: Collection, joint: JointSettings, seed: int, *, flip: bool, probe: bool) -> dict[str, Any]:
-    """One collection and seed, all stages; scores are computed when all is done."""
-    # Without checks, the result of joint training is used in any case; what checks would have said is recorded.
+    """Run all stages on a collection with one seed, then compute the scores."""
+    # Without checks, the result of joint training is always used; failed checks are recorded.
     second, third = (
         collection.result(each, seed=seed, flip=flip) for each in (None, joint.model_copy(update={"checks": False}))
     )

@@ -1,13 +1,13 @@
-"""Does a run that is killed again and again (kill -9) end as one that is left alone, to the last bit?
+"""Is the result of a run that is killed repeatedly (kill -9) and resumed identical to that of an uninterrupted run?
 
 python benchmarks/kill_and_resume.py --runs 10 --kills 3                   # all three stages, from scratch
-python benchmarks/kill_and_resume.py --runs 10 --kills 3 --encoder lite0   # the second stage on a trained encoder
-python benchmarks/kill_and_resume.py --runs 10 --kills 3 --encoder refine  # the same, and joint training after it
+python benchmarks/kill_and_resume.py --runs 10 --kills 3 --encoder lite0   # stage 2 on a trained encoder
+python benchmarks/kill_and_resume.py --runs 10 --kills 3 --encoder refine  # the same, then joint training
 
-Every kill aims at one step of the run, each step in turn, at a random moment of it; after the last kill the run is
-resumed to its end. Checkpoints are written after every step of training instead of every minute, so that kills fall
-before, into and after their writing. All files of the run are compared, except the manifest and the page, which hold
-times, and the store, which is in order of reading; of the steps' records, all but the times.
+Each kill aims at a random moment of one step of the run, and all steps take turns. After the last kill, the run is
+resumed to its end. Checkpoints are written after every training step instead of every minute, so that kills happen
+before, during and after writing. All files of the run are compared bit for bit, except the manifest and the report,
+which contain times, the store, whose order is that of reading, and the times in records of steps.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
-import torch._dynamo  # noqa: F401 - imported here once, not in every process that is forked: the first optimizer needs it
+import torch._dynamo  # noqa: F401 - imported once, not in every forked process: the first optimizer needs it
 
 import spice.models.frozen  # noqa: F401 - the same: ONNX Runtime
 from spice.engine.checkpoints import Checkpoints
@@ -36,13 +36,13 @@ from spice.settings import FeatureSettings, JointSettings, RunSettings
 from stored import write_digits
 
 DIGITS = 160
-# A store of images is in order of reading; the others hold times, or who held the lock.
+# The order of the store is that of reading; the other files contain times, or the holder of the lock.
 NOT_COMPARED = {"store", "manifest.json", "report.html", ".lock", ".holder"}
 TIMES = ("seconds", "cpu_seconds", "finished")
 
 
 def settings(encoder: str) -> RunSettings:
-    """Small stages, each long enough to be hit."""
+    """Small stages, each long enough to be killed in."""
     refine, encoder = encoder == "refine", "lite0" if encoder == "refine" else encoder
     usual = standard(clusters=10, encoder=encoder, size=16 if encoder == "scratch" else 32, flip=False)
     small: dict[str, object] = {"heads": usual.heads.model_copy(update={"heads": 8})}
@@ -59,7 +59,7 @@ def settings(encoder: str) -> RunSettings:
 
 
 def start(images: Path, out: Path, encoder: str) -> int:
-    """Run, or resume, in a process of its own. Forked: torch is imported already."""
+    """Start or resume a run in a forked process, in which torch is already imported."""
     child = os.fork()
     if child == 0:
         try:
@@ -78,7 +78,7 @@ def finish(images: Path, out: Path, encoder: str) -> None:
 
 
 def steps(out: Path) -> dict[str, float]:
-    """The finished steps in order, and how long each took."""
+    """The finished steps in order, with their seconds."""
     # Not through the link `current`, behind which the model has a model.json of its own.
     places = [folder for part in ("steps", "results") for folder in (out / part).glob("*")]
     found = {name: next((f for folder in places if (f := folder / f"{name}.json").exists()), None) for name in BY_NAME}
@@ -86,7 +86,7 @@ def steps(out: Path) -> dict[str, float]:
 
 
 def kill(images: Path, out: Path, encoder: str, *, after: set[str], delay: float) -> str:
-    """Start, wait until the steps `after` are finished and `delay` seconds more, kill; returns where the kill fell."""
+    """Start a run, wait until the steps `after` are finished and `delay` seconds more, and kill it. Returns where."""
     child = start(images, out, encoder)
     while not after <= set(steps(out)) and os.waitpid(child, os.WNOHANG) == (0, 0):
         time.sleep(0.01)
@@ -100,7 +100,7 @@ def kill(images: Path, out: Path, encoder: str, *, after: set[str], delay: float
 
 
 def digest(run: Path) -> dict[str, str]:
-    """A hash of every file that is compared; links at the top lead to files that are compared where they are."""
+    """A hash of every file that is compared. Links are left out: their targets are compared."""
     files = {path.relative_to(run): path for path in run.rglob("*") if path.is_file() and not path.is_symlink()}
     return {
         str(name): hashlib.sha256(content(path, record=len(name.parts) == 3 and name.stem in BY_NAME)).hexdigest()
@@ -110,7 +110,7 @@ def digest(run: Path) -> dict[str, str]:
 
 
 def content(path: Path, *, record: bool) -> bytes:
-    """A file's bytes; of a step's record, without times and without the stamps of files that are not compared."""
+    """The content of a file. Records of steps: without times, and without files that are not compared."""
     if not record or path.suffix != ".json":
         return path.read_bytes()
     kept = {key: value for key, value in json.loads(path.read_text()).items() if key not in TIMES}
@@ -123,26 +123,26 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--kills", type=int, default=3, help="of every run")
     parser.add_argument("--encoder", choices=["scratch", "lite0", "refine"], default="scratch")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments at which runs are killed")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the moments of the kills")
     parser.add_argument("--folder", type=Path, help="where to work (default: a temporary folder)")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=chosen.folder) as temporary:
         found = kill_runs(Path(temporary), chosen.encoder, runs=chosen.runs, kills=chosen.kills, seed=chosen.seed)
-    same = f"{found.same} of {chosen.runs} runs ended the same to the last bit"
+    same = f"{found.same} of {chosen.runs} runs gave identical results, bit for bit"
     print(f"{same}; {found.landed} of {found.aimed} kills landed")
     sys.exit(0 if found.same == chosen.runs and found.landed else 1)
 
 
 class Killed(NamedTuple):
-    """How runs ended that were killed."""
+    """The outcome of all killed runs."""
 
-    same: int  # runs that ended the same to the last bit
-    landed: int  # kills that fell while the run was under way
+    same: int  # runs with a result that is identical bit for bit
+    landed: int  # kills while the run was still running
     aimed: int
 
 
 def kill_runs(folder: Path, encoder: str, *, runs: int, kills: int, seed: int, until: float = float("inf")) -> Killed:
-    """Kill each of `runs` runs `kills` times, compare what they end with; no further run after the moment `until`."""
+    """Kill each of `runs` runs `kills` times and compare the results. No new run starts after the time `until`."""
     draw = random.Random(seed)
     images, whole = folder / "digits", folder / "whole"
     write_digits(images, DIGITS)

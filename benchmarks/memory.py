@@ -1,10 +1,10 @@
-"""How much memory does each command take for N images?
+"""The peak memory of each command for N images.
 
 python benchmarks/memory.py --images 2000 20000
 
-Made images (8 pixels, since pixels are read in batches) with made features of lite0's width, so that it takes minutes.
-Counted is the largest amount that the system cannot take back (anonymous memory), looked at a hundred times a second;
-files that are mapped are not counted. `spice doctor --plan N` prints the bound that is compared here.
+Uses synthetic images of 8 pixels (pixels are read in batches, so their number does not matter) and synthetic features
+of lite0's width, so that it takes minutes. Memory is anonymous memory, which the system cannot reclaim, sampled a
+hundred times per second; mapped files do not count. `spice doctor --plan N` prints the bound.
 """
 
 import argparse
@@ -24,7 +24,7 @@ WIDTH, CLUSTERS = 1280, 10
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, nargs="+", default=[2000, 20_000])
-    parser.add_argument("--width", type=int, default=WIDTH, help="of the made features")
+    parser.add_argument("--width", type=int, default=WIDTH, help="width of the synthetic features")
     parser.add_argument("--only", nargs="+", default=[], help="commands by name, cluster first")
     options = parser.parse_args()
     print("| command | images | peak memory | promised |\n|---|---:|---:|---:|")
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def commands(folder: Path, count: int, width: int) -> dict[str, list[str]]:
-    """Every command that reads all images of a run, by name."""
+    """All commands that read all images of a run, by name."""
     make(folder, count, width)
     few = folder / "few.npy"
     np.save(few, np.load(folder / "images.npy")[:40])
@@ -61,14 +61,14 @@ def commands(folder: Path, count: int, width: int) -> dict[str, list[str]]:
         "evaluate": ["evaluate", run, "--truth", str(folder / "truth.csv")],
         "export csv": ["export", run, str(folder / "out.csv"), "--as", "csv"],
         "figures": ["figures", run, "--out", str(folder / "figures")],
-        # With the built-in encoder, on images as small as they are.
+        # With the built-in encoder, on small images.
         "cluster few": ["cluster", str(few), "-k", "3", "--size", "16", "--out", model, *small],
         "predict": ["predict", model, images, "--out", str(folder / "predicted.csv")],
     }
 
 
 def make(folder: Path, count: int, width: int) -> None:
-    """Images that all differ, features in ten groups, and the groups as truth."""
+    """Write distinct images, features in ten groups, and the groups as true labels."""
     draw = np.random.default_rng(0)
     truth = draw.integers(0, CLUSTERS, count)
     np.save(folder / "images.npy", draw.integers(0, 256, (count, 8, 8, 3), dtype=np.uint8))
@@ -76,13 +76,13 @@ def make(folder: Path, count: int, width: int) -> None:
     features = centers[truth] + draw.normal(size=(count, width)).astype(np.float32)
     np.savez(folder / "features.npz", features=features, paths=np.array([str(row) for row in range(count)]))
     rows = "\n".join(f"{row},{truth[row]}" for row in range(count))
-    # Memory does not depend on how long heads learn.
+    # Memory does not depend on how long heads are trained.
     (folder / "small.toml").write_text("[heads]\nheads = 3\nepochs = 2\n")
     (folder / "truth.csv").write_text(f"path,label\n{rows}\n")
 
 
 def measured(arguments: list[str]) -> int:
-    """The largest anonymous memory of a command, in bytes."""
+    """The peak anonymous memory of a command, in bytes."""
     with tempfile.TemporaryFile("w+") as said:
         child = subprocess.Popen([sys.executable, "-m", "spice", *arguments], stdout=said, stderr=subprocess.STDOUT)
         peak = 0

@@ -1,10 +1,10 @@
-"""Names of groups: do they survive a run on more images, and do suggested ones make sense?
+"""Names of groups: do they survive a run on more images, and are suggested names right?
 
     python benchmarks/names.py survive trash.npz flowers.npz
     python benchmarks/names.py suggest imagenette.npz ...
 
-The files are those of `frozen_features.py encode`, of lite0. `survive` names all groups, adds a fifth more images and
-clusters again. `suggest` prints the word for each group of k-means beside the class that most of its images are of.
+The files come from `frozen_features.py encode` with lite0. `survive` names all groups, adds a fifth more images and
+clusters again. `suggest` prints the suggested name of each group of k-means and the class of most of its images.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def suggest(file: Path) -> None:
 
 
 def suggested(features: Features, truth: Truth) -> list[tuple[str, Truth]]:
-    """The suggested word for each group, and the true classes of its images, counted."""
+    """The suggested name of each group, and the number of its images in each true class."""
     clusters = int(truth.max()) + 1
     labels = KMeans(clusters, n_init=2, random_state=0).fit_predict(normalize(features)).astype(np.int32)
     numbers, unedited = np.arange(clusters, dtype=np.int32), np.zeros(len(labels), dtype=np.bool_)

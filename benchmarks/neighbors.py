@@ -1,9 +1,9 @@
-"""Exact nearest neighbors beside scikit-learn and faiss, on one thread.
+"""Exact nearest neighbors, compared with scikit-learn and faiss, on one thread.
 
     OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/neighbors.py     (on an idle core)
 
-Seconds are processor seconds. For large collections only some queries are timed and the time is scaled up, because all
-three searches take time in proportion to the queries.
+Seconds are processor seconds. For large collections, only some queries are timed and the time is scaled up, since the
+time of all three searches is proportional to the number of queries.
 """
 
 import time
@@ -20,7 +20,7 @@ from spice.neighbors import nearest, recall
 
 COUNT = 100
 SIZES = [(10_000, 128), (10_000, 512), (60_000, 128), (60_000, 512)]
-TIMED = 3_000  # queries, of the larger collections
+TIMED = 3_000  # queries, for the larger collections
 
 
 def main() -> None:
@@ -44,11 +44,11 @@ def compare() -> None:
         scale = images / count
         row = f"{ours * scale:.1f} | {sklearn * scale:.1f} | {flat * scale:.1f} | {min(sklearn, flat) / ours:.2f}"
         print(f"| {images:,} | {width} | {row} |", flush=True)
-    print(f"\nThe better of two runs. At 60,000 images, {TIMED:,} random queries are timed and the time scaled up.")
+    print(f"\nThe faster of two runs. At 60,000 images, {TIMED:,} random queries are timed and the time scaled up.")
 
 
 def timed(search: Callable[[Tensor, Tensor], Tensor], features: Tensor, queries: Tensor) -> tuple[float, Tensor]:
-    """CPU seconds of the better of two runs, and the result."""
+    """Processor seconds of the faster of two runs, and the result."""
     seconds = []
     for _ in range(2):
         started = time.process_time()
@@ -62,7 +62,7 @@ def exact_index(features: Tensor, queries: Tensor) -> Tensor:
 
 
 def sklearn_index(features: Tensor, queries: Tensor) -> Tensor:
-    """On unit vectors the nearest by distance are the nearest by cosine, and this is scikit-learn's quickest way."""
+    """scikit-learn's fastest search. For unit vectors, distance and cosine give the same neighbors."""
     model = NearestNeighbors(n_neighbors=COUNT, algorithm="brute").fit(features.numpy())
     return torch.from_numpy(model.kneighbors(queries.numpy(), return_distance=False))
 

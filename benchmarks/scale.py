@@ -1,4 +1,4 @@
-"""How large a collection can be: what heads need to see, and what a million feature vectors take.
+"""Large collections: how many images heads need, and the time and memory for up to a million images.
 
     python benchmarks/scale.py sample  --folder FEATURES --seeds 0-2 [--images 1000 2000 5000 10000]
     python benchmarks/scale.py sample  --mixture 200000 --images 5000 10000 20000 40000
@@ -8,13 +8,12 @@
     python benchmarks/scale.py nodes   --moments 20
     python benchmarks/scale.py kills   --engine ray --kills 10
 
-`sample` trains heads on some of the images and labels all of them; FEATURES holds the files of
-`benchmarks/frozen_features.py encode`. `vectors` runs `spice cluster` on a generated mixture, and prints the time of
-every step, the peak of resident memory and the largest file. `photos` does the same with crops of the images in
-folders, and prints what `--plan` expects before. `engines` reads and embeds a folder in this process, then
-on Ray on this machine. `nodes` loses one of two nodes of a Ray cluster at several moments, and `kills` the command
-itself, which is then resumed: both end with an error if features or labels differ. True labels are read by `score`
-alone.
+`sample` trains heads on some of the images and labels all of them; FEATURES contains the files of
+`benchmarks/frozen_features.py encode`. `vectors` runs `spice cluster` on a synthetic mixture and prints the time of
+every step, the peak memory and the largest file. `photos` does the same with random crops of the images in folders, and
+first prints what `--plan` predicts. `engines` reads and embeds a folder in this process, then with Ray on this machine.
+`nodes` removes one of two nodes of a Ray cluster at several moments. `kills` kills the command itself and resumes it.
+Both end with an error if features or labels differ. True labels are used only to score.
 """
 
 import argparse
@@ -26,16 +25,17 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 from torch import arange, from_numpy
 
 from memory import anonymous
 from scale_kills import killed_commands, lost_nodes
-from scale_photos import make_photos
 from spice.engine.run import Run
 from spice.errors import SpiceWarning
 from spice.evaluate import score
@@ -52,10 +52,17 @@ from stored import Features, Truth, read_features, seed_range
 WIDTH, GROUPS = 256, 50
 RANK, CENTER, SPREAD, NOISE = 16, 0.45, 0.25, 0.3
 ROWS = 50_000  # generated at once
+# Photos: JPEGs of random crops of real images.
+SIDES = 160, 224  # pixels
+SHARE = 0.5, 0.9  # of an original's sides that a crop keeps
+QUALITY = 85
+PER_FOLDER = 1000
+ENDINGS = (".jpg", ".jpeg", ".png")
+SHORTEST = 150  # side of an original in pixels; crops of a smaller one would be blurred
 
 
 def mixture(path: Path, count: int) -> tuple[Features, Truth]:
-    """Fifty groups of uneven size, each spread along sixteen directions of its own, and noise in all 256."""
+    """Fifty groups of uneven size, each with its own sixteen directions of variance, and noise in all 256."""
     random = np.random.default_rng(0)
     centers = random.normal(size=(GROUPS, WIDTH)).astype(np.float32) * CENTER
     truth = random.choice(GROUPS, count, p=random.dirichlet(np.full(GROUPS, 3.0)))
@@ -73,7 +80,7 @@ def mixture(path: Path, count: int) -> tuple[Features, Truth]:
 
 
 def learned_from(features: Features, clusters: int, images: int, seed: int) -> tuple[NDArray[np.int64], float]:
-    """The labels of all images by a head that learned from some of them, and the seconds of processor time."""
+    """Labels of all images by a head trained on some of them, and the processor seconds of the training."""
     rows = np.sort(np.random.default_rng(seed).permutation(len(features))[:images])
     started = time.process_time()
     with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
@@ -103,7 +110,7 @@ def sample(collections: dict[str, tuple[Features, Truth]], sizes: list[int], see
 
 
 def vectors(count: int, place: Path) -> None:
-    """The whole command on a mixture."""
+    """Run the whole command on a synthetic mixture."""
     place.mkdir(parents=True, exist_ok=True)
     source, out = place / f"mixture-{count}.npy", place / f"mixture-{count}.spice"
     truth = np.load(place / f"truth-{count}.npy") if source.exists() else mixture(source, count)[1]
@@ -119,7 +126,7 @@ def vectors(count: int, place: Path) -> None:
 
 
 def photos(count: int, place: Path, originals: list[Path]) -> None:
-    """The whole command on photos: crops of real images. First what `--plan` expects of it."""
+    """Print the prediction of `--plan`, then run the whole command on random crops of real images."""
     source, out = place / f"photos-{count}", place / f"photos-{count}.spice"
     make_photos(originals, source, count)
     arguments = ["cluster", str(source), "-k", str(GROUPS), "--preset", "quick"]
@@ -127,13 +134,42 @@ def photos(count: int, place: Path, originals: list[Path]) -> None:
     _describe(out, _measured([*arguments, "--out", str(out), "--no-open"]))
 
 
+def make_photos(originals: list[Path], folder: Path, count: int) -> None:
+    """Write `count` random crops of the images in `originals`, without those that are already there.
+
+    A crop depends only on its number and on the originals.
+    """
+    files = sorted(path for place in originals for path in place.rglob("*") if path.suffix.lower() in ENDINGS)
+    files = [path for path in files if min(Image.open(path).size) >= SHORTEST]
+    order = np.random.default_rng(0).permutation(len(files))
+    opened = lru_cache(len(files))(lambda path: Image.open(path).convert("RGB"))
+    for number in range(count):
+        path = folder / f"{number // PER_FOLDER:04d}" / f"{number:07d}.jpg"
+        if path.exists():
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _crop(opened(files[order[number % len(files)]]), number).save(path, quality=QUALITY)
+
+
+def _crop(image: Image.Image, number: int) -> Image.Image:
+    random = np.random.default_rng(number)
+    width, height = (int(side * random.uniform(*SHARE)) for side in image.size)
+    left, top = (
+        int(random.integers(0, 1 + have - want)) for have, want in zip(image.size, (width, height), strict=True)
+    )
+    side = int(random.integers(SIDES[0], SIDES[1] + 1))
+    size = (side, max(1, side * height // width)) if width < height else (max(1, side * width // height), side)
+    found = image.resize(size, Image.Resampling.BILINEAR, box=(left, top, left + width, top + height))
+    return found.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if random.random() < 0.5 else found
+
+
 class Measured(NamedTuple):
-    """What a command took."""
+    """Time and memory of a command."""
 
     seconds: float
     processor: float
     peak: float  # bytes in memory, mapped files included
-    own: float  # bytes that the system cannot take back, which is what `--plan` predicts
+    own: float  # peak anonymous memory in bytes, which `--plan` predicts
 
 
 def _measured(arguments: list[str]) -> Measured:
@@ -149,7 +185,7 @@ def _measured(arguments: list[str]) -> Measured:
 
 
 def _describe(out: Path, took: Measured) -> None:
-    """Steps of a finished run, memory and disk."""
+    """Print the steps of a finished run, memory and disk space."""
     print("\n| step | seconds | processor |\n|---|---:|---:|")
     records = [json.loads(path.read_text()) for path in out.rglob("*.json")]
     for record in sorted((one for one in records if "cpu_seconds" in one), key=lambda one: one["finished"]):
@@ -163,7 +199,7 @@ def _describe(out: Path, took: Measured) -> None:
 
 
 def engines(images: str, size: int = 160, rounds: int = 2) -> None:
-    """Images per second: this process, Ray with its start, and Ray from the first answer on."""
+    """Print images per second: of this process, of Ray with its start, and of Ray after the first answer."""
     encoder = load_encoder("lite0", size=size)
     print("| this process | Ray | Ray, running | same features |\n|---:|---:|---:|---|")
     for _ in range(rounds):
@@ -217,11 +253,13 @@ def _parser() -> argparse.ArgumentParser:
     both.add_argument("--images", required=True)
     nodes = commands.add_parser("nodes")
     nodes.add_argument("--moments", type=int, default=20)
-    nodes.add_argument("--phase", type=float, default=0.5, help="of the first moment, in parts of a step between two")
+    nodes.add_argument(
+        "--phase", type=float, default=0.5, help="of the first moment, as a fraction of the time between two"
+    )
     killed = commands.add_parser("kills")
     killed.add_argument("--engine", choices=["local", "ray"], required=True)
     killed.add_argument("--kills", type=int, default=12)
-    killed.add_argument("--seed", type=int, default=0, help="of the moments")
+    killed.add_argument("--seed", type=int, default=0, help="seed of the moments")
     for parts in (nodes, killed):
         parts.add_argument("--count", type=int, default=1500, help="images")
     return parser

@@ -1,4 +1,4 @@
-"""Machines and commands that are lost at any moment, for `benchmarks/scale.py`: is the result the same?"""
+"""For `benchmarks/scale.py`: is the result the same if a machine is lost or the command is killed at any moment?"""
 
 import os
 import random
@@ -26,12 +26,12 @@ SETTINGS = "[heads]\nheads = 3\nepochs = 3\n"
 
 
 def lost_nodes(moments: int, count: int, phase: float = 0.5) -> int:
-    """Read and embed digits on two nodes, and lose one of them at evenly spaced moments; how many went wrong."""
+    """Embed digits on two nodes, and remove one at evenly spaced moments. Returns how often the result was wrong."""
     import ray
     from ray.cluster_utils import Cluster
 
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
-    # Ray takes half a minute to notice that a node is gone; here, a few seconds.
+    # By default, Ray takes half a minute to notice that a node is gone.
     quick = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 1000}
     first = {"num_cpus": 1, "include_dashboard": False, "_system_config": quick}
     nodes = Cluster(initialize_head=True, head_node_args=first)
@@ -55,7 +55,7 @@ def lost_nodes(moments: int, count: int, phase: float = 0.5) -> int:
 
 
 def _embedded(place: Path, name: str, nodes: Any, wait: float | None) -> tuple[Inputs, float]:
-    """All images, embedded by two nodes, of which one is lost after some seconds; and how long that took."""
+    """All images, embedded by two nodes of which one is removed after `wait` seconds, and the seconds it took."""
     second = nodes.add_node(num_cpus=1)
     loss = threading.Timer(wait or 0.0, lambda: nodes.remove_node(second, allow_graceful=False))
     started = time.monotonic()
@@ -68,12 +68,12 @@ def _embedded(place: Path, name: str, nodes: Any, wait: float | None) -> tuple[I
         loss.function()
     else:
         loss.join()
-    nodes.wait_for_nodes()  # until the lost one is known to be lost
+    nodes.wait_for_nodes()  # until Ray knows that one is lost
     return found, took
 
 
 def _same(found: Inputs, expected: Inputs) -> bool:
-    """The same images, each once, with the same features to the last bit."""
+    """Whether the images are the same, with identical features."""
     assert found.embedded is not None and expected.embedded is not None  # noqa: PT018
     rows = np.arange(len(expected.collection))
     if found.collection.paths != expected.collection.paths:
@@ -84,7 +84,7 @@ def _same(found: Inputs, expected: Inputs) -> bool:
 
 
 def killed_commands(engine: str, kills: int, count: int, seed: int = 0) -> int:
-    """Kill `spice cluster` (kill -9) in each of its phases in turn, resume; how many runs ended with other labels."""
+    """Kill `spice cluster` (kill -9) in each of its phases, and resume it. Returns how many runs gave other labels."""
     draw, wrong, landed = random.Random(seed), 0, 0
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
@@ -99,7 +99,7 @@ def killed_commands(engine: str, kills: int, count: int, seed: int = 0) -> int:
             child = _command(place, out.name, engine)
             if phase == 0:
                 time.sleep(reading * draw.random())
-            else:  # as soon as so many steps are finished, or a moment later
+            else:  # when `phase` steps are finished, or a moment later
                 _wait_for(child, out, steps=phase)
                 time.sleep(draw.choice((0.0, 0.3, 1.0)))
             child.send_signal(signal.SIGKILL)
@@ -116,7 +116,7 @@ def killed_commands(engine: str, kills: int, count: int, seed: int = 0) -> int:
 
 
 def _wait_for(child: "subprocess.Popen[bytes]", out: Path, *, steps: int) -> float:
-    """Wait until so many steps are finished, or the command has ended; the seconds that took."""
+    """Wait until this many steps are finished or the command ends. Returns the seconds it took."""
     started = time.monotonic()
     while child.poll() is None and len(_records(out)) < steps:
         time.sleep(0.02)
@@ -130,9 +130,9 @@ def _records(out: Path) -> list[Path]:
 
 
 def _reached(out: Path) -> str:
-    """How far a killed run had come."""
+    """How far a killed run got."""
     if not (out / "manifest.json").exists():
-        return "before it had made its folder"
+        return "before it made its folder"
     records = _records(out)
     return f"after {records[-1].stem}, with {len(records)} steps finished" if records else "while reading"
 

@@ -1,4 +1,4 @@
-"""What several benchmarks share: images to work on, collections with true labels, stored features, and tables."""
+"""Common code of the benchmarks: images, collections with true labels, stored features, and tables."""
 
 import tarfile
 import tempfile
@@ -17,7 +17,7 @@ from spice.evaluate.truth import from_folders
 Features = NDArray[np.float32]
 Truth = NDArray[np.int64]
 
-# name: file, and the member to read
+# name: file, and the folder or array in it
 COLLECTIONS = {
     "imagenette": ("imagenette.tar", "imagenette"),
     "fruits": ("fruits.tar", "fruits"),
@@ -27,11 +27,11 @@ COLLECTIONS = {
     "flowers": ("flowers.tar", "flowers"),
     "caltech": ("caltech.tar", "caltech"),
 }
-IMAGES = 3_000  # drawn from larger collections
+IMAGES = 3_000  # sampled from larger collections
 
 
 class Decoded(NamedTuple):
-    """A collection in a store, and its true labels."""
+    """A decoded collection and its true labels."""
 
     store: ImageStore
     truth: Truth  # (N,) numbers of classes
@@ -55,7 +55,7 @@ def decode(data: Path, name: str, folder: Path, *, size: int) -> Decoded:
 
 
 def unpack(archive: Path, folder: Path, count: int | None) -> int:
-    """Unpack so many photos (None: all), evenly drawn in the order of their names; returns how many."""
+    """Unpack `count` photos (None: all), evenly spaced in the order of their names. Returns their number."""
     with tarfile.open(archive) as opened:
         members = sorted((one for one in opened.getmembers() if one.isfile()), key=lambda one: one.name)
         if count is not None and count < len(members):
@@ -65,16 +65,16 @@ def unpack(archive: Path, folder: Path, count: int | None) -> int:
 
 
 def write_digits(folder: Path, count: int) -> None:
-    """Handwritten digits as files; after 1,797 of them, the same upside down."""
+    """Write handwritten digits as image files; after all 1,797 of them, the same upside down."""
     folder.mkdir()
     pixels = (load_digits().images * (255 / 16)).round().astype(np.uint8)
     for number in range(count):
-        turned, place = divmod(number, len(pixels))
-        Image.fromarray(np.rot90(pixels[place], 2 * turned)).save(folder / f"{number:05d}.png")
+        half_turns, index = divmod(number, len(pixels))
+        Image.fromarray(np.rot90(pixels[index], 2 * half_turns)).save(folder / f"{number:05d}.png")
 
 
 def read_features(file: Path, images: int | None = IMAGES) -> tuple[Features, Truth]:
-    """Features and true labels of at most `images` images, from a file of `frozen_features.py encode`."""
+    """Features and true labels of at most `images` random images in a file of `frozen_features.py encode`."""
     with np.load(file) as stored:
         features, truth = stored["features"].astype(np.float32), np.unique(stored["truth"], return_inverse=True)[1]
     drawn = np.sort(np.random.default_rng(0).permutation(len(features))[:images])
@@ -82,7 +82,7 @@ def read_features(file: Path, images: int | None = IMAGES) -> tuple[Features, Tr
 
 
 def read_class_names(file: Path) -> NDArray[np.str_]:
-    """The names of the classes that true labels stand for."""
+    """The names of the classes."""
     with np.load(file) as stored:
         return np.asarray(stored["classes"])
 

@@ -1,10 +1,10 @@
-"""What each stage's training costs beyond the network passes and matrix products that it cannot do without.
+"""The overhead of each stage's training over its necessary work: network passes or matrix products.
 
     OMP_NUM_THREADS=1 python benchmarks/training_speed.py features|heads|joint [--steps 12]
 
 `features` and `joint` alternate steps of the whole stage with bare steps of its network on ready tensors, and print the
 ratio of the medians. `heads` profiles stage 2 and prints the share of matrix products. Seconds are processor seconds of
-one thread, which other work on the machine disturbs least.
+one thread, which other work on the machine affects least.
 """
 
 import argparse
@@ -46,7 +46,7 @@ class EnoughError(Exception):
 
 
 class Alternating:
-    """Progress of a stage that times its steps, and runs and times a bare step after each."""
+    """A progress callback that times the steps of a stage, and runs and times a bare step after each."""
 
     def __init__(self, bare_step: Callable[[], None], steps: int) -> None:
         self.bare_step, self.steps = bare_step, steps
@@ -76,7 +76,7 @@ def compare(name: str, stage: Callable[[Progress], object], bare_step: Callable[
 
 
 class Repeated(InMemory):
-    """A collection of `count` images: the given ones, over and over."""
+    """A collection of `count` images, which repeats the given ones."""
 
     def __init__(self, pixels: Tensor, count: int) -> None:
         super().__init__(pixels)
@@ -90,7 +90,7 @@ class Repeated(InMemory):
 
 
 def features(steps: int) -> None:
-    """MoCo with a ResNet-18 of half width at 32 px, as in an epoch of 50,000 images, with their queue."""
+    """MoCo with a half-width ResNet-18 at 32 px, with the queue for 50,000 images."""
     settings = FeatureSettings(network="resnet18", width=32, batch=128, epochs=1)
     images = Repeated(torch.randint(0, 256, (4096, 3, 32, 32), dtype=torch.uint8), 50_000)
     cpu = torch.device("cpu")
@@ -107,7 +107,7 @@ def features(steps: int) -> None:
 
 
 class Case(NamedTuple):
-    """A network for stage 3 and how it is trained."""
+    """A network for stage 3, with its settings."""
 
     name: str
     encoder: TorchEncoder
@@ -160,8 +160,8 @@ def bare_joint_step(case: Case) -> Callable[[], None]:
 
 
 def heads() -> None:
-    """Seconds of torch's operations in stage 2: standard settings, 6,000 images of 1,280 features."""
-    views = made_views(6_000, 1280)
+    """Print the seconds of torch operations in stage 2, with standard settings and 6,000 images of 1,280 features."""
+    views = synthetic_views(6_000, 1280)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as recorded:
         started = time.perf_counter()
         train_heads(views, standard_heads(10), Run())
@@ -178,8 +178,8 @@ def heads() -> None:
     )
 
 
-def made_views(images: int, width: int) -> Views:
-    """Ten groups with noise; one weak and one strong view."""
+def synthetic_views(images: int, width: int) -> Views:
+    """Ten groups with noise, with one weak and one strong view."""
     centers, group = np.random.default_rng(7).normal(size=(10, width)), np.arange(images) % 10
     plain, weak, strong = (
         (centers[group] + 2 * np.random.default_rng(seed).normal(size=(images, width))).astype(np.float32)

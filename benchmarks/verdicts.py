@@ -1,8 +1,8 @@
-"""Do verdicts match what is in the groups? Purity by grade, and the rank correlation of purity with each measure.
+"""Do verdicts match the purity of groups? Mean purity by grade, and rank correlation of purity with each measure.
 
     python benchmarks/verdicts.py RUN=TRUTH [RUN=TRUTH ...]
 
-RUN and TRUTH as in benchmarks/check_simulation.py. True labels are used in the table alone.
+RUN and TRUTH are as in benchmarks/check_simulation.py. True labels are used only for the table.
 """
 
 import argparse

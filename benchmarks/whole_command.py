@@ -1,12 +1,11 @@
-"""From the command to the page: this version of spice beside another one, in the same run on the same images.
+"""The whole command from start to report: this version of spice compared with another one on the same images.
 
     git worktree add ../release 5855713
     python benchmarks/whole_command.py --release ../release/src [--count 1500] [--quick] [--rounds 1]
 
-Unpacks photos (../shared/data/imagenette.tar) into a folder, groups them with both versions in turn, each with a cache
-of its own that already holds the exported encoder, and prints wall time, processor time (of the whole command, with its
-threads), time per step, and ACC. True labels, the names of the folders, are read in the end. `--threads 2` is what a
-machine with two cores has; on a busy machine trust processor time.
+Unpacks photos (../shared/data/imagenette.tar) into a folder and clusters them with both versions alternately. Each has
+its own cache, which already contains the exported encoder. Prints wall time, processor time of all threads, time per
+step, and ACC. True labels are the names of the folders, read at the end. On a busy machine, compare processor time.
 """
 
 import argparse
@@ -30,7 +29,7 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 class Version(NamedTuple):
-    """What is run."""
+    """A version of spice, with its options."""
 
     name: str
     source: Path
@@ -38,7 +37,7 @@ class Version(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """One command."""
+    """The result of one command."""
 
     wall: float
     processor: float
@@ -50,11 +49,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=Path, default=SHARED / "imagenette.tar")
     parser.add_argument("--release", type=Path, help="the src folder of the other version")
-    parser.add_argument("--count", type=int, help="so many of the images, evenly drawn; default: all")
+    parser.add_argument("--count", type=int, help="number of images, evenly spaced; default: all")
     parser.add_argument("--clusters", type=int, default=10)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="this version with --preset quick, too")
+    parser.add_argument("--quick", action="store_true", help="also run this version with --preset quick")
     parser.add_argument("--folder", type=Path, help="where temporary files go")
     arguments = parser.parse_args()
     own = Path(__file__).resolve().parents[1] / "src"
@@ -71,7 +70,7 @@ def main() -> None:
         print(f"{count:,} images, {arguments.threads} threads")
         settings = {"clusters": arguments.clusters, "threads": arguments.threads}
         runs: dict[str, list[Ran]] = {version.name: [] for version in versions}
-        for version in versions:  # fills the cache: what a first command takes longer
+        for version in versions:  # fills the cache, which makes the first command slower
             run(version, few, folder, **settings)
         for _ in range(arguments.rounds):
             for version in versions:
@@ -81,7 +80,7 @@ def main() -> None:
 
 
 def run(version: Version, photos: Path, folder: Path, *, clusters: int, threads: int) -> Ran:
-    """Group the photos into a new run folder, in a process of its own."""
+    """Cluster the photos into a new run folder, in a separate process."""
     with tempfile.TemporaryDirectory(dir=folder) as out:
         here = Path(out) / "run"
         command = [sys.executable, "-m", "spice", "cluster", str(photos), "-k", str(clusters), "--out", str(here)]
@@ -103,7 +102,7 @@ def show(name: str, ran: Ran) -> None:
 
 
 def compare(runs: dict[str, list[Ran]]) -> None:
-    """A table of medians, and how many times as fast as this version each one is."""
+    """Print a table of medians, and of times relative to this version."""
     print("\n| | wall | processor | ACC | wall, of this version's | processor, of this version's |")
     print("|---|---|---|---|---|---|")
     middle = {
@@ -122,7 +121,7 @@ def _processor_seconds() -> float:
 
 
 def _steps(folder: Path) -> dict[str, float]:
-    """Seconds of every step, from its record, the longest first."""
+    """Seconds of every step, from its record, in descending order."""
     found = {}
     for path in [*folder.glob("steps/*/*.json"), *folder.glob("results/*/*.json")]:
         record = json.loads(path.read_text(encoding="utf-8"))

@@ -22,18 +22,20 @@ def test_shares_and_counts_are_read_from_words_and_files(tmp_path: Path) -> None
     (tmp_path / "sizes.txt").write_text("20\n50\n30\n")
     assert read_sizes(str(tmp_path / "sizes.txt")) == (0.5, 0.3, 0.2)
     assert sum(read_sizes("0.333,0.333,0.333")) == pytest.approx(1)
+    assert read_sizes(",".join(["10"] * 100)) == (0.01,) * 100  # longer than a file name can be
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         ("0.5,0.3", r"shares must sum to 1, got 0\.8; give shares or counts, such as"),
-        ("0.5,-0.5,1", r"must be above 0, got -0\.5"),
-        ("3,0", "must be above 0, got 0"),
-        ("nan,1", "must be above 0"),
+        ("0.5,-0.5,1", r"must be a number above 0, got -0\.5"),
+        ("3,0", "must be a number above 0, got 0"),
+        ("1,nan", "must be a number above 0, got nan"),
+        ("inf,1", "must be a number above 0, got inf"),
         ("7", "at least 2 groups, got 1"),
-        ("0.5,half", "--sizes has 'half', which is not a number"),
-        ("sizes.txt", r"--sizes has 'sizes\.txt', which is not a number; .* or a file"),
+        ("0.5,half", "--sizes contains 'half', which is not a number"),
+        ("sizes.txt", r"--sizes contains 'sizes\.txt', which is not a number; .* or a file"),
     ],
 )
 def test_what_is_no_size_is_refused_in_words(given: str, words: str) -> None:

@@ -1,5 +1,6 @@
 """Every setting can be printed, changed in a file, and given back."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -20,6 +21,14 @@ def file(tmp_path: Path) -> Path:
 def test_printed_settings_are_read_back_the_same(settings: RunSettings, file: Path) -> None:
     file.write_text(to_toml(settings.model_dump(mode="json")))
     assert apply_changes(settings, read_changes(file), path=file) == settings
+
+
+def test_every_printed_setting_has_a_description() -> None:
+    lines = to_toml(paper("stl10").model_dump(mode="json")).splitlines()
+    settings = [(above, line) for above, line in zip(["", *lines], lines, strict=False) if re.match(r"\w+ = |\[", line)]
+    assert len(settings) > 90
+    assert [line for above, line in settings if not above.startswith("# ")] == []
+    assert "# Mirror images at random. Set it to false for digits, scans and text.\nflip = true" in "\n".join(lines)
 
 
 def test_a_file_changes_what_it_names_and_nothing_else(file: Path) -> None:
@@ -77,13 +86,22 @@ def test_changes_of_stage_1_wait_for_the_images(file: Path) -> None:
         ),
         ("[heads]\nlearning_rate = -1\n", r"heads\.learning_rate = -1: input should be greater than 0"),
         ("[features]\nepochs = 'many'\n", r"features\.epochs = 'many': input should be a valid integer"),
+        ("[heads]\nclusters = 'ten'\n", r"heads\.clusters = 'ten': input should be a valid integer"),
+        ("[heads]\nclusters = -3\n", r"heads\.clusters = -3: input should be greater than 0"),
+        ("encoder = 5\n", r"encoder = 5: input should be a valid string"),
+        ("heads = 5\n", r"heads = 5: expected a table, \[heads\]"),
+        ("joint = true\n", r"joint = True: expected a table, \[joint\]"),
+        ("features = 'x'\n", r"features = 'x': expected a table, \[features\]"),
+        ("[heads]\nsizes = ['a']\n", r"heads\.sizes = \['a'\]: input should be 'even', 'nearest' or 'found'"),
+        ("[heads]\nsizes = [2, 1]\n", r"mine\.toml: heads: shares must sum to 1, got 3$"),
+        ("[how_many]\nleast = 10\nmost = 5\n", r"how_many: least must not be above most, got 10 and 5"),
         ("[heads\n", "is not valid TOML"),
     ],
 )
 def test_mistakes_name_the_setting_and_the_nearest_known_one(file: Path, text: str, words: str) -> None:
     file.write_text(text)
     with pytest.raises(UserError, match=words):
-        requested_settings("standard", file, clusters=3)
+        requested_settings("standard", file)
 
 
 def test_a_missing_file_is_one_line(file: Path) -> None:

@@ -47,7 +47,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes] | None] = {
 
 
 def damaged_files(ground: Ground) -> Iterator[Attempt]:
-    """Every file, every damage; for each every command, in an order that reaches every file and damage first."""
+    """Every command on every damage of every file, in an order that covers all files and damages first."""
     files = [path.relative_to(ground.run) for path in sorted(ground.run.rglob("*")) if path.is_file()]
     files = [
         inside
@@ -87,7 +87,7 @@ VALUES: tuple[object, ...] = (None, -1, 0, 10**30, "", "../../outside", "/etc", 
 
 
 def hostile_content(ground: Ground) -> Iterator[Attempt]:
-    """Values that a stranger may have put into a manifest, a model or its weights."""
+    """Hostile values in a manifest, a model or its weights."""
     (model,) = (path.relative_to(ground.run) for path in ground.run.glob("results/*/model"))
     for file in (Path("manifest.json"), model / "model.json"):
         for key in json.loads((ground.run / file).read_text()):
@@ -148,14 +148,14 @@ def _hostile_weights(ground: Ground, model: Path) -> Iterator[Attempt]:
             for bad in ("nan", "infinite", "wide", "empty", "text", "huge"):
 
                 def weights(folder: Path, file: str = file, name: str = name, bad: str = bad) -> str:
-                    whole = (name, bad) == ("cluster", "text")  # zeros, and so a model like another
+                    whole = (name, bad) == ("cluster", "text")  # all zeros, which is a valid model
                     return predicted(folder, lambda path: tensor(path, name, bad), file, whole=whole)
 
                 yield Attempt("hostile content", f"{file}: {name} {bad}", weights)
 
 
 def links(ground: Ground) -> Iterator[Attempt]:
-    """Links out of the run folder, in every place that is written."""
+    """Links out of the run folder, at every path that is written."""
     names = (
         ".lock",
         ".holder",
@@ -200,7 +200,7 @@ def _snapshot(folder: Path) -> dict[str, bytes]:
 
 
 def corrupted_images(cases: int, seed: int) -> dict[str, int]:
-    """The outcomes of as many damaged image files, of every format, decoded in one process of their own."""
+    """The outcomes of decoding damaged image files of every format, in a separate process."""
     script = Path(__file__).resolve().parents[1] / "fuzz_decode.py"
     done = subprocess.run(
         [sys.executable, str(script), "--cases", str(cases), "--seed", str(seed)],
@@ -216,7 +216,7 @@ def corrupted_images(cases: int, seed: int) -> dict[str, int]:
 
 
 def corrupted_sources(ground: Ground) -> Iterator[Attempt]:  # noqa: C901 - one attack after the other
-    """Archives, arrays and lists with bytes cut, flipped or overwritten: opened, listed and read."""
+    """Archives, arrays and lists with bytes cut, flipped or overwritten, which are opened, listed and read."""
     whole = _sources(ground)
     draw = random.Random(1)
     for number in range(3000):
@@ -245,7 +245,7 @@ def corrupted_sources(ground: Ground) -> Iterator[Attempt]:  # noqa: C901 - one 
                         continue
             except UserError:
                 return "refused in one line"
-            except Exception as error:  # noqa: BLE001 - what we look for
+            except Exception as error:  # noqa: BLE001 - any exception is a finding
                 print(f"{ending}: {error!r}", file=sys.stderr)
                 return "TRACEBACK"
             return "unharmed"

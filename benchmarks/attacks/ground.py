@@ -1,4 +1,4 @@
-"""What attacks start from: a finished run, its right answers, and how a command ended."""
+"""The basis of all attacks: a finished run with its correct outputs, and how to run commands and judge them."""
 
 import contextlib
 import io
@@ -26,15 +26,15 @@ BAD = ("TRACEBACK", "HANG", "CHANGED LABELS", "WROTE OUTSIDE", "NOT RESUMED")
 ROOT = os.name == "posix" and os.geteuid() == 0
 DOCUMENTED = (0, 2, 3, 4, 130)  # exit codes, as in docs/troubleshooting.md
 CRASHES = ("Traceback", "terminate called", "Exception ignored", "Fatal Python error")
-# One of so many commands is run as a process of its own, which takes 2 to 5 seconds: a command that was attacked can
-# still abort at its very end, when Python ends threads and closes files.
+# One in this many commands runs as a separate process, which takes 2 to 5 seconds: an attacked command can still abort
+# at its very end, when Python ends threads and closes files.
 OWN_PROCESS = 6
 
 
 class Ended(NamedTuple):
     """How a command ended."""
 
-    code: int | None  # None: it hangs
+    code: int | None  # None: it hung
     out: str
     err: str
 
@@ -48,7 +48,7 @@ class Attempt(NamedTuple):
 
 
 class Ground(NamedTuple):
-    """A finished run, and what its commands answer when nothing is wrong."""
+    """A finished run, and the outputs of its commands without an attack."""
 
     run: Path
     other: Path  # another run of the same images, with another seed
@@ -83,21 +83,23 @@ def copied(ground: Ground, folder: Path) -> Path:
 
 
 def spice(*arguments: str | Path, largest: int | None = None) -> Ended:
-    """The command inside this process or, in a random part of all calls, as a process of its own.
+    """Run the command in this process or, for a random part of all calls, as a separate process.
 
     Args:
-        largest: bytes to which a file can grow: a disk that is full.
+        largest: largest size of a file in bytes, as on a full disk.
     """
-    if random.randrange(OWN_PROCESS) or any("\0" in str(argument) for argument in arguments):  # no process can have it
+    if random.randrange(OWN_PROCESS) or any(
+        "\0" in str(argument) for argument in arguments
+    ):  # no argument of a process can have it
         return inside(*arguments, largest=largest)
     return program(*arguments, limits={} if largest is None else {"RLIMIT_FSIZE": largest})
 
 
 def inside(*arguments: str | Path, largest: int | None = None) -> Ended:
-    """The command inside this process, which a second of importing torch per attempt would slow down tenfold.
+    """Run the command in this process: importing torch for every attempt would make it ten times as slow.
 
     Args:
-        largest: bytes to which a file can grow: a disk that is full.
+        largest: largest size of a file in bytes, as on a full disk.
     """
     out, err = io.StringIO(), io.StringIO()
     code: int | None = 0
@@ -112,7 +114,7 @@ def inside(*arguments: str | Path, largest: int | None = None) -> Ended:
         code = ended.code if isinstance(ended.code, int) else 0
     except TimeoutError:
         code = None
-    except BaseException:  # noqa: BLE001 - whatever it is, it is what we look for
+    except BaseException:  # noqa: BLE001 - any exception is a finding
         code, _ = 1, err.write(f"Traceback: {traceback.format_exc()}")
     finally:
         sys.argv = before
@@ -139,11 +141,11 @@ def program(
     limits: dict[str, int] | None = None,
     before: tuple[str, ...] = (),
 ) -> Ended:
-    """The command as a process of its own.
+    """Run the command as a separate process.
 
     Args:
-        limits: of the system, such as RLIMIT_AS.
-        before: another program that starts it.
+        limits: system limits, such as RLIMIT_AS.
+        before: another program that starts the command.
     """
     lines = [f"resource.setrlimit(resource.{name}, ({size}, {size}))" for name, size in (limits or {}).items()]
     code = "; ".join(["import resource", *lines, "from spice.__main__ import main", "main()"])
@@ -158,7 +160,7 @@ def program(
 
 
 def judged(ended: Ended, *, same: bool, repaired: bool = False) -> str:
-    """The outcome of a command; `same`: whether what it answers is what it answered before the attack."""
+    """The outcome of a command; `same`: whether its output is that without an attack."""
     if ended.code is None:
         return "HANG"
     if ended.code not in DOCUMENTED or any(crash in ended.err for crash in CRASHES):
@@ -171,7 +173,7 @@ def judged(ended: Ended, *, same: bool, repaired: bool = False) -> str:
 
 
 def check(name: str, ground: Ground, run: Path, folder: Path) -> str:
-    """Run one command on an attacked run, and compare what it answers."""
+    """Run one command on an attacked run, and compare its output."""
     if name == "export":
         ended = spice("export", run, folder / "out.csv", "--as", "csv")
         return judged(ended, same=ended.code != 0 or (folder / "out.csv").read_text() == ground.labels)

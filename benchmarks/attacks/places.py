@@ -1,4 +1,4 @@
-"""Places that cannot be written, disks that are full, sources that change or vanish, two processes, little memory."""
+"""Unwritable places, full disks, sources that change or vanish, two processes at once, and little memory."""
 
 import contextlib
 import csv
@@ -30,7 +30,7 @@ from attacks.ground import (
 from spice.cli import app
 
 SIZES = (0, 60, 400, 1500, 6000, 20_000, 60_000, 150_000, 400_000, 1_000_000, 4_000_000)
-EDITS = ("merge", "split", "move", "set-aside", "undo")  # they are kept before anything else is written
+EDITS = ("merge", "split", "move", "set-aside", "undo")  # saved before anything else is written
 FIRST = {"undo": ("move", "1", "0.png"), "learn": ("move", "1", "0.png"), "export xmp": ("name", "1", "red")}
 
 
@@ -41,7 +41,7 @@ def _labels_after(run: Path, folder: Path) -> str:
 
 
 def full_disk(ground: Ground) -> Iterator[Attempt]:
-    """Every command that writes, with room for files of so many bytes; then again with room."""
+    """Every command that writes, with a limit on the size of files; then again without it."""
     for name in writers(ground.run, ground, ground.run):
         for size in SIZES:
 
@@ -59,7 +59,7 @@ def full_disk(ground: Ground) -> Iterator[Attempt]:
                 again = spice("resume", run) if name in EDITS else spice(*arguments)
                 once = name.startswith(("export", "figures", "learn", "check"))
                 if once and outcome == "unharmed":
-                    again = Ended(0, "", "")  # what is done is not done twice
+                    again = Ended(0, "", "")  # it is finished and not repeated
                 if outcome in ("unharmed", "refused in one line") and again.code not in (0, 4):
                     return "NOT RESUMED"
                 made = out / "new" if name == "cluster" else run
@@ -83,7 +83,7 @@ def _small_disk(folder: Path, size: int) -> Iterator[Path]:
 
 
 def full_real_disk(ground: Ground) -> Iterator[Attempt]:
-    """A run on a small disk of its own (only root can mount one), copied to a larger one and resumed there."""
+    """A run on a small disk (only root can mount one), which is copied to a larger one and resumed there."""
     for size in (16, 64, 128, 256, 400, 600, 800, 1000, 1300, 1600, 2000, 3000, 5000) if ROOT else ():
 
         def attack(folder: Path, size: int = size) -> str:
@@ -102,7 +102,7 @@ def full_real_disk(ground: Ground) -> Iterator[Attempt]:
 
 
 def unwritable(ground: Ground) -> Iterator[Attempt]:
-    """Every command that writes: below a file, and on a disk that is read-only."""
+    """Every command that writes: below a file, and on a read-only disk."""
     for name in writers(ground.run, ground, ground.run):
 
         def below_a_file(folder: Path, name: str = name) -> str:
@@ -210,7 +210,7 @@ with FileLock(sys.argv[1]):
 
 
 def two_processes(ground: Ground) -> Iterator[Attempt]:
-    """Commands on a run that another process holds, and on one that another process replaces."""
+    """Commands on a run that another process has locked, and on one that another process replaces."""
     for name in {**readers(ground.run, ground), **writers(ground.run, ground, ground.run)}:
 
         def held(folder: Path, name: str = name) -> str:
@@ -253,7 +253,7 @@ def two_processes(ground: Ground) -> Iterator[Attempt]:
 
 
 def little_memory(ground: Ground) -> Iterator[Attempt]:
-    """Every command with 2 and 3 GB of address space, with 512 MB of memory of its own, and with about the least."""
+    """Every command with 2 or 3 GB of address space, with 512 MB of memory, and with about the least that it needs."""
     for limits in (
         {"RLIMIT_AS": 3 << 30},
         {"RLIMIT_AS": 2 << 30},
@@ -291,7 +291,7 @@ ODD = [
 
 
 def names(ground: Ground) -> Iterator[Attempt]:  # noqa: C901 - one attack after the other
-    """Every command on images with hostile names, as text and in the plainest locale."""
+    """Every command on images with hostile names, also in the locale C."""
     raw = [os.fsencode(name) for name in ODD] + [b"caf\xe9.png"]
 
     def write(folder: Path) -> Path:
@@ -301,7 +301,7 @@ def names(ground: Ground) -> Iterator[Attempt]:  # noqa: C901 - one attack after
             shutil.copy(ground.images / f"{number}.png", source / os.fsdecode(name))
         return source
 
-    def plainest(folder: Path) -> str:
+    def predicted(folder: Path) -> str:
         ended = program("predict", ground.run, write(folder), environment=PLAIN)
         rows = list(csv.DictReader(io.StringIO(ended.out, newline="")))
         return judged(ended, same={*ODD, "caf\\xe9.png"} == {row["path"] for row in rows})
@@ -344,7 +344,7 @@ def names(ground: Ground) -> Iterator[Attempt]:  # noqa: C901 - one attack after
         write(folder).rename(source)
         return judged(spice("cluster", source, "-k", "2", "--out", folder / "run"), same=False)
 
-    yield Attempt("hostile names", "predict in the locale C", plainest)
+    yield Attempt("hostile names", "predict in the locale C", predicted)
     yield Attempt("hostile names", "a folder that is not UTF-8", refused)
     for shape in ("folders", "imagefolder", "labelstudio", "fiftyone", "csv"):
         yield Attempt("hostile names", f"export as {shape}", partial(exported, shape=shape))
@@ -369,7 +369,7 @@ def names(ground: Ground) -> Iterator[Attempt]:  # noqa: C901 - one attack after
 
 
 def rubbish(ground: Ground) -> Iterator[Attempt]:  # noqa: ARG001 - one signature for all kinds
-    """Every command, with arguments that make no sense."""
+    """Every command with invalid arguments."""
     command = typer.main.get_command(app)
     every: dict[str, object] = command.commands  # type: ignore[attr-defined]
     groups = ("datasets", "bench")

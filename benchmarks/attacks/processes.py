@@ -1,4 +1,4 @@
-"""Every command as a process of its own: plain, with odd standard streams, as a user who may only read, and stopped."""
+"""Every command as a separate process: plain, with odd standard streams, as a read-only user, and stopped."""
 
 import os
 import random
@@ -18,7 +18,7 @@ STREAMS = {
     "standard input closed": '"$@" <&-',
     "standard output closed": '"$@" >&-',
     "standard output full": '"$@" >/dev/full',
-    "| head -1": '"$@" | head -1; code=${PIPESTATUS[0]}; exit $((code == 1 ? 0 : code))',  # 1: nobody reads the rest
+    "| head -1": '"$@" | head -1; code=${PIPESTATUS[0]}; exit $((code == 1 ? 0 : code))',  # 1: nothing reads the rest
     "| true": '"$@" | true; code=${PIPESTATUS[0]}; exit $((code == 1 ? 0 : code))',
 }
 STOPPED = (
@@ -40,7 +40,7 @@ def processes(ground: Ground) -> Iterator[Attempt]:
 
 
 def commands(run: Path, ground: Ground, out: Path) -> dict[str, tuple[str | Path, ...]]:
-    """Every command but those that train for minutes (`demo`, `bench`) or serve until they are stopped (`open`)."""
+    """All commands but those that train for minutes (`demo`, `bench`) or run until they are stopped (`open`)."""
     others: dict[str, tuple[str | Path, ...]] = {
         "--help": ("--help",),
         "doctor": ("doctor",),
@@ -61,7 +61,7 @@ def _with_streams(ground: Ground, name: str, shell: str, folder: Path) -> str:
 
 
 def _reading(ground: Ground, name: str, folder: Path) -> str:
-    """As root without the right to ignore permissions, which is what other users are."""
+    """As root without the right to ignore permissions, as for any other user."""
     run = copied(ground, folder)
     subprocess.run(["chmod", "-R", "a-w", str(run)], check=True)
     arguments = commands(run, ground, folder)[name]
@@ -69,7 +69,7 @@ def _reading(ground: Ground, name: str, folder: Path) -> str:
 
 
 def _stopped(ground: Ground, name: str, number: signal.Signals, folder: Path) -> str:
-    """Stopped at a random moment; afterwards the labels are those of before, where the command is no edit."""
+    """Stopped at a random moment; afterwards, the run must be intact or resumable."""
     run = copied(ground, folder)
     arguments = map(str, commands(run, ground, folder)[name])
     started = subprocess.Popen(
@@ -95,7 +95,7 @@ def _stopped(ground: Ground, name: str, number: signal.Signals, folder: Path) ->
 
 
 def _wait_for_work(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Until it has used so many seconds of the processor, ended, or waits for something for long."""
+    """Wait until the process has used this many processor seconds, has ended, or is idle for long."""
     until, tick = time.monotonic() + 5 * seconds, os.sysconf("SC_CLK_TCK")
     while process.poll() is None and time.monotonic() < until:
         fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()

@@ -1,4 +1,4 @@
-"""Presets: quick, standard, the demo, and the paper's data sets."""
+"""Presets: quick, standard, the demo, and one for each of the paper's data sets."""
 
 from typing import Literal, NamedTuple
 
@@ -16,7 +16,7 @@ from spice.settings import (
 
 PAPER = "paper:"
 
-# How many clusters to make: a number, or a range to search. None: search, or the paper's number for its presets.
+# The number of clusters, or a range to search. None: search; for the paper's presets, the paper's number.
 Clusters = int | tuple[int, int] | None
 
 
@@ -31,7 +31,7 @@ def preset(
     minutes: float | None = None,
     seed: int = 0,
 ) -> RunSettings:
-    """The settings of `--preset`: `quick`, `standard`, or `paper:` and a data set. Other options override it."""
+    """The settings of the preset `quick`, `standard` or `paper:DATASET`, with these options."""
     if name.startswith(PAPER):
         if isinstance(clusters, tuple):
             raise UserError(f"the preset {name} needs the number of groups; give it with -k")
@@ -61,7 +61,7 @@ def search_between(least: int, most: int) -> HowManySettings:
 
 
 def with_clusters(heads: HeadSettings, clusters: int) -> HeadSettings:
-    """The same settings for another number of groups: default values become the defaults for the new number."""
+    """The same settings for another number of groups. Defaults for the old number become those for the new one."""
     before, after = standard_heads(heads.clusters), standard_heads(clusters)
     unchanged = [name for name in HeadSettings.model_fields if getattr(heads, name) == getattr(before, name)]
     return heads.model_copy(update={name: getattr(after, name) for name in unchanged})
@@ -73,7 +73,7 @@ def with_cut_start(heads: HeadSettings) -> HeadSettings:
 
 
 def without_cut_start(heads: HeadSettings) -> HeadSettings:
-    """Heads that start as usual, not from a cut."""
+    """Heads that start from the default, not from a cut."""
     usual = standard_heads(heads.clusters)
     return heads.model_copy(update={"start": usual.start, "sizes": usual.sizes}) if heads.start == "cut" else heads
 
@@ -94,7 +94,7 @@ def standard(
         flip: allow mirrored views; False for digits, scans and text.
         refine: include joint training, for `minutes` or else a fixed number of steps.
     """
-    # A pretrained encoder's time is better spent on larger images than on views of them (docs/lab-notes/speed.md).
+    # With a pretrained encoder, larger images gain more than augmented ones in the same time (docs/lab-notes/speed.md).
     space: Literal["images", "features"] = "images" if encoder == "scratch" else "features"
     return RunSettings(
         encoder=encoder,
@@ -107,7 +107,7 @@ def standard(
 
 
 def quick(usual: RunSettings) -> RunSettings:
-    """A first look: one view of each kind, a third of the heads, and `lite0` at 160 px, not 224."""
+    """For a first look: one view of each kind, a third of the heads, and `lite0` at 160 px instead of 224."""
     size = usual.size or (160 if usual.encoder == "lite0" else None)
     views = usual.views.model_copy(update={"weak": 1, "strong": 1})
     heads = usual.heads.model_copy(update={"heads": max(3, usual.heads.heads // 3)})
@@ -132,28 +132,34 @@ def demo(*, seed: int = 0) -> RunSettings:
         augment=AugmentSettings(flip=False),
     )
     views = ViewSettings(weak=4, strong=4, augment=AugmentSettings(flip=False))
-    heads = settings.heads.model_copy(update={"heads": 30})  # with such features, many heads fail
+    heads = settings.heads.model_copy(update={"heads": 30})  # with these features, many heads fail
     return settings.model_copy(update={"features": features, "views": views, "heads": heads})
 
 
-# A tenth of FixMatch's learning rate; `joint_on_cpu` says why.
-CAREFUL_RATE = 0.003
+# A tenth of FixMatch's; `joint_on_cpu` says why.
+LOW_LEARNING_RATE = 0.003
 
 
 def joint_on_cpu(*, pretrained: bool, minutes: float | None = None, flip: bool = True) -> JointSettings:
     """Stage 3 in minutes on two cores.
 
     Differences from the paper: at most a quarter of FixMatch's batch, a few hundred steps with a moving average over a
-    twentieth of them, and a tenth of FixMatch's learning rate. The full rate undoes in twenty steps what the first
-    stage has learned (on CIFAR-10 no prediction is confident after them), and takes many more to recover.
+    twentieth of them, and a tenth of FixMatch's learning rate. FixMatch's own rate undoes within twenty steps what
+    stage 1 has learned (on CIFAR-10, no prediction is confident then), and takes many more to recover.
 
-    A pretrained encoder is fine-tuned gently: only the last fifth of its layers, with fixed batch-norm statistics, by
-    Adam with a low learning rate. A batch has three labeled images for every other one, since most are reliable.
+    With a pretrained encoder, only the last fifth of its layers is trained, with fixed batch-norm statistics, by Adam
+    with a low learning rate. A batch has three labeled images for each unlabeled one, since most are reliable.
     """
     augment = AugmentSettings(operations=3, flip=flip)
     if not pretrained:
         return JointSettings(
-            steps=400, minutes=minutes, labeled=32, unlabeled=96, learning_rate=CAREFUL_RATE, ema=None, augment=augment
+            steps=400,
+            minutes=minutes,
+            labeled=32,
+            unlabeled=96,
+            learning_rate=LOW_LEARNING_RATE,
+            ema=None,
+            augment=augment,
         )
     return JointSettings(
         trained=0.2,
@@ -168,30 +174,30 @@ def joint_on_cpu(*, pretrained: bool, minutes: float | None = None, flip: bool =
     )
 
 
-# With more clusters, heads learn with plain cross-entropy. The double softmax damps uncertain predictions, at the start
-# by 1 / K: of 100 clusters, sixteen were never learned and stayed empty.
+# With more clusters, heads learn with plain cross-entropy. The double softmax damps the gradient of uncertain
+# predictions, initially by 1 / K: of 100 clusters, sixteen were never learned and stayed empty.
 DOUBLE_SOFTMAX_UP_TO = 30
-# Heads times clusters, at most: the time and memory of a step grow with it.
+# Heads times clusters, at most. The time and memory of a step grow with it.
 MOST_PROTOTYPES = 1_000
 
 
-# Heads learn from at most this many images, or this many per cluster if that is more. Further images do not help
-# (docs/lab-notes/scale.md has the curve), and cost time and disk space.
+# Heads learn from at most this many images, or this many per cluster if that is more. More images do not help
+# (docs/lab-notes/scale.md has the curve), but take time and disk space.
 SAMPLE, SAMPLE_PER_CLUSTER = 40_000, 400
 
 
 def heads_sample(clusters: int) -> int:
-    """The number of images that heads learn from, at most. The head labels the others like new images."""
+    """The largest number of images that heads learn from. The head labels the others like new images."""
     return max(SAMPLE, SAMPLE_PER_CLUSTER * clusters)
 
 
 def standard_heads(clusters: int) -> HeadSettings:
-    """Many small heads that start from k-means; `docs/lab-notes` gives the reasons and the measurements."""
+    """Small heads that start from k-means; `docs/lab-notes` has the reasons and measurements."""
     return HeadSettings(
         clusters=clusters,
         heads=max(5, min(10, MOST_PROTOTYPES // clusters)),  # the best of 30 is no better than the best of 10
         epochs=10,
-        least_steps=45,  # what 3,000 images get; with 900, 15 steps left the heads' loss at 1.66, 45 bring it to 1.54
+        least_steps=45,  # as many as 3,000 images have; with 900, the loss was 1.66 after 15 steps and 1.54 after 45
         batch=max(1000, 10 * clusters),
         components=128,
         start="kmeans",
@@ -200,11 +206,11 @@ def standard_heads(clusters: int) -> HeadSettings:
         sizes="found",
         loss="double_softmax" if clusters <= DOUBLE_SOFTMAX_UP_TO else "cross_entropy",
         select_every=5,
-        select_by="compactness",  # the loss is lower with one giant cluster
+        select_by="compactness",  # the loss favors one giant cluster
     )
 
 
-# Momentum of batch norm in FixMatch's wide ResNets, for 2^20 steps.
+# Batch norm in FixMatch's wide ResNets, which train for 2^20 steps.
 FIXMATCH_MOMENTUM = 0.001
 
 
@@ -217,35 +223,35 @@ def paper(
     minutes: float | None = None,
     seed: int = 0,
 ) -> RunSettings:
-    """The paper's settings of all three stages for one of its data sets (train and test images together)."""
-    features, about = paper_features(dataset), _PAPER[dataset]
-    augment = AugmentSettings(flip=flip, padding="reflect", cutout=about.hole / about.size)
+    """The paper's settings for one of its data sets, all three stages, in the whole setting."""
+    features, published = paper_features(dataset), _PAPER[dataset]
+    augment = AugmentSettings(flip=flip, padding="reflect", cutout=published.cutout / published.size)
     joint = JointSettings(
-        network=about.network,
+        network=published.network,
         minutes=minutes,
-        weight_decay=about.weight_decay,
-        # On a schedule of a few minutes, FixMatch's statistics would hardly leave their initial values.
-        batch_norm_momentum=FIXMATCH_MOMENTUM if about.network and minutes is None else None,
+        weight_decay=published.weight_decay,
+        # In a training of minutes, FixMatch's momentum would leave the statistics near their initial values.
+        batch_norm_momentum=FIXMATCH_MOMENTUM if published.network and minutes is None else None,
         largest_share=None,
         augment=augment,
         checks=False,
     )
     return RunSettings(
         encoder="scratch",
-        size=size or about.size,
+        size=size or published.size,
         features=features.model_copy(update={"augment": AugmentSettings(flip=flip)}),
         views=ViewSettings(weak=1, strong=1, fresh=True, augment=augment),
-        heads=HeadSettings(clusters=clusters or about.clusters, epochs=about.epochs, entropy=about.entropy),
+        heads=HeadSettings(clusters=clusters or published.clusters, epochs=published.epochs, entropy=published.entropy),
         reliability=ReliabilitySettings(neighbors=100, minimum_per_cluster=0),
-        joint=joint if about.refined else None,
+        joint=joint if published.has_stage_3 else None,
         seed=seed,
     )
 
 
 def paper_features(dataset: str) -> FeatureSettings:
-    """Stage 1 as the paper trains it on one of its data sets; epochs and queues from the authors' configuration."""
+    """Stage 1 as in the paper, for one of its data sets; epochs and queues from the authors' configuration."""
     if dataset not in _PAPER:
-        raise UserError(f"the paper has no data set {dataset!r}; choose one of {', '.join(_PAPER)}")
+        raise UserError(f"the paper has no data set {dataset!r}; choose from {', '.join(_PAPER)}")
     return _PAPER[dataset].features
 
 
@@ -256,17 +262,17 @@ def authors_reliability(dataset: str) -> ReliabilitySettings:
 
 
 class _Paper(NamedTuple):
-    """Settings for a data set, from the paper or else the authors' configuration."""
+    """Settings for a data set, from the paper or else from the authors' configuration."""
 
     clusters: int
     size: int
-    hole: int  # side of Cutout in stage 2, in pixels
-    features: FeatureSettings  # queue None: not in the configuration
+    cutout: int  # side of the erased square in stage 2, in pixels
+    features: FeatureSettings  # queue None: not given in the configuration
     network: str | None = None  # of stage 3, after FixMatch; None: that of stage 1
     weight_decay: float = 5e-4  # of stage 3, after FixMatch
     epochs: int = 100  # of stage 2
     entropy: float = 0.0
-    refined: bool = True
+    has_stage_3: bool = True
 
 
 _POOLED = FeatureSettings(network="resnet34", stem="pool")
@@ -278,9 +284,9 @@ _PAPER = {
         10, 32, 16, FeatureSettings(network="resnet34", stem="plain", queue=12_800), network="wrn-28-2", epochs=30
     ),
     "cifar100-20": _Paper(20, 32, 16, _POOLED, network="wrn-28-8", weight_decay=1e-3),
-    # The paper uses the entropy term, but does not give its weight. Some clusters had no reliable image, so there is no
-    # stage 3.
-    "tiny-imagenet": _Paper(200, 64, 32, _POOLED, entropy=1.0, refined=False),
+    # The paper uses the entropy term but does not give its weight. It has no stage 3 here, because some clusters had no
+    # reliable image.
+    "tiny-imagenet": _Paper(200, 64, 32, _POOLED, entropy=1.0, has_stage_3=False),
     "imagenet-10": _Paper(10, 224, 32, _IMAGENET.model_copy(update={"epochs": 5000})),
     "imagenet-dog": _Paper(15, 224, 32, _IMAGENET),
 }
@@ -289,15 +295,14 @@ _PAPER = {
 def features_on_cpu(*, images: int, size: int, flip: bool = True) -> FeatureSettings:
     """Stage 1 from scratch in at most half an hour on two cores, for small images (up to about 40 px).
 
-    Differences from the paper (docs/lab-notes has the figures):
+    Differences from the paper (measured in docs/lab-notes):
 
-    - SimCLR, which learns from both views in one pass, with its authors' temperature and no blur, as for CIFAR-10.
+    - SimCLR, which learns from both views in one pass, with its authors' temperature and without blur, as for CIFAR-10.
     - A network of six convolutions that starts from whitened patches.
-    - Views of three quarters of the images' side: random crops enlarge objects, so that these have the same size at
-      full size later. In most steps, views of half the side, which teach as much for less than half the work (Touvron
-      et al. 2019, Tan and Le 2021).
-    - Learning rate and weight decay as usual for CIFAR-10 at this batch size; as many epochs as time allows, up to
-      100.
+    - Views with three quarters of the images' side: random crops enlarge objects, which then have about the same size
+      as in whole images (Touvron et al. 2019). In most steps, views with half the side, which teach as much for less
+      than half the work (Tan and Le 2021).
+    - Learning rate and weight decay as usual for CIFAR-10 at this batch size. Up to 100 epochs, as time allows.
     - Features are partially whitened afterwards.
     """
     return FeatureSettings(
@@ -320,5 +325,5 @@ def features_on_cpu(*, images: int, size: int, flip: bool = True) -> FeatureSett
 
 
 def _multiple_of_four(pixels: float) -> int:
-    """The nearest multiple of four, at least eight: smaller maps would vanish in the network."""
+    """The nearest multiple of four, at least eight, so that the map does not vanish in the network."""
     return max(8, round(pixels / 4) * 4)

@@ -1,21 +1,24 @@
 """Settings as TOML, for `spice settings` and --settings."""
 
 import difflib
+import re
+import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import tomli_w
-from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic import BaseModel, JsonValue, PositiveInt, TypeAdapter, ValidationError
 
-from spice.errors import UserError, field_of
+from spice.errors import UserError
 from spice.group_sizes import clusters_from, with_sizes
 from spice.presets import Clusters, joint_on_cpu, preset
 from spice.settings import FeatureSettings, RunSettings
 
 Tree = dict[str, JsonValue]
-NONE = "none"  # in TOML: not set, or decided by the program
+NONE = "none"  # in TOML, which has no null
+COMMENT_WIDTH = 118
 Kind = TypeVar("Kind", bound=BaseModel)
 
 
@@ -53,8 +56,8 @@ def requested_settings(
     _remove_(changes, [name for name, option in options.items() if option is not None])
     settings = preset(
         name,
-        clusters=clusters or _inside(changes, "heads", "clusters") or _number_of_sizes(changes),
-        encoder=encoder or _inside(changes, "encoder"),
+        clusters=clusters or _get(changes, PositiveInt, "heads", "clusters") or _number_of_sizes(changes),
+        encoder=encoder or _get(changes, str, "encoder"),
         size=size,
         flip=True if flip is None else flip,
         refine=refine,
@@ -67,7 +70,7 @@ def requested_settings(
 
 
 def read_changes(path: Path, kind: type[BaseModel] = RunSettings) -> Tree:
-    """The settings in a file, as a tree; names are checked here, values later."""
+    """The settings in a file, as a tree. Names are checked here, values by `apply_changes`."""
     try:
         tree = {name: _with_none(value) for name, value in tomllib.loads(path.read_text(encoding="utf-8")).items()}
     except OSError as error:
@@ -88,7 +91,7 @@ def apply_changes(settings: RunSettings, changes: Mapping[str, JsonValue], *, pa
     if changes.get("features") and base["features"] is None:
         # The settings of stage 1 depend on the images, so these changes are applied when the images are known.
         later = changes["features_changes"] = changes.pop("features")
-        _validate(FeatureSettings, FeatureSettings().model_dump(mode="json"), later, path, "features.")
+        _validate(FeatureSettings, FeatureSettings().model_dump(mode="json"), later, path, "features")
     return _validate(RunSettings, base, changes, path, "")
 
 
@@ -98,16 +101,33 @@ def apply_file(settings: Kind, path: Path) -> Kind:
 
 
 def to_toml(settings: Mapping[str, JsonValue]) -> str:
-    """Settings as text that `read_changes` reads. TOML has no null, so "none" stands for it."""
+    """Settings of a run as text that `read_changes` reads, each below its description."""
     tree = {name: value for name, value in settings.items() if name not in ("features_changes", "given")}
-    return tomli_w.dumps(_without_none(tree))
+    lines: list[str] = []
+    table = ""
+    for line in tomli_w.dumps(_without_none(tree)).splitlines():
+        if match := re.fullmatch(r"\[(.+)\]", line):
+            table = match[1]
+            lines += _comment(table, is_table=True)
+        elif match := re.match(r"\w+ = ", line):
+            lines += _comment(f"{table}.{line.split()[0]}".removeprefix("."))
+        lines.append(line)
+    return "\n".join(lines) + "\n"
 
 
-def _inside(tree: JsonValue, *names: str) -> Any:
-    """The value at `names`, None if there is none."""
+def _inside(tree: JsonValue, *names: str) -> JsonValue:
+    """The value at `names`; None if there is none."""
     for name in names:
         tree = tree.get(name) if isinstance(tree, dict) else None
     return tree
+
+
+def _get(tree: JsonValue, kind: Any, *names: str) -> Any:
+    """The value at `names`; None if there is none or it is not of this kind, which `apply_changes` reports."""
+    try:
+        return TypeAdapter(kind).validate_python(_inside(tree, *names))
+    except ValidationError:
+        return None
 
 
 def _remove_(tree: Tree, names: Iterable[str]) -> None:
@@ -129,8 +149,13 @@ def _validate(kind: type[Kind], base: Tree, changes: JsonValue, path: Path, pref
         return kind.model_validate(_merged(base, changes))
     except ValidationError as error:
         first = error.errors()[0]
-        where = f"{prefix}{field_of(error)}"
-        raise UserError(f"{path}: {where} = {first['input']!r}: {first['msg'].lower()}") from None
+        # The location goes on with the alternatives of a type, such as "constrained-str", which are no names.
+        names = [str(part) for part in first["loc"] if isinstance(part, int) or str(part).isidentifier()]
+        where = ".".join([*([prefix] if prefix else []), *names])
+        if first["type"] == "model_type":
+            raise UserError(f"{path}: {where} = {first['input']!r}: expected a table, [{where}]") from None
+        value = "" if isinstance(first["input"], dict) else f" = {first['input']!r}"
+        raise UserError(f"{path}: {where}{value}: {first['msg'].lower().removeprefix('value error, ')}") from None
 
 
 def _merged(base: JsonValue, changes: JsonValue) -> JsonValue:
@@ -155,9 +180,24 @@ def _check_names(tree: Mapping[str, JsonValue], kind: type[BaseModel], path: Pat
 
 
 def _settings_in(annotation: object) -> type[BaseModel] | None:
-    """The settings class that a field holds, also where it may be None."""
+    """The settings class in a type such as `JointSettings | None`."""
     kinds = [annotation, *get_args(annotation)]
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+
+
+def _comment(name: str, *, is_table: bool = False) -> list[str]:
+    """The description of a setting or table such as `joint.augment`; empty if this version does not know it."""
+    kind: type[BaseModel] = RunSettings
+    description = ""
+    for part in name.split("."):
+        if part not in kind.model_fields:
+            return []
+        field = kind.model_fields[part]
+        inner = _settings_in(field.annotation)
+        description = (inner.__doc__ if inner and is_table else field.description) or ""
+        kind = inner or BaseModel
+    words = " ".join(description.split())
+    return textwrap.wrap(words, COMMENT_WIDTH, initial_indent="# ", subsequent_indent="# ")
 
 
 def _without_none(tree: Mapping[str, JsonValue]) -> Tree:

@@ -51,10 +51,17 @@ def test_what_is_saved_is_not_computed_again_and_becomes_a_table(source: Path, t
     path.write_text("".join(line for line in before.splitlines(keepends=True) if '"silhouette"' not in line))
     run([str(source)], tmp_path / "out", seeds=[0], images=160)
     assert sorted(path.read_text().splitlines()) == sorted(before.splitlines())
-    cells = read_cells(path)
+    cells = read_cells(path, images=160)
     ours = next(cell for cell in cells if cell.criterion == "spice")
     assert (ours.data, ours.classes, ours.found, ours.error) == ("four", 4, 4, 0.0)
     assert "| four | 4 | 4 |" in table(cells)
+
+
+def test_cells_with_another_number_of_images_are_not_reused(source: Path, tmp_path: Path) -> None:
+    for images in (160, 120):
+        path = run([str(source)], tmp_path / "out", seeds=[0], images=images, criteria=["silhouette"])
+        assert [cell.data for cell in read_cells(path, images=images)] == ["four", "four, 10:1"]
+    assert len(path.read_text().splitlines()) == 4
 
 
 def test_none_counts_for_no_mean() -> None:
@@ -67,13 +74,19 @@ def test_none_counts_for_no_mean() -> None:
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.npz").write_text("no")
-    with pytest.raises(UserError, match=r"is not an \.npz file with the arrays"):
-        load(str(tmp_path / "a.npz"))
+    (tmp_path / "text.npz").write_text("no")
+    (tmp_path / "empty.npz").touch()
+    (tmp_path / "damaged.npz").write_bytes(b"PK\x03\x04 and no more")
+    np.save(tmp_path / "array.npy", np.zeros((3, 4)))
+    np.savez(tmp_path / "short.npz", features=np.zeros((3, 4)), truth=np.zeros(2))
+    np.savez(tmp_path / "flat.npz", features=np.zeros(3), truth=np.zeros(3))
+    for path in tmp_path.iterdir():
+        with pytest.raises(UserError, match=r"is not an \.npz file with the arrays"):
+            load(str(path))
 
 
 def test_one_criterion_alone(source: Path, tmp_path: Path) -> None:
-    cells = read_cells(run([str(source)], tmp_path / "out", seeds=[0], images=160, criteria=["spice"]))
+    cells = read_cells(run([str(source)], tmp_path / "out", seeds=[0], images=160, criteria=["spice"]), images=160)
     assert {cell.criterion for cell in cells} == {"spice"}
     with pytest.raises(UserError, match=r"unknown criterion 'best'; choose from spice, silhouette"):
         run([str(source)], tmp_path / "out", seeds=[0], images=160, criteria=["best"])

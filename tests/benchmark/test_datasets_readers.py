@@ -257,8 +257,8 @@ def test_digits_need_nothing() -> None:
 @pytest.mark.parametrize(
     ("layout", "file", "words"),
     [
-        ("STL-10, binary", "train_X.bin", "is not a number of records of 27,648"),
-        ("CIFAR-10, binary", "data_batch_3.bin", "is not a number of records of 3,073"),
+        ("STL-10, binary", "train_X.bin", "bytes, not a multiple of 27,648"),
+        ("CIFAR-10, binary", "data_batch_3.bin", "bytes, not a multiple of 3,073"),
         ("CIFAR-10, python", "data_batch_3", "is not a CIFAR batch"),
         ("CIFAR-100, python", "test", "is not a CIFAR batch"),
         ("MNIST, idx", "t10k-images-idx3-ubyte.gz", "is it complete"),

@@ -166,7 +166,7 @@ def test_another_data_set_of_the_same_layout_is_refused(tmp_path: Path) -> None:
         (tar(stl10_files(), "w")[:100_000], r"given cannot be unpacked \(unexpected end of data\)"),
         (zipped(stl10_files()).replace(b"PK\1\2", b"PK\1\3"), "given cannot be used: it does not contain STL-10"),
         (b"no archive at all", "given cannot be used: it does not contain STL-10"),
-        (tar({"a": b"", "a/b": b""}), "STL-10 cannot be put into .*a"),
+        (tar({"a": b"", "a/b": b""}), "STL-10 cannot be installed in .*a"),
         (tar(stl10_files(train=0)), "train_X.bin has 0 bytes"),
     ],
     ids=["other files", "cut gzip", "bad checksum", "cut tar", "no directory", "text", "file as folder", "empty file"],

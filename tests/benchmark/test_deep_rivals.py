@@ -17,7 +17,7 @@ from spice.benchmark.deep.idfd import IDFD, decorrelation
 from spice.benchmark.deep.iic import IIC, mutual_information
 from spice.benchmark.deep.objective import Epoch, Objective, Pictures, Schedule, Seen, Start, train
 from spice.benchmark.deep.pica import PICA, partition_uncertainty, uneven_sizes
-from spice.benchmark.deep.ruc import RUC, clean_labels, joining, refined, smoothed
+from spice.benchmark.deep.ruc import RUC, clean_labels, clean_threshold, refined, smoothed
 from spice.benchmark.deep.scan import NeighborStep, SelfLabeling, balanced_cross_entropy
 from spice.benchmark.methods import METHODS, deep
 from spice.benchmark.methods.deep import schedule
@@ -390,7 +390,7 @@ def test_ruc_shows_clean_images_and_others_and_lets_the_confident_join() -> None
     probs[0][others[0]] = torch.tensor([0.02, 0.95, 0.03])
     probs[1][others[0]] = torch.tensor([0.97, 0.02, 0.01])  # surer
     probs[1][others[1]] = torch.tensor([0.05, 0.9, 0.05])  # not above 0.9
-    objective.join_(probs, threshold=0.9)
+    objective.add_clean_(probs, threshold=0.9)
     assert objective.labels[others[0]] == 0
     assert (objective.clean ^ clean).nonzero().tolist() == [[int(others[0])]]
 
@@ -412,7 +412,7 @@ def test_between_epochs_ruc_lets_images_join_of_which_it_is_sure() -> None:
 
 
 def test_ruc_asks_for_more_confidence_as_it_learns() -> None:
-    assert [joining(Epoch(number, 200)) for number in (0, 39, 40, 199)] == pytest.approx([0.9, 0.9, 0.92, 0.98])
+    assert [clean_threshold(Epoch(number, 200)) for number in (0, 39, 40, 199)] == pytest.approx([0.9, 0.9, 0.92, 0.98])
 
 
 def test_a_learning_rate_stays_falls_in_steps_or_along_a_cosine() -> None:

@@ -22,8 +22,8 @@ from spice.benchmark.methods.autoencoders import (
     dropped,
     fit,
     fit_dec,
+    sharpened,
     squared_error,
-    targets,
 )
 from spice.benchmark.rivals.classic import Labels, nmf
 from spice.engine.processes import CPU
@@ -95,7 +95,7 @@ def test_squared_errors_are_summed_over_pixels() -> None:
 def test_the_assignments_of_dec_are_the_published_ones() -> None:
     codes, centers = torch.randn(6, 2, dtype=torch.float64), torch.randn(3, 2, dtype=torch.float64)
     soft = assignments(codes, centers)
-    wanted = targets(soft)
+    wanted = sharpened(soft)
     for i in range(6):
         near = [1 / (1 + float((codes[i] - center).square().sum())) for center in centers]
         assert soft[i].tolist() == pytest.approx([value / sum(near) for value in near])
@@ -153,9 +153,9 @@ def test_dec_ends_when_labels_no_longer_change() -> None:
     objective = DEC(nn.Sequential(nn.Flatten(), nn.Linear(64, 2)), torch.randn(4, 2), len(images))
     assert objective.begin_(Epoch(0, 2), pictures, CPU)
     soft = pictures.outputs(objective, CPU)
-    assert torch.allclose(objective.wanted, targets(soft))
+    assert torch.allclose(objective.targets, sharpened(soft))
     assert not objective.begin_(Epoch(1, 2), pictures, CPU)
     places = torch.tensor([3, 9])
     seen = Seen(places, [images.pixels[places].float()], [], Epoch(0, 2), torch.Generator())
-    p, q = objective.wanted[places], objective(seen.views[0])
+    p, q = objective.targets[places], objective(seen.views[0])
     assert objective.loss(seen).item() == pytest.approx(float((p * (p / q).log()).sum().detach()) / 2, rel=1e-4)

@@ -123,7 +123,7 @@ def test_turtle_is_its_two_problems_written_out() -> None:
         loss = torch.nn.functional.cross_entropy(inputs @ weights, probs)
         (slope,) = torch.autograd.grad(loss, weights)
         weights = (weights - turtle.INNER_RATE / 5 * slope).detach().requires_grad_()
-    torch.testing.assert_close(turtle.inner(inputs, probs), weights.detach())
+    torch.testing.assert_close(turtle.fit_classifier(inputs, probs), weights.detach())
     mean = probs.mean(dim=0)
     expected = torch.nn.functional.cross_entropy(inputs @ weights, probs) + 10 * (mean * mean.log()).sum()
     torch.testing.assert_close(turtle.turtle_loss(inputs, logits, entropy_weight=10.0).detach(), expected.detach())
@@ -140,7 +140,7 @@ def test_what_cannot_be_clustered_is_refused_in_words() -> None:
         fit("dbscan", features, 2, seed=0)
     with pytest.raises(ValueError, match="cannot make 11 clusters from 10 images"):
         fit("k-means", features, 11, seed=0)
-    with pytest.raises(ValueError, match=r"features must be \(images, width\), found shape \(10,\)"):
+    with pytest.raises(ValueError, match=r"features must have shape \(images, width\), got \(10,\)"):
         fit("k-means", features[:, 0], 2, seed=0)
     features[3] = 0  # an image without a direction is no reason to fail
     assert len(fit("k-means", features, 2, seed=0)) == 10

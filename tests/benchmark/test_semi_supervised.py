@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from spice.benchmark import mixing
-from spice.benchmark.mixing import MixMatch, ReMixMatch, TurnedNetwork, mixed, shares, sharpened, turned
+from spice.benchmark.mixing import MixMatch, ReMixMatch, RotationNetwork, mixed, rotated, shares, sharpened
 from spice.benchmark.semi import (
     ALGORITHMS,
     UDA,
@@ -200,8 +200,8 @@ def test_what_is_mixed_of_images_is_mixed_of_their_labels(monkeypatch: pytest.Mo
         assert targets[row].tolist() == pytest.approx(expected)
 
 
-class FixedAndTurned(TurnedNetwork):
-    """Logits are the first row of an image, and those of its turn the sums of its four rows."""
+class FixedAndRotated(RotationNetwork):
+    """Logits are the first row of an image, and those of its rotation the sums of its four rows."""
 
     def __init__(self) -> None:
         nn.Module.__init__(self)
@@ -210,7 +210,7 @@ class FixedAndTurned(TurnedNetwork):
     def forward(self, images: Tensor) -> Tensor:
         return self.weight * images[:, 0, 0, :CLASSES]
 
-    def turns(self, images: Tensor) -> Tensor:
+    def predict_rotation(self, images: Tensor) -> Tensor:
         return self.weight * images[:, 0].sum(dim=2)
 
 
@@ -221,7 +221,7 @@ def test_remixmatch_without_mixing_is_the_sum_of_its_four_losses(monkeypatch: py
     given = torch.tensor([0, 2])
     state = torch.Generator().manual_seed(7)
     found = loss(
-        ReMixMatch, Batch(FixedAndTurned(), FixedAndTurned(), labeled, given, (weak, *strong), 8_192, 9, state)
+        ReMixMatch, Batch(FixedAndRotated(), FixedAndRotated(), labeled, given, (weak, *strong), 8_192, 9, state)
     )
 
     def entropy(view: Tensor, wanted: Tensor) -> float:
@@ -235,20 +235,22 @@ def test_remixmatch_without_mixing_is_the_sum_of_its_four_losses(monkeypatch: py
     state = torch.Generator().manual_seed(7)
     torch.randperm(20, generator=state)  # the order of mixing, drawn before
     quarters = torch.randint(4, (2,), generator=state)
-    turns = [image.rot90(int(times), dims=(1, 2))[0] for image, times in zip(strong[0], quarters, strict=True)]
-    turn_loss = -sum(
-        float(rows.sum(dim=1).log_softmax(dim=0)[times]) for rows, times in zip(turns, quarters, strict=True)
+    rotations = [image.rot90(int(times), dims=(1, 2))[0] for image, times in zip(strong[0], quarters, strict=True)]
+    rotation_loss = -sum(
+        float(rows.sum(dim=1).log_softmax(dim=0)[times]) for rows, times in zip(rotations, quarters, strict=True)
     )
-    expected = entropy(labeled, torch.eye(3)[given]) + 0.75 * others + 0.25 * entropy(strong[0], guess) + turn_loss / 4
+    expected = (
+        entropy(labeled, torch.eye(3)[given]) + 0.75 * others + 0.25 * entropy(strong[0], guess) + rotation_loss / 4
+    )
     assert float(found) == pytest.approx(expected, rel=1e-5)
 
 
 def test_turning_four_times_by_a_quarter_changes_nothing() -> None:
     images, quarters = torch.randn(4, 1, 3, 3), torch.arange(4)
-    once = turned(images, quarters)
+    once = rotated(images, quarters)
     assert torch.equal(once[1], images[1].rot90(1, dims=(1, 2)))
     for _ in range(3):
-        once = turned(once, quarters)
+        once = rotated(once, quarters)
     assert torch.equal(once, images)
 
 

@@ -90,7 +90,7 @@ def test_two_threads_that_ask_at_once_share_one_export(cache: Path, monkeypatch:
 
 
 def test_large_batches_go_through_in_parts() -> None:
-    many = images(2 * frozen.AT_ONCE + 3)
+    many = images(2 * frozen.IMAGES_PER_CALL + 3)
     encoder = small()
     single = torch.cat([encoder.encode(image.unsqueeze(0)) for image in many])
     torch.testing.assert_close(encoder.encode(many), single, atol=1e-6, rtol=1e-5)

@@ -65,7 +65,7 @@ def test_a_part_of_the_heads_is_those_heads() -> None:
 def test_heads_and_features_learn_as_autograd_alone_would_teach_them(
     at_once: int, shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spice.models.heads._CACHED", at_once * 7 * 8)
+    monkeypatch.setattr("spice.models.heads._CACHED_ACTIVATIONS", at_once * 7 * 8)
     torch.manual_seed(0)
     heads = Heads(5, 6, 4, hidden=8).double()
     features = torch.randn(7, 6) if shared else torch.randn(5, 7, 6)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from spice.models.backbone import Backbone
-from spice.models.networks import NETWORKS, STEMS, PreActivatedBlock, ResNet, Stem, WideResNet, network, stem_for
+from spice.models.networks import NETWORKS, STEMS, PreActivationBlock, ResNet, Stem, WideResNet, network, stem_for
 from spice.stages.features.pretext import Projection
 
 
@@ -75,7 +75,7 @@ def test_width_scales_the_features() -> None:
 
 def test_the_wide_resnets_shortcut_starts_before_the_activation_except_in_the_first_block() -> None:
     for number, block in enumerate(WideResNet(10, 1).eval().blocks):
-        assert isinstance(block, PreActivatedBlock)
+        assert isinstance(block, PreActivationBlock)
         nn.init.zeros_(block.conv2.weight)  # leaves the shortcut alone
         maps = -torch.ones(1, block.conv1.in_channels, 4, 4)
         active = nn.functional.leaky_relu(block.norm1(maps), 0.1)
@@ -85,9 +85,9 @@ def test_the_wide_resnets_shortcut_starts_before_the_activation_except_in_the_fi
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (lambda: network("resnet50"), r"no network 'resnet50'; choose one of resnet10"),
-        (lambda: ResNet(50), r"no ResNet of depth 50; choose one of 10, 18, 34"),
-        (lambda: ResNet(18, stem=cast(Stem, "big")), r"no stem 'big'; choose one of imagenet, pool, plain"),
+        (lambda: network("resnet50"), r"unknown network 'resnet50'; choose from resnet10"),
+        (lambda: ResNet(50), r"unknown ResNet depth 50; choose from 10, 18, 34"),
+        (lambda: ResNet(18, stem=cast(Stem, "big")), r"unknown stem 'big'; choose from imagenet, pool, plain"),
         (lambda: network("wrn-28-2", stem="pool"), r"wrn-28-2 has a fixed stem"),
         (lambda: network("lite0", width=32), r"lite0 has a fixed width"),
         (lambda: WideResNet(29, 2), r"3 groups has depth 4 \+ 6 n, got 29"),

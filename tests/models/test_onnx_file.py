@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from spice.errors import UserError
 from spice.models.encoders import load_encoder
-from spice.models.frozen import AT_ONCE
+from spice.models.frozen import IMAGES_PER_CALL
 from spice.settings import IMAGENET, Normalization
 
 
@@ -70,7 +70,7 @@ def test_a_file_that_gives_a_map_only_is_pooled_by_its_mean(tmp_path: Path) -> N
     assert (encoder.channels, len(encoder.normalization.mean)) == (1, 1)
 
 
-@pytest.mark.parametrize("fixed", [2, AT_ONCE + 1])
+@pytest.mark.parametrize("fixed", [2, IMAGES_PER_CALL + 1])
 def test_a_file_made_for_a_fixed_number_of_images_takes_any_number(fixed: int, tmp_path: Path) -> None:
     model = Network("pooled")
     encoder = load_encoder(f"onnx:{exported(tmp_path / 'fixed.onnx', model, fixed, 3, 32, 32, free=())}")
@@ -106,6 +106,8 @@ def test_files_that_cannot_serve_are_refused_in_one_line(tmp_path: Path) -> None
     exported(tmp_path / "flat.onnx", nn.Linear(8, 4), 2, 8)
     exported(tmp_path / "oblong.onnx", Network("pooled"), 2, 3, 32, 48)
     exported(tmp_path / "fixed.onnx", Network("pooled"), 2, 3, 32, 32)
+    linear = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4))
+    exported(tmp_path / "linear.onnx", linear, 2, 3, 32, 32, free=(0, 2, 3))
     for name, size, words in (
         ("nothing", None, r"there is no file .*nothing.onnx"),
         ("text", None, r"text.onnx cannot be opened as an ONNX file"),
@@ -113,6 +115,7 @@ def test_files_that_cannot_serve_are_refused_in_one_line(tmp_path: Path) -> None
         ("flat", None, r"takes input of shape \['axis0', 8\]; it must be"),
         ("oblong", None, r"takes images of 32 x 48 pixels; they must be square"),
         ("fixed", 64, r"takes images of 32 px only, not 64 px"),
+        ("linear", None, r"cannot encode images of 224 px \(.*\); set its size with --size"),
     ):
         with pytest.raises(UserError, match=words) as caught:
             load_encoder(f"onnx:{tmp_path / f'{name}.onnx'}", size=size)

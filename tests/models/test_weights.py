@@ -112,12 +112,12 @@ def test_what_cannot_be_a_network_is_refused_in_words(file: Path, tmp_path: Path
 
 
 def test_a_card_whose_channels_disagree_is_refused() -> None:
-    with pytest.raises(ValueError, match="a normalization of 3 channels for 1"):
+    with pytest.raises(ValueError, match="expected a normalization of 1 channels, got 3"):
         NetworkCard(network="resnet10", channels=1, size=28, normalization=IMAGENET)
 
 
 def test_an_impossible_size_is_refused() -> None:
-    with pytest.raises(UserError, match="images of -1 px cannot be encoded"):
+    with pytest.raises(UserError, match="the image size must be at least 1 px, got -1"):
         load_encoder("lite0", size=-1)
 
 

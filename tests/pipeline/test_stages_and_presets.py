@@ -152,7 +152,7 @@ def test_presets_are_found_by_name_and_mistakes_are_told() -> None:
     assert preset("paper:cifar10", clusters=7, minutes=3.0).heads.clusters == 7
     for name, words in (
         ("fast", r"unknown preset 'fast'; choose quick, standard or paper:\{stl10,cifar10"),
-        ("paper:mnist", "the paper has no data set 'mnist'; choose one of stl10"),
+        ("paper:mnist", "the paper has no data set 'mnist'; choose from stl10"),
     ):
         with pytest.raises(UserError, match=words):
             preset(name)

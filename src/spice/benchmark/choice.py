@@ -1,6 +1,6 @@
-"""What a table does with one data set: which images, which networks, how long each method trains.
+"""The settings of a table for one data set: images, networks, and how long each method trains.
 
-Every table has three sizes: `smoke` (seconds), `cpu` (subsets, small networks), `full` (the paper's).
+Every table has three sizes: `smoke` (seconds), `cpu` (subsets, small networks) and `full` (as in the paper).
 """
 
 from typing import Literal
@@ -10,7 +10,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from spice.benchmark.datasets import card_of
 from spice.benchmark.tables.catalog import SizeName, Table
 from spice.errors import UserError
-from spice.presets import CAREFUL_RATE, features_on_cpu, joint_on_cpu, paper, standard_heads
+from spice.presets import LOW_LEARNING_RATE, features_on_cpu, joint_on_cpu, paper, standard_heads
 from spice.settings import (
     AugmentSettings,
     FeatureSettings,
@@ -25,65 +25,65 @@ WhichImages = Literal["whole", "split"]
 
 
 class AutoencoderSettings(Settings):
-    """The autoencoders behind the older rivals: convolutional for AE and VAE, stacked for SDAE and DEC."""
+    """The autoencoders of the older rivals: convolutional for AE and VAE, stacked for SDAE and DEC."""
 
     size: PositiveInt = 32  # pixels on a side, a multiple of 8
     width: PositiveInt = 32
     code: PositiveInt = 64
-    layers: tuple[PositiveInt, ...] = (500, 500, 2000, 10)  # the stacked one's widths; the last is its code's
-    # Of AE and VAE, and of each layer of the stacked one, which then has twice as many as a whole.
+    layers: tuple[PositiveInt, ...] = (500, 500, 2000, 10)  # widths of the stacked one; the last is the code
+    # For AE, VAE, and each layer of the stacked one, which is then trained as a whole for twice as many.
     epochs: PositiveInt = 100
     batch: PositiveInt = 256
     learning_rate: PositiveFloat = 1e-3
-    # DEC: most epochs of its second phase.
+    # DEC: largest number of epochs of the second phase.
     refining_epochs: PositiveInt = 100
 
 
 class RivalSettings(Settings):
-    """The rivals that train a network on images (`spice.benchmark.deep`): None is what each one's paper has."""
+    """The rivals that train a network on images (`spice.benchmark.deep`). None: as each one's authors have it."""
 
-    # Of those that start from random weights, and of those that start from the feature model of stage 1.
+    # For rivals that start from random weights, and for those that start from the feature model of stage 1.
     epochs: PositiveInt | None = None
     tuning_epochs: PositiveInt | None = None
     batch: PositiveInt | None = None
-    # Times each one's learning rate, for trainings that are much shorter.
+    # Factor of each one's learning rate, for much shorter trainings.
     faster: PositiveFloat = 1.0
-    # A larger probability is a label, in SCAN's self-labeling and in RUC.
+    # SCAN's self-labeling and RUC: the probability above which a prediction becomes a label.
     confident: float = Field(default=0.99, ge=0.0, le=1.0)
 
 
 class SemiSettings(Settings):
-    """Training with true labels: FixMatch's schedule for all algorithms (Table V), and the supervised reference."""
+    """Training with true labels: the algorithms of Table V, with FixMatch's schedule, and the supervised reference."""
 
     labels: PositiveInt  # n, over all classes
-    # Random weights, as published; or those of the first stage, where steps are too few for that.
+    # Random weights, as published, or the weights of stage 1 if there are too few steps for that.
     start: Literal["scratch", "features"] = "scratch"
     training: JointSettings = JointSettings()
-    # The supervised reference sees every label; it needs no others, and fewer steps.
+    # The supervised reference learns all labels, and needs fewer steps.
     supervised_steps: PositiveInt = 100_000
 
 
 class JointHeadsSettings(Settings):
-    """Joint-SH and Joint-MH: the feature model learns along with the heads (Table VII)."""
+    """Joint-SH and Joint-MH: feature model and heads are trained together (Table VII)."""
 
     epochs: PositiveInt = 100
     heads: PositiveInt = 10
     network_rate: PositiveFloat = 1e-4
 
 
-# The row of Table III that differs from SPICE in its networks.
+# The row of Table III that is SPICE with larger networks.
 LARGER = "SPICE (ResNet-34)"
 
 
 class Larger(Settings):
-    """The networks of that row."""
+    """The networks of the row `LARGER`."""
 
     features: FeatureSettings
     joint: JointSettings
 
 
 class Choice(Settings):
-    """One data set of a table."""
+    """The settings of a table for one data set."""
 
     dataset: str
     clusters: PositiveInt
@@ -91,16 +91,16 @@ class Choice(Settings):
     # Images kept of each part, drawn at random. None: all of them.
     train: PositiveInt | None = None
     test: PositiveInt | None = None
-    # `scratch`: stage 1 on these images. Anything else is an encoder that has seen other images.
+    # `scratch`: trained on these images (stage 1). Any other encoder has seen other images.
     encoder: str = "scratch"
-    # One feature model, of seed 0, for all seeds: their spread is then that of the methods on the same features.
+    # One feature model, with seed 0, for all seeds. Then the spread over seeds is that of the methods alone.
     one_encoder: bool = False
     features: FeatureSettings
     views: ViewSettings
     heads: HeadSettings
-    # The paper's heads, from which the rows of the ablation differ by one thing each: random weights, selected by loss.
+    # The paper's heads, from which each row of the ablation differs in one setting.
     paper_heads: HeadSettings
-    # The paper's rule: nothing is learned of a cluster without a reliable image.
+    # The paper's rule: stage 3 learns nothing from a cluster without a reliable image.
     reliability: ReliabilitySettings = ReliabilitySettings(minimum_per_cluster=0)
     joint: JointSettings
     larger: Larger | None = None
@@ -108,13 +108,13 @@ class Choice(Settings):
     autoencoder: AutoencoderSettings = AutoencoderSettings()
     rivals: RivalSettings = RivalSettings()
     semi: SemiSettings
-    # Side to which images are shrunk for methods on bare pixels.
+    # Side to which images are resized for methods on raw pixels.
     bare_pixels: PositiveInt = 32
-    # Methods that are not run here, and why.
+    # Methods that are not run, and why.
     left_out: dict[str, str] = Field(default_factory=dict)
 
     def of_row(self, method: str) -> "Choice":
-        """The settings of one row: all rows but one have the same."""
+        """The settings of one row. All rows but `LARGER` have the same."""
         if method != LARGER or self.larger is None:
             return self
         return self.model_copy(update={"features": self.larger.features, "joint": self.larger.joint, "larger": None})
@@ -124,7 +124,7 @@ SEEDS: dict[SizeName, tuple[int, ...]] = {"smoke": (0, 1), "cpu": (0, 1, 2), "fu
 
 
 def choices(table: Table, size: SizeName) -> list[Choice]:
-    """The data sets of a table at a size, each with all its settings."""
+    """The settings of a table for each of its data sets."""
     if size == "smoke":
         return [_digits()]
     if size == "cpu":
@@ -133,7 +133,7 @@ def choices(table: Table, size: SizeName) -> list[Choice]:
 
 
 def _digits() -> Choice:
-    """Runs everything once, as briefly as possible, to show that it runs. The scores mean nothing."""
+    """Runs everything once, as briefly as possible, to test that it runs. The scores mean nothing."""
     upright = AugmentSettings(flip=False)
     few = JointSettings(steps=2, labeled=8, unlabeled=8, learning_rate=0.01, ema=None, augment=upright, checks=False)
     features = _small_features(16, epochs=1, width=4, batch=100, mirror=False)
@@ -160,13 +160,13 @@ def _digits() -> Choice:
 
 
 def _on_cpu(table: Table) -> list[Choice]:
-    """Subsets that fit: Fashion-MNIST and CIFAR-10 from scratch, Imagenette's photos with `lite0`.
+    """Subsets that a CPU can train on: Fashion-MNIST and CIFAR-10 from scratch, Imagenette's photos with `lite0`.
 
-    The entropy term is about many clusters: its table has the 100 kinds of Caltech-101.
+    The entropy term is for many clusters, so its table has the 100 kinds of Caltech-101.
     """
     small = [_from_scratch("fashion-mnist", 28), _from_scratch("cifar10", 32)]
     if table.name in ("semi-supervised", "feature-quality"):
-        return small  # both are about training the feature model
+        return small  # both train the feature model
     if table.name == "entropy":
         return [_many_kinds()]
     if table.name == "frozen":
@@ -175,9 +175,9 @@ def _on_cpu(table: Table) -> list[Choice]:
 
 
 def _from_scratch(dataset: str, pixels: int) -> Choice:
-    # As in the paper, no checks may keep stage 2's answer.
-    joint = JointSettings(steps=120, labeled=32, unlabeled=64, learning_rate=CAREFUL_RATE, ema=None, checks=False)
-    labeled = JointSettings(steps=100, labeled=32, unlabeled=48, learning_rate=CAREFUL_RATE, ema=None)
+    # Without checks, as in the paper: the result is that of joint training.
+    joint = JointSettings(steps=120, labeled=32, unlabeled=64, learning_rate=LOW_LEARNING_RATE, ema=None, checks=False)
+    labeled = JointSettings(steps=100, labeled=32, unlabeled=48, learning_rate=LOW_LEARNING_RATE, ema=None)
     return Choice(
         dataset=dataset,
         clusters=10,
@@ -199,9 +199,9 @@ def _from_scratch(dataset: str, pixels: int) -> Choice:
 
 
 def _photos(*, train: int | None, test: int | None) -> Choice:
-    """Imagenette with an encoder that has seen ImageNet's labels: its scores are not those of learning without any.
+    """Imagenette with an encoder that was trained with ImageNet's labels, so its scores are not unsupervised ones.
 
-    The third stage trains its last layers alone, as the preset does; what would train all of it is left out.
+    Stage 3 trains only the last layers, as the preset does. Methods that train all layers are left out.
     """
     base = _from_scratch("imagenette", 160)
     rivals = ("IIC", "PICA", "CC", "IDFD", "SCAN*", "SCAN", "RUC (SCAN)", "RUC (SPICE-s)")
@@ -226,9 +226,9 @@ def _many_kinds() -> Choice:
 
 
 def _small_features(pixels: int, *, epochs: int, width: int, batch: int, mirror: bool = True) -> FeatureSettings:
-    """`presets.features_on_cpu`, narrower, in smaller batches, for fewer epochs, and as training leaves them."""
+    """`presets.features_on_cpu` with a narrower network, smaller batches and fewer epochs, and without whitening."""
     usual = features_on_cpu(images=1000, size=pixels, flip=mirror)
-    rate = usual.learning_rate * batch / usual.batch  # the linear rule
+    rate = usual.learning_rate * batch / usual.batch  # the linear scaling rule
     less = {"width": width, "epochs": epochs, "batch": batch, "learning_rate": rate, "whitening": 0.0}
     return usual.model_copy(update=less)
 
@@ -247,7 +247,7 @@ _DATASETS = {
     "all-labels": ("cifar10",),
     "frozen": _WHOLE,
 }
-# n in Table V, as FixMatch has it: 1,000 of STL-10, 250 of CIFAR-10.
+# n in Table V, as in FixMatch.
 _LABELS = {"stl10": 1000, "cifar10": 250}
 
 
@@ -257,8 +257,8 @@ def _as_published(dataset: str, table: Table) -> Choice:
         raise UserError(f"the preset paper:{dataset} trains no feature model")
     features, joint = run.features, run.joint or JointSettings()
     larger: Larger | None = None
-    # Table V compares with FixMatch on its own networks, after stages 1 and 2 with ResNet-34. In the other tables of
-    # the split setting all stages train ResNet-18, with the same stem; one row has the networks of the whole setting.
+    # Table V has FixMatch's networks in stage 3, after stages 1 and 2 with ResNet-34. In the other tables of the split
+    # setting, all stages train a ResNet-18 with the same stem. One row has the networks of the whole setting.
     if table.which == "split" and table.name != "semi-supervised":
         larger = Larger(features=features, joint=joint)
         features = features.model_copy(update={"network": "resnet18"})
@@ -282,7 +282,7 @@ def _as_published(dataset: str, table: Table) -> Choice:
 
 
 def _autoencoder_of_dec(dataset: str, table: Table, pixels: int) -> AutoencoderSettings:
-    """DEC trains a layer for 50,000 steps of 256 images, and all of them for 100,000."""
+    """As in DEC: 50,000 steps of 256 images for each layer, then 100,000 for all together."""
     counts, usual = card_of(dataset).counts, AutoencoderSettings()
     images = counts.train + counts.test if table.which == "whole" else counts.train
     return AutoencoderSettings(size=min(pixels, 96) // 8 * 8, epochs=round(50_000 / (images // usual.batch)))

@@ -1,4 +1,4 @@
-"""A data set as a table uses it: decoded images, and true labels that are not read before they are needed."""
+"""The images of a table, decoded, and their true labels, which are not read until they are needed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,17 +20,17 @@ Labels = NDArray[np.int64]
 
 
 class Collected(NamedTuple):
-    """Images without labels, and two doors to the labels."""
+    """Images, and functions that read their true labels."""
 
     learn: ImageStore
-    scored: ImageStore  # in the whole setting, the same store
+    scored: ImageStore  # in the whole setting, the same as `learn`
     extra: ImageStore | None  # for stages 1 and 3 only
-    known: Callable[[], Labels]  # of `learn`: for methods that are given labels, and for the probe
-    truth: Callable[[], Labels]  # of `scored`: for the score
+    known: Callable[[], Labels]  # of `learn`, for methods that are given labels, and for the linear probe
+    truth: Callable[[], Labels]  # of `scored`, for the scores
 
 
 def collect(choice: Choice, which: WhichImages, folder: Path, *, progress: Progress = silent) -> Collected:
-    """Decode the images that `choice` takes of its data set, or find them decoded in `folder`."""
+    """Decode the images of a table into `folder`, or reuse those decoded before."""
     dataset = load(choice.dataset)
     train, test = _parts(dataset, choice, which)
 
@@ -48,7 +48,7 @@ def collect(choice: Choice, which: WhichImages, folder: Path, *, progress: Progr
 
 
 def few_labels(labels: Labels, count: int, *, seed: int) -> Tensor:
-    """Positions of `count` images, the same number of every class as far as that goes, (n,)."""
+    """Positions of `count` images, as evenly over the classes as possible, (n,)."""
     order = torch.randperm(len(labels), generator=generator(seed, "few labels")).numpy()
     classes = np.unique(labels)
     by_class = [order[labels[order] == each] for each in classes]
@@ -58,23 +58,23 @@ def few_labels(labels: Labels, count: int, *, seed: int) -> Tensor:
 
 
 def _parts(dataset: Dataset, choice: Choice, which: WhichImages) -> tuple[Part, Part | None]:
-    """Train and test, cut down as chosen; without a test part, training images are held out if `choice` says so."""
+    """Train and test images, subsampled as set. Without a test set, training images are held out."""
     if dataset.test is not None:
-        return _some(dataset.train, choice.train, "train"), _some(dataset.test, choice.test, "test")
+        return _subset(dataset.train, choice.train, "train"), _subset(dataset.test, choice.test, "test")
     if which == "whole":
-        return _some(dataset.train, choice.train, "train"), None
+        return _subset(dataset.train, choice.train, "train"), None
     if choice.train is None or choice.test is None:
         raise UserError(f"{dataset.name} has no test set, so only the whole setting applies")
-    both = _drawn(len(dataset.train), choice.train + choice.test, "held out")
-    return _rows(dataset.train, np.sort(both[: choice.train])), _rows(dataset.train, np.sort(both[choice.train :]))
+    drawn = _drawn(len(dataset.train), choice.train + choice.test, "held out")
+    return _rows(dataset.train, np.sort(drawn[: choice.train])), _rows(dataset.train, np.sort(drawn[choice.train :]))
 
 
-def _some(part: Part, count: int | None, name: str) -> Part:
+def _subset(part: Part, count: int | None, name: str) -> Part:
     return part if count is None or count >= len(part) else _rows(part, np.sort(_drawn(len(part), count, name)))
 
 
 def _drawn(images: int, count: int, purpose: str) -> Labels:
-    """The same images whatever the seed of a run: seeds show how methods vary, not how subsets do."""
+    """A random subset that is the same for every seed: seeds show how methods vary, not how subsets do."""
     return torch.randperm(images, generator=generator(0, "images of a table", purpose))[:count].numpy()
 
 

@@ -1,8 +1,8 @@
-"""Table V: the semi-supervised algorithms, each a loss for the training loop of stage 3, with n true labels given.
+"""Table V: semi-supervised algorithms, each a loss for the training loop of stage 3, given n true labels.
 
 Weights and thresholds are those with which FixMatch's authors ran the older algorithms, unless a class says otherwise.
 
-Shapes: L labeled and U other images in a step, K classes, A images to predict.
+Shapes: L labeled and U unlabeled images in a step, K classes, A images to predict.
 """
 
 import copy
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from spice.benchmark.choice import Choice
 from spice.benchmark.deep.objective import Pictures
-from spice.benchmark.mixing import TurnedNetwork
+from spice.benchmark.mixing import RotationNetwork
 from spice.benchmark.workbench import Workbench
 from spice.core import IGNORE, consistency_labels
 from spice.data.images import Images, InColor
@@ -31,7 +31,7 @@ from spice.stages.joint.train import ClusteringNetwork, Learner, train_jointly
 
 Labels = NDArray[np.int64]
 
-# As the tables call them: the names that they are registered under. FixMatch is the algorithm of stage 3 itself.
+# Names in the tables -> names under which they are registered. FixMatch is the algorithm of stage 3 itself.
 ALGORITHMS = {
     name: name.lower().replace(" ", "-")
     for name in (
@@ -42,7 +42,7 @@ ALGORITHMS = {
 
 
 def fit(name: str, bench: Workbench, labeled: Labeled) -> Labels:
-    """Labels (A,) by the algorithm called `name`, given the true labels of some images: classes, not clusters."""
+    """Predicted classes (A,) by the algorithm called `name`, given the true labels of some images."""
     chosen, algorithm = bench.choice.semi, ALGORITHMS[name]
     steps = chosen.supervised_steps if name == "supervised" else chosen.training.steps
     settings = chosen.training.model_copy(update={"algorithm": algorithm, "steps": steps})
@@ -63,20 +63,20 @@ def fit(name: str, bench: Workbench, labeled: Labeled) -> Labels:
 
 
 def with_linear_head(backbone: Backbone, classes: int, algorithm: str) -> ClusteringNetwork:
-    """A backbone and one linear layer, as in the semi-supervised literature; for ReMixMatch another, for turns."""
-    kind = TurnedNetwork if algorithm == "remixmatch" else ClusteringNetwork
+    """A backbone and a linear classifier, as in the literature; for ReMixMatch, with another for rotations."""
+    kind = RotationNetwork if algorithm == "remixmatch" else ClusteringNetwork
     return kind(backbone, nn.Linear(backbone.features, classes))
 
 
 def labeled_card(choice: Choice, images: Images) -> NetworkCard:
-    """Of the network that the algorithms train: the one that the settings name, or that of stage 1."""
+    """The card of the network to train: the one that the settings name, or else that of stage 1."""
     card, network = network_card(images, choice.features), choice.semi.training.network
     return card if network is None else card.model_copy(update={"network": network, "stem": None, "width": None})
 
 
 @register("supervised")
 class Supervised(Algorithm):
-    """Cross-entropy of the given labels, and nothing else; with all labels, the last row of Table III."""
+    """Cross-entropy of the given labels alone; with all labels, the last row of Table III."""
 
     views = ()
 
@@ -86,7 +86,7 @@ class Supervised(Algorithm):
 
 
 def sigmoid_ramp(batch: Batch) -> float:
-    """w(t) = exp(-5 (1 - t)^2), t rising from 0 to 1 over the first 0.4 of training, while the network knows little."""
+    """w(t) = exp(-5 (1 - t)^2), with t rising from 0 to 1 over the first 0.4 of training."""
     return math.exp(-5.0 * (1.0 - min(1.0, batch.step / batch.steps / 0.4)) ** 2)
 
 
@@ -94,8 +94,8 @@ def sigmoid_ramp(batch: Batch) -> float:
 class PiModel(Algorithm):
     """Two random views of an image should get the same prediction (Laine and Aila, 2017).
 
-    Loss: cross-entropy of the labeled + w(t) * mean squared difference of the probabilities of the two views. Weight:
-    as in the comparison of MixMatch's authors on CIFAR-10 (`runs/table5.sh`).
+    Loss: cross-entropy of the labeled images + w(t) * mean squared error between the probabilities of two views of the
+    others. Weight: as in the comparison by MixMatch's authors on CIFAR-10 (`runs/table5.sh`).
     """
 
     views = ("weak", "weak")
@@ -112,8 +112,8 @@ class PiModel(Algorithm):
 class MeanTeacher(Algorithm):
     """The network should predict what its own moving average predicts (Tarvainen and Valpola, 2017).
 
-    Loss: cross-entropy of the labeled + w(t) * mean squared difference to the average's probabilities for another view.
-    Weight: as for the Pi-model.
+    Loss: cross-entropy of the labeled images + w(t) * mean squared error to the average's probabilities for another
+    view. Weight: from the same comparison as the Pi-model's.
     """
 
     views = ("weak", "weak")
@@ -131,17 +131,17 @@ class MeanTeacher(Algorithm):
 
 @register("pseudo-labeling")
 class PseudoLabeling(Algorithm):
-    """A confident prediction is the label of its own image (Lee, 2013, who has no threshold).
+    """A confident prediction becomes the label of its image (Lee, 2013, who has no threshold).
 
-    Loss: cross-entropy of the labeled + w(t) * cross-entropy of the others with their own most probable class, where
-    its probability is at least 0.95, over all U.
+    Loss: cross-entropy of the labeled images + w(t) * cross-entropy of the others with their most probable class. Only
+    those count whose probability is at least 0.95; the mean is over all U.
     """
 
     views = ("weak",)
     threshold = 0.95
 
     def loss(self, batch: Batch) -> Tensor:
-        """The same view gives the label and learns it."""
+        """The label comes from the view that learns it."""
         labeled, others = batch.logits(batch.labeled, *batch.unlabeled)
         confident = consistency_labels(others.detach().softmax(dim=1), threshold=self.threshold)  # (U,)
         batch.confident = (confident != IGNORE).float().mean().item()
@@ -151,11 +151,11 @@ class PseudoLabeling(Algorithm):
 
 @register("uda")
 class UDA(Algorithm):
-    """A strong view should get the sharpened prediction for a weak one, where that is confident (Xie et al., 2020).
+    """A strong view should get the sharpened prediction for a weak view, if that is confident (Xie et al., 2020).
 
-    Loss: cross-entropy of the labeled + cross-entropy of the strong view's prediction with softmax(weak / 0.4), where
-    the weak view's largest probability exceeds 0.8, over all U. Temperature and threshold as published for CIFAR-10;
-    the schedule that holds back easy labels is left out.
+    Loss: cross-entropy of the labeled images + cross-entropy of the strong view's prediction with softmax(weak / 0.4).
+    Only images count whose weak view has a probability above 0.8; the mean is over all U. Temperature and threshold as
+    published for CIFAR-10, without training signal annealing.
     """
 
     views = ("weak", "strong")
@@ -163,7 +163,7 @@ class UDA(Algorithm):
     threshold = 0.8
 
     def loss(self, batch: Batch) -> Tensor:
-        """The weak view teaches the strong one."""
+        """The strong view learns the prediction for the weak one."""
         labeled, weak, strong = batch.logits(batch.labeled, *batch.unlabeled, detach=1)
         confident = weak.softmax(dim=1).amax(dim=1) > self.threshold  # (U,)
         batch.confident = confident.float().mean().item()

@@ -1,8 +1,8 @@
-"""Where a method of a table works: its images, its seed, and the stages of SPICE, each computed once and kept.
+"""What a method of a table works with: images, seed, and the stages of SPICE, each computed once and cached.
 
-The stages are those of the pipeline: what a table calls SPICE is what `spice cluster` and `spice refine` compute.
+The stages are those of the pipeline: SPICE in a table is what `spice cluster` and `spice refine` compute.
 
-Shapes: N images to learn from, A that are scored, D feature width, K clusters.
+Shapes: N images to learn from, A images to score, D feature width, K clusters.
 """
 
 import time
@@ -30,22 +30,22 @@ from spice.settings import HeadSettings, JointSettings, RunSettings
 from spice.stages.encode import encode_plain
 from spice.stages.joint.sampling import Labeled
 
-# What all methods share, and no method is charged for.
+# Steps that all methods share. Their time counts for no method.
 SHARED = ("scan", "features", "encode", "views", "neighbors")
 
 
 class Workbench:
-    """One data set, one seed. Holds no true label."""
+    """One data set with one seed. Holds no true labels."""
 
     def __init__(self, images: Collected, choice: Choice, run: Run) -> None:
         self.learn, self.scored, self.extra = images.learn, images.scored, images.extra
         self.choice, self.clusters, self.run = choice, choice.clusters, run
-        assert run.folder is not None, "stages keep their results in files"
+        assert run.folder is not None, "stages write their results to files"
         create(run.folder)
         self.folder = RunFolder.open_or_create(run.folder, source=None)
-        self.charged: dict[str, float] = {}  # processor seconds of shared steps, by key, counted once
-        self.spent_here = 0.0  # processor seconds of steps, and of what methods share, in this process
-        self.notes: list[str] = []  # what the reader of a cell should know
+        self.charged: dict[str, float] = {}  # processor seconds that count for the method, by step key
+        self.spent_here = 0.0  # processor seconds in this process of work that is charged, or shared by all methods
+        self.notes: list[str] = []  # saved with the cell
 
     @property
     def split(self) -> bool:
@@ -53,31 +53,31 @@ class Workbench:
 
     @property
     def all_images(self) -> Images:
-        """What stages 1 and 3 learn from: STL-10 has further images for them."""
-        return self._second.work.learned_images
+        """The images for stages 1 and 3, with the unlabeled images of STL-10."""
+        return self._stage_2.work.learned_images
 
     def place(self, name: str, *depends: object) -> Run:
-        """The run for a method's own training: the name of its folder holds all that the result depends on."""
+        """The run for a method's own training, in a folder whose name has a hash of all that the result depends on."""
         assert self.run.folder is not None
         key = key_of(name, self.learn.collection.identity, self.learn.size, [str(part) for part in depends])
         return self.run.with_folder(self.run.folder / "methods" / f"{name}-{self.run.seed}-{key}")
 
     @cached_property
     def encoder(self) -> Encoder:
-        """The feature model: trained on these images alone (III-A), or the one chosen."""
+        """The feature model: trained on these images (III-A), or a pretrained encoder."""
         if self.choice.encoder == SCRATCH:
-            self._ensure(self._second, "features")
-        return self._second.work.encoder
+            self._ensure(self._stage_2, "features")
+        return self._stage_2.work.encoder
 
     @cached_property
     def features(self) -> Tensor:
-        """Of the images to learn from, (N, D)."""
-        self._ensure(self._second, "encode")
-        return torch.clone(self._second.work.features)
+        """Features of the images to learn from, (N, D)."""
+        self._ensure(self._stage_2, "encode")
+        return torch.clone(self._stage_2.work.features)
 
     @cached_property
     def scored_features(self) -> Tensor:
-        """Of the images that are scored, (A, D)."""
+        """Features of the images to score, (A, D)."""
         if not self.split:
             return self.features
         encoder, started = self.encoder, time.process_time()
@@ -92,14 +92,14 @@ class Workbench:
         return execution.work.head
 
     def reliable(self) -> Labeled:
-        """The labels that stage 3 learns (III-C)."""
+        """The reliable labels, which stage 3 learns (III-C)."""
         for step in ("neighbors", "heads"):
-            self._ensure(self._second, step)
-        work = self._second.work
+            self._ensure(self._stage_2, step)
+        work = self._stage_2.work
         return training_labels(work, stage_2(work), self.run)
 
     def refined(self, *, all_labels: bool = False) -> Answer | None:
-        """Encoder and head after joint training (III-C); None where stage 2's answer stands.
+        """Encoder and head after joint training (III-C); None if the result of stage 2 was kept.
 
         Args:
             all_labels: learn every label of stage 2, not only the reliable ones (the paper's comparison).
@@ -115,7 +115,7 @@ class Workbench:
         return execution.work.answer if record.result.used else None
 
     @cached_property
-    def _second(self) -> Execution:
+    def _stage_2(self) -> Execution:
         return self._execution(self.choice.heads)
 
     def _execution(
@@ -144,10 +144,10 @@ class Workbench:
         return load_encoder(self.choice.encoder, size=self.choice.pixels, device=self.run.device, download=True)
 
     def _ensure(self, execution: Execution, step: str) -> None:
-        """Run a step if need be, and charge the method for it, also where it was finished for another method."""
+        """Run a step if it is not finished. Its time counts for the method, even if another method ran it."""
         before = execution.cpu_seconds
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SpiceWarning)  # a table's reader looks at scores
+            warnings.simplefilter("ignore", SpiceWarning)  # the reader of a table sees the scores
             record = execution.ensure(step)
         self.spent_here += execution.cpu_seconds - before
         if step not in SHARED:

@@ -116,7 +116,7 @@ def howmany(
     if not show:
         with stoppable(KEPT) as progress:
             run(sources, out, seeds=_seed_numbers(seeds), images=images, criteria=criteria or (), progress=progress)
-    saved = read_cells(path)
+    saved = read_cells(path, images=images)
     if not saved:
         raise UserError(f"no saved results in {path}; run the command without --show first")
     save_table(saved, out / "howmany.json")

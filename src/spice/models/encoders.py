@@ -44,7 +44,7 @@ class Encoder(Protocol):
 
     @property
     def module(self) -> Backbone | None:
-        """The network, if it can be trained further; else None."""
+        """The network if it can be trained further, else None."""
 
     def encode(self, images: Tensor) -> Tensor:
         """Normalized images (B, C, S, S) -> features (B, D), without gradient, in eval mode."""
@@ -53,11 +53,11 @@ class Encoder(Protocol):
         """Normalized images (B, C, S, S) -> features at each place (B, D, h, w)."""
 
     def fingerprint(self) -> str:
-        """A hash of what the features depend on: the weights, the file, or the features themselves."""
+        """A hash of everything that the features depend on: the weights, the file, or the features themselves."""
 
 
 class Options(NamedTuple):
-    """What a loader gets besides the name. None: the encoder's own."""
+    """Options of a loader. None: the encoder's default."""
 
     size: int | None = None
     normalization: Normalization | None = None
@@ -81,7 +81,7 @@ def load_encoder(
     device: torch.device | str = "cpu",
     download: bool = False,
 ) -> Encoder:
-    """The encoder called `name`; size and normalization are its own by default.
+    """The encoder called `name`, with its own size and normalization by default.
 
     `lite0` or `lite2`; FILE.safetensors or `resnet18:FILE.safetensors`; `hf:NAME` or `hf:FOLDER`; `timm:NAME`;
     `onnx:FILE`; `features:FILE`; or a prefix that was registered.
@@ -91,7 +91,7 @@ def load_encoder(
             from a run or a model file, which may come from a stranger.
     """
     if size is not None and size < 1:
-        raise UserError(f"images of {size} px cannot be encoded; give a size of 1 or more")
+        raise UserError(f"the image size must be at least 1 px, got {size}")
     options = Options(size, normalization, device, download or may_download())
     prefix, _, rest = name.partition(":")
     if name in SCALES:
@@ -107,12 +107,12 @@ def load_encoder(
 
 
 def precision_of(encoder: Encoder | None) -> FixedPrecision:
-    """The precision of the encoder."""
+    """The precision in which the encoder computes."""
     return encoder.precision if isinstance(encoder, TorchEncoder) else "float32"
 
 
 def with_precision(encoder: Encoder, precision: FixedPrecision) -> Encoder:
-    """The same encoder in floats or 8-bit integers."""
+    """The same encoder, computing in this precision."""
     if precision == precision_of(encoder):
         return encoder
     if not isinstance(encoder, TorchEncoder):
@@ -127,7 +127,7 @@ def load_trained(path: Path, *, device: torch.device | str = "cpu") -> "TorchEnc
 
 
 class TorchEncoder:
-    """A torch network. On a CPU its frozen features come from ONNX Runtime."""
+    """A torch network. On a CPU, ONNX Runtime computes its features."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class TorchEncoder:
             raise UserError(f"{name} does not support 8-bit integers; remove precision = 'int8'")
         self.name = name
         self.precision = precision
-        self.card = card  # the header for a file of its weights; None: the name says how to build the network
+        self.card = card  # the header for saving the weights; None: the name is enough to build the network
         self.size = size
         self.channels = len(normalization.mean)
         self.normalization = normalization
@@ -152,11 +152,11 @@ class TorchEncoder:
         self.device = torch.device(device)
         self.module = module_to_device(module.eval(), self.device) if self.device.type != "cpu" else module.eval()
         self._session: Session | None = None
-        self._exported = -1
-        self._exporting = Lock()
+        self._exported_version = -1
+        self._export_lock = Lock()
 
     def with_precision(self, precision: FixedPrecision) -> "TorchEncoder":
-        """The same network, computed in floats or integers."""
+        """The same network, computing in this precision."""
         return TorchEncoder(
             self.name,
             self.module,
@@ -172,7 +172,7 @@ class TorchEncoder:
         session = self._current_session()
         if session is not None:
             return session.run(images, FEATURES)
-        # Not inference_mode: heads are trained on the result.
+        # Not inference_mode, because heads are trained on the result.
         with eval_mode(self.module), torch.no_grad(), autocast(self.device):
             features: Tensor = self.module(to_device(images, self.device).to(memory_format=torch.channels_last))
         return features.float()
@@ -189,35 +189,34 @@ class TorchEncoder:
         return weights_hash(self.module)
 
     def __getstate__(self) -> dict[str, object]:
-        """For pickle and copy: the weights on the CPU, without the exported network."""
-        state = {
-            name: value for name, value in vars(self).items() if name not in ("_session", "_exporting", "_exported")
-        }
+        """For pickle and copy: with the weights on the CPU, without the exported network."""
+        export = ("_session", "_export_lock", "_exported_version")
+        state = {name: value for name, value in vars(self).items() if name not in export}
         if self.device.type != "cpu":
             state["module"] = copy.deepcopy(self.module).cpu()
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._session, self._exported, self._exporting = None, -1, Lock()
+        self._session, self._exported_version, self._export_lock = None, -1, Lock()
         try:
             self.device = choose_device(str(self.device))
-        except UserError:  # that GPU is on another machine
+        except UserError:  # this machine has no such GPU
             self.device = torch.device("cpu")
         if self.device.type != "cpu":
             self.module = module_to_device(self.module, self.device)
 
     def _current_session(self) -> Session | None:
-        """The exported network; exported again if its weights have changed."""
+        """The exported network, up to date with the weights; None if the network runs in torch."""
         int8 = self.normalization if self.precision == "int8" else None
-        if self.device.type != "cpu" and int8 is None:  # integers are computed on the CPU wherever the network is
+        if self.device.type != "cpu" and int8 is None:  # integers are computed on the CPU, wherever the network is
             return None
-        changes = sum(value._version for value in self.module.state_dict(keep_vars=True).values())
-        with self._exporting:
-            if changes != self._exported:
+        version = sum(value._version for value in self.module.state_dict(keep_vars=True).values())
+        with self._export_lock:
+            if version != self._exported_version:
                 with eval_mode(self.module):
                     self._session = frozen_session(self.module, size=self.size, channels=self.channels, int8=int8)
-                self._exported = changes
+                self._exported_version = version
             return self._session
 
 

@@ -1,8 +1,8 @@
-"""Frozen networks run on ONNX Runtime on a CPU, `lite0` several times faster than in torch.
+"""Frozen networks on a CPU, run by ONNX Runtime: `lite0` is several times faster than in torch.
 
-A network is exported once, compared with torch, and cached. The tracing exporter (`dynamo=False`) is deprecated, but
-takes one second, while the new one takes ten and needs `onnxscript`; their outputs agree. If the export fails or its
-outputs differ from torch's, the network runs in torch, with a warning.
+A network is exported once, compared with torch, and cached. If the export fails or its outputs differ from torch's,
+the network runs in torch, with a warning. The tracing exporter (`dynamo=False`) is deprecated. It takes one second; the
+new one takes ten and needs `onnxscript`. Their outputs agree.
 """
 
 import hashlib
@@ -30,18 +30,16 @@ from spice.models.int8 import quantize
 from spice.settings import Normalization
 from spice.version import __version__
 
-TOLERANCE = 1e-4  # of the largest feature: how much the exported network may differ from torch
-FEATURES, MAP = "features", "map"  # outputs; features are the mean of the map, if there is one
-FORMAT = 2  # of cached files
-
-# Images per call: more are no faster and need more memory.
-AT_ONCE = 16
+TOLERANCE = 1e-4  # largest difference from torch, relative to the largest feature
+FEATURES, MAP = "features", "map"  # names of outputs; if there is a map, the features are its mean
+FORMAT = 2  # version of the cached files
+IMAGES_PER_CALL = 16  # more are no faster and need more memory
 
 log = logging.getLogger("spice")
 
 
 class ExportWarning(SpiceWarning):
-    """The network could not be exported faithfully and runs in torch, more slowly."""
+    """The network could not be exported and runs in torch, more slowly."""
 
 
 class Session:
@@ -61,19 +59,18 @@ class Session:
 
     def has(self, output: str) -> bool:
         """Whether there is an output of this name."""
-        return any(one.name == output for one in self.outputs)
+        return any(known.name == output for known in self.outputs)
 
     def run(self, images: Tensor, output: str) -> Tensor:
-        """One named output for float32 images."""
+        """The output of this name for float32 images."""
         ready = images.detach().to(device="cpu", dtype=torch.float32)
-        at_once = AT_ONCE
-        if isinstance(self.input.shape[0], int):  # exported for a fixed batch size: the last part is padded
-            at_once = self.input.shape[0]
-            ready = torch.cat([ready, ready.new_zeros(-len(ready) % at_once, *ready.shape[1:])])
+        batch = IMAGES_PER_CALL
+        if isinstance(self.input.shape[0], int):  # exported for a fixed batch size: pad the last batch
+            batch = self.input.shape[0]
+            ready = torch.cat([ready, ready.new_zeros(-len(ready) % batch, *ready.shape[1:])])
         session = self._session(torch.get_num_threads())
         parts: list[NDArray[np.float32]] = [
-            session.run([output], {self.input.name: part.numpy()})[0]
-            for part in torch.split(ready.contiguous(), at_once)
+            session.run([output], {self.input.name: part.numpy()})[0] for part in torch.split(ready.contiguous(), batch)
         ]
         return torch.from_numpy(np.concatenate(parts)[: len(images)])
 
@@ -82,7 +79,7 @@ class Session:
             if threads not in self._sessions:
                 options = onnxruntime.SessionOptions()
                 options.intra_op_num_threads = threads
-                options.log_severity_level = 3  # errors only: they come as exceptions as well
+                options.log_severity_level = 3  # only errors, which are also raised as exceptions
                 opened = onnxruntime.InferenceSession(self._model, options, providers=["CPUExecutionProvider"])
                 self._sessions[threads] = opened
             return self._sessions[threads]
@@ -94,15 +91,20 @@ def frozen_session(network: Backbone, *, size: int, channels: int, int8: Normali
     Args:
         int8: compute in 8-bit integers, for images with this normalization.
     """
-    versions = (FORMAT, __version__, torch.__version__, onnxruntime.__version__)  # of all that affects the export
+    versions = (
+        FORMAT,
+        __version__,
+        torch.__version__,
+        onnxruntime.__version__,
+    )  # of everything that affects the export
     identity = repr((versions, size, channels, repr(network), weights_hash(network), *([int8] if int8 else [])))
     name = _hash(identity.encode())
     for path in sorted(cache_folder().glob(f"{name}-*.onnx")):
-        with suppress(Exception):  # a cached file that cannot be used is exported again
+        with suppress(Exception):  # if the cached file cannot be used, export again
             return Session(_read_cache(path))
     try:
         return _export_session(network, name, size=size, channels=channels, int8=int8)
-    # Whatever goes wrong in the exporter or the runtime, torch can still run the network.
+    # Whatever fails in the exporter or the runtime, torch can still run the network.
     except Exception as error:  # noqa: BLE001
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]  # the exporter adds pages of advice
         message = f"{type(network).__name__} runs in torch, more slowly, because it could not be exported: {reason}"
@@ -111,19 +113,22 @@ def frozen_session(network: Backbone, *, size: int, channels: int, int8: Normali
 
 
 def cache_folder() -> Path:
-    """$SPICE_CACHE, or the platform's folder for caches."""
+    """$SPICE_CACHE, or else the platform's cache folder."""
     return Path(os.environ.get("SPICE_CACHE") or user_cache_dir("spice", appauthor=False))
 
 
 def export(network: Backbone, path: Path, *, size: int, channels: int) -> None:
-    """Write the network's features, and their map, as an ONNX file; raises if the features differ from torch's."""
+    """Export the network as an ONNX file with features and, if they are its mean, the feature map.
+
+    Raises an error if the features differ from torch's.
+    """
     example = example_images(size=size, channels=channels)
     with network.exportable(example):
         trace(network, example, path, output=FEATURES)
     _simplify(path)
-    if type(network).forward is Backbone.forward:  # the mean of its map
+    if type(network).forward is Backbone.forward:  # the features are the mean of the map
         _add_map(path)
-    images = torch.cat([example, example.flip(3)[:1]])  # three: the batch size must be dynamic
+    images = torch.cat([example, example.flip(3)[:1]])  # three, since the batch size must be dynamic
     with torch.inference_mode():
         expected: Tensor = network(images)
     exported = Session(path).run(images, FEATURES)
@@ -136,12 +141,12 @@ def export(network: Backbone, path: Path, *, size: int, channels: int) -> None:
 
 @torch.no_grad()
 def trace(module: nn.Module, images: Tensor, path: Path, *, output: str) -> None:
-    """Write a module from `images` to one output as an ONNX file for any number of images.
+    """Export a module with one input and one output as an ONNX file, for any number of images.
 
-    Pass two images, so that the trace does not treat a batch size of one as a constant.
+    Pass two images: the trace would treat a batch size of one as a constant.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the tracer's notes; callers compare the results with torch's
+        warnings.simplefilter("ignore")  # the tracer warns of constants; callers compare the results with torch's
         torch.onnx.export(
             module,
             (images,),
@@ -169,7 +174,7 @@ def _export_session(network: Backbone, name: str, *, size: int, channels: int, i
 
 
 def _write_cache(name: str, content: bytes) -> None:
-    """Cache a network, readable by this user alone, under a name that ends in the hash of its content."""
+    """Cache a network in a file that only this user can read, and whose name ends in the hash of its content."""
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for damaged in folder.glob(f"{name}-*.onnx"):
@@ -194,7 +199,7 @@ def _hash(content: bytes) -> str:
 
 
 def _simplify(path: Path) -> None:
-    """Fold constants, and merge each padding into its convolution: alone it costs EfficientNet a third of its speed."""
+    """Fold constants, and merge paddings into convolutions: separate ones take a third of EfficientNet's time."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = str(path)
@@ -207,7 +212,7 @@ def _simplify(path: Path) -> None:
 
 
 def _add_map(path: Path) -> None:
-    """Add a second output: the map whose mean the features are. Only the requested output is computed."""
+    """Add the feature map as a second output. Only the requested output is computed."""
     model = onnx.load(path)
     mean = next(node for node in model.graph.node if FEATURES in node.output)
     if mean.op_type == "ReduceMean":
@@ -222,7 +227,7 @@ def _merge_padding_(graph: onnx.GraphProto) -> None:
         readers = [reader for reader in graph.node if node.output[0] in reader.input]
         amounts = constants.get(node.input[1])  # before and after: batch, channel, row, column
         if amounts is None or len(amounts) != 8 or amounts[[0, 1, 4, 5]].any() or any(node.input[2:]):
-            continue  # only zeros around the image, of known width
+            continue  # not a padding of the sides by a known number of zeros
         if [reader.op_type for reader in readers] == ["Conv"]:
             pads = next(attribute.ints for attribute in readers[0].attribute if attribute.name == "pads")
             pads[:] = [old + int(new) for old, new in zip(pads, amounts[[2, 3, 6, 7]], strict=True)]

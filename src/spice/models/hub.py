@@ -1,4 +1,4 @@
-"""Downloads of weights: only for a model that the user has just named, never for one named by a run or a model file."""
+"""Downloads of weights: only for a model that the user has just named, not for one that a run or a model file names."""
 
 import os
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ def may_download() -> bool:
 
 @contextmanager
 def hub_access(name: str, *, download: bool) -> Iterator[None]:
-    """Log that `name` may be downloaded; without `download`, switch the hub's library to offline mode."""
+    """Allow downloads, and log it; or, without `download`, switch the hub's library to offline mode."""
     from huggingface_hub import constants
 
     if download:

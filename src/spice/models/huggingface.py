@@ -1,6 +1,6 @@
 """Vision models of `transformers` as feature models: DINOv2 and other ViTs, CLIP, SigLIP, ConvNeXt (paper III-A).
 
-Weights are read from safetensors files only, and none may be missing. A folder is opened without internet access.
+Weights come from safetensors files only, and none may be missing. A folder is read without internet access.
 """
 
 import json
@@ -19,7 +19,7 @@ from spice.settings import IMAGENET, Normalization
 
 
 class NormalizationWarning(NoticeWarning):
-    """A model without information about the normalization of its images."""
+    """A model does not say how its images were normalized."""
 
 
 def load_huggingface(name: str, *, size: int | None = None, download: bool = False) -> Pretrained:
@@ -46,7 +46,7 @@ def _load(name: str, size: int | None, *, download: bool) -> Pretrained:
     if kind not in _KINDS:
         raise UserError(f"hf:{name} is of type {kind!r}, which is not supported; choose from {', '.join(_KINDS)}")
     model_class, wrap = _KINDS[kind]
-    # A pooler that classifiers train and most files lack.
+    # The pooler belongs to the classifier, and most files lack it.
     options = {"add_pooling_layer": False} if kind in ("vit", "deit") else {}
     model, report = _fetch(
         getattr(transformers, model_class).from_pretrained,
@@ -62,16 +62,18 @@ def _load(name: str, size: int | None, *, download: bool) -> Pretrained:
         raise UserError(
             f"hf:{name} is incomplete: {len(missing)} weights are missing, such as {missing[0]}; use another encoder"
         )
-    wanted = _preprocessing(name)
-    chosen = size or _size(wanted) or int(getattr(model.config, "image_size", 224))
-    return Pretrained(wrap(model, chosen), chosen, _normalization(name, wanted, model.config.num_channels))
+    preprocessing = _preprocessing(name)
+    image_size = size or _size(preprocessing) or int(getattr(model.config, "image_size", 224))
+    return Pretrained(
+        wrap(model, image_size), image_size, _normalization(name, preprocessing, model.config.num_channels)
+    )
 
 
 _POSITIONS = "interpolate_pos_encoding"
 
 
 class ClassToken(Backbone):
-    """ViTs: the feature is the class token after the last norm; the places are the patches."""
+    """ViTs: the features are the class token after the last norm; the feature map consists of the patch tokens."""
 
     model: Any
 
@@ -80,12 +82,12 @@ class ClassToken(Backbone):
         self.model = model
         self.features = model.config.hidden_size
         self.grid = size // model.config.patch_size
-        # Positions learned at another size are interpolated; DINOv2 always does so and has no such option.
+        # Interpolates position embeddings of another size. DINOv2 always does so and has no such option.
         interpolate = model.config.image_size != size and "dinov" not in model.config.model_type
         self.options = {_POSITIONS: True} if interpolate else {}
 
     def tokens(self, images: Tensor) -> Tensor:
-        """(B, places + class and register tokens, D)."""
+        """Class token, register tokens and patch tokens: (B, tokens, D)."""
         tokens: Tensor = self.model(pixel_values=images, **self.options).last_hidden_state
         return tokens
 
@@ -97,13 +99,13 @@ class ClassToken(Backbone):
 
     def chain(self) -> list[nn.Module]:
         model = self.model
-        if hasattr(model, "rope_embeddings"):  # DINOv3: every layer also takes positions
+        if hasattr(model, "rope_embeddings"):  # DINOv3, whose layers also take positions
             return [self]
         return [_embed(model.embeddings, self.options), *_layers(model), _class_token(model.layernorm)]
 
     @contextmanager
     def exportable(self, images: Tensor) -> Iterator[None]:
-        """Interpolate positions once, as constants of the trace: ONNX lacks some models' interpolation."""
+        """Interpolate position embeddings once, as a constant of the trace: ONNX lacks some interpolations."""
         embeddings = next((part for part in self.model.modules() if hasattr(part, _POSITIONS)), None)
         if embeddings is None:
             yield
@@ -125,7 +127,7 @@ class ClassToken(Backbone):
 
 
 class Projected(ClassToken):
-    """CLIP: the feature is the class token in the space shared with text; so are the places."""
+    """CLIP: as ClassToken, with tokens projected into the space shared with text."""
 
     def __init__(self, model: Any, size: int) -> None:
         super().__init__(model, size)
@@ -144,21 +146,21 @@ class Projected(ClassToken):
 
 
 class AttentionPooled(ClassToken):
-    """SigLIP: no class token; the feature is pooled by a last layer of attention."""
+    """SigLIP, which has no class token: attention pools the features from the patch tokens."""
 
     def forward(self, images: Tensor) -> Tensor:
         pooled: Tensor = self.model(pixel_values=images, **self.options).pooler_output
         return pooled
 
     def chain(self) -> list[nn.Module]:
-        # Older versions of transformers have one more module around the same parts.
+        # Older versions of transformers wrap the same parts in one more module.
         model = getattr(self.model, "vision_model", self.model)
         last = nn.Sequential(model.post_layernorm, model.head)
         return [_embed(model.embeddings, self.options), *_layers(model), last]
 
 
 class Convolutional(Backbone):
-    """ConvNeXt and ResNet: the feature is the model's own pooling of its last map."""
+    """ConvNeXt and ResNet: the features are the model's own pooling of its last feature map."""
 
     model: Any
 
@@ -183,7 +185,7 @@ class Convolutional(Backbone):
 
 
 class _Apply(nn.Module):
-    """A part of a model, called in its own way: tensor -> tensor."""
+    """A part of a model behind a function from tensor to tensor."""
 
     def __init__(self, part: nn.Module, call: Callable[[Any, Tensor], Tensor]) -> None:
         super().__init__()
@@ -194,29 +196,29 @@ class _Apply(nn.Module):
 
 
 def _embed(embeddings: nn.Module, options: dict[str, bool]) -> nn.Module:
-    """Images -> tokens (B, places, D)."""
+    """Images -> tokens (B, tokens, D)."""
     return _Apply(embeddings, lambda part, images: part(images, **options))
 
 
 def _class_token(*layers: nn.Module) -> nn.Module:
-    """The first token of (B, places, D), through the last layers."""
+    """Tokens (B, tokens, D) -> the first one, after these layers."""
     return _Apply(nn.Sequential(*layers), lambda part, tokens: part(tokens[:, 0]))
 
 
 def _layer_output(layer: nn.Module, tokens: Tensor) -> Tensor:
-    """Tokens -> tokens; some versions of transformers wrap them in a tuple."""
+    """Tokens -> tokens, which some versions of transformers return in a tuple."""
     out: Tensor | tuple[Tensor, ...] = layer(tokens, None)
     return out[0] if isinstance(out, tuple) else out
 
 
 def _layers(model: Any) -> list[nn.Module]:
-    """The transformer's layers: the list with as many modules as the configuration has layers."""
+    """The transformer's layers: the module list whose length is the number of layers in the configuration."""
     lists = (part for part in model.modules() if isinstance(part, nn.ModuleList))
     layers = next(part for part in lists if len(part) == model.config.num_hidden_layers)
     return [_Apply(layer, _layer_output) for layer in layers]
 
 
-# By type: the class of transformers that holds the vision part alone, and how its features are read.
+# By model type: the class of transformers for the vision part alone, and how to read its features.
 _KINDS: dict[str, tuple[str, Callable[[Any, int], Backbone]]] = {
     "dinov2": ("Dinov2Model", ClassToken),
     "dinov2_with_registers": ("Dinov2WithRegistersModel", ClassToken),
@@ -235,7 +237,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any, int], Backbone]]] = {
 
 
 def _fetch(read: Callable[..., Any], name: str, *, download: bool, **options: Any) -> Any:
-    """Read from a folder or a local copy; with `download` from the hub, or its copy if it is out of reach."""
+    """Read from a folder or the local cache. With `download`, try the hub first, then the cache."""
     is_folder = Path(name).is_dir()
     failure: Exception | None = None
     for local in [False, True] if download and not is_folder else [True]:
@@ -251,7 +253,7 @@ def _fetch(read: Callable[..., Any], name: str, *, download: bool, **options: An
 
 
 def _preprocessing(name: str) -> dict[str, Any]:
-    """`preprocessor_config.json`, read here because transformers' own class may need torchvision."""
+    """The content of `preprocessor_config.json`; transformers' own class may need torchvision to read it."""
     from transformers.utils import cached_file
 
     path = cached_file(
@@ -260,13 +262,13 @@ def _preprocessing(name: str) -> dict[str, Any]:
         _raise_exceptions_for_missing_entries=False,
         _raise_exceptions_for_connection_errors=False,
     )
-    read: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
-    return read
+    preprocessing: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
+    return preprocessing
 
 
-def _size(wanted: dict[str, Any]) -> int | None:
+def _size(preprocessing: dict[str, Any]) -> int | None:
     for key in ("crop_size", "size"):
-        value = wanted.get(key)
+        value = preprocessing.get(key)
         if isinstance(value, dict):
             value = value.get("height") or value.get("shortest_edge")
         if value:
@@ -274,11 +276,11 @@ def _size(wanted: dict[str, Any]) -> int | None:
     return None
 
 
-def _normalization(name: str, wanted: dict[str, Any], channels: int) -> Normalization:
-    if wanted.get("do_normalize") is False:
+def _normalization(name: str, preprocessing: dict[str, Any], channels: int) -> Normalization:
+    if preprocessing.get("do_normalize") is False:
         return Normalization(mean=(0.0,) * channels, std=(1.0,) * channels)
-    if "image_mean" in wanted and "image_std" in wanted:
-        return Normalization(mean=tuple(wanted["image_mean"]), std=tuple(wanted["image_std"]))
+    if "image_mean" in preprocessing and "image_std" in preprocessing:
+        return Normalization(mean=tuple(preprocessing["image_mean"]), std=tuple(preprocessing["image_std"]))
     usual = IMAGENET if channels == 3 else Normalization(mean=(0.5,) * channels, std=(0.5,) * channels)
     message = f"hf:{name} does not say how its images were normalized (no preprocessor_config.json); assuming {usual}"
     warn_user(message, NormalizationWarning)

@@ -1,4 +1,4 @@
-"""Networks by name, untrained: ResNets (paper III-A, IV), wide ResNets (III-C), and a small one for CPUs.
+"""Untrained networks by name: ResNets (paper III-A, IV), wide ResNets (III-C), and a small one for CPUs.
 
 Shapes: B or N images, C channels, S pixels on a side, D feature width.
 """
@@ -18,24 +18,23 @@ from spice.models.efficientnet import SCALES, EfficientNetLite
 Stem = Literal["imagenet", "pool", "plain"]
 STEMS: tuple[Stem, ...] = get_args(Stem)
 
-# A ResNet's blocks in each of the four groups. Depth 10 is ours, for CPUs; the others are He et al.'s.
+# Blocks in each of the four groups of a ResNet. Depth 10 is ours, for CPUs; the others are He et al.'s.
 BLOCKS = {10: (1, 1, 1, 1), 18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}
 
-# FixMatch's leaky ReLU, in wide ResNets.
-SLOPE = 0.1
+SLOPE = 0.1  # of the leaky ReLU in FixMatch's wide ResNets
 
-# Pixels on a side of a whitened patch, and components kept per channel: the smooth ones. The rest is mostly noise.
+# Whitened patches: pixels on a side, and principal components kept per channel. The other components are mostly noise.
 PATCH, COMPONENTS = 3, 4
-# Directions with less than this share of the largest variance are noise and are not amplified further.
+# Variances below this share of the largest are mostly noise; smaller ones are not amplified further.
 PATCH_FLOOR, WHITENING_FLOOR = 5e-4, 1e-5
 
 
 def network(name: str, *, stem: Stem | None = None, width: int | None = None, channels: int = 3) -> Backbone:
-    """The network called `name`; defaults are as published (stem "imagenet", width 64 or 16, 3 channels)."""
+    """The network called `name`. Defaults are as published: stem "imagenet", width 64 or 16, 3 channels."""
     if name not in NETWORKS:
-        raise ValueError(f"there is no network {name!r}; choose one of {', '.join(NETWORKS)}")
+        raise ValueError(f"unknown network {name!r}; choose from {', '.join(NETWORKS)}")
     if stem is not None and not name.startswith("resnet"):
-        raise ValueError(f"{name} has a fixed stem, got stem {stem!r}; only ResNets have a choice")
+        raise ValueError(f"{name} has a fixed stem; only ResNets take one, got {stem!r}")
     if width is not None and name in SCALES:
         raise ValueError(f"{name} has a fixed width, got {width}")
     options = {"stem": stem, "width": width}
@@ -50,23 +49,23 @@ def stem_for(size: int) -> Stem:
 
 
 class ResNet(Backbone):
-    """Four groups of basic blocks after a stem: 7x7 with pool, 3x3 with pool, or 3x3 alone. D = 8 `width`.
+    """A stem (7x7 with pool, 3x3 with pool, or 3x3 alone), then four groups of basic blocks. D = 8 `width`.
 
-    Submodules carry the names of torchvision's ResNet, so that weights published for it load unchanged.
+    Submodules have the names of torchvision's ResNet, so that its published weights can be loaded.
     """
 
     def __init__(self, depth: int, *, stem: Stem = "imagenet", width: int = 64, channels: int = 3) -> None:
         if depth not in BLOCKS:
-            raise ValueError(f"there is no ResNet of depth {depth}; choose one of {', '.join(map(str, BLOCKS))}")
+            raise ValueError(f"unknown ResNet depth {depth}; choose from {', '.join(map(str, BLOCKS))}")
         if stem not in STEMS:
-            raise ValueError(f"there is no stem {stem!r}; choose one of {', '.join(STEMS)}")
+            raise ValueError(f"unknown stem {stem!r}; choose from {', '.join(STEMS)}")
         super().__init__()
         kernel, stride = (7, 2) if stem == "imagenet" else (3, 1)
         self.conv1 = nn.Conv2d(channels, width, kernel, stride=stride, padding=kernel // 2, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
-        # "pool": padding by one makes the map of a 96 px image 49, and in the end 7x7, as in the authors' code.
-        side = 3 if stem == "imagenet" else 2
-        self.maxpool = nn.Identity() if stem == "plain" else nn.MaxPool2d(side, stride=2, padding=1)
+        # "pool", as in the authors' code: with this padding, a 96 px image has a map of 49 px here and 7 px at the end.
+        pool = 3 if stem == "imagenet" else 2
+        self.maxpool = nn.Identity() if stem == "plain" else nn.MaxPool2d(pool, stride=2, padding=1)
         one, two, three, four = BLOCKS[depth]
         self.layer1 = _group(width, width, one, stride=1)
         self.layer2 = _group(width, width * 2, two, stride=2)
@@ -113,8 +112,8 @@ def _group(width_in: int, width: int, count: int, *, stride: int) -> nn.Sequenti
 class WideResNet(Backbone):
     """WRN-`depth`-`widen`: 28-2 and 28-8 in three groups (32 px), 37-2 in four, the first with stride 2 (STL-10).
 
-    A 3x3 stem, groups of pre-activated blocks that double the width, and a last activation. Each group has n blocks of
-    two layers; with the stem and one shortcut per group, depth = 2 n groups + groups + 1.
+    A 3x3 stem, groups of pre-activation blocks, each twice as wide as the one before, and a last activation. A group
+    has n blocks of two layers. With the stem and one shortcut per group, depth = 2 n groups + groups + 1.
     The momentum of batch norm is torch's 0.1; FixMatch's 0.001 suits its 2^20 steps only.
     """
 
@@ -133,7 +132,7 @@ class WideResNet(Backbone):
             for number in range(count):
                 stride = 1 if number else (2 if group else first_stride)
                 first = not len(self.blocks)
-                self.blocks.append(PreActivatedBlock(width_in, width_out, stride=stride, activate_all=first))
+                self.blocks.append(PreActivationBlock(width_in, width_out, stride=stride, activate_all=first))
                 width_in = width_out
         self.norm = nn.BatchNorm2d(width_in)
         self.features = width_in
@@ -146,8 +145,8 @@ class WideResNet(Backbone):
         return [self.stem, *self.blocks, nn.Sequential(self.norm, nn.LeakyReLU(SLOPE)), Pool()]
 
 
-class PreActivatedBlock(nn.Module):
-    """Norm, activation, convolution, twice. The shortcut skips the first activation, except in the first block."""
+class PreActivationBlock(nn.Module):
+    """Twice norm, activation, convolution. The shortcut skips the first activation, except in the first block."""
 
     def __init__(self, width_in: int, width: int, *, stride: int, activate_all: bool) -> None:
         super().__init__()
@@ -187,10 +186,13 @@ class WhitenedPatchesNet(Backbone):
 
     @torch.no_grad()
     def prepare_(self, images: Tensor) -> None:
-        """Compute the first layer from normalized images (B, C, S, S): their patches' components and the negatives."""
+        """Set the first layer to the whitened principal components of the images' patches, and their negatives.
+
+        Images are normalized, (B, C, S, S).
+        """
         patches = F.unfold(images, PATCH).transpose(1, 2).flatten(0, 1).double()  # (B * places, n = 9 C)
         variances, directions = torch.linalg.eigh(patches.T.cov())  # (n,), (n, n) in columns
-        largest = variances[-1] if variances[-1] > 1e-6 else variances.new_ones(())  # images of one color have none
+        largest = variances[-1] if variances[-1] > 1e-6 else variances.new_ones(())  # 0 for images of one color
         scale = (variances.clamp(min=0.0) + PATCH_FLOOR * largest).rsqrt()
         kept = (directions * scale).T[-(len(self.whitening.weight) // 2) :]  # eigh sorts by variance, ascending
         filters = kept.reshape(-1, images.shape[1], PATCH, PATCH)
@@ -205,7 +207,7 @@ class WhitenedPatchesNet(Backbone):
 
 
 class PooledBlock(nn.Module):
-    """Two 3x3 convolutions with a max pool between, which halves the map as a stride would, but sees all of it."""
+    """Two 3x3 convolutions with max pooling in between, which unlike a stride uses all of the map."""
 
     def __init__(self, width_in: int, width: int) -> None:
         super().__init__()
@@ -220,11 +222,11 @@ class PooledBlock(nn.Module):
 
 
 class PartialWhitening(Backbone):
-    """A trained network, then a linear layer that partially whitens its features (for paper III-A).
+    """A trained network, followed by a linear layer that partially whitens its features (for paper III-A).
 
-    A small network that contrastive learning has trained for half an hour leaves most of its features' variance in a
-    few directions, and cosines see little of the others. The layer centers the features and brings the variances of
-    their directions closer together; amount 1 is full whitening. It is the identity until `fit_` computes it.
+    After half an hour of contrastive learning, most of the variance of a small network's features lies in a few
+    directions, which dominate the cosines. The layer centers the features and brings the variances of their directions
+    closer together; amount 1 is full whitening. It is the identity until `fit_` computes it.
     """
 
     def __init__(self, network: Backbone) -> None:
@@ -244,9 +246,9 @@ class PartialWhitening(Backbone):
         """
         rows = features.double()
         variances, directions = torch.linalg.eigh(rows.T.cov())  # (D,) ascending, (D, D) in columns
-        largest = variances[-1].clamp(min=1e-12)  # constant features have none
+        largest = variances[-1].clamp(min=1e-12)  # 0 for constant features
         scale = (variances / largest).clamp(min=WHITENING_FLOOR) ** (-amount / 2)
-        weight = (directions * scale) @ directions.T  # ZCA, the symmetric solution: it rotates nothing
+        weight = (directions * scale) @ directions.T  # ZCA, the symmetric solution, which does not rotate
         self.linear.weight.copy_(weight)
         self.linear.bias.copy_(-weight @ rows.mean(dim=0))
 

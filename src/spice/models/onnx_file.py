@@ -1,4 +1,4 @@
-"""Any network saved as an ONNX file, run as it is: images in, features out (paper III-A)."""
+"""Any network in an ONNX file as an encoder (paper III-A)."""
 
 import hashlib
 from pathlib import Path
@@ -13,7 +13,7 @@ from spice.settings import IMAGENET, Normalization
 
 
 class OnnxEncoder:
-    """One input (B, C, S, S) of normalized float images; an output (B, D), or (B, D, h, w), which is averaged."""
+    """Takes normalized images (B, C, S, S); an output (B, D) is used as it is, (B, D, h, w) is averaged."""
 
     module = None
 
@@ -30,7 +30,13 @@ class OnnxEncoder:
             raise UserError(
                 f"{path} gives {shapes}; its output must have shape (images, features) or (images, features, h, w)"
             )
-        self.features = self.encode(torch.zeros(1, self.channels, self.size, self.size)).shape[1]
+        try:
+            self.features = self.encode(torch.zeros(1, self.channels, self.size, self.size)).shape[1]
+        # The runtime's errors have a class per cause and no common one but Exception.
+        except Exception as error:
+            raise UserError(
+                f"{path} cannot encode images of {self.size} px ({one_line(error)}); set its size with --size"
+            ) from error
 
     def encode(self, images: Tensor) -> Tensor:
         """(B, C, S, S) -> (B, D)."""
@@ -71,7 +77,7 @@ def _channels_and_size(path: Path, session: Session, size: int | None) -> tuple[
         raise UserError(f"{path} takes input of shape {shape}; it must be (images, 1 or 3 channels, height, width)")
     height, width = (value if isinstance(value, int) else None for value in shape[2:])
     if height != width:
-        raise UserError(f"{path} takes images of {height} x {width} pixels; they must be square")
+        raise UserError(f"{path} takes images of {shape[2]} x {shape[3]} pixels; they must be square")
     if height is not None and size not in (None, height):
         raise UserError(f"{path} takes images of {height} px only, not {size} px")
     return shape[1], height or size or 224

@@ -1,6 +1,6 @@
-"""A network split in two: a frozen front, and a tail that is trained (paper III-C, on a CPU).
+"""A network split in two: a frozen front and a trained tail (paper III-C, on a CPU).
 
-The front runs on ONNX Runtime and needs no backward pass; most of a pretrained network's time is spent there.
+The front takes most of the time of a pretrained network. It runs on ONNX Runtime and needs no backward pass.
 """
 
 import logging
@@ -30,9 +30,10 @@ class Front(Backbone):
 
 
 class Tail(nn.Sequential):
-    """The last layers: maps -> (B, D). Batch norms keep their statistics, which match the output of the frozen front.
+    """The last layers: maps -> (B, D). Batch norms keep their statistics, even in training mode.
 
-    So an image's features depend on that image alone even in training, and a batch may be small.
+    These match the output of the frozen front. So the features of an image do not depend on the rest of the batch,
+    and a batch may be small.
     """
 
     def train(self, mode: bool = True) -> Self:
@@ -44,7 +45,7 @@ class Tail(nn.Sequential):
 
 
 class Parts(NamedTuple):
-    """Both parts share their weights with the original network."""
+    """The two parts of a network, which share its weights."""
 
     front: Front | None  # None: the whole network is trained
     tail: nn.Module
@@ -56,20 +57,20 @@ def split_network(network: Backbone, *, share: float, size: int, channels: int) 
     A network that cannot be split is trained as a whole.
     """
     layers = network.chain()
-    learned = [place for place, layer in enumerate(layers) if list(layer.parameters())]
-    count = max(1, round(share * len(learned)))
-    if share == 1 or count == len(learned):
+    with_weights = [place for place, layer in enumerate(layers) if list(layer.parameters())]
+    count = max(1, round(share * len(with_weights)))
+    if share == 1 or count == len(with_weights):
         return Parts(None, network)
-    if not _is_whole(network, layers, size=size, channels=channels):
+    if not _chain_agrees(network, layers, size=size, channels=channels):
         log.warning("%s cannot be split into layers; training all of it", type(network).__name__)
         return Parts(None, network)
-    start = learned[-count]
+    start = with_weights[-count]
     return Parts(Front(network, layers[:start]).eval().requires_grad_(False), Tail(*layers[start:]))
 
 
 @torch.no_grad()
-def _is_whole(network: Backbone, layers: list[nn.Module], *, size: int, channels: int) -> bool:
-    """Whether the layers in sequence compute the same as the network; a new version of a library may differ."""
+def _chain_agrees(network: Backbone, layers: list[nn.Module], *, size: int, channels: int) -> bool:
+    """Whether the layers in sequence compute the same as the network. A new version of a library may break this."""
     images = example_images(size=size, channels=channels).to(next(network.parameters()).device)
     with eval_mode(network):
         expected: Tensor = network(images)

@@ -1,4 +1,4 @@
-"""Whether to run a frozen encoder in 8-bit integers: a trial of about a second, on the user's images."""
+"""Whether to run a frozen encoder in 8-bit integers, decided by a trial of about a second on the user's images."""
 
 import time
 
@@ -10,21 +10,21 @@ from spice.models.encoders import Encoder, TorchEncoder
 from spice.models.int8 import has_int8
 from spice.settings import FixedPrecision
 
-# Integers are used if they are this many times as fast. Processors with instructions for them reach 2 or more, others 1
-# or less, so the same machine always makes the same choice.
+# Integers must be this many times as fast. Processors with instructions for them reach 2 or more, others 1 or less, so
+# the choice is always the same on a machine.
 LEAST_SPEEDUP = 1.3
-# Mean cosine with the float features. It was at least 0.980 on all collections measured, and is far lower on processors
-# whose 16-bit sums overflow.
+# Mean cosine with the float features, at least. It was 0.980 or more on all collections measured, and is far lower on
+# processors whose 16-bit sums overflow.
 LEAST_COSINE = 0.96
 ROUNDS, IMAGES = 3, 8
 
 
 def faster_precision(encoder: Encoder, images: Tensor) -> FixedPrecision:
-    """ "int8" if that is faster and gives nearly the same features of a few normalized images, else "float32"."""
+    """ "int8" if it is faster on these normalized images and gives nearly the same features, else "float32"."""
     if not isinstance(encoder, TorchEncoder) or encoder.device.type != "cpu" or not has_int8(encoder.module):
         return "float32"
     candidates: dict[FixedPrecision, TorchEncoder] = {"float32": encoder, "int8": encoder.with_precision("int8")}
-    with one_thread():  # so that all work is done, and timed, in this thread
+    with one_thread():  # so that all work is done in this thread, which is timed
         features = {precision: one.encode(images) for precision, one in candidates.items()}
         cosine = F.cosine_similarity(features["float32"], features["int8"]).mean().item()
         seconds = {precision: [_seconds(one, images) for _ in range(ROUNDS)] for precision, one in candidates.items()}

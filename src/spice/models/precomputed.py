@@ -19,7 +19,7 @@ from spice.errors import UserError, one_line
 from spice.settings import IMAGENET, Normalization
 from spice.tables import read_parquet
 
-# Squares of values outside this range overflow or vanish in float32.
+# Squares of values outside this range overflow or underflow in float32.
 LARGEST_VALUE, SMALLEST_VALUE = 1e15, 1e-15
 
 
@@ -27,7 +27,7 @@ class PrecomputedFeatures:
     """Precomputed features of a fixed set of images."""
 
     module = None
-    # The size at which images are shown; the vectors do not depend on it.
+    # The size at which pictures are shown; the vectors do not depend on it.
     size = 160
     channels = 3
     normalization = IMAGENET
@@ -82,12 +82,12 @@ class NoEncoder:
 
 
 def checked_vectors(vectors: NDArray[np.generic], name: str) -> Tensor:
-    """The vectors (N, D) in float32; a UserError if they cannot be clustered. Some may be zero (blank images)."""
+    """The vectors (N, D) in float32; a UserError if they cannot be clustered. Some may be zero, as for blank images."""
     if vectors.ndim != 2 or not vectors.size or vectors.dtype.kind not in "bfiu":
         raise UserError(
             f"{name} holds {vectors.dtype} of shape {vectors.shape}; expected numbers of shape (images, features)"
         )
-    with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is refused below
+    with np.errstate(over="ignore"):  # values too large for float32 become infinite and are refused below
         features = torch.from_numpy(vectors.astype(np.float32))
     largest = torch.maximum(features.amax(dim=1), -features.amin(dim=1))  # (N,); NaN propagates
     bad = int((~(largest <= LARGEST_VALUE)).sum())
@@ -106,7 +106,7 @@ def checked_vectors(vectors: NDArray[np.generic], name: str) -> Tensor:
 
 
 def _read(path: Path) -> tuple[Tensor, list[str] | None]:
-    """The vectors, and the paths of their images if the file has them."""
+    """The vectors, and the paths of their images if the file contains them."""
     if not path.is_file():
         raise UserError(f"there is no file {path} to read features from")
     try:
@@ -125,7 +125,7 @@ def _read(path: Path) -> tuple[Tensor, list[str] | None]:
 
 def _read_table(path: Path) -> tuple[NDArray[np.generic], list[str] | None]:
     if path.suffix == ".npy":
-        # Mapped: a header that declares more data than the file has is an error, not a huge allocation.
+        # Memory-mapped, so that a header that declares more data than the file has is an error, not a huge allocation.
         return np.load(path, mmap_mode="r", allow_pickle=False), None
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as file:

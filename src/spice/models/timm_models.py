@@ -1,4 +1,4 @@
-"""Models of `timm` as feature models: an extra, because timm needs torchvision (paper III-A)."""
+"""Models of `timm` as feature models (paper III-A). timm is an extra, because it needs torchvision."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +16,7 @@ def load_timm(name: str, *, size: int | None = None, pretrained: bool = True, do
     """The model called `name` in timm, with its own pooling and without its classifier."""
     try:
         import timm
-    # A torchvision that does not match torch fails with a RuntimeError as it is imported.
+    # Importing a torchvision that does not match torch raises a RuntimeError.
     except (ImportError, RuntimeError) as error:
         raise UserError(f"timm: encoders need timm and a matching torchvision: pip install timm ({error})") from error
     with hub_access(f"timm:{name}", download=download):
@@ -30,7 +30,7 @@ def load_timm(name: str, *, size: int | None = None, pretrained: bool = True, do
 
 def _create(create: Callable[..., Any], name: str, size: int | None) -> Any:
     try:
-        try:  # transformers need their image size, convolutional networks have no such argument
+        try:  # transformers need the image size; convolutional networks have no such argument
             return create(img_size=size) if size is not None else create()
         except TypeError:
             return create()
@@ -42,18 +42,18 @@ def _create(create: Callable[..., Any], name: str, size: int | None) -> Any:
 
 
 def _has_url(timm: Any, name: str) -> bool:
-    """Whether timm would download the weights from a URL, not through the hub's library, whose offline mode we set."""
+    """Whether timm would download the weights from a URL, where the offline mode of the hub's library has no effect."""
     card = timm.models.get_pretrained_cfg(name)
     return card is not None and bool(card.url) and not card.hf_hub_id
 
 
 class TimmBackbone(Backbone):
-    """timm's pooled features, and its last map with channels first."""
+    """timm's pooled features and last feature map, with channels first."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
-        self.places = int(model.num_features)
-        # MobileNets pool first and widen afterwards: their feature is wider than their map.
+        self.map_width = int(model.num_features)
+        # MobileNets widen the features after pooling.
         self.features = int(getattr(model, "head_hidden_size", None) or model.num_features)
         self.model = model
 
@@ -63,6 +63,6 @@ class TimmBackbone(Backbone):
 
     def feature_map(self, images: Tensor) -> Tensor:
         maps: Tensor = self.model.forward_features(images)
-        if maps.ndim == 3:  # class and register tokens, then one per patch
+        if maps.ndim == 3:  # tokens of a transformer
             return patches_as_map(maps, *self.model.patch_embed.grid_size)
-        return maps if maps.shape[1] == self.places else maps.permute(0, 3, 1, 2)  # Swin keeps channels last
+        return maps if maps.shape[1] == self.map_width else maps.permute(0, 3, 1, 2)  # Swin keeps channels last

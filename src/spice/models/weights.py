@@ -1,4 +1,4 @@
-"""A trained network as one safetensors file, whose header names the network and the images it takes."""
+"""A trained network as one safetensors file, whose header describes the network and its images."""
 
 import math
 from pathlib import Path
@@ -17,7 +17,7 @@ from spice.models.networks import PartialWhitening, Stem, network
 from spice.settings import IMAGENET, Normalization, Settings
 
 HEADER = "spice.network"
-MAX_SIZE = 8192  # pixels on a side: beyond this, a file is damaged or hostile
+MAX_SIZE = 8192  # pixels on a side; a header with more is damaged or hostile
 
 
 class NetworkCard(Settings):
@@ -33,11 +33,11 @@ class NetworkCard(Settings):
 
     @model_validator(mode="after")
     def _channels_agree(self) -> Self:
-        if not len(self.normalization.mean) == len(self.normalization.std) == self.channels:
-            raise ValueError(f"a normalization of {len(self.normalization.mean)} channels for {self.channels}")
-        values = (*self.normalization.mean, *self.normalization.std)
-        if not all(map(math.isfinite, values)) or not all(self.normalization.std):
-            raise ValueError(f"a normalization by {self.normalization.std} around {self.normalization.mean}")
+        mean, std = self.normalization.mean, self.normalization.std
+        if not len(mean) == len(std) == self.channels:
+            raise ValueError(f"expected a normalization of {self.channels} channels, got {len(mean)}")
+        if not all(map(math.isfinite, (*mean, *std))) or not all(std):
+            raise ValueError(f"mean and std must be finite, and std not 0, got {mean} and {std}")
         return self
 
     def build(self) -> Backbone:
@@ -47,29 +47,29 @@ class NetworkCard(Settings):
 
 
 def cpu_weights(module: nn.Module) -> dict[str, Tensor]:
-    """A module's state as safetensors takes it: contiguous tensors on the CPU."""
+    """The state of a module as safetensors needs it: contiguous tensors on the CPU."""
     return {name: value.detach().cpu().contiguous() for name, value in module.state_dict().items()}
 
 
 def save_network(path: Path, trained: Backbone, card: NetworkCard) -> None:
-    """Write the weights and the card atomically."""
+    """Write the weights with the card as the header, atomically."""
     weights = cpu_weights(trained)
     with written_atomically(path) as temporary:
-        # Not save_file, which makes files that only their owner can read.
+        # Not save_file, whose files only their owner can read.
         temporary.write_bytes(save(weights, {HEADER: card.model_dump_json()}))
 
 
 def load_network(path: Path, *, name: str | None = None) -> tuple[Backbone, NetworkCard]:
-    """The network of a file written by `save_network`.
+    """The network in a file written by `save_network`.
 
-    Or, given its `name`, a ResNet from ImageNet weights in torchvision's layout.
+    With `name`, such as resnet18, the file may also hold a ResNet's ImageNet weights in torchvision's layout.
     """
     if not path.is_file():
         raise UserError(f"there is no file {path} to load a network from")
     try:
         with safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get(HEADER)
-            # A published classifier is not part of the features.
+            # Without the classifier of published weights.
             weights = {key: file.get_tensor(key) for key in file.keys() if not key.startswith("fc.")}  # noqa: SIM118
         card = _card_of_published(path, weights, name) if header is None else NetworkCard.model_validate_json(header)
     except SafetensorError as error:
@@ -97,7 +97,7 @@ def load_network(path: Path, *, name: str | None = None) -> tuple[Backbone, Netw
 
 
 def _refuse_mismatch(path: Path, card: NetworkCard, weights: dict[str, Tensor]) -> None:
-    """Refuse unknown networks, and shapes that do not match the weights, before allocating any memory."""
+    """Refuse unknown networks, and weights of other shapes, before allocating any memory."""
     try:
         with torch.device("meta"):
             expected = {name: value.shape for name, value in card.build().state_dict().items()}
@@ -112,7 +112,7 @@ def _refuse_mismatch(path: Path, card: NetworkCard, weights: dict[str, Tensor]) 
 
 
 def _card_of_published(path: Path, weights: dict[str, Tensor], name: str | None) -> NetworkCard:
-    """The card inferred from shapes: a 7x7 stem is ImageNet's. A 3x3 stem does not show whether a pool follows."""
+    """The card of a file without a header, for a 7x7 stem. A 3x3 stem does not show whether a pool follows."""
     stem = weights.get("conv1.weight")
     if name is None or stem is None or stem.shape[1:] != (3, 7, 7):
         raise UserError(

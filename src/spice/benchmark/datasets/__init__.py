@@ -24,10 +24,10 @@ __all__ = [
 
 
 def load(name: str, *, root: Path | None = None) -> Dataset:
-    """The data set called `name`, which must be on this machine; `root` is $SPICE_DATA unless given."""
+    """The data set called `name`, which must be on this machine. The default of `root` is $SPICE_DATA."""
     return shelf.load(card_of(name), root or default_root())
 
 
 def get(name: str, *, source: Path | None = None, root: Path | None = None, progress: Progress = silent) -> Dataset:
-    """The data set called `name`, downloaded first, or taken from the archive or folder `source`."""
+    """The data set called `name`, downloaded if needed, or taken from the archive or folder `source`."""
     return shelf.get(card_of(name), source=source, root=root or default_root(), progress=progress)

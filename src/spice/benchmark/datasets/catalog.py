@@ -1,7 +1,7 @@
-"""What a data set is, and what its authors publish: addresses, sizes, layouts (`catalog.toml`).
+"""The catalog of data sets, `catalog.toml`: addresses, sizes and layouts.
 
-`Images` is all that a stage is given, and holds no label. True labels come out of `Part.truth()` as `evaluate.Truth`, a
-type that nothing below `benchmark` may import; until then they are not even read.
+Stages get only `Images`, without labels. `Part.truth()` reads the true labels and returns `evaluate.Truth`, a type that
+nothing below `benchmark` may import.
 """
 
 import tomllib
@@ -53,11 +53,11 @@ class Card:
     pixels: str
     counts: Counts
     layouts: tuple[str, ...]  # names of readers
-    classes: tuple[str, ...] = ()  # in the order of the official labels; empty where the archive alone lists them
+    classes: tuple[str, ...] = ()  # in the order of the official labels; empty if only the archive lists them
     files: tuple[Remote, ...] = ()
     advice: str = ""  # where to get it if `files` is empty
-    places: tuple[Path, ...] = ()  # where an operating system's package puts it
-    first_labels: tuple[int, ...] = ()  # tells apart data sets that share one layout
+    places: tuple[Path, ...] = ()  # where a package of the operating system installs it
+    first_labels: tuple[int, ...] = ()  # to tell apart data sets with the same layout
 
     @property
     def download_bytes(self) -> int:
@@ -84,7 +84,7 @@ def card_of(name: str) -> Card:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Images, and where to find their true labels once everything is done."""
+    """Images, and a function that reads their true labels."""
 
     images: Images
     classes: tuple[str, ...]
@@ -94,7 +94,7 @@ class Part:
         return len(self.images)
 
     def truth(self) -> Truth:
-        """Open the door. For `evaluate`, and for the supervised references of the paper's tables."""
+        """The true labels, for `evaluate` and for the supervised references of the paper's tables."""
         try:
             labels = self.read_labels().astype(np.int64)
         except OSError as error:
@@ -109,7 +109,7 @@ class Part:
         return Truth(np.arange(len(labels)), labels, self.classes)
 
     def merged(self, other: "Part") -> "Part":
-        """Both parts as one, these images first."""
+        """Both parts as one, with these images first."""
         if isinstance(self.images, list) and isinstance(other.images, list):
             images: Images = self.images + other.images
         else:
@@ -119,7 +119,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A data set as it lies on this machine."""
+    """A data set on this machine."""
 
     name: str
     train: Part

@@ -1,4 +1,4 @@
-"""Downloads a published file: resumes, checks it before naming it, and unpacks archives inside their folder only."""
+"""Downloads published files: resumes, verifies checksums, and unpacks archives safely."""
 
 import hashlib
 import http.client
@@ -21,23 +21,23 @@ from spice.errors import UserError
 from spice.progress import Progress, silent
 from spice.version import __version__
 
-WAITS = (1.0, 4.0)  # seconds before each retry; progress resets the list
+WAITS = (1.0, 4.0)  # seconds before each retry; any progress starts from the first again
 
-_PIECE = 1 << 18
+_CHUNK = 1 << 18
 _TIMEOUT = 30.0
-_TRY_AGAIN = {408, 416, 429, 500, 502, 503, 504}
-_BY_HAND = "download it yourself and pass it with --from"
+_RETRY = {408, 416, 429, 500, 502, 503, 504}
+_MANUALLY = "download it yourself and pass it with --from"
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, RuntimeError)
 
 
-class _PassingError(Exception):
-    """The server or the network failed in a way that may pass."""
+class _TemporaryError(Exception):
+    """A temporary failure of the server or the network."""
 
 
 def download(remote: Remote, folder: Path, *, progress: Progress = silent, waits: Sequence[float] = WAITS) -> Path:
-    """The published file in `folder`, checked; a UserError says what is wrong and what to do."""
+    """Download the file into `folder` and verify its checksum."""
     target, partial = folder / remote.name, folder / f"{remote.name}.partial"
-    if target.exists():  # it got this name after its checksum was found right
+    if target.exists():  # a file gets its name only after its checksum was verified
         return target
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def download(remote: Remote, folder: Path, *, progress: Progress = silent, waits
 
 
 def _transfer(remote: Remote, file: IO[bytes], folder: Path, progress: Progress, waits: Sequence[float]) -> None:
-    """Send requests until everything has arrived, or nothing more comes."""
+    """Send requests until everything has arrived or retries are used up."""
     if file.tell() > remote.bytes:
         _start_over(file)
     missing, free = remote.bytes - file.tell(), shutil.disk_usage(folder).free
@@ -68,7 +68,7 @@ def _transfer(remote: Remote, file: IO[bytes], folder: Path, progress: Progress,
     while (before := file.tell()) < remote.bytes:
         try:
             _request_rest(remote, file, progress)
-        except _PassingError as error:
+        except _TemporaryError as error:
             failures = 1 if file.tell() > before else failures + 1
             if failures > len(waits):
                 raise UserError(_given_up(remote, file.tell(), error)) from error
@@ -76,36 +76,36 @@ def _transfer(remote: Remote, file: IO[bytes], folder: Path, progress: Progress,
 
 
 def _request_rest(remote: Remote, file: IO[bytes], progress: Progress) -> None:
-    """One request, for what is still missing."""
+    """Request the missing part of the file."""
     have = file.tell()
     headers = {"User-Agent": f"spice-cluster/{__version__}"} | ({"Range": f"bytes={have}-"} if have else {})
     try:
         with _network():
             response = urlopen(Request(remote.url, headers=headers), timeout=_TIMEOUT)  # our own catalog  # nosec B310
     except HTTPError as error:
-        if error.code not in _TRY_AGAIN:
-            raise UserError(f"{remote.url} returned {error.code} {error.reason}: {_BY_HAND}") from error
+        if error.code not in _RETRY:
+            raise UserError(f"{remote.url} returned {error.code} {error.reason}: {_MANUALLY}") from error
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            _start_over(file)  # what is here cannot be a beginning of what is there
-        raise _PassingError(f"the server returned {error.code} {error.reason}") from error
+            _start_over(file)  # the local part is not the beginning of the file
+        raise _TemporaryError(f"the server returned {error.code} {error.reason}") from error
     with response:
-        # A server without Range sends everything again.
+        # A server that ignores Range sends everything again.
         if not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
             _start_over(file)
         total = file.tell() + int(response.headers.get("Content-Length", remote.bytes - file.tell()))
-        if total != remote.bytes:  # another file: better known before gigabytes than after
-            raise UserError(f"{remote.url} now has {total:,} bytes, but {remote.bytes:,} are published: {_BY_HAND}")
+        if total != remote.bytes:  # another file, which is better noticed before a long download
+            raise UserError(f"{remote.url} now has {total:,} bytes, but {remote.bytes:,} are published: {_MANUALLY}")
         progress(f"{remote.name} (kB)", file.tell() // 1000, remote.bytes // 1000)
-        while piece := _read(response):
-            # Unbuffered, so that nothing is left to write when a full disk ends it.
-            view = memoryview(piece)
+        while chunk := _read(response):
+            # Unbuffered, so that nothing is left to write if the disk is full.
+            view = memoryview(chunk)
             while view:
                 view = view[file.write(view) :]
             progress(f"{remote.name} (kB)", file.tell() // 1000, remote.bytes // 1000)
             if file.tell() > remote.bytes:
-                raise UserError(f"{remote.url} sends more than the published {remote.bytes:,} bytes: {_BY_HAND}")
+                raise UserError(f"{remote.url} sends more than the published {remote.bytes:,} bytes: {_MANUALLY}")
     if file.tell() < remote.bytes:
-        raise _PassingError("the connection was lost")
+        raise _TemporaryError("the connection was lost")
 
 
 def _start_over(file: IO[bytes]) -> None:
@@ -115,19 +115,19 @@ def _start_over(file: IO[bytes]) -> None:
 
 def _read(response: http.client.HTTPResponse) -> bytes:
     with _network():
-        return response.read(_PIECE)
+        return response.read(_CHUNK)
 
 
 @contextmanager
 def _network() -> Iterator[None]:
-    """Tell errors of the network, which may pass, from those of the disk; a server's answer is left as it is."""
+    """Turn errors of the network, but not answers of the server, into a `_TemporaryError`."""
     try:
         yield
     except HTTPError:
         raise
     except (OSError, http.client.HTTPException) as error:
         reason = error.reason if isinstance(error, URLError) else error
-        raise _PassingError(str(reason) or type(error).__name__) from error
+        raise _TemporaryError(str(reason) or type(error).__name__) from error
 
 
 def _check(remote: Remote, partial: Path) -> None:
@@ -141,9 +141,9 @@ def _check(remote: Remote, partial: Path) -> None:
         )
 
 
-def _given_up(remote: Remote, have: int, error: _PassingError) -> str:
+def _given_up(remote: Remote, have: int, error: _TemporaryError) -> str:
     if have == 0:
-        return f"{remote.url} cannot be reached ({error}): check the network, or {_BY_HAND}"
+        return f"{remote.url} cannot be reached ({error}): check the network, or {_MANUALLY}"
     return (
         f"{remote.url} stopped after {have / 1e6:,.1f} of {remote.bytes / 1e6:,.1f} MB ({error}): run the same "
         "command again to resume"
@@ -151,7 +151,7 @@ def _given_up(remote: Remote, have: int, error: _PassingError) -> str:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether the content of the file, not its name, is a tar or zip archive of files (an .npz is one of arrays)."""
+    """Whether the file is a tar or zip archive of files, judged by its content. An .npz is not: it contains arrays."""
     if tarfile.is_tarfile(path):
         return True
     try:
@@ -162,7 +162,7 @@ def is_archive(path: Path) -> bool:
 
 
 def unpack(path: Path, folder: Path, *, progress: Progress = silent) -> None:
-    """Write every regular file of the archive under `folder`; links and devices are left out. Raises OSError too."""
+    """Write all regular files of the archive into `folder`, without links and devices. May raise an OSError."""
     task, total = f"unpacking {path.name} (kB)", path.stat().st_size // 1000
     try:
         for name, content, position in _tar(path) if tarfile.is_tarfile(path) else _zip(path):
@@ -177,7 +177,7 @@ def unpack(path: Path, folder: Path, *, progress: Progress = silent) -> None:
 
 
 def _inside(name: str, archive: Path) -> PurePosixPath:
-    """The name, if it stays below the folder on every system."""
+    """The name as a path; a UserError if it could lead outside the folder on any system."""
     inside = PurePosixPath(name)
     if inside.is_absolute() or ".." in inside.parts or not inside.parts or set(name) & set("\\:\0"):
         raise UserError(f"{archive} was refused: it contains {name!r}, which could be written outside its folder")
@@ -185,13 +185,13 @@ def _inside(name: str, archive: Path) -> PurePosixPath:
 
 
 def _tar(path: Path) -> Iterator[tuple[str, IO[bytes], int]]:
-    """Name, content and place of every regular file, first to last."""
+    """Name, content and position of every regular file, in order."""
     with path.open("rb") as raw, tarfile.open(fileobj=raw, mode="r:*") as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isreg() else None
             if content is not None:
                 yield member.name, content, raw.tell()
-            archive.members.clear()  # type: ignore[attr-defined]  # tarfile would keep a kilobyte per member
+            archive.members.clear()  # type: ignore[attr-defined]  # otherwise, tarfile keeps a kilobyte per member
 
 
 def _zip(path: Path) -> Iterator[tuple[str, IO[bytes], int]]:

@@ -1,8 +1,8 @@
-"""Reading every layout that the data sets are published in; docs/datasets.md lists them.
+"""Readers for the layouts in which the data sets are published; docs/datasets.md lists them.
 
-A record of CIFAR is its label bytes (CIFAR-10: one; CIFAR-100: superclass, class), then red, green and blue, row by
-row. STL-10 stores columns instead of rows, and its labels apart; 100,000 of its images have none. MNIST comes as four
-idx files, gzipped or not, or as one .npz file. Photos lie in one folder per class.
+A record of CIFAR is its label bytes (CIFAR-10: one; CIFAR-100: superclass and class), then the red, green and blue
+pixels, row by row. STL-10 stores pixels by column, and labels in separate files; 100,000 of its images have none. MNIST
+is four idx files, gzipped or not, or one .npz file. Photos are in one folder per class.
 """
 
 import gzip
@@ -22,31 +22,31 @@ from sklearn.datasets import load_digits
 from spice.benchmark.datasets.catalog import Card, Dataset, Labels, Part
 from spice.errors import UserError
 
-# Reads one layout from a folder, or gives None if the folder does not have that layout.
+# Reads one layout from a folder; returns None if the folder does not have that layout.
 Reader = Callable[[Path, Card], Dataset | None]
 
 
 def around(folder: Path) -> Iterator[Path]:
-    """The folder itself, then those in it: archives wrap their content in a folder of any name."""
+    """The folder itself, then its subfolders: archives wrap their content in a folder of any name."""
     yield folder
     yield from sorted(item for item in folder.iterdir() if item.is_dir())
 
 
 def holding(folder: Path, *names: str) -> Path | None:
-    """The folder, at most one deeper, that holds all the named files."""
+    """The folder, or a subfolder of it, that contains all these files."""
     return next((place for place in around(folder) if all((place / name).is_file() for name in names)), None)
 
 
 _TRAIN_10 = [f"data_batch_{number}" for number in range(1, 6)]
 
-# All that the pickle of an array names. The first module was renamed in numpy 2.
+# All names in the pickle of an array. The first module was renamed in numpy 2.
 _ALLOWED = {
     ("numpy.core.multiarray", "_reconstruct"),
     ("numpy._core.multiarray", "_reconstruct"),
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
 }
-# What a damaged or hostile pickle can raise while it is taken apart.
+# Errors that loading a damaged or hostile pickle can raise.
 _DAMAGE = (
     *(pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, ImportError, LookupError),
     *(MemoryError, TypeError, ValueError, struct.error),
@@ -70,24 +70,24 @@ def read_stl10(folder: Path, card: Card) -> Dataset | None:
 
 
 def _stl10_images(path: Path) -> NDArray[np.uint8]:
-    """A view of the file: nothing is read yet."""
+    """Images mapped from the file, which is not read yet."""
     return _records(path, 3 * 96 * 96).reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1)  # (N, C, W, H) -> (N, H, W, C)
 
 
 def _records(path: Path, length: int) -> NDArray[np.uint8]:
-    """A file of equally long records, mapped into memory: (N, length)."""
+    """A file of records of equal length, mapped into memory: (N, length)."""
     total = path.stat().st_size
     if total == 0 or total % length:
-        raise UserError(f"{path} has {total:,} bytes, which is not a number of records of {length:,}: is it complete?")
+        raise UserError(f"{path} has {total:,} bytes, not a multiple of {length:,}: is it complete?")
     return np.memmap(path, dtype=np.uint8, mode="r").reshape(-1, length)
 
 
-# The pixels (N, 3072) of one file of CIFAR, and its labels (N,).
+# Reads a file of CIFAR: pixels (N, 3072) and labels (N,).
 _ReadFile = Callable[[Path], tuple[NDArray[np.uint8], NDArray[np.integer]]]
 
 
 def _cifar(train: Sequence[str], test: str, read_file: _ReadFile) -> Reader:
-    """A reader of the layout with these files."""
+    """A reader for the layout with these files."""
 
     def read(folder: Path, card: Card) -> Dataset | None:
         place = holding(folder, *train, test)
@@ -109,7 +109,7 @@ def _cifar(train: Sequence[str], test: str, read_file: _ReadFile) -> Reader:
 
 def _binary(path: Path, *, label_bytes: int) -> tuple[NDArray[np.uint8], NDArray[np.integer]]:
     file = _records(path, label_bytes + 3072)
-    return file[:, label_bytes:], file[:, 0]  # of CIFAR-100's two labels, the superclass comes first
+    return file[:, label_bytes:], file[:, 0]  # the first of CIFAR-100's two labels is the superclass
 
 
 def _pickled(path: Path, *, labels: str) -> tuple[NDArray[np.uint8], NDArray[np.integer]]:
@@ -127,7 +127,7 @@ def _pickled(path: Path, *, labels: str) -> tuple[NDArray[np.uint8], NDArray[np.
 
 
 class _OnlyArrays(pickle.Unpickler):
-    """Refuses every name but those of an array, before anything behind the name is imported or called."""
+    """Loads arrays only. Refuses any other name before it is imported or called."""
 
     def find_class(self, module_name: str, global_name: str) -> object:
         if (module_name, global_name) not in _ALLOWED:
@@ -137,7 +137,7 @@ class _OnlyArrays(pickle.Unpickler):
         return super().find_class(module_name, global_name)
 
 
-# As the archives cifar-10-binary.tar.gz, cifar-10-python.tar.gz and those of CIFAR-100 hold them.
+# The layouts of cifar-10-binary.tar.gz and cifar-10-python.tar.gz, and of their counterparts for CIFAR-100.
 read_cifar10_binary = _cifar([f"{name}.bin" for name in _TRAIN_10], "test_batch.bin", partial(_binary, label_bytes=1))
 read_cifar10_python = _cifar(_TRAIN_10, "test_batch", partial(_pickled, labels="labels"))
 read_cifar100_binary = _cifar(["train.bin"], "test.bin", partial(_binary, label_bytes=2))
@@ -145,7 +145,7 @@ read_cifar100_python = _cifar(["train"], "test", partial(_pickled, labels="coars
 
 
 def read_idx(folder: Path, card: Card) -> Dataset | None:
-    """The four files of the MNIST page, in any of their spellings."""
+    """The four files of MNIST, in any spelling of their names."""
     for place in around(folder):
         train, test = _idx_part(place, "train", card), _idx_part(place, "t10k", card)
         if train is not None and test is not None:
@@ -182,7 +182,7 @@ def _array(path: Path, *, dimensions: int) -> NDArray[np.uint8]:
 
 
 def read_npz(folder: Path, card: Card) -> Dataset | None:
-    """One file with x_train, y_train, x_test and y_test, as Keras and others pass them on."""
+    """One file with x_train, y_train, x_test and y_test, as in Keras."""
     for path in sorted(folder.glob("*.npz")):
         try:
             with np.load(path, allow_pickle=False) as arrays:
@@ -196,7 +196,7 @@ def read_npz(folder: Path, card: Card) -> Dataset | None:
 
 def _npz_part(path: Path, name: str, images: NDArray[np.generic], card: Card) -> Part:
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
-        raise UserError(f"x_{name} in {path} is {images.dtype} {images.shape}, but bytes of shape (N, H, W) are needed")
+        raise UserError(f"x_{name} in {path} is {images.dtype} {images.shape}; expected uint8 (N, H, W)")
 
     def labels() -> Labels:
         with np.load(path, allow_pickle=False) as arrays:
@@ -206,7 +206,7 @@ def _npz_part(path: Path, name: str, images: NDArray[np.generic], card: Card) ->
 
 
 def read_digits(_: Path, card: Card) -> Dataset:
-    """scikit-learn's 1,797 handwritten digits of 8 x 8 pixels, for trials of a second: nothing to download."""
+    """scikit-learn's 1,797 handwritten digits of 8 x 8 pixels, for quick trials without a download."""
     images, labels = load_digits(return_X_y=True)  # (N, 64), values 0 to 16
     pixels = np.rint(images * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8)
     return Dataset(card.name, train=Part(pixels, card.classes, lambda: labels))
@@ -214,7 +214,7 @@ def read_digits(_: Path, card: Card) -> Dataset:
 
 _SUFFIXES = {".jpg", ".jpeg", ".png"}
 
-# Where an ImageNet folder keeps its training images, as the challenge, Kaggle and common scripts lay it out.
+# Subfolders with the training images of ImageNet, in the layouts of the challenge, Kaggle and common scripts.
 _IMAGENET_TRAIN = ("", "train", "Data/CLS-LOC/train", "ILSVRC/Data/CLS-LOC/train", "ILSVRC2012_img_train")
 
 
@@ -228,13 +228,13 @@ def read_split(folder: Path, card: Card) -> Dataset | None:
 
 
 def read_class_folders(folder: Path, card: Card) -> Dataset | None:
-    """`<class>/*.jpg`, all for learning; or the card's classes among the training images of an ImageNet folder."""
+    """`<class>/*.jpg`, without a test set; or the card's classes from the training images of ImageNet."""
     train = _first((outer / inner for outer in around(folder) for inner in _IMAGENET_TRAIN), card)
     return None if train is None else Dataset(card.name, train=train)
 
 
 def read_tiny_imagenet(folder: Path, card: Card) -> Dataset | None:
-    """The layout of tiny-imagenet-200.zip; its own test images have no published labels and are left out."""
+    """The layout of tiny-imagenet-200.zip. Its test images have no published labels and are left out."""
     place = holding(folder, "wnids.txt", "val/val_annotations.txt")
     if place is None:
         return None
@@ -249,7 +249,7 @@ def read_tiny_imagenet(folder: Path, card: Card) -> Dataset | None:
     def test_labels() -> Labels:
         table = place / "val" / "val_annotations.txt"
         rows = [line.split("\t") for line in table.read_text(encoding="ascii").splitlines() if line]
-        class_of = {row[0]: row[1] for row in rows if len(row) > 1}  # bounding boxes follow, which are not needed
+        class_of = {row[0]: row[1] for row in rows if len(row) > 1}  # the other columns are bounding boxes
         try:
             return np.array([number[class_of[path.name]] for path in test], dtype=np.int64)
         except KeyError as error:
@@ -263,9 +263,9 @@ def _first(places: Iterable[Path], card: Card) -> Part | None:
 
 
 def _part(place: Path, card: Card) -> Part | None:
-    """All images of the class folders in `place`, in the order of the classes; None unless every class has a folder.
+    """All images of the class folders in `place`, in the order of the classes; None if a class has no folder.
 
-    A folder may have the class's id or its name, so a class is written `n01440764 tench` in a card.
+    A folder may be named by the id or the name of the class; a card has both, as in `n01440764 tench`.
     """
     if not place.is_dir():
         return None
@@ -283,7 +283,7 @@ def _part(place: Path, card: Card) -> Part | None:
 
 
 def _images(folder: Path) -> list[Path]:
-    """The image files in a folder, by name."""
+    """The image files in a folder, sorted by name."""
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}: is the data set complete?")
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES and path.name[0] != ".")

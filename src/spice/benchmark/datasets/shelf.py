@@ -1,4 +1,4 @@
-"""The folder that data sets are kept in: getting one, finding it again, and reading it."""
+"""The folder of data sets: getting one, finding it, and reading it."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ from spice.progress import Progress, silent
 
 
 def default_root() -> Path:
-    """$SPICE_DATA, or the place where the platform keeps data."""
+    """$SPICE_DATA, or else the platform's data folder."""
     if chosen := os.environ.get("SPICE_DATA"):
         return Path(chosen).expanduser()
     root = Path(user_data_dir("spice", appauthor=False))
@@ -28,14 +28,14 @@ def default_root() -> Path:
 
 
 def located(card: Card, root: Path) -> Path | None:
-    """The folder that the data set lies in, or None."""
+    """The folder of the data set, or None."""
     note = _note(card, root)
     noted = [Path(os.fsdecode(note.read_bytes()))] if note.is_file() else []
     return next((place for place in (*noted, root / card.name, *card.places) if place.is_dir()), None)
 
 
 def load(card: Card, root: Path) -> Dataset:
-    """The data set, if it is here."""
+    """The data set, which must be on this machine."""
     place = located(card, root)
     if place is None:
         raise UserError(f"{card.title} is not in {root}; get it with: spice datasets get {card.name}")
@@ -43,7 +43,7 @@ def load(card: Card, root: Path) -> Dataset:
 
 
 def read(card: Card, folder: Path) -> Dataset:
-    """The data set in `folder`, in whichever of its layouts it lies there."""
+    """The data set in `folder`, in any of its layouts."""
     try:
         dataset = next((dataset for name in card.layouts if (dataset := READERS[name](folder, card)) is not None), None)
     except OSError as error:
@@ -56,22 +56,22 @@ def read(card: Card, folder: Path) -> Dataset:
 def get(
     card: Card, *, source: Path | None = None, root: Path, progress: Progress = silent, waits: Sequence[float] = WAITS
 ) -> Dataset:
-    """Have the data set here: downloaded, or from a local `source`.
+    """The data set, downloaded if needed, or from a local `source`.
 
-    An archive is unpacked under `root`; a folder is used where it lies, and its place is written down.
+    An archive is unpacked into `root`. A folder is used where it is; a note in `root` records its path.
     """
     if source is None and located(card, root) is not None:
         return load(card, root)
     if source is None and not card.files:
         raise UserError(f"{card.title} cannot be downloaded: {card.advice}")
-    with _alone(card, root):
+    with _locked(card, root):
         if source is None:
-            arrived = root / "downloads" / card.name
-            files = [download(remote, arrived, progress=progress, waits=waits) for remote in card.files]
+            downloads = root / "downloads" / card.name
+            files = [download(remote, downloads, progress=progress, waits=waits) for remote in card.files]
             _install(card, files, root, progress)
-            shutil.rmtree(arrived, ignore_errors=True)
+            shutil.rmtree(downloads, ignore_errors=True)
         elif source.is_dir():
-            _recognize(card, source, called=str(source))
+            _require_data_set(card, source, called=str(source))
             with written_atomically(_note(card, root)) as temporary:
                 temporary.write_bytes(os.fsencode(source.resolve()))
         elif source.is_file():
@@ -82,28 +82,28 @@ def get(
 
 
 def _install(card: Card, files: Sequence[Path], root: Path, progress: Progress) -> None:
-    """Unpack or copy the files, and let them take the data set's place only if it can be read from them."""
-    place, fresh = root / card.name, root / f".{card.name}.partial"
+    """Unpack or copy the files. They replace the data set only if they contain it."""
+    place, unpacked = root / card.name, root / f".{card.name}.partial"
     try:
-        shutil.rmtree(fresh, ignore_errors=True)  # left by a kill
-        fresh.mkdir()
+        shutil.rmtree(unpacked, ignore_errors=True)  # left by a killed process
+        unpacked.mkdir()
         for file in files:
             if is_archive(file):
-                unpack(file, fresh, progress=progress)
+                unpack(file, unpacked, progress=progress)
             else:
-                shutil.copyfile(file, fresh / file.name)
-        _recognize(card, fresh, called=", ".join(map(str, files)))
+                shutil.copyfile(file, unpacked / file.name)
+        _require_data_set(card, unpacked, called=", ".join(map(str, files)))
         shutil.rmtree(place, ignore_errors=True)
-        fresh.replace(place)
+        unpacked.replace(place)
         _note(card, root).unlink(missing_ok=True)
     except OSError as error:
-        raise UserError(f"{card.title} cannot be put into {root}: {error}") from error
+        raise UserError(f"{card.title} cannot be installed in {root}: {error}") from error
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(unpacked, ignore_errors=True)
 
 
-def _recognize(card: Card, folder: Path, *, called: str) -> None:
-    """Whether the folder holds this data set, and not another one with the same layout."""
+def _require_data_set(card: Card, folder: Path, *, called: str) -> None:
+    """Raise a UserError unless the folder contains this data set, and not another one with the same layout."""
     try:
         train = read(card, folder).train
         first = train.truth().labels[: len(card.first_labels)]
@@ -120,8 +120,8 @@ def _note(card: Card, root: Path) -> Path:
 
 
 @contextmanager
-def _alone(card: Card, root: Path) -> Iterator[None]:
-    """One process at a time gets a data set; the lock ends with the process, however that ends."""
+def _locked(card: Card, root: Path) -> Iterator[None]:
+    """Let one process at a time get a data set. The lock ends with the process, even if it is killed."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         lock = FileLock(root / f".{card.name}.lock").acquire(timeout=0)

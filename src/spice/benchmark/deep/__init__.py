@@ -1,1 +1,1 @@
-"""Rivals that train a network on images, each a loss over one training loop (Tables II to IV)."""
+"""Rivals that train a network on images, each a loss for one common training loop (Tables II to IV)."""

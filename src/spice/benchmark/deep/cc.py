@@ -1,4 +1,4 @@
-"""CC, contrastive clustering: rows of a batch's soft labels are images, columns are clusters (Li et al., 2021).
+"""CC, contrastive clustering of the rows (images) and columns (clusters) of a batch's soft labels (Li et al., 2021).
 
 Shapes: B images in a batch, D feature width, P projection width, K clusters.
 """
@@ -14,11 +14,11 @@ from spice.stages.features.simclr import nt_xent
 
 
 class CC(Objective):
-    """From two views of each image: SimCLR's loss of the images, plus the same loss of the clusters.
+    """SimCLR's loss between two views of each image, plus the same loss between two views of each cluster.
 
-    A cluster is its column of probabilities over the batch, once for each view; the entropy of the clusters' sizes is
-    added to it, so that none stays empty. Constants: `config/config.yaml` of the authors' repository
-    (Yunfan-Li/Contrastive-Clustering), which has ResNet-34 at 224 px for every data set.
+    A view of a cluster is its column of probabilities over the batch. The entropy of the cluster sizes keeps clusters
+    from staying empty. Constants: `config/config.yaml` of the authors' repository (Yunfan-Li/Contrastive-Clustering),
+    which has ResNet-34 at 224 px for every data set.
     """
 
     views = ("contrastive", "contrastive")
@@ -37,16 +37,16 @@ class CC(Objective):
         return logits
 
     def loss(self, seen: Seen) -> Tensor:
-        """Of images and of clusters."""
+        """The loss of the images plus that of the clusters."""
         features = self.backbone(torch.cat(seen.views))  # (2 B, D)
         pairs = torch.stack(self.projection(features).chunk(2), dim=1)  # (B, 2, P)
         first, second = self.head(features).softmax(dim=1).chunk(2)  # (B, K) each
-        alike = nt_xent(pairs, pairs, rank=0, temperature=self.image_temperature)
-        return alike + cluster_contrast(first, second, temperature=self.cluster_temperature)
+        contrast = nt_xent(pairs, pairs, rank=0, temperature=self.image_temperature)
+        return contrast + cluster_contrast(first, second, temperature=self.cluster_temperature)
 
 
 def cluster_contrast(first: Tensor, second: Tensor, *, temperature: float) -> Tensor:
-    """SimCLR's loss of 2 K columns, minus the entropies of both views' mean probabilities: (B, K), (B, K) -> ()."""
+    """SimCLR's loss on 2 K columns, minus the entropies of both views' mean probabilities: (B, K), (B, K) -> ()."""
     columns = torch.stack([F.normalize(probs.T, dim=1) for probs in (first, second)], dim=1)  # (K, 2, B)
     contrast = nt_xent(columns, columns, rank=0, temperature=temperature)
     return contrast + negative_entropy(first) + negative_entropy(second)

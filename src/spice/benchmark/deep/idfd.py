@@ -1,4 +1,4 @@
-"""IDFD: every image is a class of its own, and features are decorrelated; then k-means (Tao et al., 2021).
+"""IDFD: instance discrimination and feature decorrelation, followed by k-means (Tao et al., 2021).
 
 Shapes: N images, B of them in a batch, P feature width.
 """
@@ -14,12 +14,13 @@ WIDTH = 128  # P
 
 
 class IDFD(Objective):
-    """Instance discrimination against a memory of all images' features, and feature decorrelation.
+    """Instance discrimination against a memory bank of all images' features, and feature decorrelation.
 
-    Loss: -mean_i ln softmax(v f_i / 1)_i - mean_l ln softmax(F f_l / 2)_l, where v are the features in memory, f_i an
-    image's and f_l a column of the batch's, all of unit length. The memory of an image moves halfway to its new
-    features. Constants: `main.py` of the authors' repository (TTN-YKK/Clustering_friendly_representation_learning), for
-    CIFAR-10. There k-means is given the memory; here, the features of plain images.
+    Loss: -mean_i ln softmax(v f_i / 1)_i - mean_l ln softmax(F f_l / 2)_l, where v are the features in the bank, f_i
+    those of an image and f_l a column of the batch's features, all of unit length. An image's features in the bank move
+    halfway to the new ones. Constants: `main.py` of the authors' repository
+    (TTN-YKK/Clustering_friendly_representation_learning), for CIFAR-10. There, k-means clusters the bank; here, it
+    clusters the features of plain images.
     """
 
     views = ("contrastive",)
@@ -39,18 +40,18 @@ class IDFD(Objective):
         self.backbone, self.layer = start.backbone, nn.Linear(start.backbone.features, WIDTH)
         drawn = torch.randn(start.images, WIDTH, generator=generator(start.seed, "idfd"))
         self.register_buffer("memory", F.normalize(drawn, dim=1))
-        self.latest = torch.empty(0, WIDTH)  # (B, P) of the step's images
+        self.latest = torch.empty(0, WIDTH)  # features of the step's images, (B, P)
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, S, S) -> features (B, P) of unit length."""
         return F.normalize(self.layer(self.backbone(images)).float(), dim=1)
 
     def loss(self, seen: Seen) -> Tensor:
-        """Of images and of features."""
+        """The loss of the images plus that of the features."""
         features, images = self(seen.views[0]), seen.images.to(self.memory.device)  # (B, P)
         self.latest = features.detach()
-        alike = F.cross_entropy(features @ self.memory.T / self.image_temperature, images)
-        return alike + decorrelation(features, temperature=self.feature_temperature)
+        discrimination = F.cross_entropy(features @ self.memory.T / self.image_temperature, images)
+        return discrimination + decorrelation(features, temperature=self.feature_temperature)
 
     def update_(self, seen: Seen) -> None:
         images = seen.images.to(self.memory.device)
@@ -58,7 +59,7 @@ class IDFD(Objective):
 
 
 def decorrelation(features: Tensor, *, temperature: float) -> Tensor:
-    """-mean_l ln softmax(cosines of column l with all columns / t)_l: (B, P) -> ()."""
+    """-mean_l ln softmax(cosines of column l with all columns / temperature)_l: (B, P) -> ()."""
     columns = F.normalize(features, dim=0)
     cosines = columns.T @ columns / temperature  # (P, P)
     return F.cross_entropy(cosines, torch.arange(len(cosines), device=cosines.device))

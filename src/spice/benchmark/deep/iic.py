@@ -1,4 +1,4 @@
-"""IIC: two views of an image should tell as much about each other's cluster as they can (Ji et al., 2019).
+"""IIC: maximizes the mutual information between the clusters of two views of an image (Ji et al., 2019).
 
 Shapes: B images in a batch, D feature width, H sub-heads, K clusters.
 """
@@ -11,29 +11,30 @@ from spice.benchmark.rivals.neighbor_heads import LinearHeads
 from spice.randomness import generator
 
 SUB_HEADS = 5
-OVER = 7  # times as many clusters in the auxiliary heads
+OVERCLUSTERING = 7  # the auxiliary heads have this many times K clusters
 
 
 class IIC(Objective):
-    """Five heads with K clusters and five with 7 K, in turn by epochs; the former's best is kept.
+    """Five heads with K clusters and five with 7 K learn in alternate epochs; the best of the former is used.
 
-    The best has the least loss over its last epoch. Constants: `examples/commands.txt` of the authors' repository
-    (xu-ji/IIC), the batch that of CIFAR-10 (STL-10: 700, CIFAR-100-20: 1,000). The order of heads is that of
-    CIFAR-100-20. There an image has three to five pairs of views in a batch, made with a Sobel filter; here one, of the
-    views that all methods here have.
+    The best head has the lowest loss in its last epoch. Constants: `examples/commands.txt` of the authors' repository
+    (xu-ji/IIC), with the batch size for CIFAR-10 (STL-10: 700, CIFAR-100-20: 1,000) and the order of heads for
+    CIFAR-100-20. There, an image has three to five pairs of views per batch, made with a Sobel filter. Here, it has one
+    pair, with the augmentation of all methods.
     """
 
-    # Of one kind, as the authors' nearly are: crops of the same size, without color after the Sobel filter. Telling two
-    # kinds of view apart is worth ln 2, because the table is symmetrized, and the network then learns little else.
+    # Both views are of one kind, nearly as in the authors' code, where they are crops of the same size without color.
+    # With two kinds, the network would gain ln 2 by telling these apart, as the table is symmetrized, and learn little
+    # else.
     views = ("contrastive", "contrastive")
     published = Schedule(epochs=4000, batch=660, learning_rate=1e-4)  # 2,000 of each kind of heads
-    losses: Tensor  # (H,) of the heads with K clusters, summed over their last epoch
+    losses: Tensor  # of the heads with K clusters, summed over their last epoch, (H,)
 
     def __init__(self, start: Start) -> None:
         super().__init__()
         self.backbone, width, random = start.backbone, start.backbone.features, generator(start.seed, "iic")
         self.heads = LinearHeads(SUB_HEADS, width, start.clusters, random=random)
-        self.over = LinearHeads(SUB_HEADS, width, OVER * start.clusters, random=random)
+        self.over = LinearHeads(SUB_HEADS, width, OVERCLUSTERING * start.clusters, random=random)
         self.register_buffer("losses", torch.zeros(SUB_HEADS))
 
     def forward(self, images: Tensor) -> Tensor:
@@ -47,7 +48,7 @@ class IIC(Objective):
         return True
 
     def loss(self, seen: Seen) -> Tensor:
-        """The mean over the heads whose turn it is."""
+        """The mean over the heads that learn in this epoch."""
         heads = self.heads if seen.epoch.number % 2 == 0 else self.over
         first, second = heads(self.backbone(torch.cat(seen.views))).float().softmax(dim=1).chunk(2, dim=2)  # (H, K, B)
         losses = -mutual_information(first, second)  # (H,)

@@ -1,4 +1,4 @@
-"""One training loop for every rival that trains a network on images: a rival is an `Objective`, a loss over views.
+"""The training loop of all rivals that train a network on images. A rival is an `Objective`: a loss over views.
 
 Shapes: N images, B of them in a batch, C channels, S pixels on a side, D feature width, K clusters.
 """
@@ -40,7 +40,7 @@ class Schedule(NamedTuple):
     weight_decay: float = 0.0
     momentum: float | None = None  # of SGD; None: Adam
     nesterov: bool = False
-    cosine: bool = False  # whether the learning rate falls to 0 along a cosine, from epoch to epoch
+    cosine: bool = False  # the learning rate falls to 0 along a cosine, changing every epoch
     drops: tuple[float, ...] = ()  # shares of the epochs after which the learning rate is divided by 10
 
     def rate(self, epoch: int) -> float:
@@ -50,24 +50,24 @@ class Schedule(NamedTuple):
 
 
 class Epoch(NamedTuple):
-    """Which epoch it is."""
+    """The current epoch."""
 
-    number: int  # from 0 on
+    number: int  # from 0
     of: int
 
     @property
     def done(self) -> float:
-        """The share of the epochs before it."""
+        """The share of epochs that are finished."""
         return self.number / self.of
 
 
 class Start(NamedTuple):
-    """What a rival is built from."""
+    """What a rival starts from."""
 
-    backbone: Backbone  # untrained, or that of stage 1
+    backbone: Backbone  # untrained, or from stage 1
     clusters: int
-    features: Tensor  # (N, D) of stage 1; rivals that train from scratch use only N
-    seed: int  # of the run; it also decides the weights that a rival draws by itself
+    features: Tensor  # of stage 1, (N, D); rivals that train from scratch use only N
+    seed: int  # of the run
 
     @property
     def images(self) -> int:
@@ -76,7 +76,7 @@ class Start(NamedTuple):
 
 
 class Pictures(NamedTuple):
-    """Images, and how a network is shown them."""
+    """Images, and how to make a network's input from them."""
 
     images: Images
     augment: AugmentSettings
@@ -90,44 +90,44 @@ class Pictures(NamedTuple):
 
     @torch.no_grad()
     def outputs(self, network: Callable[[Tensor], Tensor], device: torch.device) -> Tensor:
-        """What a network says of every plain image, (N, ...), on the CPU."""
+        """The output of a network for every plain image, (N, ...), on the CPU."""
         parts = torch.arange(len(self.images)).split(CHUNK)  # type: ignore[no-untyped-call]
         random = torch.Generator()
         return torch.cat([network(self.view("plain", part, random, device)).cpu() for part in parts])
 
     def labels(self, network: Callable[[Tensor], Tensor], device: torch.device) -> Labels:
-        """The cluster that a network finds most likely for every plain image, (N,)."""
+        """The most probable cluster of every plain image, (N,)."""
         labels: Labels = self.outputs(network, device).argmax(dim=1).numpy()
         return labels
 
 
 class Seen(NamedTuple):
-    """What a step shows."""
+    """The images of a step."""
 
     images: Tensor  # (B,) positions in the collection
-    views: list[Tensor]  # (B, C, S, S) each: `Objective.views`
-    shown: Sequence[Tensor]  # (B,) each: the images of these views
+    views: list[Tensor]  # one for each of `Objective.views`, (B, C, S, S)
+    shown: Sequence[Tensor]  # the positions of the images in each view, (B,)
     epoch: Epoch
     random: torch.Generator
 
 
 class Objective(nn.Module):
-    """A rival: its network and its loss. All its state is in parameters and buffers."""
+    """The network and loss of a rival. All state is in parameters and buffers."""
 
     views: ClassVar[tuple[ViewName, ...]]
     published: ClassVar[Schedule]
 
     @classmethod
     def of(cls, start: Start) -> Self:
-        """The rival before training; here for those that take no more than this."""
+        """The rival before training."""
         return cls(start)
 
     def shown(self, images: Tensor, random: torch.Generator) -> Sequence[Tensor]:  # noqa: ARG002
-        """The images (B,) of each view: those of the batch, unless a rival shows others beside them."""
+        """The images (B,) of each view: those of the batch, unless a rival adds others."""
         return (images,) * len(self.views)
 
     def begin_(self, epoch: Epoch, pictures: Pictures, device: torch.device) -> bool:  # noqa: ARG002
-        """Called before every epoch; whether there is still something to learn."""
+        """Called before every epoch. Returns whether to train on."""
         return True
 
     def loss(self, seen: Seen) -> Tensor | None:
@@ -139,21 +139,21 @@ class Objective(nn.Module):
 
 
 def train(objective: Objective, pictures: Pictures, schedule: Schedule, run: Run) -> None:
-    """Minimize the objective in place, and leave it in eval mode. With a folder in `run`, a stopped run resumes."""
+    """Minimize the objective in place, and leave it in eval mode. If `run` has a folder, a stopped training resumes."""
     name, count = type(objective).__name__, len(pictures.images)
     module_to_device(objective.train(), run.device)
     optimizer, scaler = _optimizer(objective, schedule), grad_scaler(run.device)
     batch = min(schedule.batch, count)
     per_epoch = count // batch
     steps = schedule.epochs * per_epoch
-    learning: dict[str, nn.Module | torch.optim.Optimizer | torch.amp.GradScaler]
-    learning = {"objective": objective, "optimizer": optimizer, "scaler": scaler}
+    state: dict[str, nn.Module | torch.optim.Optimizer | torch.amp.GradScaler]
+    state = {"objective": objective, "optimizer": optimizer, "scaler": scaler}
     checkpoints, start = run.checkpoints({"objective": name, "images": count} | schedule._asdict()), 0
     if (saved := checkpoints.load()) is not None:
         start = saved.step
-        for part, state in saved.state.items():
-            if state:  # that of the scaler is empty unless the precision is float16
-                learning[part].load_state_dict(state)
+        for part, values in saved.state.items():
+            if values:  # the scaler's are empty unless the precision is float16
+                state[part].load_state_dict(values)
     for step, images in batches_of_training(count, batch, run, stage=name, epochs=schedule.epochs, first=start):
         epoch = Epoch(step // per_epoch, schedule.epochs)
         if step % per_epoch == 0 and not objective.begin_(epoch, pictures, run.device):
@@ -172,7 +172,7 @@ def train(objective: Objective, pictures: Pictures, schedule: Schedule, run: Run
         objective.update_(seen)
         run.progress(name, step + 1, steps)
         checkpoints.save_if_due(
-            step + 1, of=steps, state=lambda: {part: one.state_dict() for part, one in learning.items()}
+            step + 1, of=steps, state=lambda: {name: part.state_dict() for name, part in state.items()}
         )
     objective.eval()
 
@@ -187,8 +187,8 @@ def _seen(objective: Objective, pictures: Pictures, images: Tensor, epoch: Epoch
 
 
 def _optimizer(objective: Objective, schedule: Schedule) -> torch.optim.Optimizer:
-    learned = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+    trained = [parameter for parameter in objective.parameters() if parameter.requires_grad]
     rate, decay, momentum = schedule.learning_rate, schedule.weight_decay, schedule.momentum
     if momentum is None:
-        return torch.optim.Adam(learned, lr=rate, weight_decay=decay)
-    return torch.optim.SGD(learned, lr=rate, momentum=momentum, weight_decay=decay, nesterov=schedule.nesterov)
+        return torch.optim.Adam(trained, lr=rate, weight_decay=decay)
+    return torch.optim.SGD(trained, lr=rate, momentum=momentum, weight_decay=decay, nesterov=schedule.nesterov)

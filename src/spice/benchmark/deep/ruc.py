@@ -1,6 +1,6 @@
-"""RUC, an addition to any result: two networks learn its clean labels as MixMatch would (Park et al., 2021).
+"""RUC, which improves a given clustering: two networks learn its clean labels with MixMatch (Park et al., 2021).
 
-Shapes: N images, B clean and B other images in a step, K clusters, D feature width, S neighbors.
+Shapes: N images, B clean and B unclean images in a step, K clusters, D feature width, S neighbors.
 """
 
 import copy
@@ -17,23 +17,23 @@ from spice.stages.joint.train import ClusteringNetwork
 
 NEIGHBORS = 100
 TEMPERATURE = 0.5
-OTHERS_WEIGHT = 25.0  # in the end; it rises from a tenth of it
+UNLABELED_WEIGHT = 25.0  # final value; rises from a tenth of it
 SMOOTHING = 0.5
-ALPHA = 4.0  # images are mixed by shares from Beta(4, 4)
+ALPHA = 4.0  # mixup draws from Beta(4, 4)
 
 
 class RUC(Objective):
-    """Retrain a network on the labels of its own result that are clean, with every other image as unlabeled.
+    """Retrain a clustering network on those of its labels that are clean, with all other images as unlabeled.
 
-    Clean: the label is confident, and that of most neighbors ("hybrid"). Loss of each of two networks, which start as
-    the given one with new last layers: MixMatch's, with labels that the other network has refined and guesses that both
-    have made, plus cross-entropy of the smoothed labels for strong views. Between epochs, an image becomes clean, and
-    gets a new label if one of the two networks is confident. The prediction is the mean of both.
+    A label is clean if it is confident and most neighbors have it ("hybrid"). Two networks start from the given one
+    with new last layers. The loss of each is MixMatch's, with labels refined by the other network and guesses by both,
+    plus cross-entropy of strong views with the smoothed labels. Before each epoch but the first, an image with a
+    confident prediction by either network gets this label and becomes clean. The prediction is the mean of both.
 
-    Constants: `main_ruc_cifar10.py` of the authors' repository (deu30303/RUC), and the rising threshold for joining of
-    `main_ruc_stl10.py`, which has batches of 100 and a weight of 50. There the networks learn by turns of an epoch,
-    from two weak views of a clean image, and weigh the other's answer by its confidence an epoch ago. Here both learn
-    in one step, from one such view, and the confidence is that of the moment.
+    Constants: `main_ruc_cifar10.py` of the authors' repository (deu30303/RUC), with the rising threshold of
+    `main_ruc_stl10.py`, which has batches of 100 and a weight of 50. There, the networks learn in alternate epochs from
+    two weak views of a clean image, and labels are refined by the confidence of an epoch ago. Here, both learn in each
+    step from one weak view, with the current confidence.
     """
 
     views = ("weak", "strong", "weak", "weak")
@@ -62,22 +62,22 @@ class RUC(Objective):
         return torch.stack([network(images).float().softmax(dim=1) for network in self.networks]).mean(dim=0)
 
     def begin_(self, epoch: Epoch, pictures: Pictures, device: torch.device) -> bool:
-        """Let confident images join the clean ones; False if there are none."""
+        """Add confident images to the clean ones; False if there is no clean image."""
         if epoch.number:
             with eval_mode(self):
                 probs = [pictures.outputs(network, device).softmax(dim=1) for network in self.networks]
-            self.join_(probs, threshold=joining(epoch))
+            self.add_clean_(probs, threshold=clean_threshold(epoch))
         return bool(self.clean.any())
 
-    def join_(self, probs: list[Tensor], *, threshold: float) -> None:
-        """Co-refurbishing: what the more confident of two networks says, 2 x (N, K), of images that are not clean."""
+    def add_clean_(self, probs: list[Tensor], *, threshold: float) -> None:
+        """Co-refurbishing: unclean images get the label of the more confident network, 2 x (N, K)."""
         confidence, label = torch.cat(probs, dim=1).max(dim=1)  # (N,)
-        joins = (confidence > threshold).to(self.clean.device) & ~self.clean
-        self.labels[joins] = (label % probs[0].shape[1]).to(self.labels.device)[joins]
-        self.clean |= joins
+        added = (confidence > threshold).to(self.clean.device) & ~self.clean
+        self.labels[added] = (label % probs[0].shape[1]).to(self.labels.device)[added]
+        self.clean |= added
 
     def shown(self, images: Tensor, random: torch.Generator) -> tuple[Tensor, ...]:
-        """As many clean images as a batch has, and as many of the others."""
+        """Random clean and unclean images, a batch of each."""
         clean, others = (_drawn(mask.cpu(), len(images), random) for mask in (self.clean, ~self.clean))
         return clean, clean, others, others
 
@@ -85,31 +85,33 @@ class RUC(Objective):
         """The sum of both networks' losses."""
         weak, strong, *others = seen.views
         with torch.no_grad():
-            answers = [network(weak).float().softmax(dim=1) for network in self.networks]  # 2 x (B, K)
+            predictions = [network(weak).float().softmax(dim=1) for network in self.networks]  # 2 x (B, K)
             guesses = [network(view).float().softmax(dim=1) for network in self.networks for view in others]
             guess = sharpened(torch.stack(guesses).mean(dim=0), TEMPERATURE)
         given = F.one_hot(self.labels[seen.shown[0].to(self.labels.device)], guess.shape[1]).float()
         losses = []
-        for network, other in zip(self.networks, reversed(answers), strict=True):
+        for network, other in zip(self.networks, reversed(predictions), strict=True):
             labels = torch.cat([sharpened(refined(given, other), TEMPERATURE), guess, guess])  # (3 B, K)
             images, target = mixed(torch.cat([weak, *others]), labels, seen.random, alpha=ALPHA)
             logits = network(torch.cat([images, strong])).float()  # (4 B, K)
-            known, rest, strongly = logits.split([len(weak), 2 * len(weak), len(weak)])
+            labeled, unlabeled, strongly = logits.split([len(weak), 2 * len(weak), len(weak)])
             losses += [
-                F.cross_entropy(known, target[: len(weak)]),
-                OTHERS_WEIGHT * max(0.1, seen.epoch.done) * F.mse_loss(rest.softmax(dim=1), target[len(weak) :]),
+                F.cross_entropy(labeled, target[: len(weak)]),
+                UNLABELED_WEIGHT
+                * max(0.1, seen.epoch.done)
+                * F.mse_loss(unlabeled.softmax(dim=1), target[len(weak) :]),
                 F.cross_entropy(strongly, smoothed(given)),
             ]
         return torch.stack(losses).sum()
 
 
-def joining(epoch: Epoch) -> float:
-    """The confidence above which an image becomes clean: from 0.9 up by 0.02 in every fifth of the training."""
+def clean_threshold(epoch: Epoch) -> float:
+    """The confidence above which an image becomes clean: 0.9, and 0.02 more after each fifth of the training."""
     return 0.9 + 0.02 * int(5 * epoch.done)
 
 
 def refined(given: Tensor, other: Tensor) -> Tensor:
-    """Labels (B, K) and the other network's prediction (B, K), which counts as much as it is confident."""
+    """Mean of labels (B, K) and the other network's prediction (B, K), weighted by the confidence of the latter."""
     weight = other.amax(dim=1, keepdim=True)
     return (1.0 - weight) * given + weight * other
 
@@ -120,7 +122,7 @@ def smoothed(labels: Tensor) -> Tensor:
 
 
 def clean_labels(probs: Tensor, features: Tensor, *, confident: float) -> Tensor:
-    """Which of probs (N, K) are confident, and say what most neighbors by features (N, D) say: (N,)."""
+    """Which predictions (N, K) are confident and the same as most neighbors', by features (N, D): (N,)."""
     confidence, labels = probs.max(dim=1)
     neighbors = nearest(unit_rows(features), min(NEIGHBORS, len(features) - 1)).index  # (N, S)
     votes = torch.zeros_like(probs)
@@ -129,6 +131,6 @@ def clean_labels(probs: Tensor, features: Tensor, *, confident: float) -> Tensor
 
 
 def _drawn(mask: Tensor, count: int, random: torch.Generator) -> Tensor:
-    """Positions (count,) where the mask (N,) is true; of all images if it is so nowhere."""
+    """Random positions (count,) where the mask (N,) is true; of all images if it is true nowhere."""
     places = mask.nonzero().squeeze(dim=1) if mask.any() else torch.arange(len(mask))
     return places[torch.randint(len(places), (count,), generator=random)]

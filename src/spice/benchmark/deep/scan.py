@@ -1,7 +1,7 @@
-"""SCAN as published: backbone and heads learn that neighbors agree, then their own confident predictions.
+"""SCAN as published (Van Gansbeke et al., 2020): a clustering step on neighbors, then self-labeling.
 
-Van Gansbeke et al. (2020), whose first step is a feature model, here that of stage 1. `spice.benchmark.rivals.scan` has
-the same loss on frozen features.
+SCAN's first step is a feature model, here that of stage 1. `spice.benchmark.rivals.scan` has the same loss on frozen
+features.
 
 Shapes: N images, B of them in a batch, S neighbors, D feature width, K clusters.
 """
@@ -17,9 +17,9 @@ from spice.stages.joint.train import ClusteringNetwork
 
 
 class NeighborStep(Objective):
-    """SCAN's second step: strong views of an image and of one of its 20 neighbors get the same cluster.
+    """SCAN's second step: strong views of an image and one of its 20 nearest neighbors should get the same cluster.
 
-    Constants: `configs/scan/` of the authors' repository (wvangansbeke/Unsupervised-Classification), for STL-10; for
+    Constants: `configs/scan/` of the authors' repository (wvangansbeke/Unsupervised-Classification), for STL-10. For
     CIFAR-10 there are 50 epochs, for CIFAR-100-20 batches of 512. All three have one head and train all layers.
     """
 
@@ -39,20 +39,20 @@ class NeighborStep(Objective):
         return logits
 
     def shown(self, images: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Each image with one of its neighbors, redrawn in every step."""
+        """Each image and a random one of its neighbors."""
         choice = torch.randint(self.neighbors.shape[1], (len(images),), generator=random)
         return images, self.neighbors.cpu()[images, choice]
 
     def loss(self, seen: Seen) -> Tensor:
-        """Of pairs of neighbors."""
+        """The loss of pairs of neighbors."""
         images, neighbors = self(torch.cat(seen.views)).float().T.unsqueeze(0).chunk(2, dim=2)  # (1, K, B) each
         return scan_loss(images, neighbors, entropy_weight=ENTROPY_WEIGHT).squeeze(0)
 
 
 class SelfLabeling(Objective):
-    """SCAN's third step: a confident prediction for a weak view is the label of a strong one.
+    """SCAN's third step: a strong view learns the prediction for a weak view if that is confident.
 
-    Classes have equal weight in the loss, however many confident images they have. Constants:
+    All clusters have the same weight in the loss, however many confident images they have. Constants:
     `configs/selflabel/selflabel_cifar10.yml` of the authors' repository.
     """
 
@@ -74,7 +74,7 @@ class SelfLabeling(Objective):
         return logits
 
     def loss(self, seen: Seen) -> Tensor | None:
-        """Of the confident images alone; None if there are none."""
+        """The loss of the confident images; None if there are none."""
         weak, strong = seen.views
         with torch.no_grad():
             confidence, labels = self(weak).softmax(dim=1).max(dim=1)
@@ -83,7 +83,7 @@ class SelfLabeling(Objective):
 
 
 def balanced_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy (B, K), (B,) in which every class that occurs has the same weight."""
+    """Cross-entropy (B, K), (B,) in which all classes that occur have the same weight."""
     counts = labels.bincount(minlength=logits.shape[1])  # (K,)
     weights = 1.0 / (counts.clamp(min=1) * (counts > 0).sum())
     return (F.cross_entropy(logits, labels, reduction="none") * weights[labels]).sum()

@@ -1,1 +1,1 @@
-"""How well the number of groups is found, beside other criteria: `spice bench howmany`."""
+"""`spice bench howmany`: compares ways to choose the number of groups."""

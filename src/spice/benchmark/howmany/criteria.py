@@ -1,6 +1,6 @@
-"""Other ways to choose the number of groups, as their authors give them; none sees a label.
+"""Published criteria for the number of groups. None uses true labels.
 
-Shapes: n images, D columns, C numbers of groups, K groups.
+Shapes: n images, D features, C numbers of groups, K groups.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,12 +17,12 @@ from spice.stages.groups.curve import Points, nearest_points
 from spice.stages.groups.label_spreading import normalized_adjacency
 
 Labels = NDArray[np.int32]
-DISTORTION = 0.1  # e of the coding length
-REFERENCES = 3  # uniform clouds of the gap statistic
+DISTORTION = 0.1  # e in the coding length
+REFERENCES = 3  # uniform samples of the gap statistic
 
 
 class Sweep:
-    """Points (n, D), and k-means on them for every number of groups: computed once for all criteria."""
+    """Points (n, D), and k-means for every number of groups, computed once for all criteria."""
 
     def __init__(self, points: Points, counts: Sequence[int], *, seed: int) -> None:
         self.points, self.counts, self.seed = points, list(counts), seed
@@ -44,7 +44,7 @@ def silhouette(sweep: Sweep) -> int:
 
 
 def calinski_harabasz(sweep: Sweep) -> int:
-    """The largest ratio of variance between groups to that within them (1974)."""
+    """The largest ratio of the variance between groups to that within groups (1974)."""
     return sweep.best([calinski_harabasz_score(sweep.points, fit.labels_) for fit in sweep.fits])
 
 
@@ -68,8 +68,8 @@ def coding_length(sweep: Sweep) -> int:
 def gap(sweep: Sweep) -> int:
     """The gap statistic: the first K with gap(K) >= gap(K + 1) - s(K + 1) (Tibshirani et al. 2001)."""
     random, (low, high) = np.random.default_rng(sweep.seed), (sweep.points.min(axis=0), sweep.points.max(axis=0))
-    clouds = [random.uniform(low, high, size=sweep.points.shape).astype("f4") for _ in range(REFERENCES)]
-    spread = np.log([[sweep.kmeans(cloud, count).inertia_ for count in sweep.counts] for cloud in clouds])
+    references = [random.uniform(low, high, size=sweep.points.shape).astype("f4") for _ in range(REFERENCES)]
+    spread = np.log([[sweep.kmeans(points, count).inertia_ for count in sweep.counts] for points in references])
     gaps = spread.mean(axis=0) - np.log([fit.inertia_ for fit in sweep.fits])
     error = spread.std(axis=0) * np.sqrt(1 + 1 / REFERENCES)
     first = np.flatnonzero(gaps[:-1] >= gaps[1:] - error[1:])
@@ -86,7 +86,7 @@ def eigengap(sweep: Sweep) -> int:
 
 
 def half_split(sweep: Sweep) -> int:
-    """The K whose groups are the most alike when found on either half of the images (Lange et al. 2004)."""
+    """The K with the most similar groups when found on each half of the images (Lange et al. 2004)."""
     order = np.random.default_rng(sweep.seed).permutation(len(sweep.points))
     halves = sweep.points[order[::2]], sweep.points[order[1::2]]
 
@@ -98,7 +98,7 @@ def half_split(sweep: Sweep) -> int:
 
 
 def x_means(sweep: Sweep) -> int:
-    """Groups are split in two as long as the Bayesian information criterion improves (Pelleg and Moore 2000)."""
+    """Splits groups in two as long as the Bayesian information criterion improves (Pelleg and Moore 2000)."""
 
     def count(points: Points) -> int:
         if len(points) < 20:
@@ -113,7 +113,7 @@ def x_means(sweep: Sweep) -> int:
 
 
 def hdbscan(sweep: Sweep) -> int:
-    """Dense groups in a map by UMAP in ten dimensions (McInnes and Healy 2017)."""
+    """HDBSCAN on a ten-dimensional UMAP embedding (McInnes and Healy 2017)."""
     umap = import_module("umap")
     embedded = umap.UMAP(n_components=10, n_neighbors=15, min_dist=0.0, random_state=sweep.seed)
     labels = HDBSCAN(min_cluster_size=15, copy=True).fit_predict(embedded.fit_transform(sweep.points))
@@ -121,7 +121,7 @@ def hdbscan(sweep: Sweep) -> int:
 
 
 def leiden(sweep: Sweep) -> int:
-    """Communities of largest modularity in the neighbor graph (Traag et al. 2019)."""
+    """Leiden communities of the neighbor graph, by modularity (Traag et al. 2019)."""
     igraph, algorithm = import_module("igraph"), import_module("leidenalg")
     neighbors = nearest_points(sweep.points, 15)
     edges = [(image, int(other)) for image, row in enumerate(neighbors) for other in row]
@@ -131,7 +131,7 @@ def leiden(sweep: Sweep) -> int:
 
 
 def _bic(parts: list[Points]) -> float:
-    """Of spherical Gaussians with one variance."""
+    """The Bayesian information criterion of spherical Gaussians with one variance."""
     images, width = sum(map(len, parts)), parts[0].shape[1]
     rest = sum(float(((part - part.mean(axis=0)) ** 2).sum()) for part in parts)
     variance = max(rest / (width * max(images - len(parts), 1)), 1e-12)
@@ -151,5 +151,5 @@ CRITERIA: dict[str, Callable[[Sweep], int]] = {
     "HDBSCAN on UMAP": hdbscan,
     "Leiden": leiden,
 }
-# These need packages that the program itself does not use.
+# Packages of the extra `bench`.
 NEEDS = {"HDBSCAN on UMAP": ("umap",), "Leiden": ("igraph", "leidenalg")}

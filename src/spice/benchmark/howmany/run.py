@@ -1,6 +1,6 @@
-"""`spice bench howmany`: K found by every criterion on collections of features, their uneven draws and merged ones.
+"""`spice bench howmany`: the number of groups by every criterion, on collections of features and uneven samples.
 
-True labels are used to draw uneven collections and to score, never to choose.
+True labels are used to draw uneven samples and to score, never to choose.
 
 Shapes: N images, D feature width.
 """
@@ -28,7 +28,7 @@ from spice.stages.groups.howmany import highest_count, how_many, principal_compo
 OURS = "spice"
 DIGITS = "digits"
 RESTARTS = 5
-IMAGES_PER_CLASS = 30  # drawn at least: fewer are too few to be seen
+IMAGES_PER_CLASS = 30  # at least; a class with fewer is too small to find
 
 
 class Cell(BaseModel):
@@ -37,11 +37,12 @@ class Cell(BaseModel):
     data: str
     criterion: str
     seed: int
+    images: int = 3000  # at most, as requested; cells of older versions do not say, and 3,000 was the default
     classes: int
     found: int | None  # None: no clear groups
-    listed: list[int]
+    listed: list[int]  # all numbers that the criterion suggests
     error: float | None  # |ln found / classes|
-    quality: float | None  # adjusted Rand index at the found number of groups, divided by that at the true one
+    quality: float | None  # adjusted Rand index with the found number of groups, divided by that with the true one
 
 
 class Collection(NamedTuple):
@@ -61,20 +62,21 @@ def run(
     criteria: Sequence[str] = (),
     progress: Progress = silent,
 ) -> Path:
-    """Some criteria (default: all) on every source and its 10:1 draw; finished cells are kept in `out` and reused."""
+    """Measure some criteria (default: all) on every source and a 10:1 sample of it. Cells in `out` are reused."""
     known = (OURS, *available())
     for name in criteria:
         if name not in known:
             raise UserError(f"unknown criterion {name!r}; choose from {', '.join(known)}")
     jobs = [(source, uneven, seed) for seed in seeds for source in sources for uneven in (False, True)]
     path = out / "howmany.jsonl"
-    done = {(cell.data, cell.criterion, cell.seed) for cell in read_cells(path)}
+    done = {(cell.data, cell.criterion, cell.seed) for cell in read_cells(path, images=images)}
     for number, (source, uneven, seed) in enumerate(jobs):
         name = f"{name_of(source)}{', 10:1' if uneven else ''}"
         missing = [criterion for criterion in (criteria or known) if (name, criterion, seed) not in done]
         if missing and not (uneven and is_uneven(load(source))):
             found = draw(source, uneven=uneven, images=images, seed=seed)
-            lines = [cell.model_dump_json() for cell in cells(found._replace(name=name), missing, seed=seed)]
+            measured = cells(found._replace(name=name), missing, images=images, seed=seed)
+            lines = [cell.model_dump_json() for cell in measured]
             out.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as file:
                 file.write("\n".join(lines) + "\n")
@@ -82,15 +84,16 @@ def run(
     return path
 
 
-def read_cells(path: Path) -> list[Cell]:
-    """What is saved so far."""
+def read_cells(path: Path, *, images: int) -> list[Cell]:
+    """The saved cells with this number of images."""
     if not path.exists():
         return []
-    return [Cell.model_validate_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    saved = [Cell.model_validate_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [cell for cell in saved if cell.images == images]
 
 
-def cells(collection: Collection, criteria: Sequence[str], *, seed: int) -> Iterator[Cell]:
-    """What these criteria find on one collection."""
+def cells(collection: Collection, criteria: Sequence[str], *, images: int, seed: int) -> Iterator[Cell]:
+    """Measure these criteria on one collection."""
     points = principal_components(collection.features, np.random.default_rng(seed))
     sweep = Sweep(points, numbers_to_try(2, highest_count(len(points), 2, None)), seed=seed)
     classes, indices = len(np.unique(collection.truth)), dict[int, float]()
@@ -108,6 +111,7 @@ def cells(collection: Collection, criteria: Sequence[str], *, seed: int) -> Iter
             data=collection.name,
             criterion=name,
             seed=seed,
+            images=images,
             classes=classes,
             found=number,
             listed=listed,
@@ -122,13 +126,13 @@ def available() -> list[str]:
 
 
 def is_uneven(collection: Collection) -> bool:
-    """Whether the largest class has more than ten times the images of the smallest: no draw makes it 10:1."""
+    """Whether the largest class has more than ten times the images of the smallest, so that no sample is 10:1."""
     sizes = np.bincount(collection.truth)
     return bool(sizes.max() > 10 * sizes.min())
 
 
 def draw(source: str, *, uneven: bool, images: int, seed: int) -> Collection:
-    """At most `images` images of a source (30 per class if that is more), or classes of sizes from 10 to 1."""
+    """A random sample of at most `images` images (30 per class if that is more), even or with sizes from 10 to 1."""
     found, random = load(source), np.random.default_rng([seed, 7])
     images = max(images, IMAGES_PER_CLASS * (int(found.truth.max()) + 1))
     if not uneven:
@@ -146,7 +150,7 @@ def draw(source: str, *, uneven: bool, images: int, seed: int) -> Collection:
 
 
 def load(source: str) -> Collection:
-    """A file, several files joined by +, or the ten digits of scikit-learn."""
+    """A file, several files joined by +, or the digits of scikit-learn."""
     if source == DIGITS:
         table = load_digits()
         return Collection(DIGITS, table.data.astype(np.float32), table.target.astype(np.int64))
@@ -162,7 +166,7 @@ def name_of(source: str) -> str:
 
 
 def table(saved: Sequence[Cell]) -> str:
-    """As Markdown: what every criterion found on every collection, once per seed, and means over all of these."""
+    """A Markdown table of the numbers that every criterion found, one per seed, and the mean errors."""
     data = list(dict.fromkeys(cell.data for cell in saved))
     criteria = list(dict.fromkeys(cell.criterion for cell in saved))
     lines = [f"| collection | K | {' | '.join(criteria)} |", "|---|" + "---:|" * (len(criteria) + 1)]
@@ -182,7 +186,7 @@ def _mean(saved: Sequence[Cell], criterion: str, field: str) -> str:
 
 
 def save_table(saved: Sequence[Cell], path: Path) -> None:
-    """The cells as one json file, for the docs."""
+    """Write the cells as one JSON file."""
     write_text(path, json.dumps([cell.model_dump() for cell in saved], indent=1) + "\n")
 
 
@@ -196,9 +200,13 @@ def _index(points: NDArray[np.float32], truth: NDArray[np.int64], clusters: int,
 
 
 def _read(path: Path) -> Collection:
+    wrong = UserError(f"{path} is not an .npz file with the arrays `features` (N, D) and `truth` (N,)")
     try:
         with np.load(path) as file:
             features, truth = file["features"], file["truth"]
-    except (OSError, KeyError, ValueError):
-        raise UserError(f"{path} is not an .npz file with the arrays `features` (N, D) and `truth` (N,)") from None
+    # A file that is no archive, or a damaged one: errors of zipfile, zlib, Python's tokenizer, ...
+    except Exception as error:
+        raise wrong from error
+    if features.ndim != 2 or truth.shape != (len(features),):
+        raise wrong
     return Collection(path.stem, features.astype(np.float32), np.unique(truth, return_inverse=True)[1].astype(np.int64))

@@ -1,4 +1,4 @@
-"""Every method of the tables by name: a workbench in, labels of the scored images out."""
+"""Every method of the tables by name: a function from a workbench to labels of the images to score."""
 
 from collections.abc import Callable
 from functools import partial
@@ -25,7 +25,7 @@ from spice.engine.run import Run
 from spice.stages.joint.sampling import Labeled
 
 Fit = Callable[[Workbench], Labels]
-# Given true labels of some images, as is the point of Table V and of the supervised reference.
+# These methods get the true labels of some images: Table V and the supervised reference.
 LabeledFit = Callable[[Workbench, Labeled], Labels]
 
 
@@ -37,7 +37,7 @@ class Method(NamedTuple):
 
 
 def on_pixels(rival: Rival) -> Fit:
-    """The rival on bare pixels: no features are learned."""
+    """The rival on raw pixels."""
 
     def fit(bench: Workbench) -> Labels:
         return rival(bare_pixels(bench.learn, bench.choice.bare_pixels), bench.clusters, seed=bench.run.seed)
@@ -46,13 +46,13 @@ def on_pixels(rival: Rival) -> Fit:
 
 
 def bare_pixels(images: Images, side: int) -> NDArray[np.float32]:
-    """Pixels in (0, 1], shrunk to `side` where they are larger: (N, C * S * S)."""
+    """Pixels in (0, 1] of images resized to `side`, if they are larger: (N, C * S * S)."""
     rows = []
     for part in torch.arange(len(images)).split(512):  # type: ignore[no-untyped-call]
         pixels = images.take(part)
         if pixels.shape[2] > side:
             pixels = geometry.central_square(pixels, side)
-        rows.append((pixels.float() + 1.0) / 256.0)  # not zero: a black image has no direction
+        rows.append((pixels.float() + 1.0) / 256.0)  # never zero, because a black image would have no direction
     flat: NDArray[np.float32] = torch.cat(rows).flatten(start_dim=1).numpy()
     return flat
 
@@ -70,7 +70,7 @@ def on_features(rival: Rival) -> Fit:
 
 
 def scan_on_features(bench: Workbench) -> Labels:
-    """SCAN's loss on frozen features; its head predicts the clusters of new images, too."""
+    """SCAN's loss on frozen features. Its head also predicts the clusters of new images."""
     head = scan.train(bench.features.numpy(), bench.clusters, seed=bench.run.seed)
     with torch.no_grad():
         labels: Labels = head(bench.scored_features).argmax(dim=1).numpy()
@@ -78,7 +78,7 @@ def scan_on_features(bench: Workbench) -> Labels:
 
 
 def on_images(method: Callable[[Images, int, AutoencoderSettings, Run], Labels]) -> Fit:
-    """A method that learns its own codes from images."""
+    """An autoencoder, which learns codes from the images."""
 
     def fit(bench: Workbench) -> Labels:
         run = Run(bench.run.seed, device=bench.run.device, progress=bench.run.progress)
@@ -88,11 +88,11 @@ def on_images(method: Callable[[Images, int, AutoencoderSettings, Run], Labels])
 
 
 FEATURES = ("encoder", "one_encoder", "features", "views")
-SECOND = (*FEATURES, "heads")
+STAGE_2 = (*FEATURES, "heads")
 ABLATED = (*FEATURES, "paper_heads")
-THIRD = (*SECOND, "reliability", "joint")
+STAGE_3 = (*STAGE_2, "reliability", "joint")
 LABELS = (*FEATURES, "semi")
-SCRATCH = ("features", "joint", "rivals")  # the network of stage 1, untrained, and the views of stage 3
+SCRATCH = ("features", "joint", "rivals")  # the untrained network of stage 1, and the views of stage 3
 TUNED = (*FEATURES, "joint", "rivals")
 
 METHODS: dict[str, Method] = {
@@ -114,10 +114,10 @@ METHODS: dict[str, Method] = {
     "SCAN": Method(deep.scan, TUNED),
     "RUC (SCAN)": Method(deep.ruc_after_scan, TUNED),
     "RUC (SPICE-s)": Method(deep.ruc_after_heads, (*TUNED, "heads")),
-    "SPICE-s": Method(spice.second_stage, SECOND),
-    "SPICE": Method(spice.third_stage, THIRD),
-    LARGER: Method(spice.third_stage, THIRD),
-    "SPICE on all labels": Method(partial(spice.third_stage, all_labels=True), THIRD),
+    "SPICE-s": Method(spice.stage_2, STAGE_2),
+    "SPICE": Method(spice.stage_3, STAGE_3),
+    LARGER: Method(spice.stage_3, STAGE_3),
+    "SPICE on all labels": Method(partial(spice.stage_3, all_labels=True), STAGE_3),
     "SPICE-s of the paper": Method(spice.ablated, ABLATED),
     **{variant: Method(partial(spice.ablated, variant=variant), ABLATED) for variant in spice.VARIANTS},
     "Joint-SH": Method(partial(spice.joint_heads, heads=1), (*ABLATED, "joint_heads")),
@@ -133,4 +133,4 @@ def uses(name: str) -> tuple[str, ...]:
     """The parts of a `Choice` that the result of the method called `name` depends on in addition to the images."""
     if name in LABELED:
         return LABELS
-    return METHODS[name].uses if name in METHODS else THIRD  # Table VI's rows are SPICE before and after
+    return METHODS[name].uses if name in METHODS else STAGE_3  # the rows of Table VI are SPICE before and after stage 3

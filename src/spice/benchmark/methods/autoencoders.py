@@ -1,6 +1,6 @@
-"""AE, SDAE, VAE and DEC, older rivals of Table II: clusters of the codes that an autoencoder learns.
+"""AE, SDAE, VAE and DEC, the older rivals of Table II: clusters of an autoencoder's codes.
 
-Shapes: N images, B of them in a batch, C channels, S pixels on a side, Z length of a code, K clusters.
+Shapes: N images, B of them in a batch, C channels, S pixels on a side, Z code width, K clusters.
 """
 
 from itertools import pairwise
@@ -18,15 +18,15 @@ from spice.engine.run import Run
 from spice.randomness import seeded
 from spice.settings import IMAGENET, IMAGENET_GRAY, AugmentSettings
 
-DROPPED = 0.2  # SDAE: share of a layer's inputs that are set to zero
-ENOUGH = 0.001  # DEC's published tolerance: the share of labels that still change
+DROPOUT = 0.2  # SDAE: share of a layer's inputs that are set to zero
+TOLERANCE = 0.001  # DEC ends when a smaller share of the labels changes
 
 
 class Autoencoder(Objective):
-    """AE: three convolutions down to a code and the same way back, to rebuild the image (after Bengio et al., 2007)."""
+    """AE: three convolutions and a linear layer to a code, and back to the image (after Bengio et al., 2007)."""
 
     views = ("plain",)
-    outputs = 1  # of the encoder, for each number of a code
+    outputs = 1  # of the encoder, per dimension of the code
 
     def __init__(self, settings: AutoencoderSettings, *, channels: int) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Autoencoder(Objective):
         )
 
     def loss(self, seen: Seen) -> Tensor:
-        """Mean squared error over the batch's pixels."""
+        """Mean squared error over all pixels."""
         (images,) = seen.views
         return F.mse_loss(self.decode(self.encode(images)), images)
 
@@ -73,16 +73,16 @@ class VariationalAutoencoder(Autoencoder):
         (images,) = seen.views
         mean, log_variance = self.encode(images).chunk(2, dim=1)  # (B, Z) each
         noise = torch.randn(mean.shape, generator=seen.random).to(images.device)
-        rebuilt = self.decode(mean + noise * (log_variance / 2).exp())
-        return (squared_error(rebuilt, images) + divergence(mean, log_variance)).mean()
+        reconstruction = self.decode(mean + noise * (log_variance / 2).exp())
+        return (squared_error(reconstruction, images) + divergence(mean, log_variance)).mean()
 
     def codes(self, images: Tensor) -> Tensor:
         return super().codes(images).chunk(2, dim=1)[0]
 
 
-def squared_error(rebuilt: Tensor, images: Tensor) -> Tensor:
-    """Half the squared distance of each image to what was rebuilt of it, (B,)."""
-    return 0.5 * (rebuilt - images).square().flatten(start_dim=1).sum(dim=1)
+def squared_error(reconstruction: Tensor, images: Tensor) -> Tensor:
+    """Half the squared distance of each image to its reconstruction, (B,)."""
+    return 0.5 * (reconstruction - images).square().flatten(start_dim=1).sum(dim=1)
 
 
 def divergence(mean: Tensor, log_variance: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ def divergence(mean: Tensor, log_variance: Tensor) -> Tensor:
 
 
 class DenoisingLayer(Objective):
-    """One layer of SDAE: rebuilds what the layers before it make of an image, from inputs of which some are dropped."""
+    """One layer of SDAE, which reconstructs the output of the layers before it from inputs with dropout."""
 
     views = ("plain",)
 
@@ -110,9 +110,9 @@ class DenoisingLayer(Objective):
 class StackedAutoencoder(Autoencoder):
     """SDAE: fully connected layers, each trained as a denoising autoencoder on those before (Vincent et al., 2010).
 
-    Then all of them together, without noise, twice as long. Layers, noise, steps, batches and the two ReLUs that are
-    left out (of the code and of the rebuilt image) as in section 4.3 of DEC, which is why both have it. Trained with
-    Adam, where DEC has SGD with a learning rate of 0.1, divided by 10 every 20,000 steps.
+    Then all layers are trained together, without noise, for twice as long. Layers, noise, steps and batches are those
+    of DEC (its section 4.3), which starts from this network; so the code and the reconstruction have no ReLU. Trained
+    with Adam, where DEC has SGD with a learning rate of 0.1, divided by 10 every 20,000 steps.
     """
 
     def __init__(self, settings: AutoencoderSettings, *, channels: int) -> None:
@@ -126,16 +126,16 @@ class StackedAutoencoder(Autoencoder):
         self.decode = nn.Sequential(*reversed(up), nn.Unflatten(1, shape))
 
     def layers(self) -> list[DenoisingLayer]:
-        """Its layers from the image on, each with those before it, and with the layer that undoes it."""
+        """Its layers from the image to the code, each with those before it and with its decoding layer."""
         down, up = list(self.encode)[1:], list(self.decode)[-2::-1]
         pairs = enumerate(zip(down, up, strict=True), start=1)
         return [DenoisingLayer(self.encode[:place], one, other) for place, (one, other) in pairs]
 
 
 def dropped(values: Tensor, random: torch.Generator) -> Tensor:
-    """A fifth of the values set to zero, the others raised so that the sum stays what it was (dropout)."""
-    kept = torch.rand(values.shape, generator=random) >= DROPPED
-    return values * kept.to(values.device) / (1.0 - DROPPED)
+    """Dropout: a random fifth of the values are set to zero, and the others are scaled up."""
+    kept = torch.rand(values.shape, generator=random) >= DROPOUT
+    return values * kept.to(values.device) / (1.0 - DROPOUT)
 
 
 def fit(kind: type[Autoencoder], images: Images, clusters: int, settings: AutoencoderSettings, run: Run) -> Labels:
@@ -146,7 +146,7 @@ def fit(kind: type[Autoencoder], images: Images, clusters: int, settings: Autoen
 
 
 def trained(kind: type[Autoencoder], pictures: Pictures, settings: AutoencoderSettings, run: Run) -> Autoencoder:
-    """An autoencoder, its layers first if they are stacked."""
+    """An autoencoder, trained; a stacked one first layer by layer."""
     schedule = Schedule(settings.epochs, settings.batch, settings.learning_rate)
     with seeded(run.seed, kind.__name__):
         network = kind(settings, channels=pictures.images.channels)
@@ -170,22 +170,22 @@ def fit_dec(images: Images, clusters: int, settings: AutoencoderSettings, run: R
 
 
 class DEC(Objective):
-    """Codes and centers that sharpen their own soft assignments (Xie et al., 2016).
+    """Codes and centers learn sharpened soft assignments (Xie et al., 2016).
 
-    q_ik ~ 1 / (1 + |z_i - c_k|^2), a Student's t; p_ik ~ q_ik^2 / sum_i q_ik, which is sharper and evens out the
-    clusters; and KL(p || q) is minimized by codes and centers, where p is recomputed once per epoch, until less than
-    0.1 % of the labels change. The label is the cluster of the largest q. Tolerance and 20 restarts of k-means as in
-    its section 4.3, which has SGD with a learning rate of 0.01.
+    q_ik ~ 1 / (1 + |z_i - c_k|^2) is Student's t. The target p_ik ~ q_ik^2 / sum_i q_ik is sharper and has more even
+    clusters. Codes and centers minimize KL(p || q). p is recomputed once per epoch, until less than 0.1 % of the labels
+    change. The label is the cluster with the largest q. Tolerance and 20 restarts of k-means are those of the paper's
+    section 4.3, which has SGD with a learning rate of 0.01.
     """
 
     views = ("plain",)
-    wanted: Tensor  # (N, K) p
-    labels: Tensor  # (N,) at the start of the epoch
+    targets: Tensor  # p, (N, K)
+    labels: Tensor  # at the start of the epoch, (N,)
 
     def __init__(self, encode: nn.Module, centers: Tensor, images: int) -> None:
         super().__init__()
         self.encode, self.centers = encode, nn.Parameter(centers)  # (K, Z)
-        self.register_buffer("wanted", torch.zeros(images, len(centers)))
+        self.register_buffer("targets", torch.zeros(images, len(centers)))
         self.register_buffer("labels", torch.full((images,), -1))
 
     def forward(self, images: Tensor) -> Tensor:
@@ -193,33 +193,33 @@ class DEC(Objective):
         return assignments(self.encode(images), self.centers)
 
     def begin_(self, epoch: Epoch, pictures: Pictures, device: torch.device) -> bool:  # noqa: ARG002
-        """Recompute p; False if hardly any label has changed."""
+        """Recompute p; False if too few labels have changed."""
         soft = pictures.outputs(self, device).to(device)  # (N, K)
         changed = float((soft.argmax(dim=1) != self.labels).float().mean())
         self.labels.copy_(soft.argmax(dim=1))
-        self.wanted.copy_(targets(soft))
-        return changed >= ENOUGH
+        self.targets.copy_(sharpened(soft))
+        return changed >= TOLERANCE
 
     def loss(self, seen: Seen) -> Tensor:
         """KL(p || q) of the batch."""
-        wanted = self.wanted[seen.images.to(self.wanted.device)]
-        return F.kl_div(self(seen.views[0]).log(), wanted, reduction="batchmean")
+        targets = self.targets[seen.images.to(self.targets.device)]
+        return F.kl_div(self(seen.views[0]).log(), targets, reduction="batchmean")
 
 
 def assignments(codes: Tensor, centers: Tensor) -> Tensor:
     """DEC's q: (B, Z), (K, Z) -> (B, K)."""
-    near = 1.0 / (1.0 + torch.cdist(codes, centers).square())
-    return near / near.sum(dim=1, keepdim=True)
+    student_t = 1.0 / (1.0 + torch.cdist(codes, centers).square())
+    return student_t / student_t.sum(dim=1, keepdim=True)
 
 
-def targets(soft: Tensor) -> Tensor:
-    """DEC's p of all images' q: (N, K) -> (N, K)."""
+def sharpened(soft: Tensor) -> Tensor:
+    """DEC's p, from the q of all images: (N, K) -> (N, K)."""
     sharp = soft.square() / soft.sum(dim=0)
     return sharp / sharp.sum(dim=1, keepdim=True)
 
 
 def pictures_of(images: Images, settings: AutoencoderSettings) -> Pictures:
-    """Images as an autoencoder sees them: plain, and shrunk to its size."""
+    """Plain images, resized for an autoencoder."""
     normalization = IMAGENET_GRAY if images.channels == 1 else IMAGENET
     return Pictures(images, AugmentSettings(), settings.size, normalization)
 
@@ -229,5 +229,5 @@ def _layer(width_in: int, width: int, *, relu: bool) -> nn.Module:
 
 
 def _block(layer: type[nn.Conv2d] | type[nn.ConvTranspose2d], width_in: int, width: int) -> tuple[nn.Module, ...]:
-    """Halves or doubles the side."""
+    """A layer that halves or doubles the side, batch norm and ReLU."""
     return layer(width_in, width, 4, stride=2, padding=1), nn.BatchNorm2d(width), nn.ReLU()

@@ -1,6 +1,6 @@
-"""The rivals of `spice.benchmark.deep` on a workbench: which network each starts from, and how its labels are read.
+"""The rivals of `spice.benchmark.deep` as methods of the tables.
 
-Shapes: N images to learn from, A that are scored, D feature width, K clusters.
+Shapes: N images to learn from, A images to score, D feature width, K clusters.
 """
 
 import copy
@@ -30,7 +30,7 @@ from spice.stages.joint.train import ClusteringNetwork
 
 AnObjective = TypeVar("AnObjective", bound=Objective)
 
-# Each method's trainings, one after another.
+# The trainings of each method, in order.
 OBJECTIVES: dict[str, tuple[type[Objective], ...]] = {
     "IIC": (IIC,),
     "PICA": (PICA,),
@@ -41,13 +41,13 @@ OBJECTIVES: dict[str, tuple[type[Objective], ...]] = {
     "RUC (SCAN)": (NeighborStep, SelfLabeling, RUC),
     "RUC (SPICE-s)": (RUC,),
 }
-TUNED = (NeighborStep, SelfLabeling, RUC)  # they start from the feature model of stage 1
+TUNED = (NeighborStep, SelfLabeling, RUC)  # start from the feature model of stage 1
 
 
 def schedule(kind: type[Objective], choice: Choice) -> Schedule:
-    """As published, or as the choice shortens it.
+    """The published schedule, changed by the settings of the table.
 
-    Self-labeling keeps its learning rate: it continues a trained head, which a higher rate makes forget.
+    Self-labeling keeps its learning rate, because a higher one would make its trained head forget.
     """
     published, rivals = kind.published, choice.rivals
     epochs = rivals.tuning_epochs if kind in TUNED else rivals.epochs
@@ -60,7 +60,7 @@ def schedule(kind: type[Objective], choice: Choice) -> Schedule:
 
 
 def from_scratch(kind: type[Objective], bench: Workbench) -> Objective:
-    """Train a rival that starts from random weights."""
+    """A rival, trained from random weights."""
     with seeded(bench.run.seed, "rivals", kind.__name__):
         backbone = untrained_network(bench.learn, bench.choice.features, bench.run)
         objective = kind.of(Start(backbone, bench.clusters, torch.empty(len(bench.learn), 0), bench.run.seed))
@@ -68,7 +68,7 @@ def from_scratch(kind: type[Objective], bench: Workbench) -> Objective:
 
 
 def clusters(kind: type[Objective], bench: Workbench) -> Labels:
-    """Labels (A,) by a rival whose network predicts clusters."""
+    """Labels (A,) by a rival that is trained from random weights and predicts clusters."""
     return labels_of(from_scratch(kind, bench), bench)
 
 
@@ -82,7 +82,7 @@ def idfd(bench: Workbench) -> Labels:
 
 
 def scan_neighbors(bench: Workbench) -> NeighborStep:
-    """SCAN's clustering step, after stage 1."""
+    """SCAN's clustering step, trained after stage 1."""
     encoder = bench.encoder
     if encoder.module is None:
         raise UserError(f"{encoder.name} cannot be trained, as SCAN needs; use `features + SCAN`")
@@ -98,7 +98,7 @@ def scan_clusters(bench: Workbench) -> Labels:
 
 
 def scan_self_labeled(bench: Workbench) -> SelfLabeling:
-    """SCAN's self-labeling, after its clustering step."""
+    """SCAN's self-labeling, trained after its clustering step."""
     objective = SelfLabeling(scan_neighbors(bench).network, threshold=bench.choice.rivals.confident)
     before = schedule(NeighborStep, bench.choice)
     return learned(objective, bench, bench.encoder.fingerprint(), before, objective.threshold)
@@ -141,7 +141,7 @@ def _ruc(network: ClusteringNetwork, bench: Workbench, *depends: object) -> Labe
 
 
 def learned(objective: AnObjective, bench: Workbench, *depends: object) -> AnObjective:
-    """Train the objective, or find it trained; either way its processor time is charged."""
+    """The objective, trained now or before. Either way, its processor time counts for the method."""
     kind, choice = type(objective), bench.choice
     chosen, shown = schedule(kind, choice), pictures(bench.learn, kind, bench)
     run = bench.place(kind.__name__.lower(), chosen, choice.features, choice.joint.augment, *depends)
@@ -150,24 +150,24 @@ def learned(objective: AnObjective, bench: Workbench, *depends: object) -> AnObj
     spent = time.process_time() - started
     assert run.folder is not None
     bench.spent_here += spent
-    bench.charged[run.folder.name] = _in_all(run.folder / "seconds", spent)
+    bench.charged[run.folder.name] = _total_seconds(run.folder / "seconds", spent)
     return objective
 
 
 def labels_of(objective: Objective, bench: Workbench) -> Labels:
-    """The cluster of every image that is scored, (A,)."""
+    """Labels (A,) of the images to score."""
     return pictures(bench.scored, type(objective), bench).labels(objective, bench.run.device)
 
 
 def pictures(images: Images, kind: type[Objective], bench: Workbench) -> Pictures:
-    """Images as the rival's network takes them."""
+    """Images in the form that the rival's network takes."""
     card = bench.encoder if kind in TUNED else network_card(bench.learn, bench.choice.features)
     in_color = InColor(images, len(card.normalization.mean))
     return Pictures(in_color, bench.choice.joint.augment, card.size, card.normalization)
 
 
-def _in_all(path: Path, spent: float) -> float:
-    """Processor seconds over all runs that had a part in a training, this one included."""
+def _total_seconds(path: Path, spent: float) -> float:
+    """Processor seconds of a training over all runs that took part in it, this one included."""
     total = spent + (float(path.read_text(encoding="utf-8")) if path.is_file() else 0.0)
     write_text(path, str(total))
     return total

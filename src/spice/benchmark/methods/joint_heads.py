@@ -1,10 +1,10 @@
-"""Joint-SH and Joint-MH: the feature model trained together with one head, or with many (paper, ablation of III-B).
+"""Joint-SH and Joint-MH: the feature model trained together with one head or several (paper, ablation of III-B).
 
-The paper uses these to show why stage 2 keeps the feature model frozen: both score far lower there. The first branch
-stays fixed, so that similarities are still measured with the features of stage 1. As in stage 2, the best head is the
-one with the least loss over the whole set after any epoch; here the network as it was then belongs to it.
+The paper uses these to show why stage 2 keeps the feature model frozen: both score far lower there. Similarities are
+still measured with the fixed features of stage 1. As in stage 2, the best head is the one with the lowest loss over the
+whole set after any epoch. The network of that epoch is kept with it.
 
-Shapes: N images, M of them in a batch, n at once through the network, D feature width, K clusters, H heads.
+Shapes: N images, M of them in a batch, n at once in the network, D feature width, K clusters, H heads.
 """
 
 from typing import NamedTuple
@@ -22,18 +22,18 @@ from spice.stages.heads.inputs import batch_size
 from spice.stages.heads.losses import head_losses, label_table
 from spice.stages.joint.train import Learner, View
 
-# Images with gradients at once: a batch of a thousand would need gigabytes.
+# Images in the network at once: gradients of a thousand would need gigabytes.
 PORTION = 100
 
 
 class JointHeads(NamedTuple):
-    """The best head, and the feature model as it was then."""
+    """The best head, and the feature model of the same epoch."""
 
     network: nn.Module
     head: Head
     number: int  # of the head
     epoch: int  # counted from 1
-    losses: Tensor  # (epochs, H) over the whole set, M = N
+    losses: Tensor  # over the whole set after each epoch, (epochs, H)
 
 
 class _Best(NamedTuple):
@@ -50,9 +50,9 @@ def train_joint_heads(
     """Train a network and `settings.heads` heads (one: Joint-SH, several: Joint-MH) on their own pseudo-labels.
 
     Args:
-        learner: its network, from images to features (n, D), is trained in place, starting from stage 1.
-        features: (N, D) of the plain images by the network as it was, for the prototypes.
-        network_rate: Adam's learning rate for the network; the paper gives none, the heads' would destroy it.
+        learner: its network, from images to features (n, D), starts from stage 1 and is trained in place.
+        features: the fixed features of the plain images, for the prototypes, (N, D).
+        network_rate: Adam's learning rate for the network. The paper gives none; the heads' rate is too high for it.
     """
     network, batch = learner.network.to(run.device).train(), batch_size(len(images), settings)
     with seeded(run.seed, "joint heads", "weights"):
@@ -62,7 +62,7 @@ def train_joint_heads(
     checkpoints = run.checkpoints(settings.model_dump() | {"images": len(images), "network_rate": network_rate})
 
     start, saved = 0, checkpoints.load()
-    losses: list[Tensor] = []  # of every epoch, (H,)
+    losses: list[Tensor] = []  # after each epoch, (H,)
     best: _Best | None = None
     if saved is not None:
         network.load_state_dict(saved.state["network"])
@@ -87,7 +87,7 @@ def train_joint_heads(
             # M-step: heads and network learn these labels from the strong views.
             views = learner.strong(pixels, run.generator("joint heads", "strong", epoch, part.number)).to(run.device)
             optimizer.zero_grad(set_to_none=True)
-            _learn(network, heads, views, labels, settings)
+            _accumulate_gradients(network, heads, views, labels, settings)
             optimizer.step()
             run.progress("joint heads", epoch * per_epoch + part.number + 1, settings.epochs * per_epoch)
         losses.append(whole_set_losses(learner, images, features, heads, settings=settings, run=run))
@@ -104,7 +104,7 @@ def train_joint_heads(
 def whole_set_losses(
     learner: Learner, images: Images, features: Tensor, heads: Heads, *, settings: HeadSettings, run: Run
 ) -> Tensor:
-    """The loss of every head with the whole set as one batch, M = N, on the same views after every epoch: (H,)."""
+    """The loss of every head with the whole set as one batch, on the same views after every epoch: (H,)."""
     learner.network.eval()
 
     def logits(view: View, kind: str) -> Tensor:
@@ -121,7 +121,7 @@ def whole_set_losses(
 
 
 def _better(best: _Best | None, network: nn.Module, heads: Heads, losses: Tensor, epoch: int) -> _Best:
-    """The best head of this epoch if it beats the best so far, else that one."""
+    """The best head of this epoch if it is better than the best so far, else that one."""
     number = int(losses.argmin())
     if best is not None and losses[number] >= best.loss:
         return best
@@ -130,12 +130,14 @@ def _better(best: _Best | None, network: nn.Module, heads: Heads, losses: Tensor
     return _Best(number, epoch, float(losses[number]), kept, head)
 
 
-def _learn(network: nn.Module, heads: Heads, views: Tensor, labels: Tensor, settings: HeadSettings) -> None:
-    """Add up the gradients of every head's loss over the batch, a portion of images at a time."""
-    kept = labels.sum(dim=(1, 2))  # (H,)
+def _accumulate_gradients(
+    network: nn.Module, heads: Heads, views: Tensor, labels: Tensor, settings: HeadSettings
+) -> None:
+    """Accumulate the gradients of every head's loss over the batch, a portion of images at a time."""
+    counts = labels.sum(dim=(1, 2))  # (H,)
     for some, here in zip(torch.split(views, PORTION), torch.split(labels, PORTION, dim=1), strict=True):
         logits = heads(network(some))  # (H, n, K)
         if not here.any():
             continue
-        share = here.sum(dim=(1, 2)) / kept  # a mean over the portion, as its part of the batch's mean
+        share = here.sum(dim=(1, 2)) / counts  # weight of the portion's mean loss in that of the batch
         (share * head_losses(logits, here, settings)).sum().backward()  # type: ignore[no-untyped-call]

@@ -1,6 +1,6 @@
-"""SPICE-s (the result of stage 2), SPICE (that of stage 3), and the variants of the ablation (Tables II to VIII).
+"""SPICE-s (the result of stage 2), SPICE (the result of stage 3), and the variants of Tables VII and VIII.
 
-Shapes: A images to predict, K clusters.
+Shapes: A images to score, K clusters.
 """
 
 import copy
@@ -15,9 +15,9 @@ from spice.settings import HeadSettings
 from spice.stages.encode import encode_plain, probabilities
 from spice.stages.joint.train import ClusteringNetwork, Learner
 
-# The temperatures that the paper tried (IV-F).
+# The temperatures in the paper (IV-F).
 TEMPERATURES = (0.01, 0.05, 0.07, 0.1, 0.2, 0.5, 0.8, 2.0)
-# Table VII, and VIII: what differs from SPICE-s.
+# Tables VII and VIII: the settings that differ from SPICE-s.
 VARIANTS: dict[str, dict[str, object]] = {
     "Non-overlap": {"overlap": False},
     "Entropy": {"entropy": 1.0},
@@ -32,32 +32,32 @@ VARIANTS: dict[str, dict[str, object]] = {
 }
 
 
-def second_stage(bench: Workbench) -> Labels:
-    """SPICE-s: labels (A,) by the selected head."""
+def stage_2(bench: Workbench) -> Labels:
+    """SPICE-s: labels (A,) by the best head."""
     return _labels(bench, bench.choice.heads)
 
 
 def ablated(bench: Workbench, variant: str | None = None) -> Labels:
-    """The paper's heads with one thing changed, or none."""
+    """Labels (A,) by the paper's heads, or a variant of them."""
     changes = VARIANTS[variant] if variant else {}
     return _labels(bench, HeadSettings.model_validate(bench.choice.paper_heads.model_dump() | changes))
 
 
-def third_stage(bench: Workbench, *, all_labels: bool = False) -> Labels:
-    """SPICE: labels (A,) by feature model and head after joint training on the reliable labels, or on all labels."""
+def stage_3(bench: Workbench, *, all_labels: bool = False) -> Labels:
+    """SPICE: labels (A,) after joint training on the reliable labels, or on all labels."""
     refined = bench.refined(all_labels=all_labels)
     if refined is None:
-        return second_stage(bench)
+        return stage_2(bench)
     labels: Labels = probabilities(refined.head, encode_plain(refined.encoder, bench.scored)).argmax(dim=1).numpy()
     return labels
 
 
 def joint_heads(bench: Workbench, heads: int) -> Labels:
-    """Joint-SH (one head) and Joint-MH (several): stage 2 with a feature model that is trained too."""
+    """Joint-SH (one head) and Joint-MH (several): stage 2 in which the feature model is trained too."""
     encoder, chosen = bench.encoder, bench.choice.joint_heads
     if encoder.module is None:
         raise UserError(f"{encoder.name} cannot be trained together with heads; use another encoder")
-    # Heads on all features and not on their components, which would not follow the network.
+    # Without principal components, which would not follow the network as it changes.
     changes = {"heads": heads, "epochs": chosen.epochs, "least_steps": 1, "components": None}
     settings = bench.choice.paper_heads.model_copy(update=changes)
     network = copy.deepcopy(encoder.module).requires_grad_()

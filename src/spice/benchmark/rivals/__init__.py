@@ -1,4 +1,4 @@
-"""The methods that SPICE's second stage is measured against, all on the same frozen features."""
+"""The rivals of SPICE's second stage, all on the same frozen features."""
 
 from spice.benchmark.rivals import classic, embedded, nnm, scan, temi, turtle
 from spice.benchmark.rivals.classic import Features, Labels, Rival
@@ -22,11 +22,11 @@ RIVALS: dict[str, Rival] = {
 
 
 def fit(name: str, features: Features, clusters: int, *, seed: int) -> Labels:
-    """Labels (N,) in 0 .. clusters - 1 of features (N, D), by the rival called `name`."""
+    """Labels (N,) from 0 to clusters - 1 for features (N, D), by the rival called `name`."""
     if name not in RIVALS:
         raise ValueError(f"unknown rival {name!r}; choose one of {', '.join(RIVALS)}")
     if features.ndim != 2:
-        raise ValueError(f"features must be (images, width), found shape {features.shape}")
+        raise ValueError(f"features must have shape (images, width), got {features.shape}")
     if not 1 <= clusters <= len(features):
         raise ValueError(f"cannot make {clusters} clusters from {len(features)} images")
     return RIVALS[name](features, clusters, seed=seed)

@@ -1,7 +1,7 @@
-"""What people do today: UMAP and then a classic method; and Leiden on the graph of nearest neighbors. Extra `bench`.
+"""Common practice: UMAP followed by a classic method, and Leiden on the neighbor graph. Needs the extra `bench`.
 
-UMAP to 10 dimensions with 15 neighbors, a minimum distance of 0 and cosine distance, as its documentation advises for
-clustering. HDBSCAN and Leiden do not take a number of clusters; here each gets the help that a user would give it.
+UMAP has 10 dimensions, 15 neighbors, a minimum distance of 0 and cosine distance, as its documentation advises for
+clustering. HDBSCAN and Leiden do not take a number of clusters, so their other parameters are set by it.
 
 Shapes: N images, D feature width, K clusters.
 """
@@ -13,40 +13,37 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.cluster import HDBSCAN
-from sklearn.mixture import GaussianMixture
 
-from spice.benchmark.rivals.classic import Features, Labels, kmeans_labels, unit
+from spice.benchmark.rivals.classic import Features, Labels, kmeans_labels, mixture_labels, unit
 from spice.errors import UserError
 from spice.neighbors import nearest
 
 DIMENSIONS, NEIGHBORS = 10, 15
-# HDBSCAN's smallest cluster, as a share of the expected size.
+# HDBSCAN's smallest cluster, as a share of the mean size N / K.
 SMALLEST = 0.25
-# Leiden's resolution is searched by halving until the number of clusters is right.
+# Leiden's resolution is found by bisection in this range.
 LOWEST, HIGHEST, TRIES = 1e-3, 1e3, 20
 
 
 def umap_kmeans(features: Features, clusters: int, *, seed: int) -> Labels:
-    """k-means on UMAP's embedding."""
+    """k-means on the UMAP embedding."""
     return kmeans_labels(_embedding(features, seed), clusters, seed=seed)
 
 
 def umap_mixture(features: Features, clusters: int, *, seed: int) -> Labels:
-    """A mixture of Gaussians on UMAP's embedding."""
-    points = _embedding(features, seed).astype(np.float64)
-    floor = 1e-3 * float(points.var(axis=0).mean()) + 1e-12
-    return np.asarray(GaussianMixture(clusters, reg_covar=floor, random_state=seed).fit_predict(points), dtype=np.int64)
+    """A Gaussian mixture on the UMAP embedding."""
+    return mixture_labels(_embedding(features, seed), clusters, starts=1, seed=seed)
 
 
 def umap_hdbscan(features: Features, clusters: int, *, seed: int) -> Labels:
-    """HDBSCAN on UMAP's embedding; images that it calls noise join the cluster with the nearest mean."""
+    """HDBSCAN on the UMAP embedding; noise joins the cluster with the nearest mean."""
     points = _embedding(features, seed)
     smallest = max(2, int(SMALLEST * len(points) / clusters))
-    return _at_most(np.asarray(HDBSCAN(smallest, copy=True).fit_predict(points)), points, clusters)
+    return _keep_largest(np.asarray(HDBSCAN(smallest, copy=True).fit_predict(points)), points, clusters)
 
 
 def leiden(features: Features, clusters: int, *, seed: int) -> Labels:
-    """Communities of the graph of nearest neighbors, at the resolution that gives K of them."""
+    """Leiden communities of the neighbor graph, at a resolution that gives K of them."""
     _require("leidenalg", "igraph")
     import igraph
     import leidenalg
@@ -65,14 +62,14 @@ def leiden(features: Features, clusters: int, *, seed: int) -> Labels:
         if len(found) == clusters:
             break
         lowest, highest = (middle, highest) if len(found) < clusters else (lowest, middle)
-    return _at_most(np.asarray(found.membership), points, clusters)
+    return _keep_largest(np.asarray(found.membership), points, clusters)
 
 
 NEED_PACKAGES = ("UMAP + k-means", "UMAP + Gaussian mixture", "UMAP + HDBSCAN", "Leiden")
 
 
 def installed() -> bool:
-    """Whether the extra `bench` is there."""
+    """Whether the extra `bench` is installed."""
     return all(importlib.util.find_spec(name) is not None for name in ("umap", "leidenalg", "igraph"))
 
 
@@ -80,7 +77,7 @@ def _embedding(features: Features, seed: int) -> NDArray[np.float32]:
     _require("umap")
     from umap import UMAP
 
-    few = len(features) <= DIMENSIONS + 1  # the spectral start needs more images than dimensions
+    few = len(features) <= DIMENSIONS + 1  # spectral initialization needs more images than dimensions
     model = UMAP(
         n_components=min(DIMENSIONS, max(1, len(features) - 2)),
         n_neighbors=min(NEIGHBORS, len(features) - 1),
@@ -90,12 +87,12 @@ def _embedding(features: Features, seed: int) -> NDArray[np.float32]:
         random_state=seed,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # one thread because of the seed; a graph in several parts
+        warnings.simplefilter("ignore")  # of one thread because of the seed, and of a disconnected graph
         return np.asarray(model.fit_transform(unit(features)), dtype=np.float32)
 
 
-def _at_most(labels: NDArray[np.integer], points: NDArray[np.float32], clusters: int) -> Labels:
-    """The `clusters` largest clusters, numbered from 0; all other images, and noise, join the nearest mean."""
+def _keep_largest(labels: NDArray[np.integer], points: NDArray[np.float32], clusters: int) -> Labels:
+    """Keep the `clusters` largest clusters, numbered from 0. All other images join the one with the nearest mean."""
     numbers, sizes = np.unique(labels[labels >= 0], return_counts=True)
     if len(numbers) == 0:
         return np.zeros(len(labels), dtype=np.int64)

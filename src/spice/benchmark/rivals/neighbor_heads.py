@@ -1,4 +1,4 @@
-"""What SCAN, NNM and TEMI share: several linear heads, trained on pairs of neighbors, of which the best is kept.
+"""Common code of SCAN, NNM and TEMI: linear heads trained on pairs of neighbors, of which the best is used.
 
 Shapes: N images, D feature width, K clusters, H heads, B pairs in a batch, S neighbors.
 """
@@ -17,9 +17,9 @@ from spice.randomness import generator
 
 
 class LinearHeads(nn.Module):
-    """H independent linear layers as one: (B, D) -> logits (H, K, B).
+    """H independent linear layers in one module: (B, D) -> logits (H, K, B).
 
-    Images come last: a softmax over a short last dimension takes several times as long on a CPU.
+    Images come last, because a softmax over a short last dimension takes several times as long on a CPU.
     """
 
     def __init__(self, heads: int, width: int, clusters: int, *, random: torch.Generator) -> None:
@@ -35,7 +35,7 @@ class LinearHeads(nn.Module):
 
 
 class NeighborHead(nn.Module):
-    """One of the heads as a part of a network, with what `Pairs` does to features before: (B, D) -> logits (B, K)."""
+    """One head for new features, with the preprocessing of `Pairs`: (B, D) -> logits (B, K)."""
 
     mean: Tensor  # (D,)
     spread: Tensor  # ()
@@ -56,26 +56,26 @@ class NeighborHead(nn.Module):
 
 
 class Pairs:
-    """Every image once per epoch, each with a random one of its nearest neighbors."""
+    """Batches of images, each with a random one of its nearest neighbors."""
 
     def __init__(self, features: Features, *, neighbors: int, batch: int, seed: int) -> None:
         points = torch.from_numpy(unit(features))
         self.neighbors = nearest(points, min(neighbors, len(points) - 1)).index  # (N, S)
-        # Centered, and with entries of about 1, as the layers' initialization expects.
+        # Standardized, as the initialization of linear layers expects.
         self.mean = points.mean(dim=0)
         self.spread = (points - self.mean).std().clamp(min=1e-12)
         self.inputs = (points - self.mean) / self.spread  # (N, D)
         self.batch, self.seed = min(batch, len(points)), seed
 
     def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Inputs of images and of their neighbors, (B, D) each."""
+        """Inputs of images and of their neighbors, (B, D) each; every image once."""
         for batch in batches(len(self.inputs), self.batch, seed=self.seed, stage="pairs", epoch=number):
             random = generator(self.seed, "neighbor", number, batch.number)
             choice = torch.randint(self.neighbors.shape[1], (len(batch.images),), generator=random)
             yield self.inputs[batch.images], self.inputs[self.neighbors[batch.images, choice]]
 
 
-# From the inputs of images and of their neighbors, (B, D) each, to the loss of every head, (H,).
+# Inputs of images and of their neighbors, (B, D) each -> the loss of every head, (H,).
 Losses = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -89,10 +89,10 @@ def train_linear_heads(
     least_steps: int,
     after: Callable[[], None] | None = None,
 ) -> Tensor:
-    """Minimize every head's loss with Adam, in place; the losses (H,), summed over the last epoch.
+    """Minimize every head's loss with Adam, in place. Returns the losses, summed over the last epoch, (H,).
 
-    There are more than `epochs` epochs where a small collection would get fewer steps than `least_steps`. `after` is
-    called after every step.
+    Small collections train for more than `epochs` epochs, to get at least `least_steps` steps. `after` is called after
+    every step.
     """
     optimizer = torch.optim.Adam(heads.parameters(), lr=rate)
     steps = max(1, len(pairs.inputs) // pairs.batch)
@@ -111,6 +111,6 @@ def train_linear_heads(
 
 @torch.no_grad()
 def labels_of(heads: LinearHeads, pairs: Pairs, *, losses: Tensor) -> Labels:
-    """What the head with the lowest of the losses (H,) says of every image, (N,)."""
+    """Labels (N,) by the head with the lowest loss (H,)."""
     labels: Labels = heads(pairs.inputs)[losses.argmin()].argmax(dim=0).numpy()
     return labels

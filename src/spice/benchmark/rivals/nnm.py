@@ -1,9 +1,10 @@
-"""NNM on frozen features: an image agrees with its nearest neighbor of the batch, and with one of all images'.
+"""NNM on frozen features: an image should agree with its nearest neighbor in the batch and with one in all images.
 
-Dang et al., 2021. Loss of a head, at both levels: -mean ln <p_i, p_j>, and -mean ln softmax(cosines of the column of a
-cluster over images with all columns over their neighbors) at its own; and - weight * H(mean p) once. The published one
-fine-tunes its backbone, so that neighbors change as it learns; here they are those of the frozen features. Heads,
-neighbors and weight: `configs/scan/scan_cifar10.yml` of the authors' repository (ZhiyuanDang/NNM).
+Dang et al., 2021. The loss of a head has two terms for each of the two neighbors: -mean_i ln <p_i, p_j>, and
+-mean_k ln softmax(cosines of cluster k's probabilities over images with each cluster's over their neighbors)_k. Added
+to these is -weight * H(mean p). The authors fine-tune the backbone, so that neighbors change during training; here,
+features are frozen. Heads, neighbors and weight: `configs/scan/scan_cifar10.yml` of the authors' repository
+(ZhiyuanDang/NNM).
 
 Shapes: N images, D feature width, K clusters, H heads, B pairs in a batch.
 """
@@ -21,7 +22,7 @@ HEADS = 3
 
 
 def fit(features: Features, clusters: int, *, seed: int) -> Labels:
-    """Labels by the head with the lowest loss in the last epoch, of three; schedule and neighbors as for SCAN."""
+    """Labels by the best of three heads, with the lowest loss in the last epoch. Schedule and neighbors are SCAN's."""
     pairs = Pairs(features, neighbors=NEIGHBORS, batch=BATCH, seed=seed)
     heads = LinearHeads(HEADS, features.shape[1], clusters, random=generator(seed, "nnm"))
 
@@ -34,13 +35,16 @@ def fit(features: Features, clusters: int, *, seed: int) -> Labels:
 
 
 def nearest_in_batch(images: Tensor) -> Tensor:
-    """The other image of the batch with the largest cosine: (B, D) -> (B,)."""
+    """For each image, the other image of the batch with the largest cosine: (B, D) -> (B,)."""
     unit = F.normalize(images, dim=1)
     return (unit @ unit.T).fill_diagonal_(-torch.inf).argmax(dim=1)
 
 
 def nnm_loss(logits: Tensor, local: Tensor, overall: Tensor, *, entropy_weight: float) -> Tensor:
-    """Of each head, (H,), from logits of images, and of their neighbors in the batch and of all, (H, K, B) each."""
+    """The loss of each head, (H,), from logits of images and of their neighbors in the batch and in all images.
+
+    Logits: (H, K, B) each.
+    """
     probs = logits.softmax(dim=1)
     losses = torch.zeros(len(logits), device=logits.device, dtype=logits.dtype)
     for neighbors in (local.softmax(dim=1), overall.softmax(dim=1)):

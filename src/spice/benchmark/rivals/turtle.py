@@ -1,8 +1,9 @@
-"""TURTLE on one feature space: labels that a linear classifier learns most easily (Gadetsky et al., 2024).
+"""TURTLE on one feature space: finds the labels that a linear classifier learns most easily (Gadetsky et al., 2024).
 
-tau = softmax(theta f). Inner problem: from zero, a few steps of a linear W on the cross-entropy of W f and tau. Outer:
-theta descends the cross-entropy of the trained W f and tau, minus weight * H(mean tau). Published with 6,000 steps on
-all features; here fewer steps on principal components, which a CPU does in seconds.
+Labels are tau = softmax(theta f). Inner problem: starting from zero, a linear classifier W takes a few gradient steps
+on the cross-entropy of W f with tau. Outer problem: theta minimizes the cross-entropy of the trained W f with tau,
+minus weight * H(mean tau). The authors take 6,000 steps on all features; here, there are fewer steps on principal
+components, which a CPU takes in seconds.
 
 Shapes: B images in a batch, R components, K clusters.
 """
@@ -24,7 +25,7 @@ LEARNING_RATE, INNER_RATE = 5e-3, 1.0
 
 
 def fit(features: Features, clusters: int, *, seed: int) -> Labels:
-    """The clusters of the last step."""
+    """Labels by theta after the last step."""
     points = unit(features)
     width = min(COMPONENTS, *points.shape)
     inputs = torch.from_numpy(PCA(width, random_state=seed).fit_transform(points)).float()
@@ -32,9 +33,9 @@ def fit(features: Features, clusters: int, *, seed: int) -> Labels:
     random = generator(seed, "turtle")
     theta = (0.1 * torch.randn(width, clusters, generator=random)).requires_grad_()
     optimizer = torch.optim.Adam([theta], lr=LEARNING_RATE)
-    size, step = min(BATCH, len(inputs)), 0
+    batch_size, step = min(BATCH, len(inputs)), 0
     while step < STEPS:
-        for batch in batches(len(inputs), size, seed=seed, stage="turtle", epoch=step):
+        for batch in batches(len(inputs), batch_size, seed=seed, stage="turtle", epoch=step):
             some = inputs[batch.images]  # (B, R)
             loss = turtle_loss(some, some @ theta, entropy_weight=ENTROPY_WEIGHT)
             optimizer.zero_grad(set_to_none=True)
@@ -47,15 +48,15 @@ def fit(features: Features, clusters: int, *, seed: int) -> Labels:
 
 
 def turtle_loss(inputs: Tensor, logits: Tensor, *, entropy_weight: float) -> Tensor:
-    """The outer loss of labels with these logits (B, K), after the inner steps on inputs (B, R)."""
+    """The outer loss, after the inner steps: inputs (B, R), logits of the labels (B, K) -> ()."""
     probs = logits.softmax(dim=1)
-    weights = inner(inputs, probs.detach())
-    learned = (inputs @ weights).log_softmax(dim=1)  # (B, K)
-    return -(probs * learned).sum(dim=1).mean() + entropy_weight * negative_entropy(probs)
+    weights = fit_classifier(inputs, probs.detach())
+    log_probs = (inputs @ weights).log_softmax(dim=1)  # (B, K)
+    return -(probs * log_probs).sum(dim=1).mean() + entropy_weight * negative_entropy(probs)
 
 
-def inner(inputs: Tensor, probs: Tensor) -> Tensor:
-    """W (R, K): gradient descent on the mean cross-entropy of softmax(inputs W) and probs, from zero."""
+def fit_classifier(inputs: Tensor, probs: Tensor) -> Tensor:
+    """The inner problem: W (R, K) by gradient descent on the cross-entropy of softmax(inputs W) with probs."""
     weights = torch.zeros(inputs.shape[1], probs.shape[1])
     for _ in range(INNER_STEPS):
         error = (inputs @ weights).softmax(dim=1) - probs

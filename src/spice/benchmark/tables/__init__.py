@@ -1,1 +1,1 @@
-"""The paper's tables, one command each: what they hold, at which size, run, shown, and what the paper says beside."""
+"""The paper's tables, one command each: their catalog, running them, estimating their time, and rendering them."""

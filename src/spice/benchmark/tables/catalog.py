@@ -1,4 +1,4 @@
-"""Which tables there are (`catalog.toml`): methods, scores, and what of the paper is quoted. Opens without torch."""
+"""The catalog of tables, `catalog.toml`: their methods and scores. Importing it does not import torch."""
 
 import tomllib
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ SizeName = Literal["smoke", "cpu", "full"]
 
 @dataclass(frozen=True)
 class Table:
-    """One table of the paper, or one of ours."""
+    """A table of the paper, or one of ours."""
 
     name: str
     title: str
     which: Literal["whole", "split"]
     methods: Sequence[str]
-    paper: str = ""  # its number there, or "" for one of ours
+    paper: str = ""  # its number in the paper; "" for ours
     scores: Sequence[str] = ("ACC", "NMI", "ARI")
-    best: bool = False  # whether the best run stands beside the mean, as the paper's Table III compares best results
+    best: bool = False  # show the best run, too, since the paper's Table III compares best results
 
 
 _ENTRIES = tomllib.loads(files(__package__).joinpath("catalog.toml").read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
-"""What a table would take: a few steps of every training on made-up images, times the steps it has.
+"""Estimates the running time of a table: times a few steps of every training on synthetic images.
 
-Batches grow from a few images to the real number as long as a step is affordable. Where it is not, as for the paper's
-networks on a CPU, its time is extrapolated from the largest batch that was; for a GPU, which uses full batches better,
-that is an upper bound. It is also how a machine without a GPU checks that every configuration of `--size full` runs.
+Batches grow from a few images to their full size as long as a step is affordable. Otherwise, as for the paper's
+networks on a CPU, the time is extrapolated from the largest batch that was timed. For a GPU, which is more efficient
+with full batches, this is an upper bound. A machine without a GPU can check in this way that all of `--size full` runs.
 
 On a CPU, seconds are processor seconds, as in the tables.
 
@@ -46,26 +46,26 @@ from spice.stages.joint.sampling import Labeled
 from spice.stages.joint.train import Learner, train_jointly
 from spice.stages.views import Views, with_fresh_views
 
-FEW = 8  # images in the first batch that is tried
-GROWTH = 4  # each further batch is so many times larger
+FEW = 8  # images in the first batch
+GROWTH = 4  # each further batch is this many times as large
 AFFORDABLE = 0.5  # seconds that a step may take
-STEPS = 3  # of each batch; the first is slow and not counted
+STEPS = 3  # of each batch size; the first is slow and not counted
 VIEWS_AT_ONCE = 64
-# Each autoencoder, and the methods that train one.
+# The methods that train each autoencoder.
 AUTOENCODERS = {Autoencoder: ("AE", "VAE"), StackedAutoencoder: ("SDAE", "DEC")}
 JOINT_HEADS = ("Joint-SH", "Joint-MH")
-FEATURE_PARTS = ("stage 1", "views")  # of one seed alone where a table has one feature model for all seeds
+FEATURE_PARTS = ("stage 1", "views")  # run once if a table has one feature model for all seeds
 
 
 class Count(NamedTuple):
-    """The images of a data set that are learned from."""
+    """The number of images to learn from."""
 
     clustered: int  # in all stages
-    extra: int  # in stages 1 and 3 only, as those of STL-10; stage 3 has as many steps with them as without
+    extra: int  # in stages 1 and 3 only, as for STL-10; they do not change the number of steps in stage 3
 
 
 class Cost(NamedTuple):
-    """What a step or an image takes here."""
+    """The time of a step or an image."""
 
     seconds: float
     extrapolated: bool  # from a smaller batch
@@ -75,7 +75,7 @@ class Part(NamedTuple):
     """A piece of work that one or more methods need."""
 
     name: str
-    amount: float  # steps, or images that go through it
+    amount: float  # steps or images
     each: Cost
 
     @property
@@ -84,16 +84,16 @@ class Part(NamedTuple):
 
 
 def estimate(table: Table, size: SizeName, *, device: str = "auto") -> str:
-    """In words: what each part of the table takes on this machine, for one seed and for all."""
+    """A report on the time of each part of the table on this machine, for one seed and for all."""
     place = choose_device(device)
     lines = [f"{table.title}, size {size}: measured on {place.type}, {torch.get_num_threads()} thread(s)"]
-    total, shared, seeds = 0.0, 0.0, len(SEEDS[size])  # `shared`: what all seeds have in common
+    total, shared, seeds = 0.0, 0.0, len(SEEDS[size])  # `shared` by all seeds
     for choice in choices(table, size):
         images = _count(choice, table)
         extra = f" and {images.extra:,} without labels, in stages 1 and 3" if images.extra else ""
         lines.append(f"{card_of(choice.dataset).title}, {images.clustered:,} images{extra}")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SpiceWarning)  # about groups of made-up images
+            warnings.simplefilter("ignore", SpiceWarning)  # about the clusters of synthetic images
             found = list(parts(choice, table, device=place))
         total += sum(part.seconds for part in found)
         if choice.one_encoder:
@@ -113,11 +113,11 @@ def _line(part: Part) -> str:
 def parts(
     choice: Choice, table: Table, *, few: int = FEW, affordable: float = AFFORDABLE, device: torch.device = CPU
 ) -> Iterator[Part]:
-    """Every kind of work that the table's methods do with this data set, each tried out.
+    """Time every kind of work that the table's methods do on this data set.
 
     Args:
-        few: images in the first batch that is tried.
-        affordable: seconds that a step of a larger one may take.
+        few: images in the first batch.
+        affordable: seconds that a step of a larger batch may take.
     """
     methods = [method for method in table.methods if method not in (*choice.left_out, LARGER)]
     trial = Trial(choice, _count(choice, table), few, affordable, device)
@@ -142,26 +142,26 @@ def parts(
 
 
 def stage_2_runs(choice: Choice, methods: Sequence[str]) -> Counter[HeadSettings]:
-    """How often stage 2 is trained with each of the choice's two settings for it.
+    """How often stage 2 is trained with each of its two settings, `heads` and `paper_heads`.
 
-    Methods with the same settings share the result; a variant of the paper's heads takes as long as they do.
+    Methods with the same settings share the result. Variants of the paper's heads take as long as these.
     """
-    wanted: dict[HeadSettings, HeadSettings] = {}  # all settings that differ, and those to be timed for them
+    timed: dict[HeadSettings, HeadSettings] = {}  # distinct settings -> settings that are timed for them
     for method in methods:
         if method in ("SPICE-s", "SPICE", "SPICE on all labels", "Before", "After"):
-            wanted[choice.heads] = choice.heads
+            timed[choice.heads] = choice.heads
         elif method == "SPICE-s of the paper" or method in VARIANTS:
-            wanted[choice.paper_heads.model_copy(update=VARIANTS.get(method, {}))] = choice.paper_heads
-    return Counter(wanted.values())
+            timed[choice.paper_heads.model_copy(update=VARIANTS.get(method, {}))] = choice.paper_heads
+    return Counter(timed.values())
 
 
 class Trial:
-    """A few steps of everything, for one data set."""
+    """Times a few steps of every training, for one data set."""
 
     def __init__(self, choice: Choice, count: Count, few: int, affordable: float, device: torch.device) -> None:
         self.choice, self.few, self.affordable, self.device = choice, few, affordable, device
         self.images, self.extra = count
-        self.card = network_card(self._made(1), choice.features)
+        self.card = network_card(self._synthetic(1), choice.features)
         self.encoder: Encoder  # of stage 2
         if choice.encoder == SCRATCH:
             network, about = self.card.build(), self.card.normalization
@@ -177,9 +177,9 @@ class Trial:
 
         def learn(images: int, run: Run) -> None:
             shorter = settings.model_copy(update={"batch": images, "epochs": STEPS})
-            trained(kind, pictures_of(self._made(images), settings), shorter, run)
+            trained(kind, pictures_of(self._synthetic(images), settings), shorter, run)
 
-        # Each of the stacked one's layers is trained, then all of them for twice as long.
+        # Of the stacked autoencoder, each layer is trained, then all together for twice as long.
         trainings = methods * (len(settings.layers) + 2 if kind is StackedAutoencoder else 1)
         steps = trainings * settings.epochs * (self.images // batch)
         return Part(f"{kind.__name__}, steps", steps, self.step(batch, learn))
@@ -188,10 +188,10 @@ class Trial:
         settings, batch = self.choice.autoencoder, self._batch(self.choice.autoencoder.batch)
 
         def learn(images: int, run: Run) -> None:
-            made = self._made(images)
+            synthetic = self._synthetic(images)
             centers = torch.randn(self.choice.clusters, settings.layers[-1])
-            objective = _EndlessDEC(StackedAutoencoder(settings, channels=made.channels).encode, centers, images)
-            train(objective, pictures_of(made, settings), Schedule(STEPS, images, 1e-4), run)
+            objective = _EndlessDEC(StackedAutoencoder(settings, channels=synthetic.channels).encode, centers, images)
+            train(objective, pictures_of(synthetic, settings), Schedule(STEPS, images, 1e-4), run)
 
         return Part("DEC, steps", settings.refining_epochs * (self.images // batch), self.step(batch, learn))
 
@@ -216,7 +216,7 @@ class Trial:
         steps = max(settings.epochs * (self.images // batch), settings.least_steps)
         many = f" ({runs} runs)" * (runs > 1)
         yield Part(f"stage 2, steps{many}", runs * steps, Cost(clock.pace, extrapolated=False))
-        if self.choice.views.fresh:  # one view that is labeled, and one that is learned
+        if self.choice.views.fresh:  # one to label, one to learn
             yield Part(f"stage 2, new views{many}", 2 * runs * steps * batch, self._view())
 
     def joint(self, runs: int) -> Part:
@@ -234,11 +234,11 @@ class Trial:
 
         def learn(images: int, run: Run) -> None:
             backbone = self.card.build()
-            # IDFD compares with all images; the others need only features of those that they are shown.
+            # IDFD compares with all images; the tuned rivals need features of the images of the batch.
             features = torch.randn(images, backbone.features) if kind in TUNED else torch.empty(self.images, 0)
             objective = kind.of(Start(backbone, self.choice.clusters, features, seed=0))
             augment = self.choice.joint.augment
-            shown = Pictures(self._made(images), augment, self.card.size, self.card.normalization)
+            shown = Pictures(self._synthetic(images), augment, self.card.size, self.card.normalization)
             train(objective, shown, chosen._replace(batch=images, epochs=STEPS), run)
 
         return Part(f"{kind.__name__}, steps", chosen.epochs * (self.images // batch), self.step(batch, learn))
@@ -257,7 +257,7 @@ class Trial:
                 size=self.card.size,
                 normalization=self.card.normalization,
             )
-            train_joint_heads(learner, self._made(images), torch.randn(images, self.encoder.features), few, run)
+            train_joint_heads(learner, self._synthetic(images), torch.randn(images, self.encoder.features), few, run)
 
         cost = self.step(batch, learn, least=2 * clusters)  # the fewest that stage 2 takes
         return Part(f"{name}, steps", chosen.epochs * (self.images // batch), cost)
@@ -266,7 +266,7 @@ class Trial:
         semi, algorithm = self.choice.semi, ALGORITHMS[name]
         steps = semi.supervised_steps if name == "supervised" else semi.training.steps
         settings = semi.training.model_copy(update={"algorithm": algorithm})
-        card = labeled_card(self.choice, self._made(1)) if self.choice.encoder == SCRATCH else self.card
+        card = labeled_card(self.choice, self._synthetic(1)) if self.choice.encoder == SCRATCH else self.card
 
         def learner() -> Learner:
             network = module_to_device(with_linear_head(card.build(), self.choice.clusters, algorithm), self.device)
@@ -276,17 +276,17 @@ class Trial:
 
         return Part(f"{name}, steps", steps, self._joint_step(settings, learner))
 
-    def _made(self, images: int) -> InMemory:
+    def _synthetic(self, images: int) -> InMemory:
         channels = 1 if self.choice.dataset in ("mnist", "fashion-mnist", "digits") else 3
         shape = (images, channels, self.choice.pixels, self.choice.pixels)
         return InMemory(torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(0)).byte())
 
     def _batch(self, wanted: int | None) -> int:
-        """Images in a batch: there may be fewer than wanted."""
+        """The batch size, at most all images."""
         return min(wanted or self.images, self.images)
 
     def step(self, batch: int, learn: Callable[[int, Run], None], *, least: int = 2) -> Cost:
-        """A step of `batch` images; `learn` takes `STEPS` steps of as many as it is told."""
+        """The time of a step of `batch` images. `learn(images, run)` takes `STEPS` steps of that many images."""
         tried = min(batch, max(self.few, least))
         while True:
             clock = _Clock(self.device)
@@ -297,21 +297,23 @@ class Trial:
             tried = larger
 
     def _pretext(self, early: float) -> Callable[[int, Run], None]:
-        """Stage 1, of whose steps a share is on small views."""
+        """Stage 1 with this share of its steps on small views."""
         changes = {"early": early, "epochs": STEPS, "queue": None, "warmup": 0.0}
 
         def learn(images: int, run: Run) -> None:
-            train_features(self._made(images), self.choice.features.model_copy(update=changes | {"batch": images}), run)
+            train_features(
+                self._synthetic(images), self.choice.features.model_copy(update=changes | {"batch": images}), run
+            )
 
         return learn
 
     def _view(self) -> Cost:
-        """One view of an image, made and encoded."""
+        """The time to make and encode one view of an image."""
 
         def learn(images: int, run: Run) -> None:
             none = np.empty((images, 0), dtype=np.float32)
             made = Views(none, none[None], none[None])
-            views = with_fresh_views(made, self._made(images), self.encoder, self.choice.views)
+            views = with_fresh_views(made, self._synthetic(images), self.encoder, self.choice.views)
             for step in range(STEPS):
                 views.draw("strong", torch.arange(images), torch.Generator())
                 run.progress("views", step + 1, STEPS)
@@ -320,7 +322,7 @@ class Trial:
         return cost._replace(seconds=cost.seconds / VIEWS_AT_ONCE)
 
     def _joint_step(self, settings: JointSettings, learner: Callable[[], Learner]) -> Cost:
-        """A step of the training loop of stage 3."""
+        """The time of a step in the training loop of stage 3."""
         views = settings.labeled + len(find_algorithm(settings.algorithm).views) * settings.unlabeled
 
         def learn(shown: int, run: Run) -> None:
@@ -329,13 +331,15 @@ class Trial:
             )
             few = settings.model_copy(update={"labeled": labeled, "unlabeled": unlabeled, "steps": STEPS})
             images = torch.arange(labeled + unlabeled)
-            train_jointly(learner(), self._made(len(images)), Labeled(images, images % self.choice.clusters), few, run)
+            train_jointly(
+                learner(), self._synthetic(len(images)), Labeled(images, images % self.choice.clusters), few, run
+            )
 
         return self.step(views, learn)
 
 
 class _EndlessDEC(DEC):
-    """DEC, though no label changes."""
+    """DEC without its stopping rule."""
 
     def begin_(self, epoch: Epoch, pictures: Pictures, device: torch.device) -> bool:
         super().begin_(epoch, pictures, device)
@@ -343,7 +347,7 @@ class _EndlessDEC(DEC):
 
 
 class _Clock:
-    """A progress callback that times the steps of trainings, without the first of each, which is slow."""
+    """A progress callback that times steps, except the slow first one of each training."""
 
     def __init__(self, device: torch.device) -> None:
         self.now = time.process_time if device.type == "cpu" else time.monotonic
@@ -357,7 +361,7 @@ class _Clock:
 
     @property
     def pace(self) -> float:
-        """Seconds of a step."""
+        """Seconds per step."""
         return sum(self.times) / len(self.times)
 
 

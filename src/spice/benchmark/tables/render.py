@@ -1,7 +1,7 @@
-"""A table as text: markdown for people, csv for programs; and the page of all tables in the docs.
+"""Tables as text: Markdown, CSV, and the page of all tables in the docs.
 
-Every number comes from the saved cells or from the paper; none is typed by hand. The text about the numbers is
-separate, in `remarks.toml` beside the JSON files of the tables.
+Every number comes from the saved cells or is quoted from the paper. Remarks on the numbers are in `remarks.toml`, in
+the folder of the tables' JSON files.
 """
 
 import csv
@@ -23,13 +23,13 @@ from spice.errors import UserError
 from spice.wording import counted
 
 ABSENT = "-"
-OUTDATED = "†"  # beside cells that were measured with other settings than those of this version
+OUTDATED = "†"  # marks cells that were measured with other settings than those of this version
 MEANING = f"{OUTDATED}: measured with other settings than those of this version."
 WITHOUT_SPREAD = ("NMI", "ARI")  # their spread is in the JSON file
 OVERVIEW = ("k-means", "features + k-means", "features + SCAN", "SCAN", "SPICE-s", "SPICE")
 SOURCE = "Niu, Shan, Wang: SPICE: Semantic Pseudo-labeling for Image Clustering (IEEE TIP 2022)"
-BESIDE = "STL-10"  # the paper's data set that every one of its tables has
-Marked = AbstractSet[tuple[str, str]]  # data sets and methods
+QUOTED_DATA = "STL-10"  # the data set that all tables of the paper have
+Marked = AbstractSet[tuple[str, str]]  # (data set, method) of outdated cells
 HEAD = """# The paper's tables, measured
 
 <!-- Made by `spice bench page`; edit the JSON files and remarks.toml in docs/tables, not this page. -->
@@ -37,11 +37,11 @@ HEAD = """# The paper's tables, measured
 
 
 class Quote(NamedTuple):
-    """One number of the paper's Tables II to VIII, read off its text. Quoted, not run."""
+    """One number of the paper's Tables II to VIII, quoted."""
 
     table: str  # "II"
     method: str
-    here: str  # what the method is called in our tables; empty if we do not run it
+    here: str  # the name of the method in our tables; empty if we do not run it
     data: str
     score: str
     mean: float
@@ -50,9 +50,9 @@ class Quote(NamedTuple):
 
 @cache
 def quotes(table: str) -> tuple[Quote, ...]:
-    """All numbers of one of the paper's tables, in its order."""
+    """All numbers of one of the paper's tables, in the order of the paper."""
     text = files(__package__).joinpath("quoted.csv").read_text(encoding="utf-8")
-    rows = list(csv.reader(text.splitlines()))[1:]  # in the order of a quote's fields
+    rows = list(csv.reader(text.splitlines()))[1:]  # columns in the order of the fields of Quote
     return tuple(
         Quote(number, method, here, data, score, float(mean), float(std) if std else None)
         for number, method, here, data, score, mean, std in rows
@@ -61,7 +61,7 @@ def quotes(table: str) -> tuple[Quote, ...]:
 
 
 def page(folder: Path) -> str:
-    """The page of the JSON files in `folder`; it names the tables that were not run."""
+    """The page of all tables whose JSON files are in `folder`. Names those that were not run."""
     remarks = _remarks(folder / "remarks.toml")
     saved = {name: folder / f"{name}.json" for name in TABLES if (folder / f"{name}.json").is_file()}
     if not saved:
@@ -83,7 +83,7 @@ def page(folder: Path) -> str:
 
 
 def outdated(result: Result) -> Marked:
-    """Which cells were measured with other settings than those that the table has now: data sets and methods."""
+    """The (data set, method) of cells that were measured with other settings than those of this version."""
     now = {choice.dataset: choice for choice in choices(result.of, result.size)}
     return {
         (cell.data, cell.method)
@@ -94,7 +94,7 @@ def outdated(result: Result) -> Marked:
 
 
 def overview(result: Result, marked: Marked = frozenset()) -> str:
-    """ACC of a few methods, one row for each data set."""
+    """ACC of a few methods, with a row for each data set."""
     header = ["ACC, mean over seeds", *OVERVIEW]
     rows = [[data.title, *(_cell(result, data, method, "ACC", marked) for method in OVERVIEW)] for data in result.data]
     text = _table(header, rows)
@@ -115,7 +115,7 @@ def _remarks(path: Path) -> dict[str, str]:
 
 
 def markdown(result: Result, marked: Marked = frozenset()) -> str:
-    """The table under a heading, and what was run; the marked cells are shown as outdated."""
+    """The table with a heading, a caption and notes. Marked cells are shown as outdated."""
     table = result.of
     paper = f" (the paper's Table {table.paper})" if table.paper else ""
     parts = [f"## {table.title}{paper}", _caption(result, marked), measured(result, marked)]
@@ -132,25 +132,25 @@ def markdown(result: Result, marked: Marked = frozenset()) -> str:
 
 
 def measured(result: Result, marked: Marked = frozenset()) -> str:
-    """Rows of methods, mean ± standard deviation over seeds; the best of those without labels in bold."""
+    """The table: a row for each method, mean ± standard deviation over seeds, the best unsupervised mean in bold."""
     table, main = result.of, result.of.scores[0]
-    beside = {quote.here: quote for quote in quotes(table.paper) if (quote.data, quote.score) == (BESIDE, main)}
+    quoted = {quote.here: quote for quote in quotes(table.paper) if (quote.data, quote.score) == (QUOTED_DATA, main)}
     known = {score for cell in result.cells for score in cell.scores}  # older tables lack some scores
     columns = [(data, score) for data in result.data for score in table.scores if score in known]
     header = ["measured", *(f"{data.title} {score}" if score == main else score for data, score in columns), "s"]
-    header += [f"quoted: {BESIDE} {main}"] if beside else []
+    header += [f"quoted: {QUOTED_DATA} {main}"] if quoted else []
     rows = []
     for method in table.methods:
         cells = [_cell(result, data, method, score, marked) for data, score in columns]
         spent = [result.seconds(data.name, method) for data in result.data]
         seconds = ", ".join(ABSENT if value is None else f"{value:.0f}" for value in spent)
         if any(cell != ABSENT for cell in cells):
-            rows.append([_escaped(method), *cells, seconds, *([_quoted(beside.get(method))] if beside else [])])
+            rows.append([_escaped(method), *cells, seconds, *([_quoted(quoted.get(method))] if quoted else [])])
     return _table(header, rows)
 
 
 def quoted_table(paper: str) -> str:
-    """One of the paper's tables in full, every row marked as quoted."""
+    """One of the paper's tables, with every row marked as quoted."""
     quoted = quotes(paper)
     scores = dict.fromkeys(quote.score for quote in quoted)
     there = {(quote.data, quote.score) for quote in quoted}
@@ -165,7 +165,7 @@ def quoted_table(paper: str) -> str:
 
 
 def comma_separated(result: Result) -> str:
-    """One line for each cell and score."""
+    """CSV with a line for each score of each cell."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["table", "size", "data", "method", "seed", "score", "value", "seconds"])
@@ -198,7 +198,7 @@ def _days(result: Result) -> str:
 
 
 def _processors(result: Result) -> str:
-    """The processors that the cells were measured on: processors round differently, so trained networks differ."""
+    """The processors of the cells. They round differently, so trained networks differ."""
     counts = result.processors
     if not any(counts):
         return ""
@@ -225,7 +225,7 @@ def _cell(result: Result, data: Data, method: str, score: str, marked: Marked) -
 
 
 def _best(result: Result, data: Data, score: str) -> float:
-    """The best mean of the methods without true labels; the others are never bold."""
+    """The best mean of the methods that get no true labels."""
     others = (method for method in result.of.methods if method not in ALGORITHMS)
     return max(figure.mean for method in others if (figure := result.figure(data.name, method, score)) is not None)
 

@@ -1,4 +1,4 @@
-"""The numbers of a table: cells, each saved as it ends, and the table of them, with all that a new run needs."""
+"""The numbers of a table: cells, each saved when it is measured, and the table of all cells."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ from spice.settings import Settings
 from spice.version import __version__
 from spice.wording import counted
 
-# The parts of a `Choice` that every method depends on.
+# The fields of `Choice` that every method depends on.
 OF_IMAGES = ("dataset", "clusters", "pixels", "train", "test")
 
 
@@ -39,16 +39,16 @@ class Cell(Settings):
     scores: dict[str, float]
     learned: int  # images learned from
     scored: int  # images scored
-    seconds: float  # processor seconds of the method itself, without what all share (features, views)
+    seconds: float  # processor seconds of the method, without the steps that all methods share (features, views)
     notes: list[str]
-    key: str  # of the settings that it was measured with
-    at: str  # when it ended
+    key: str  # hash of the settings
+    at: str  # time of the end
     versions: dict[str, str]
-    processor: str = ""  # what computed it; empty in cells of older versions
+    processor: str = ""  # empty in cells of older versions
 
 
 class Cells:
-    """A folder of cells. Cells with other settings are ignored and measured again."""
+    """A folder of cells. Cells with other settings are ignored, and so measured again."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -71,8 +71,8 @@ class Cells:
 
 
 def settings_key(which: WhichImages, choice: Choice, method: str) -> str:
-    """A hash of everything that a cell depends on, except the seed and the program."""
-    # An encoder that is given does not depend on how another one would be trained.
+    """A hash of everything that a cell depends on, except the seed and the version of the program."""
+    # A pretrained encoder does not depend on the settings of stage 1.
     unused = {"features", "one_encoder"} if choice.encoder != SCRATCH else set()
     chosen = choice.model_dump(mode="json", include={*OF_IMAGES, *uses(method)} - unused)
     text = json.dumps([which, method, chosen], sort_keys=True)
@@ -85,13 +85,13 @@ def slug(name: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """The programs that computed a cell."""
+    """The versions of the programs that computed a cell."""
     packages = {package: version(package) for package in ("torch", "numpy", "scikit-learn")}
     return {"spice": __version__, "python": platform.python_version()} | packages
 
 
 def processor() -> str:
-    """The type of processor, and the instructions that torch uses of it: other types round differently."""
+    """The type of processor and the instruction set that torch uses. Other types round differently."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:  # not Linux
@@ -114,7 +114,7 @@ class Data(Settings):
 
 
 class Result(Settings):
-    """A table with its numbers."""
+    """A table with its cells."""
 
     table: str
     size: SizeName
@@ -125,16 +125,16 @@ class Result(Settings):
 
     @property
     def processors(self) -> dict[str, int]:
-        """How many cells each type of processor computed; empty where none was recorded."""
+        """The number of cells by type of processor; "" if it was not recorded."""
         return dict(Counter(cell.processor for cell in self.cells).most_common())
 
     @property
     def of(self) -> Table:
-        """What the table is."""
+        """The entry of the catalog."""
         return TABLES[self.table]
 
     def save(self, path: Path) -> None:
-        """Write the json file atomically."""
+        """Write the JSON file atomically."""
         _write(path, self)
 
     @classmethod
@@ -146,7 +146,7 @@ class Result(Settings):
             raise UserError(f"{path} is not a table saved by `spice bench`: {str(error).splitlines()[0]}") from error
 
     def figure(self, data: str, method: str, score: str) -> "Figure | None":
-        """Mean and spread of a score over seeds; None if it was not measured."""
+        """Mean and standard deviation of a score over seeds; None if it was not measured."""
         values = [
             cell.scores[score]
             for cell in self.cells
@@ -163,7 +163,7 @@ class Result(Settings):
 
     @property
     def seeds(self) -> list[int]:
-        """All seeds that some cell was measured with."""
+        """The seeds of all cells."""
         return sorted({cell.seed for cell in self.cells})
 
 
@@ -171,7 +171,7 @@ class Figure(NamedTuple):
     """A score over seeds."""
 
     mean: float
-    std: float | None  # of the sample; None of a single seed
+    std: float | None  # sample standard deviation; None for a single seed
     seeds: int
 
 
@@ -192,7 +192,7 @@ def result(table: Table, size: SizeName, choices: Sequence[Choice], cells: Seque
 
 
 def about(choice: Choice, table: Table, learned: int, scored: int) -> str:
-    """What to know about the numbers of a data set, from its settings."""
+    """A description of a data set and its settings, for the caption."""
     card = card_of(choice.dataset)
     images = f"{learned:,} images" if table.which == "whole" else f"{learned:,} images to learn from, {scored:,} scored"
     few = learned < sum(card.counts) if table.which == "whole" else learned < card.counts.train
@@ -209,7 +209,7 @@ def about(choice: Choice, table: Table, learned: int, scored: int) -> str:
 
 
 def machine() -> str:
-    """The machine: only what matters for the numbers."""
+    """A description of the machine."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     return f"{os.cpu_count()} cores of {platform.machine()}, {device}, {counted(torch.get_num_threads(), 'thread')}"
 

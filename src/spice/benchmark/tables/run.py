@@ -1,4 +1,4 @@
-"""Running a table: every cell that is not there yet, one data set and one seed after another."""
+"""Running a table: measures the missing cells, one data set and one seed after another."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -41,17 +41,17 @@ class Selection(NamedTuple):
     table: Table
     size: SizeName
     seeds: Sequence[int]
-    methods: Sequence[str] = ()  # none: all
-    data: Sequence[str] = ()  # none: all
-    settings_file: Path | None = None  # changes of every data set's settings
+    methods: Sequence[str] = ()  # empty: all
+    data: Sequence[str] = ()  # empty: all
+    settings_file: Path | None = None  # overrides settings of all data sets
 
     def choices(self) -> list[Choice]:
-        """The data sets of the table, each with all its settings."""
+        """The settings of the table for each data set."""
         found = [with_rivals_left_out(choice) for choice in choices(self.table, self.size)]
         return found if self.settings_file is None else [apply_file(choice, self.settings_file) for choice in found]
 
     def cells(self) -> Iterator[Wanted]:
-        """Seed by seed, so that a table that is stopped has all rows of some seeds and not some rows of all."""
+        """Seed by seed, so that a stopped run has all rows for some seeds, not some rows for all."""
         table, available = self.table, self.choices()
         data = [choice.dataset for choice in available]
         for kind, names, known in (("method", self.methods, table.methods), ("data set", self.data, data)):
@@ -69,17 +69,17 @@ class Selection(NamedTuple):
 
 
 def with_rivals_left_out(choice: Choice) -> Choice:
-    """The choice without the rivals whose packages are not installed."""
+    """The settings, leaving out rivals whose packages are not installed."""
     why = "needs other packages: pip install umap-learn leidenalg igraph"
     missing = {} if embedded.installed() else {f"features + {rival}": why for rival in embedded.NEED_PACKAGES}
     return choice.model_copy(update={"left_out": choice.left_out | missing})
 
 
 def run(selection: Selection, out: Path, *, device: str = "auto", progress: Progress = silent) -> list[Cell]:
-    """All selected cells, those from earlier runs included, in the order of the table.
+    """Measure the missing cells; return all selected cells, in the order of the table.
 
-    `out` gets `cells/`, and `work/` with images, features and checkpoints. Of several processes, started by torchrun,
-    each measures some of the data sets; the last to end finds all cells.
+    The folder `out` gets `cells/`, and `work/` with images, features and checkpoints. Processes started by torchrun
+    share the data sets; the last one to finish finds all cells.
     """
     mine = data_of(processes_from_environment(), selection.size)
     table, cells = selection.table, Cells(out / "cells")
@@ -101,20 +101,20 @@ def run(selection: Selection, out: Path, *, device: str = "auto", progress: Prog
 
 
 def data_of(processes: Processes, size: SizeName) -> list[str]:
-    """The data sets that this process measures, the same in every table: each has a folder that one process writes."""
+    """The data sets that this process measures, the same in every table, so that only one process writes a folder."""
     names = sorted({choice.dataset for table in TABLES.values() for choice in choices(table, size)})
     return names[processes.rank :: processes.count]
 
 
 def saved(selection: Selection, out: Path) -> list[Cell]:
-    """The selected cells that have been measured so far."""
+    """The selected cells that are measured."""
     cells, which = Cells(out / "cells"), selection.table.which
     measured = (cells.find(which, each.choice, each.method, each.seed) for each in selection.cells())
     return [cell for cell in measured if cell is not None]
 
 
 def measure(bench: Workbench, images: Collected, method: str, table: Table) -> Cell:
-    """Let the method work, and only then open the door to the true labels: but for methods whose point they are."""
+    """Run the method, and only then read the true labels, except for methods that learn from them."""
     started = time.process_time()
     if method in ("Before", "After"):
         scores = quality(bench, images, after=method == "After")
@@ -123,7 +123,7 @@ def measure(bench: Workbench, images: Collected, method: str, table: Table) -> C
         few = few_labels(known, bench.choice.semi.labels, seed=bench.run.seed)
         given = torch.arange(len(known)) if method == "supervised" else few
         labels = LABELED[method](bench, Labeled(given, torch.from_numpy(known)[given]))
-        # Labels are classes, so nothing is matched; NMI and ARI do not depend on what classes are called.
+        # These labels are classes, so ACC needs no matching. NMI and ARI do not depend on the numbers of classes.
         truth = images.truth()
         reached = score(labels, truth)
         scores = {"ACC": float((labels == truth).mean()), "NMI": reached.nmi, "ARI": reached.ari}
@@ -147,9 +147,9 @@ def measure(bench: Workbench, images: Collected, method: str, table: Table) -> C
 
 
 def quality(bench: Workbench, images: Collected, *, after: bool) -> dict[str, float]:
-    """Table VI, what joint training does to the features: accuracy of a linear probe (supervised) and of the clusters.
+    """Table VI: accuracy of a linear probe (supervised) and of the clusters, before or after joint training.
 
-    Before joint training, of reliable labels too.
+    Before joint training, also the accuracy and share of the reliable labels.
     """
     if after:
         refined = bench.refined()
@@ -170,6 +170,6 @@ def quality(bench: Workbench, images: Collected, *, after: bool) -> dict[str, fl
 
 
 def _is_random(method: str, choice: Choice) -> bool:
-    """Whether another seed may give another answer. Agglomerative clustering draws nothing; its features may."""
+    """Whether the result depends on the seed. For agglomerative clustering, only the features may."""
     same_features = choice.one_encoder or choice.encoder != SCRATCH
     return method != "agglomerative" and not (method == "features + agglomerative" and same_features)
