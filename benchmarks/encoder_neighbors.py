@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageOps
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 from torch import Tensor
 
 from spice.models.encoders import load_encoder
 
-COLUMNS, SIDE, GAP, CAPTION, TITLE = 8, 112, 4, 14, 84
+COLUMNS, SIDE, GAP, CAPTION, TITLE, TEXT = 8, 160, 6, 30, 80, 20
 
 
 def main() -> None:
@@ -66,12 +66,12 @@ def pixels(path: Path, size: int) -> Tensor:
 
 
 def draw_row(sheet: Image.Image, top: int, title: str, paths: list[Path]) -> None:
-    draw = ImageDraw.Draw(sheet)
-    draw.text((4, top + SIDE // 2), title, fill="black")
+    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(size=TEXT)
+    draw.text((4, top + SIDE // 2), title, fill="black", font=font)
     for column, path in enumerate(paths):
         left = TITLE + column * (SIDE + GAP) + (GAP if column else 0)
         sheet.paste(ImageOps.fit(Image.open(path).convert("RGB"), (SIDE, SIDE)), (left, top))
-        draw.text((left + 2, top + SIDE), path.parent.name, fill="black")
+        draw.text((left + 2, top + SIDE), path.parent.name, fill="black", font=font)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from check_simulation import right_answers
 from spice.data.originals import originals
 from spice.runs import open_result
 
-COLUMNS, SIDE, GAP, CAPTION, TITLE = 10, 112, 4, 16, 24
+COLUMNS, SIDE, GAP, CAPTION, TITLE, TEXT = 10, 138, 6, 34, 38, 22
 
 
 def main() -> None:
@@ -29,13 +29,13 @@ def main() -> None:
     sheet = Image.new("RGB", (COLUMNS * (SIDE + GAP), len(given.groups) * height), "white")
     result = open_result(given.run)
     labels, right = result.labels, right_answers(result.labels, "folders")
-    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(size=13)
+    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(size=TEXT)
     for place, group in enumerate(given.groups):
         members = (labels.cluster == group) & labels.reliable
         chosen = np.flatnonzero(members)[np.argsort(labels.prototype_rank[members])]
         chosen = chosen[np.linspace(0, len(chosen) - 1, COLUMNS).astype(int)]
         title = f"group {group}: {members.sum()} reliable images, {right[members].mean():.0%} of them right"
-        draw.text((2, place * height + 4), title, fill="black", font=font)
+        draw.text((2, place * height + 6), title, fill="black", font=font)
         with TemporaryDirectory() as scratch:
             names = [labels.path[row] for row in chosen]
             files = originals(result.manifest.source, names, run=given.run, extract_to=Path(scratch))

@@ -54,22 +54,26 @@ class Page:
                 return result
             self._note(answer)
 
-    def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+    def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False, density: float = 1) -> None:
         """Load a file and wait until it has run."""
-        self.visit(path.resolve().as_uri(), width=width, height=height, dark=dark)
+        self.visit(path.resolve().as_uri(), width=width, height=height, dark=dark, density=density)
 
-    def visit(self, address: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Load an address and wait until it has run."""
+    def visit(
+        self, address: str, *, width: int = 1280, height: int = 900, dark: bool = False, density: float = 1
+    ) -> None:
+        """Load an address and wait until it has run. `density`: pixels of the screen per pixel of the page."""
         self._navigate("about:blank")  # what the page before this one still has to say is not about this one
         self.errors.clear()
         self.requests.clear()
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
-        )
+        self.resize(width=width, height=height, density=density)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         still = {"name": "prefers-reduced-motion", "value": "reduce"}  # no test waits for something to glide into place
         self.call("Emulation.setEmulatedMedia", features=[scheme, still])
         self._navigate(address)
+
+    def resize(self, *, width: int, height: int, density: float = 1) -> None:
+        screen = {"width": width, "height": height, "deviceScaleFactor": density, "mobile": width < 600}
+        self.call("Emulation.setDeviceMetricsOverride", **screen)
 
     def _navigate(self, address: str) -> None:
         loads = self._loads
