@@ -8,9 +8,18 @@ import torch
 from explored_runs import make_explored_run
 
 from spice.errors import UserError
+from spice.runs.apply import apply
 from spice.runs.editor import Editor
-from spice.runs.edits import Merge, Move, Name, SetAside, read_edits
-from spice.stages.groups.given_labels import SharedGroupError, apply_labels, labels_by_row, placed_clusters
+from spice.runs.edits import Edits, Merge, Move, Name, SetAside, read_edits
+from spice.runs.groups import Base
+from spice.stages.groups import given_labels
+from spice.stages.groups.given_labels import (
+    LabelsByRow,
+    SharedGroupError,
+    apply_labels,
+    labels_by_row,
+    placed_clusters,
+)
 from spice.stages.joint.sampling import Labeled
 
 PATHS = ["a/1.jpg", "a/2.jpg", "b/3.jpg"]
@@ -64,6 +73,23 @@ def test_a_group_that_already_has_the_name_gets_the_images(editor: Editor) -> No
     apply_labels(editor, labels(editor, cat=of(editor, 2)[:3]))
     assert editor.groups.names == {1: "cat"}
     assert (editor.groups.group == 1).sum() == 15
+
+
+def test_every_name_of_many_gets_the_group_that_already_has_it() -> None:
+    names = [f"name {number:03}" for number in range(100)]
+    cluster = np.arange(100, dtype=np.int32)
+    base = Base(
+        "r",
+        clusters=100,
+        hashes=names,
+        paths=names,
+        cluster=cluster,
+        next_cluster=cluster,
+        reliability=np.ones(100, np.float32),
+    )
+    groups = apply(base, Edits())._replace(names=dict(enumerate(names)))
+    in_other_groups = LabelsByRow(np.roll(np.arange(100), 1), np.arange(100), names)
+    assert given_labels._match(in_other_groups, groups) == {number: number for number in range(100)}
 
 
 def test_two_names_in_one_group_are_refused_or_split_the_group(editor: Editor) -> None:

@@ -122,15 +122,16 @@ def _match(table: LabelsByRow, groups: Groups) -> dict[int, int | None]:
     """
     from scipy.optimize import linear_sum_assignment  # late: slow to import
 
-    free = [group for group in groups.existing if group not in groups.set_aside]
+    free = groups.active
     named = {groups.names[group]: group for group in free if group in groups.names}
     counts = np.array(
         [[(groups.group[table.rows_of(name)] == group).sum() for group in free] for name in range(len(table.names))]
     ).reshape(len(table.names), len(free))  # (C, G)
     score = counts * (len(free) + 1) + (counts > 0)  # of equally good matchings, prefer one that gives names a group
+    certain = score.sum() + 1  # more than all images: a group keeps its name
     for name, text in enumerate(table.names):
         if text in named:
-            score[name, free.index(named[text])] = score.sum() + 1
+            score[name, free.index(named[text])] = certain
     found: dict[int, int | None] = dict.fromkeys(range(len(table.names)))
     for name, place in zip(*linear_sum_assignment(score, maximize=True), strict=True):
         if score[name, place]:
