@@ -208,13 +208,13 @@ def box(page: Page, selector: str) -> Box:
 
 
 def explorer_groups(studio: Studio) -> Image.Image:
-    with explorer(studio, many(studio).run, accept_names=False) as (page, _):
+    with explorer(studio, many(studio).run, height=800, accept_names=False) as (page, _):
         return shown(page)
 
 
 def explorer_phone(studio: Studio) -> Image.Image:
-    phone = {"width": 400, "height": 844, "density": 1.5, "dark": True}
-    with explorer(studio, many(studio).run, accept_names=False, **phone) as (page, _):
+    run = many(studio).run
+    with explorer(studio, run, width=400, height=844, density=1.5, dark=True, accept_names=False) as (page, _):
         return shown(page)
 
 
@@ -274,7 +274,7 @@ def explorer_map(studio: Studio) -> Image.Image:
         line = [middle + half * (cos(pi * step / 30), sin(pi * step / 30)) for step in range(60)]
         for kind, (x, y) in zip(["mousePressed", *["mouseMoved"] * 59], line, strict=True):
             page.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
-        return shown(page)
+        return shown(page, (0, 0, WIDTH, box(page, "#map-legend")[3] + 12))
 
 
 def explorer_check(studio: Studio) -> Image.Image:
@@ -363,7 +363,7 @@ def report_phone(studio: Studio) -> Image.Image:
 def trash_groups(studio: Studio) -> Image.Image:
     run = studio.work / "trash.spice"
     spice("cluster", studio.data / "trash", "-k", "6", "--out", run)
-    return drawn("group_sheet.py", run, "4", "2", "3")
+    return drawn("group_sheet.py", run, "4", "2", "3")  # the groups that docs/reliability.md describes
 
 
 def encoders(studio: Studio) -> Image.Image:
