@@ -101,7 +101,7 @@ def test_the_time_of_reading_is_that_of_the_scan(shapes: Path, tmp_path: Path, m
     assert account.seconds["scan"] > 1.0
 
 
-def test_the_account_tells_what_was_done(finished: tuple[Path, RunSummary], shapes: Path) -> None:
+def test_the_summary_says_what_was_done(finished: tuple[Path, RunSummary], shapes: Path) -> None:
     out, account = finished
     assert account.run == str(out)
     assert account.source == str(shapes)

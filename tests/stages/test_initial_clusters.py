@@ -58,11 +58,7 @@ def test_the_initial_clusters_of_every_head_are_the_groups(bank: bool) -> None:
     torch.testing.assert_close(probs.sum(dim=2), torch.ones(6, 90))
     for head in probs.argmax(dim=2):
         names = [head[kind == group].unique() for group in range(3)]
-        assert torch.cat(names).sort().values.tolist() == [
-            0,
-            1,
-            2,
-        ]  # each group has one cluster, no two groups the same
+        assert torch.cat(names).sort().values.tolist() == [0, 1, 2]  # a different cluster for each group
 
 
 def test_every_head_gets_clusters_if_a_few_are_computed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,6 @@ def _lines(found: "Forecast") -> list[str]:
         *(f"{step.name:<22}{duration(step.seconds):>14}   {gigabytes(step.memory)} of memory" for step in found.steps),
         f"{'total':<22}{duration(found.seconds):>14}   {gigabytes(found.needs.memory)} of memory at most",
         f"disk       {gigabytes(disk)} ({gigabytes(shutil.disk_usage('.').free)} free here)",
-        f"\nEstimated from {found.tried} images on this machine, under its current load. Memory excludes",
-        "mapped files: `top` counts them, but the system can free them. Nothing was written.",
+        f"\nEstimated from {found.tried} images on this machine under its current load.",
+        "Memory excludes mapped files, which the system can free. Nothing was written.",
     ]

@@ -198,7 +198,7 @@ def _eight_bits(array: NDArray[np.generic], largest: float) -> NDArray[np.uint8]
     low, high = float(np.min(array)), float(np.max(array))  # NaN if there is one
     if not (low >= 0 and high <= largest):
         raise UserError(
-            f"the loader gives values from {low:.4g} to {high:.4g}: give images in 0..1 or 0..255, not normalized ones"
+            f"the loader yields values from {low:.4g} to {high:.4g}; pass images in 0..1 or 0..255, not normalized"
         )
     pixels: NDArray[np.uint8] = np.rint(array.astype(np.float32) * (_BYTE / largest)).astype(np.uint8)
     return pixels

@@ -120,7 +120,7 @@ class TarStream(Tar):
                 yield number, _read_member(archive, member)
 
 
-class Shards(Source):
+class TarShards(Source):
     """Several uncompressed tars as one source, as WebDataset writes them. Text files next to images are left out."""
 
     def __init__(self, paths: Sequence[Path], *, label: str) -> None:

@@ -22,7 +22,7 @@ from spice.tables import read_parquet, write_parquet
 SCHEMA = pa.schema(
     [
         ("path", pa.string()),  # as the source names it; bytes that are not UTF-8 are escaped
-        ("hash", pa.string()),  # of the file's bytes, or of the pixels where there is no file
+        ("hash", pa.string()),  # of the file's bytes, or of the pixels if there is no file
         ("width", pa.int32()),  # as shown, after EXIF orientation
         ("height", pa.int32()),
         ("gray", pa.bool_()),  # at the working size

@@ -51,7 +51,7 @@ with suppress(ImportError):  # HEIC is read where this package is installed.
 class Decoded(NamedTuple):
     """An image at the working size, and what it was before."""
 
-    pixels: NDArray[np.uint8]  # (1, S, S) where every pixel is gray, else (3, S, S)
+    pixels: NDArray[np.uint8]  # (1, S, S) if every pixel is gray, else (3, S, S)
     width: int  # as shown, after EXIF orientation
     height: int
 
@@ -163,7 +163,7 @@ def _decode_bytes(data: bytes, size: int, max_pixels: int, finish: Finish[Made])
         _refuse_large(image, max_pixels)
         with _one_large_image if image.width * image.height >= LARGE_PIXELS else nullcontext():
             if kind == "JPEG":
-                # Decode at 1/2, 1/4 or 1/8 where that leaves twice the working size. All of the file is still read.
+                # Decode at 1/2, 1/4 or 1/8 if that leaves twice the working size. All of the file is still read.
                 image.draft(None, (2 * size, 2 * size))
             image.load()
             return finish(image, original, size)
@@ -283,7 +283,7 @@ def _to_8_bit(image: Image.Image) -> tuple[Image.Image, str | None]:
 
 
 def _on_a_color(image: Image.Image) -> tuple[Image.Image, str | None]:
-    """An RGBA image on white, or on black where white would show nothing; and that color if it has a background."""
+    """An RGBA image on white, or on black if white would show nothing; and that color if it has a background."""
     alpha, white = np.asarray(image.getchannel("A")), _laid_on("white", image)
     if not alpha.min() < OPAQUE <= alpha.max():
         return white, None

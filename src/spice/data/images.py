@@ -21,7 +21,7 @@ class Images(Protocol):
 
     @property
     def channels(self) -> int:
-        """C: 1 where all images are gray, else 3."""
+        """C: 1 if all images are gray, else 3."""
 
     def __len__(self) -> int: ...
 
@@ -110,7 +110,7 @@ class Tiles:
 
 
 class VectorPictures:
-    """The images of vectors, by the vector's row; a tile with its number where there is none."""
+    """The images of vectors, by the vector's row; a tile with its number if there is none."""
 
     def __init__(self, images: Images, rows: NDArray[np.int64], count: int) -> None:
         self.images, self.tiles = images, Tiles(count, size=images.size)

@@ -95,7 +95,7 @@ def _figures(bad: int) -> dict[str, float]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Wait while another process fills the same store, then reuse what it has read."""
+    """Wait if another process is filling the same store; what it has read is then reused."""
     with explain_store_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / "lock").acquire()

@@ -102,7 +102,7 @@ def bad_file(error: OSError, path: str | None = None) -> BadImageError:
 
 
 def write_problems(path: Path, problems: Iterable[Problem]) -> None:
-    """Write `problems.csv`: one record per file, sorted by path, in UTF-8, quoted where a name needs it."""
+    """Write `problems.csv`: one record per file, sorted by path, in UTF-8, quoted if a name needs it."""
     rows = [(printable(one.path), str(one.reason), printable(one.detail)) for one in sorted(problems)]
     write_table(path, {name: [row[place] for row in rows] for place, name in enumerate(Problem._fields)})
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spice.data.adapters import adapt
-from spice.data.archives import Shards, Tar, TarStream, Zip
+from spice.data.archives import Tar, TarShards, TarStream, Zip
 from spice.data.columns import PATH_COLUMNS, find_column
 from spice.data.remote import Remote, is_remote
 from spice.data.sources import Files, Folder, Source, SourceLike, array_file
@@ -56,7 +56,7 @@ def _open_path(name: str, leave_out: Iterable[Path]) -> Source:
         if not matches:
             raise UserError(f"no files match {name}")
         if all(match.endswith(".tar") for match in matches):
-            return Shards([Path(match) for match in matches], label=name)
+            return TarShards([Path(match) for match in matches], label=name)
         return Files(matches, label=name)
     raise UserError(f"there is no file or folder {name}")
 

@@ -270,16 +270,14 @@ def _factor(array: NDArray[np.generic], label: str) -> float | None:
     if array.ndim not in (3, 4) or (array.ndim == 4 and shape[3] not in (1, 3, 4)):
         channels_first = array.ndim == 4 and shape[1] in (1, 3, 4)
         advice = "; move the channels last with array.transpose(0, 2, 3, 1)" if channels_first else ""
-        raise UserError(
-            f"{label} has shape {shape}, but (N, H, W) or (N, H, W, C) with C of 1, 3 or 4 is needed{advice}"
-        )
+        raise UserError(f"{label} has shape {shape}; expected (N, H, W) or (N, H, W, C) with C of 1, 3 or 4{advice}")
     if array.dtype.kind not in "buif":
-        raise UserError(f"{label} contains {array.dtype}, but numbers are needed")
+        raise UserError(f"{label} contains {array.dtype}; expected numbers")
     if array.dtype in (np.uint8, np.uint16, np.bool_) or array.size == 0:
         return None
     low, high = float(np.min(array)), float(np.max(array))  # NaN if there is one
     if not (low >= 0 and high <= 255):
         raise UserError(
-            f"{label} contains values from {low:.4g} to {high:.4g}: give images in 0..1, 0..255 or as uint16"
+            f"{label} contains values from {low:.4g} to {high:.4g}; pass images in 0..1, 0..255 or as uint16"
         )
     return 255.0 if array.dtype.kind == "f" and high <= 1 else 1.0

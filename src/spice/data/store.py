@@ -63,7 +63,7 @@ class ImageStore:
         return len(self.collection)
 
     def take(self, positions: "Tensor | Sequence[int] | NDArray[np.int64]") -> "Tensor":
-        """The images at `positions`, uint8 (B, C, S, S). C is 1 where every image of the collection is gray, else 3."""
+        """The images at `positions`, uint8 (B, C, S, S). C is 1 if every image of the collection is gray, else 3."""
         import torch  # late: modules that must not import torch use this package
 
         wanted = np.asarray(positions, dtype=np.int64)
@@ -133,7 +133,7 @@ class OnDemand:
         return list(self._pool.map(self._pixels, positions))
 
     def take_unchanged(self, positions: Iterable[int]) -> "list[NDArray[np.uint8] | None]":
-        """The same; None where an image has changed, or can no longer be read."""
+        """The same; None if an image has changed, or can no longer be read."""
 
         def found(position: int) -> NDArray[np.uint8] | None:
             try:

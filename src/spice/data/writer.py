@@ -92,7 +92,7 @@ class Writer:
                 self._save()
 
     def finish(self, entries: list[Entry], problems: list[Problem]) -> Collection:
-        """Save what is pending, and write the table."""
+        """Save pending outcomes, and write the table."""
         with explain_store_errors(self.folder):
             self._save()
             collection = self.journal.collection(entries, problems)
@@ -285,7 +285,7 @@ class Journal:
         return pa.concat_tables(self._tables[::-1])
 
     def _find(self, entries: Sequence[Entry]) -> NDArray[np.int64]:
-        """The place of each entry's outcome, -1 where it has none."""
+        """The place of each entry's outcome, -1 if it has none."""
         keys = pa.array([_key(entry) for entry in entries], pa.binary())
         known = self._all()["key"].combine_chunks()
         return np.asarray(pc.fill_null(pc.index_in(keys, value_set=known), -1), dtype=np.int64)

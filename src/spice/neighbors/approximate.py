@@ -52,9 +52,8 @@ def approximate_nearest(
     """
     lists = build(features)
     total = len(features) if queries is None else len(queries)
-    sample = (
-        torch.linspace(0, max(total - 1, 0), min(SAMPLE, total), dtype=torch.float64).round().long()
-    )  # evenly spaced
+    # Evenly spaced queries.
+    sample = torch.linspace(0, max(total - 1, 0), min(SAMPLE, total), dtype=torch.float64).round().long()
     truth = _exact_neighbors(lists, features, queries, sample, count)
     searched = 1
     while True:

@@ -85,9 +85,8 @@ _MAGNITUDE = 0x7FFFFFFF
 
 def _keys(similarity: Tensor, index: Tensor) -> Tensor:
     bits = (similarity + 0.0).view(torch.int32)  # + 0.0: a negative zero equals a positive one
-    bits.bitwise_xor_(
-        (bits >> 31).bitwise_and_(_MAGNITUDE)
-    )  # for negative floats, a larger magnitude is a smaller value
+    # A negative float is smaller if its magnitude is larger, so its magnitude bits are inverted.
+    bits.bitwise_xor_((bits >> 31).bitwise_and_(_MAGNITUDE))
     return bits.long().bitwise_left_shift_(32).bitwise_or_(_LOW - index)
 
 

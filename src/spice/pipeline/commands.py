@@ -26,10 +26,11 @@ from spice.engine.run import Run
 from spice.errors import NothingReadableError, NoticeWarning, UserError, warn_user
 from spice.files import refuse_undecodable
 from spice.models.encoders import SCRATCH, Encoder, load_encoder, with_precision
+from spice.models.precomputed import NoEncoder
 from spice.pipeline.execute import DamagedFileWarning, Execution
 from spice.pipeline.resolve import chosen_precision, precision_before, stored_settings, working_size
 from spice.pipeline.steps.scan import embedded_folder, read_embedded, read_inputs
-from spice.pipeline.work import Inputs, vector_encoder
+from spice.pipeline.work import Inputs
 from spice.presets import joint_on_cpu, with_clusters, with_cut_start, without_cut_start
 from spice.progress import CanceledError, Progress, silent
 from spice.runs import RunFolder, RunSummary, explain_write_errors, locked, update_csv
@@ -231,12 +232,12 @@ class _Command(NamedTuple):
         else:
             size = working_size(settings, self.pretrained)
             inputs = read_inputs(self.images, out, size=size, run=run, extra=settings.extra, rescan=rescan)
-            encoder = self.pretrained if inputs.vectors is None else vector_encoder(inputs.vectors)
+            encoder = self.pretrained if inputs.vectors is None else NoEncoder(inputs.vectors.shape[1])
         return inputs._replace(seconds=time.monotonic() - started), encoder
 
 
 def _pretrained(settings: RunSettings, device: torch.device, *, download: bool) -> Encoder | None:
-    """The encoder by its name; None where stage 1 trains it."""
+    """The encoder by its name; None if stage 1 trains it."""
     if settings.encoder == SCRATCH:
         return None
     encoder = load_encoder(settings.encoder, size=settings.size, device=device, download=download)

@@ -64,7 +64,7 @@ class StepForecast(NamedTuple):
 class Forecast(NamedTuple):
     """The plan."""
 
-    images: int  # files, of which some may turn out not to be images
+    images: int  # files; some may turn out not to be images
     bytes: int
     tried: int  # images that were timed
     steps: list[StepForecast]

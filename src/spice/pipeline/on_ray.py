@@ -141,7 +141,7 @@ def _connected(address: str | None) -> Iterator[Any]:
 
 
 def _workers(ray: Any, source: Source, recipe: Recipe) -> list[Any]:
-    """One worker per processor of the cluster, or per GPU where there are some."""
+    """One worker per processor of the cluster, or per GPU if there are any."""
     have = ray.cluster_resources()
     processors, gpus = int(have.get("CPU", 1)), int(have.get("GPU", 0))
     wants: dict[str, float] = {"num_cpus": CPUS_PER_WORKER}

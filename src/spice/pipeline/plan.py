@@ -72,7 +72,7 @@ class Plan(NamedTuple):
 
 
 def plan(settings: RunSettings, inputs: Inputs, encoder: Encoder | None) -> Plan:
-    """The plan for resolved settings. `encoder` is None where stage 1 trains it."""
+    """The plan for resolved settings. `encoder` is None if stage 1 trains it."""
     pixels: JsonValue = None if inputs.store is None else [inputs.store.size, DECODING]
     identity = inputs.collection.identity
     keys = {

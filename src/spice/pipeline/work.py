@@ -19,7 +19,7 @@ from spice.engine.run import Run
 from spice.files import written_atomically
 from spice.models.encoders import SCRATCH, Encoder, TorchEncoder, load_encoder, load_trained, with_precision
 from spice.models.heads import Head
-from spice.models.precomputed import NoEncoder, PrecomputedFeatures
+from spice.models.precomputed import PrecomputedFeatures
 from spice.models.weights import cpu_weights
 from spice.pipeline.background import BackgroundResults
 from spice.pipeline.shards import ShardedFeatures
@@ -162,11 +162,6 @@ class Work:
         module.load_state_dict(load_file(path))
         device, card = self.run.device, before.card
         return TorchEncoder(before.name, module, before.normalization, size=before.size, device=device, card=card)
-
-
-def vector_encoder(vectors: Tensor) -> NoEncoder:
-    """Stands in for the encoder if vectors were given."""
-    return NoEncoder(vectors.shape[1])
 
 
 def save_weights(path: Path, module: nn.Module) -> None:

@@ -42,7 +42,7 @@ def changes_groups(operation: Operation) -> bool:
 
 
 class _State:
-    """The groups while edits are applied one by one."""
+    """The groups while edits are applied to them."""
 
     def __init__(self, base: Base, groups: Groups) -> None:
         self.base = base
@@ -141,7 +141,7 @@ class _State:
         choices = [int(self.of_cluster[cluster]) for cluster in likely]
         ruled_out = self.rejected[row] | self.aside
         self.group[row] = next((choice for choice in choices if choice not in ruled_out), NONE)
-        self.by_person[row] = False  # a person said where it is not, not where it is
+        self.by_person[row] = False  # the person said only where it does not belong
 
     def _pair_(self, operation: Pair) -> None:
         """Move the less certain image: one that a person placed stays, otherwise the more reliable one."""

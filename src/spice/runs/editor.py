@@ -126,7 +126,9 @@ def _refuse_unknown(groups: Groups, *numbers: int) -> None:
 def _refuse_bad_name(groups: Groups, operation: Name) -> None:
     name = operation.name
     if name != name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
-        raise UserError(f"invalid name {name!r}; use 1 to {LONGEST_NAME} visible characters without spaces at the ends")
+        raise UserError(
+            f"invalid name {name!r}; use 1 to {LONGEST_NAME} printable characters without spaces around them"
+        )
     taken = next((group for group, other in groups.names.items() if other == name and group != operation.group), None)
     if taken is not None:
         raise UserError(

@@ -250,7 +250,7 @@ class Edits(BaseModel, frozen=True):
 
 
 def read_edits(run: Path) -> Edits:
-    """The edits of the run in `run`; an empty list where there are none."""
+    """The edits of the run in `run`; an empty list if there are none."""
     path = run / EDITS
     try:
         content = json.loads(path.read_bytes())

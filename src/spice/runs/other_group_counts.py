@@ -73,7 +73,7 @@ def nearest_count(count: int, others: list[OtherCount]) -> OtherCount:
 
 
 def _change(other: OtherCount, count: int, *, most: int) -> str:
-    """`merge groups 6+13, 0+5, ...` or `split groups 3, 4, ...`; empty where the groups overlap in another way."""
+    """`merge groups 6+13, 0+5, ...` or `split groups 3, 4, ...`; empty if the groups overlap in another way."""
     if other.clusters < count:
         verb, parts = "merge groups", [_sum(group) for group in sorted(other.joins, key=len)]
     else:

@@ -43,7 +43,7 @@ class FeaturesResult(StepResult):
 
 
 class ViewsResult(StepResult):
-    """The frozen encoder, and where its views were made."""
+    """The frozen encoder, and whether views are made of images or of features."""
 
     encoder: str
     size: int
@@ -152,7 +152,7 @@ class LabelsResult(StepResult):
     """The answer, and k-means for comparison."""
 
     clusters: int
-    neighbors: int  # N_s, of which reliability is the share in the same cluster
+    neighbors: int  # N_s; reliability is the share of them in the same cluster
     threshold: float
     kmeans_reliable: int  # images whose k-means label would be reliable by the same rule
     kmeans_agreement: float  # adjusted Rand index between k-means and the answer

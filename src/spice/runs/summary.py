@@ -48,7 +48,7 @@ class Cluster(BaseModel, frozen=True):
 
 
 class RunSummary(BaseModel, frozen=True):
-    """The whole run, as far as it is finished."""
+    """A run, as far as it is finished."""
 
     run: str
     result: str  # its name among the run's results
@@ -56,12 +56,12 @@ class RunSummary(BaseModel, frozen=True):
     images: int
     reliable: int | None  # None: there are no labels yet
     clusters: list[Cluster]
-    # What the steps reported; None where a step is not part of the run, or not finished.
+    # What the steps reported; None if a step is not part of the run, or not finished.
     scan: ScanResult
     features: FeaturesResult | None
     views: ViewsResult | None
     howmany: HowManyResult | None
-    other_counts: list[OtherCount]  # other plausible numbers of groups, where the number was found
+    other_counts: list[OtherCount]  # other plausible numbers of groups, if the number was searched for
     heads: HeadsResult | None
     joint: JointResult | None
     labels: LabelsResult | None

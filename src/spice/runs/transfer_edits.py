@@ -59,7 +59,7 @@ def _share(old: Base, edited: Groups, new: Base) -> _Shared:
 
 
 def _same_images(old: Base, new: Base) -> NDArray[np.int64]:
-    """(N,) the row in `old` of every image of `new`, by content or else by path; -1 where there is none."""
+    """(N,) the row in `old` of every image of `new`, by content or else by path; -1 if there is none."""
     by_hash = {content: row for row, content in reversed(list(enumerate(old.hashes)))}
     by_path = {path: row for row, path in enumerate(old.paths)}
     # Exact copies may have been placed apart only by path, so the same path with the same content comes first.

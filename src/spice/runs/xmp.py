@@ -1,4 +1,4 @@
-"""XMP sidecars: the name of a group as keyword, where photo programs look for keywords (ISO 16684-1)."""
+"""XMP sidecars (ISO 16684-1), in which photo programs find the name of a group as a keyword."""
 
 from xml.etree import ElementTree  # only written, never read
 
