@@ -34,7 +34,7 @@ sys.path.insert(0, str(ROOT / "tests" / "shared"))
 from browser import Page, chromium  # noqa: E402
 from serving import opened  # noqa: E402
 
-from spice.runs import Labels, account, open_result  # noqa: E402
+from spice.runs import Labels, open_result, summarize  # noqa: E402
 
 OUT = ROOT / "docs" / "images"
 WIDTH, HEIGHT, DENSITY = 1040, 720, 1.4  # little wider than a page of the docs, and sharp on fine screens
@@ -329,7 +329,7 @@ def from_folder_to_export(studio: Studio) -> Image.Image:
             wrong=wrong,
             groups=[
                 (group.name, group.chance, strip(of.labels.cluster == group.cluster))
-                for group in account(open_result(of.run)).clusters
+                for group in summarize(open_result(of.run)).clusters
             ],
             correction=copy.as_uri(),
             exported=[
