@@ -93,9 +93,7 @@ def head_agreement(labels: Tensor, clusters: int) -> float:
         return float("nan")
     members = F.one_hot(labels, clusters).float()  # (H, n, K)
     flat = members.permute(1, 0, 2).flatten(start_dim=1)  # (n, H * K)
-    tables = (
-        (flat.T @ flat).double().view(heads, clusters, heads, clusters)
-    )  # a contingency table for each pair of heads
+    tables = (flat.T @ flat).double().view(heads, clusters, heads, clusters)  # a contingency table for each pair
     both = _pairs(tables).sum(dim=(1, 3))  # (H, H) pairs of images that both heads put together
     one = _pairs(members.sum(dim=1).double()).sum(dim=1)  # (H,) pairs of images that a head puts together
     expected = one[:, None] * one[None, :] / _pairs(torch.tensor(float(images), dtype=torch.float64))
