@@ -8,7 +8,7 @@ import torch
 from explored_runs import make_explored_run
 
 from spice.errors import UserError
-from spice.runs.apply import apply
+from spice.runs.apply_edits import apply_edits
 from spice.runs.editor import Editor
 from spice.runs.edits import Edits, Merge, Move, Name, SetAside, read_edits
 from spice.runs.groups import Base
@@ -87,7 +87,7 @@ def test_every_name_of_many_gets_the_group_that_already_has_it() -> None:
         next_cluster=cluster,
         reliability=np.ones(100, np.float32),
     )
-    groups = apply(base, Edits())._replace(names=dict(enumerate(names)))
+    groups = apply_edits(base, Edits())._replace(names=dict(enumerate(names)))
     in_other_groups = LabelsByRow(np.roll(np.arange(100), 1), np.arange(100), names)
     assert given_labels._match(in_other_groups, groups) == {number: number for number in range(100)}
 
