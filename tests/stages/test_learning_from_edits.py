@@ -124,11 +124,11 @@ def test_pairs_cost_minus_the_log_of_their_agreement() -> None:
 
 
 def test_what_a_person_decided_holds_against_the_head() -> None:
-    probs = np.array([[0.9, 0.05, 0.05]] * 6, np.float32)
-    probs[4] = [0.6, 0.3, 0.1]
+    probs = np.array([[0.9, 0.05, 0.05, 0]] * 6, np.float32)
+    probs[4] = [0.6, 0.3, 0.1, 0]
     lessons = Lessons(
-        numbers=[0, 1, 2],
-        taking_part=np.arange(5),
+        numbers=[0, 1, 2, 3],
+        aside=np.array([-1, -1, -1, -1, -1, 3]),
         fixed=np.array([0]),
         fixed_group=np.array([2]),
         typical=np.empty(0, np.int64),
@@ -158,11 +158,11 @@ def test_lessons_are_what_the_edits_say(three_blobs: np.ndarray) -> None:
         SetAside(group=2),
     )
     lessons = lessons_from_edits(base, apply(base, edits), edits, three_blobs)
-    assert lessons.numbers == [0, 1]
+    assert lessons.numbers == [0, 1, 2]
     assert (lessons.fixed.tolist(), lessons.fixed_group.tolist()) == ([3], [1])
-    assert len(lessons.typical) == 16  # 8 of either group
+    assert len(lessons.typical) == 24  # 8 of each group
     assert 3 not in lessons.typical
-    assert set(lessons.taking_part.tolist()) == set(range(80))
+    assert lessons.aside.tolist() == [-1] * 80 + [2] * 40
     assert lessons.rejected.tolist() == [[50, 1]]
     assert lessons.part[3] == -1  # placed by a person
     assert lessons.part[0] == lessons.part[39] != lessons.part[40]
@@ -187,6 +187,23 @@ def test_a_few_corrections_teach_what_the_clusters_had_wrong(three_blobs: np.nda
     assert (found.group == truth).mean() > 0.95 > (mixed == truth).mean()
     again = learn_groups(three_blobs, near(three_blobs, 15), lessons, settings, Run())
     np.testing.assert_array_equal(found.group, again.group)  # the same edits teach the same
+
+
+def test_new_images_like_those_set_aside_are_recognized_and_no_image_joins_or_leaves_them(
+    three_blobs: np.ndarray,
+) -> None:
+    clusters = np.repeat([0, 1, 2], 40)
+    clusters[80:83] = 0  # these look like the group that is set aside, but are not in it
+    base = base_of(clusters, 3)
+    edits = edits_of(Name(group=0, name="cats"), SetAside(group=2))
+    lessons = lessons_from_edits(base, apply(base, edits), edits, three_blobs)
+    found = learn_groups(three_blobs, near(three_blobs, 15), lessons, HeadSettings(clusters=3, components=8), Run())
+    assert (found.group[83:] == -1).all()
+    assert set(found.group[:83].tolist()) == {0, 1}
+    with torch.no_grad():
+        output = found.head(torch.from_numpy(three_blobs)).argmax(dim=1).numpy()
+    assert (output[83:] == 2).mean() > 0.9
+    assert (output[:80] != 2).all()
 
 
 def test_learning_again_starts_from_the_answer_before_learning(tmp_path: Path) -> None:

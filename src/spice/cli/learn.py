@@ -59,7 +59,7 @@ def _lines(proposal: "Proposal") -> list[str]:
     pairs, images = len(lessons.same) + len(lessons.different), len(before.group)
     marked = f", {counted(pairs, 'pair')}" if pairs else ""
     lines = [
-        f"learned    {len(lessons.numbers)} groups, from {counted(len(lessons.fixed), 'image')} you placed{marked} "
+        f"learned    {len(lessons.numbers) - len(lessons.aside_groups)} groups, from {counted(len(lessons.fixed), 'image')} you placed{marked} "
         "and typical images of each group"
     ]
     if not len(moved):

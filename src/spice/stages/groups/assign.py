@@ -18,6 +18,7 @@ def assign_groups(probs: NDArray[np.float32], lessons: Lessons) -> NDArray[np.in
     belong to different groups, the less certain one moves.
     """
     score = np.log(np.maximum(probs.astype(np.float64), 1e-12))  # (N, G)
+    score[:, lessons.aside_groups] = -np.inf
     score[lessons.rejected[:, 0], lessons.rejected[:, 1]] = -np.inf
     score[lessons.fixed] = -np.inf
     score[lessons.fixed, lessons.fixed_group] = 0.0
@@ -29,9 +30,7 @@ def assign_groups(probs: NDArray[np.float32], lessons: Lessons) -> NDArray[np.in
     for first, second in lessons.different.tolist():
         if group[first] == group[second]:
             _separate_(score, group, together, first, second)
-    assigned = np.full(len(probs), -1, dtype=np.int64)
-    assigned[lessons.taking_part] = group[lessons.taking_part]
-    return assigned
+    return np.where(lessons.aside < 0, group, -1)
 
 
 def _together(images: int, same: NDArray[np.int64]) -> NDArray[np.int32]:

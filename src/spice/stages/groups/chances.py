@@ -41,8 +41,12 @@ def group_chances(inputs: NDArray[np.float32], near: Near, lessons: Lessons) -> 
     labeled = labeled_images(lessons)
     if not len(labeled.row):  # only pairs and rejections: all groups are equally likely
         return np.full((len(inputs), len(lessons.numbers)), 1 / len(lessons.numbers), dtype=np.float32)
+    out = np.flatnonzero(lessons.aside >= 0)
     evidence = np.log(_by_classifier(inputs, labeled, len(lessons.numbers)))
     evidence += np.log(_by_graph(near, labeled, len(lessons.numbers)))
+    evidence[:, lessons.aside_groups] = -np.inf
+    evidence[out] = -np.inf
+    evidence[out, lessons.aside[out]] = 0
     evidence[lessons.rejected[:, 0], lessons.rejected[:, 1]] = -np.inf
     evidence[lessons.fixed] = -np.inf
     evidence[lessons.fixed, lessons.fixed_group] = 0

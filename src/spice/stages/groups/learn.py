@@ -67,8 +67,7 @@ def _train_(  # noqa: PLR0917
 ) -> None:
     """M-step, `STEPS` times: inputs (N, R), chances (N, G)."""
     optimizer = Adam(head.parameters(), learning_rate=learning_rate)
-    rows = torch.from_numpy(lessons.taking_part)
-    labels = torch.from_numpy(chances[lessons.taking_part].argmax(axis=1)).to(run.device)  # (n,)
+    labels = torch.from_numpy(chances.argmax(axis=1)).to(run.device)  # (N,)
     for step in range(STEPS):
         randomness = run.generator("learn", "views", step)
 
@@ -76,8 +75,8 @@ def _train_(  # noqa: PLR0917
             some = inputs[chosen.to(run.device)]
             return some + NOISE * torch.randn(some.shape, generator=randomness).to(run.device)
 
-        batch = torch.randperm(len(rows), generator=randomness)[:BATCH]
-        likely = double_softmax_cross_entropy(head(noisy(rows[batch])), labels[batch.to(run.device)])
+        batch = torch.randperm(len(labels), generator=randomness)[:BATCH]
+        likely = double_softmax_cross_entropy(head(noisy(batch)), labels[batch.to(run.device)])
         loss = LIKELY_WEIGHT * likely + _decided_loss(head, noisy, lessons, run.device)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
