@@ -407,8 +407,13 @@ def test_why_tells_why(spice: Spice, run: Path, shapes: Path) -> None:
     ],
 )
 def test_an_image_just_below_the_bar_reads_why(agreeing: int, reliable: bool, words: str) -> None:
-    found = Why.model_construct(cluster=3, agreeing=agreeing, neighbors=100, threshold=0.95, reliable=reliable)
+    found = Why.model_construct(
+        cluster=3, group=3, name=None, by_person=False, agreeing=agreeing, neighbors=100, threshold=0.95,
+        reliable=reliable,
+    )  # fmt: skip
     assert _verdict(found) == words
+    merged = found.model_copy(update={"group": 1})
+    assert _verdict(merged) == words.replace("are in", "are predicted in")
 
 
 @pytest.mark.parametrize(("rank", "told"), [("0", 1), ("1", 0)])

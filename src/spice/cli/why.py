@@ -45,7 +45,8 @@ def _lines(found: "Why") -> list[str]:
         lines.append(f"duplicate  nearly the same as {found.duplicate_of}")
     lines += [f"copy       {name}" for name in found.copies]
     for number, near in enumerate(found.nearest):
-        lines.append(f"{'nearest' if number == 0 else '':<10} {near.similarity:.3f}  group {near.cluster}  {near.path}")
+        group = "no group" if near.group < 0 else f"group {near.group}"
+        lines.append(f"{'nearest' if number == 0 else '':<10} {near.similarity:.3f}  {group}  {near.path}")
     return lines
 
 
@@ -55,8 +56,11 @@ def _groups(found: "Why") -> list[str]:
     lines = [f"group      {group}{', set by hand' if found.by_person else ''}"]
     if found.group >= 0:
         lines.append(f"chance     {chance_in_words(found.chance)} that this is the right group")
-    edited = found.group != found.cluster or found.name or found.by_person
-    return [*lines, f"predicted  {found.cluster}"] if edited else lines
+    return [*lines, f"predicted  {found.cluster}"] if _edited(found) else lines
+
+
+def _edited(found: "Why") -> bool:
+    return found.group != found.cluster or bool(found.name) or found.by_person
 
 
 def chance_in_words(chance: float) -> str:
@@ -65,6 +69,7 @@ def chance_in_words(chance: float) -> str:
 
 
 def _verdict(found: "Why") -> str:
-    agreeing = f"{found.agreeing} of its {found.neighbors} nearest images are in group {found.cluster}"
+    predicted = "predicted in" if _edited(found) else "in"
+    agreeing = f"{found.agreeing} of its {found.neighbors} nearest images are {predicted} group {found.cluster}"
     least = math.floor(found.threshold * found.neighbors) + 1
     return f"yes: {agreeing}" if found.reliable else f"no: {agreeing}; reliable means at least {least}"

@@ -22,6 +22,7 @@ class Near(BaseModel, frozen=True):
 
     path: str
     cluster: int
+    group: int  # after all edits; -1: none
     similarity: float
 
 
@@ -81,7 +82,12 @@ def why(folder: Path, image: str) -> Why:
         duplicate_of=labels.duplicate_of[row] or None,
         copies=_copies(result, row),
         nearest=[
-            Near(path=labels.path[other], cluster=int(labels.cluster[other]), similarity=float(similarity))
+            Near(
+                path=labels.path[other],
+                cluster=int(labels.cluster[other]),
+                group=int(groups.shown[other]),
+                similarity=float(similarity),
+            )
             for other, similarity in zip(neighbors[:SHOWN_NEIGHBORS], similarities, strict=False)
         ],
     )
