@@ -11,8 +11,10 @@ class Command(TyperCommand):
     """A command whose usage line names its arguments as the table below it does: `RUN`, not `{RUN}`."""
 
     def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
-        """Remove the braces that recent versions of typer put around required arguments."""
-        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
+        """Without hidden arguments, and without the braces that recent versions of typer put around required ones."""
+        hidden = [piece for one in self.params if getattr(one, "hidden", False) for piece in one.get_usage_pieces(ctx)]
+        pieces = [piece for piece in super().collect_usage_pieces(ctx) if piece not in hidden]
+        return [piece.replace("{", "").replace("}", "") for piece in pieces]
 
 
 def examples(*lines: str) -> str:
