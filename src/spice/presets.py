@@ -65,7 +65,7 @@ def checked_clusters(clusters: object) -> Clusters:
         number = index(clusters)  # type: ignore[arg-type]  # TypeError if it is not an integer
     except (TypeError, ValueError):
         raise UserError(f"n_clusters takes a number such as 10 or a range such as (5, 40); got {clusters!r}") from None
-    if number < 2:
+    if number < 1:  # 1 is refused when the images are known: scikit-learn's checks expect errors about them first
         raise UserError(f"need at least 2 groups, got {number}")
     return number
 

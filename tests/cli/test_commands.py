@@ -86,7 +86,11 @@ def test_resume_prints_the_account_again(spice: Spice, run: Path) -> None:
         (["cluster", "notes", "-k", "4"], 3, "contains no readable image"),
         (["cluster", "notes", "-k", "4", "--encoder", "vgg"], 2, "unknown encoder 'vgg'"),
         (["cluster", "notes", "-k", "1"], 2, "need at least 2 groups, got -k 1"),
-        (["cluster", "a.jpg", "b.jpg", "-k", "4"], 2, "got 2 paths, but cluster takes one; pass their folder, or put a"),
+        (
+            ["cluster", "a.jpg", "b.jpg", "-k", "4"],
+            2,
+            "got 2 paths, but cluster takes one; pass their folder, or put a",
+        ),
         (["cluster", "notes", "-k", "many"], 2, "-k takes a number such as 10 or a range such as 5:40"),
         (["cluster", "notes", "-k", "9:4"], 2, "expected a range such as 5:40, starting at 2 or more; got 9:4"),
         (["cluster", "notes", "-k", "4", "--cut", "4"], 2, "-k and --cut both set the number of groups"),

@@ -58,8 +58,9 @@ def _lines(proposal: "Proposal") -> list[str]:
     lessons, before, moved = proposal.lessons, proposal.before, proposal.moved
     pairs, images = len(lessons.same) + len(lessons.different), len(before.group)
     marked = f", {counted(pairs, 'pair')}" if pairs else ""
+    learned = len(lessons.numbers) - len(lessons.aside_groups)
     lines = [
-        f"learned    {len(lessons.numbers) - len(lessons.aside_groups)} groups, from {counted(len(lessons.fixed), 'image')} you placed{marked} "
+        f"learned    {learned} groups, from {counted(len(lessons.fixed), 'image')} you placed{marked} "
         "and typical images of each group"
     ]
     if not len(moved):
