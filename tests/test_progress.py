@@ -52,6 +52,19 @@ def test_lines_are_few_but_the_last_is_logged(clock: list[float], caplog: pytest
     ]
 
 
+def test_slow_work_is_announced_and_its_rate_is_not_zero(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="spice")
+    progress = LogProgress()
+    progress("scan", 196, 196)
+    progress("features", 0, 1000)  # at once, though a line was just logged
+    clock[0] += 30
+    progress("features", 1, 1000)
+    assert caplog.messages[1:] == [
+        "training the encoder: 0 of 1,000",
+        "training the encoder: 1 of 1,000, 8 h 19 min left",
+    ]
+
+
 @pytest.mark.parametrize(("seconds", "words"), [(59.4, "59 s"), (75, "1 min 15 s"), (3700, "1 h 01 min")])
 def test_a_duration_in_words(seconds: float, words: str) -> None:
     assert duration(seconds) == words

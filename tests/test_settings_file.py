@@ -104,6 +104,13 @@ def test_mistakes_name_the_setting_and_the_nearest_known_one(file: Path, text: s
         requested_settings("standard", file)
 
 
+@pytest.mark.parametrize("clusters", ["'many'", "[3, 4]", "2.5", "-1"])
+def test_a_wrong_number_of_groups_in_a_file_is_one_line(file: Path, clusters: str) -> None:
+    file.write_text(f"[heads]\nclusters = {clusters}\n")
+    with pytest.raises(UserError, match=r"mine\.toml: heads\.clusters = .*: input should be"):
+        requested_settings("standard", file)
+
+
 def test_a_missing_file_is_one_line(file: Path) -> None:
     with pytest.raises(UserError, match="cannot read"):
         requested_settings("standard", file, clusters=3)

@@ -21,7 +21,7 @@ from spice.arrays import open_array
 from spice.data import Problem, SourceLike, ingest
 from spice.data.adapters import Adapted, adapt, is_table_of_numbers
 from spice.data.vectors import Vectors
-from spice.errors import UserError
+from spice.errors import UserError, one_line
 from spice.group_sizes import as_shares
 from spice.models.precomputed import NoEncoder, checked_vectors
 from spice.notebook.answers import Answers, answers_of
@@ -138,6 +138,7 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             )  # fmt: skip
             result = open_result(out)
             self.model_ = TrainedModel.load(result / MODEL, device=self.device)
+            self.n_features_in_ = self.model_.encoder.features  # also of images: vectors of another width are refused
             self._set_results_(result, user_order(source, collection_of(result)), temporary=temporary)
         return self
 
@@ -281,7 +282,10 @@ class SPICE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             )
         source = adapt(images)
         if isinstance(source, Vectors):
-            validate_data(self, source.values, dtype=np.float32, reset=reset)
+            try:
+                validate_data(self, source.values, dtype=np.float32, reset=reset)
+            except ValueError as error:  # a file of vectors may come from the command line
+                raise UserError(f"{source.label}: {one_line(error)}") from None
         return source
 
 

@@ -1,5 +1,6 @@
 """Presets: quick, standard, the demo, and one for each of the paper's data sets."""
 
+from operator import index
 from typing import Literal, NamedTuple
 
 from spice.errors import UserError
@@ -51,6 +52,22 @@ def preset(
     usual = standard(clusters=clusters, encoder=chosen, size=size, flip=flip, refine=refine, minutes=minutes, seed=seed)
     usual = usual.model_copy(update={"how_many": how_many})
     return quick(usual) if name == "quick" else usual
+
+
+def checked_clusters(clusters: object) -> Clusters:
+    """The number of groups or the range to search, as Python integers; UserError if it is neither."""
+    if clusters is None:
+        return None
+    try:
+        if isinstance(clusters, tuple | list):
+            least, most = map(index, clusters)
+            return least, most
+        number = index(clusters)  # type: ignore[arg-type]  # TypeError if it is not an integer
+    except (TypeError, ValueError):
+        raise UserError(f"n_clusters takes a number such as 10 or a range such as (5, 40); got {clusters!r}") from None
+    if number < 1:  # 1 is refused when the images are known: scikit-learn's checks expect errors about them first
+        raise UserError(f"need at least 2 groups, got {number}")
+    return number
 
 
 def search_between(least: int, most: int) -> HowManySettings:

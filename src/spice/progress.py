@@ -10,6 +10,7 @@ from spice.wording import step_in_words
 log = logging.getLogger("spice")
 
 LEAST_SECONDS = 0.1  # over less time than this, a rate cannot be measured
+SLOWEST = 0.05  # a lower rate would be shown as 0.0/s
 
 
 class Progress(Protocol):
@@ -36,7 +37,7 @@ class LogProgress:
         self._logged = 0.0
 
     def __call__(self, task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
-        """Log one line if the last one is old enough, or the task is done."""
+        """Log one line if the last one is old enough, or the task begins or is done."""
         now = time.monotonic()
         last_done, last_total = self._last.get(task, (0, total))
         if done == last_done == total:  # was logged already
@@ -46,13 +47,13 @@ class LogProgress:
         self._last[task] = (done, total)
         # A resumed task starts with work already done: the rate counts from there.
         since, already = self._started.setdefault(task, (now, done))
-        if done < total and now - self._logged < self.every_seconds:
+        if 0 < done < total and now - self._logged < self.every_seconds:
             return
         self._logged = now
         elapsed = now - since
         rate = (done - already) / max(elapsed, 1e-9)
         parts = [f"{step_in_words(task)}: {done:,} of {total:,}"]
-        if done > already and elapsed >= LEAST_SECONDS:
+        if done > already and elapsed >= LEAST_SECONDS and rate >= SLOWEST:
             parts.append(f"{rate:,.1f}/s")
         if 0 < done < total and rate > 0:
             parts.append(f"{duration((total - done) / rate)} left")

@@ -86,6 +86,11 @@ def test_resume_prints_the_account_again(spice: Spice, run: Path) -> None:
         (["cluster", "notes", "-k", "4"], 3, "contains no readable image"),
         (["cluster", "notes", "-k", "4", "--encoder", "vgg"], 2, "unknown encoder 'vgg'"),
         (["cluster", "notes", "-k", "1"], 2, "need at least 2 groups, got -k 1"),
+        (
+            ["cluster", "a.jpg", "b.jpg", "-k", "4"],
+            2,
+            "got 2 paths, but cluster takes one; pass their folder, or put a",
+        ),
         (["cluster", "notes", "-k", "many"], 2, "-k takes a number such as 10 or a range such as 5:40"),
         (["cluster", "notes", "-k", "9:4"], 2, "expected a range such as 5:40, starting at 2 or more; got 9:4"),
         (["cluster", "notes", "-k", "4", "--cut", "4"], 2, "-k and --cut both set the number of groups"),
@@ -218,6 +223,19 @@ def test_predict_writes_a_table_to_the_next_program(spice: Spice, run: Path, sha
     ]  # fmt: skip
     assert len({row["cluster"] for row in rows}) == 1
     assert "images     24" in ended.err
+
+
+@pytest.mark.parametrize("command", ["cluster", "predict"])
+def test_help_shows_the_arguments_that_a_user_gives(spice: Spice, command: str) -> None:
+    usage = next(line for line in spice(command, "--help").out.splitlines() if "Usage:" in line).split("[OPTIONS]")[1]
+    assert usage.split() == {"cluster": ["IMAGES"], "predict": ["RUN", "IMAGES..."]}[command]
+
+
+def test_predict_takes_several_images(spice: Spice, run: Path, shapes: Path) -> None:
+    images = [str(shapes / "disc" / "0.png"), str(shapes / "ring" / "1.png")]
+    rows = table(spice("predict", run, *images).out)
+    assert [row["path"] for row in rows] == images
+    assert [row["cluster"] for row in rows] == [table(spice("predict", run, one).out)[0]["cluster"] for one in images]
 
 
 def test_predict_shows_a_short_table_on_a_terminal(
@@ -408,9 +426,12 @@ def test_why_tells_why(spice: Spice, run: Path, shapes: Path) -> None:
 )
 def test_an_image_just_below_the_bar_reads_why(agreeing: int, reliable: bool, words: str) -> None:
     found = ImageExplanation.model_construct(
-        cluster=3, agreeing=agreeing, neighbors=100, threshold=0.95, reliable=reliable
-    )
+        cluster=3, group=3, name=None, by_person=False, agreeing=agreeing, neighbors=100, threshold=0.95,
+        reliable=reliable,
+    )  # fmt: skip
     assert _verdict(found) == words
+    merged = found.model_copy(update={"group": 1})
+    assert _verdict(merged) == words.replace("are in", "are predicted in")
 
 
 @pytest.mark.parametrize(("rank", "told"), [("0", 1), ("1", 0)])

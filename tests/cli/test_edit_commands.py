@@ -71,6 +71,10 @@ def test_groups_are_merged_split_and_set_aside(run: Path) -> None:
     assert spice("merge", run, "1", "2") == "group 1 now has 6 images\n"
     assert spice("set-aside", run, "1") == "group 1 is set aside, with 6 images\n"
     assert [row[1] for row in table(run)].count("-1") == 6
+    exported = spice("export", run, run.parent / "all.csv", "--as", "csv").replace("\n", " ")
+    assert exported.startswith("exported 2 images to ")
+    assert "; left out 6 in groups that are set aside" in exported
+    assert "left out" not in spice("export", run, run.parent / "one.csv", "--as", "csv", "--group", "0")
     assert spice("set-aside", run, "1", "--back") == "group 1 is back, with 6 images\n"
     assert spice("groups", run).splitlines()[0].split() == ["group", "images", "by", "you", "name"]
     assert [row["images"] for row in json.loads(spice("groups", run, "--json"))] == [2, 6]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +27,7 @@ from spice.data.decode import decode
 from spice.data.originals import originals
 from spice.data.problems import Problem, read_problems, write_problems
 from spice.data.sources import read_file, read_if_image
-from spice.errors import NothingReadableError, UserError
+from spice.errors import NothingReadableError, NoticeWarning, UserError
 
 Photo = Callable[..., Image.Image]
 Encode = Callable[..., bytes]
@@ -202,6 +203,17 @@ def test_float_arrays_share_one_range(scan: Scan) -> None:
     for bad in (array - 1, array * 2, array * np.nan):
         with pytest.raises(UserError, match=r"0\.\.1, 0\.\.255"):
             scan(bad)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.int64])
+def test_an_array_that_would_be_nearly_black_is_pointed_out(scan: Scan, kind: type) -> None:
+    array = np.arange(2 * 8 * 8).reshape(2, 8, 8) % 17
+    with pytest.warns(NoticeWarning, match=r"values from 0 to 16, read as 0\.\.255.*if 16 means white, divide by it"):
+        scan(array.astype(kind))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for fine in (array / 16, array * 15.0, array.astype(np.uint8)):
+            scan(fine)
 
 
 @pytest.mark.parametrize(

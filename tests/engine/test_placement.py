@@ -231,7 +231,7 @@ def test_a_head_learns_corrections_there(other_device: Run) -> None:
     near = NeighborGraph(found.index.numpy(), found.similarity.numpy())
     corrections = Corrections(
         numbers=[0, 1, 2],
-        included=np.arange(60),
+        aside=np.full(60, -1),
         fixed=np.array([0, 20, 40]),
         fixed_group=np.array([0, 1, 2]),
         typical=np.array([5, 25]),

@@ -166,6 +166,25 @@ def test_mistakes_are_told_in_words(shapes: Path, tmp_path: Path) -> None:
     shutil.copytree(shapes / "disc", tmp_path / "few")
     with pytest.raises(UserError, match="24 images allow at most 12 groups, got 30"):
         SPICE(30, size=64).fit(tmp_path / "few")
+    for number in (0, 1, -3):
+        with pytest.raises(UserError, match=f"need at least 2 groups, got {number}"):
+            SPICE(number).fit(shapes)
+    for strange in (2.5, "4", (2,), (2, 4, 5), (2, "4")):
+        with pytest.raises(UserError, match=r"n_clusters takes a number such as 10 or a range such as \(5, 40\); got"):
+            SPICE(strange).fit(shapes)  # type: ignore[arg-type]
+
+
+def test_a_number_of_clusters_may_come_from_numpy_or_a_list() -> None:
+    vectors, _ = blobs()
+    assert SPICE(np.int64(3)).fit(vectors).n_clusters_ == 3  # type: ignore[arg-type]
+    assert SPICE([2, 5]).fit(vectors).n_clusters_ == SPICE((2, 5)).fit(vectors).n_clusters_ == 3  # type: ignore[arg-type]
+
+
+def test_a_model_of_images_takes_vectors_of_its_encoder_alone(fitted: SPICE, paths: list[Path]) -> None:
+    vectors, order, _ = fitted._features(paths)
+    np.testing.assert_array_equal(fitted.predict(vectors.numpy())[order.rows], fitted.predict(paths))
+    with pytest.raises(ValueError, match="X has 16 features, but SPICE is expecting 1280"):
+        fitted.predict(np.ones((3, 16)))
 
 
 def test_without_a_number_of_clusters_it_is_found_unless_there_are_too_few_images() -> None:

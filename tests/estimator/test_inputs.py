@@ -184,6 +184,10 @@ def test_a_file_of_vectors_is_clustered_and_predicted_by_the_command(
     assert spice("predict", run, file, "--out", predicted).code == 0
     rows = predicted.read_text().splitlines()[1:]
     assert [int(row.split(",")[1]) for row in rows] == grouped.labels_.tolist()
+    np.save(tmp_path / "narrow.npy", vectors[:, :9])
+    refused = spice("predict", run, tmp_path / "narrow.npy")
+    assert refused.code == 2
+    assert "narrow.npy: X has 9 features, but SPICE is expecting 10" in refused.err
     assert spice("resume", run).code == 0
     refused = spice("export", run, tmp_path / "groups", "--as", "folders")
     assert refused.code == 2

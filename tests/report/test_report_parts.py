@@ -88,6 +88,8 @@ def test_half_of_the_neighbors_in_one_other_cluster_is_mixed_and_an_empty_cluste
     found = judged([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     assert found[0].grade == Grade.MIXED
     assert found[0].groups == pytest.approx(2.0)
+    assert judged([[0.05, 0.95], [0.0, 1.0]])[0].grade == Grade.WEAK, "its neighbors come from one group, but another"
+    assert judged([[0.95, 0.05], [0.0, 1.0]])[0].grade == Grade.GOOD
     labels = labels_of([1.0] * 4, [0.9] * 4, [0] * 4)
     votes = np.array([[1.0, 0.0], [0.0, 0.0]])
     empty = verdicts(labels, Evidence(votes, votes))[1]

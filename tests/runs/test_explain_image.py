@@ -8,6 +8,8 @@ from spice.errors import UserError
 from spice.runs import Result
 from spice.runs.artifacts import NEIGHBORS
 from spice.runs.checks import record
+from spice.runs.editor import Editor
+from spice.runs.edits import Merge, SetAside
 from spice.runs.explain_image import explain_image
 
 
@@ -62,3 +64,13 @@ def test_why_knows_the_answers_of_a_check(finished: Result) -> None:
     for row in range(5):
         record(finished.run, row, "no")
     assert explain_image(finished.run, "cats/a.png").chance < 0.3 < before
+
+
+def test_the_nearest_images_are_in_their_groups_after_edits(finished: Result) -> None:
+    before = {near.path: near.group for near in explain_image(finished.run, "cats/b.png").nearest}
+    assert before == {"cats/a.png": 0, "naïve 中.png": 0, "dogs/a.png": 2}
+    Editor(finished.run).do(Merge(groups=[1, 0]))
+    Editor(finished.run).do(SetAside(group=2))
+    after = explain_image(finished.run, "cats/b.png")
+    assert {near.path: near.group for near in after.nearest} == {"cats/a.png": 1, "naïve 中.png": 1, "dogs/a.png": -1}
+    assert [near.cluster for near in after.nearest] == list(before.values())

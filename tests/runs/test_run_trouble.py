@@ -47,7 +47,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(tmp_path: Path,
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.stderr == ""
     assert result.stdout == (
-        f"no space left on the disk of {tmp_path}; free some space, then: spice resume {tmp_path} "
+        f"no space left on the disk of {tmp_path}; free some space, then run the same command again "
         "(finished steps are kept)\n"
     )
     assert list(tmp_path.iterdir()) == []

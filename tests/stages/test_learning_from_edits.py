@@ -123,12 +123,12 @@ def test_the_pair_loss_is_minus_the_log_of_the_agreement() -> None:
     assert pair_loss(first, second, together=False).item() == pytest.approx(apart)
 
 
-def test_decisions_of_a_person_override_the_probabilities() -> None:
-    probs = np.array([[0.9, 0.05, 0.05]] * 6, np.float32)
-    probs[4] = [0.6, 0.3, 0.1]
+def test_what_a_person_decided_holds_against_the_head() -> None:
+    probs = np.array([[0.9, 0.05, 0.05, 0]] * 6, np.float32)
+    probs[4] = [0.6, 0.3, 0.1, 0]
     corrections = Corrections(
-        numbers=[0, 1, 2],
-        included=np.arange(5),
+        numbers=[0, 1, 2, 3],
+        aside=np.array([-1, -1, -1, -1, -1, 3]),
         fixed=np.array([0]),
         fixed_group=np.array([2]),
         typical=np.empty(0, np.int64),
@@ -158,11 +158,11 @@ def test_corrections_are_read_from_the_edits(three_blobs: np.ndarray) -> None:
         SetAside(group=2),
     )
     corrections = corrections_from_edits(base, apply_edits(base, edits), edits, three_blobs)
-    assert corrections.numbers == [0, 1]
+    assert corrections.numbers == [0, 1, 2]
     assert (corrections.fixed.tolist(), corrections.fixed_group.tolist()) == ([3], [1])
-    assert len(corrections.typical) == 16  # 8 of either group
+    assert len(corrections.typical) == 24  # 8 of each group
     assert 3 not in corrections.typical
-    assert set(corrections.included.tolist()) == set(range(80))
+    assert corrections.aside.tolist() == [-1] * 80 + [2] * 40
     assert corrections.rejected.tolist() == [[50, 1]]
     assert corrections.part[3] == -1  # placed by a person
     assert corrections.part[0] == corrections.part[39] != corrections.part[40]
@@ -187,6 +187,25 @@ def test_a_few_corrections_mend_a_wrong_cluster(three_blobs: np.ndarray) -> None
     assert (found.group == truth).mean() > 0.95 > (mixed == truth).mean()
     again = learn_groups(three_blobs, neighbor_graph(three_blobs, 15), corrections, settings, Run())
     np.testing.assert_array_equal(found.group, again.group)  # the same edits give the same result
+
+
+def test_new_images_like_those_set_aside_are_recognized_and_no_image_joins_or_leaves_them(
+    three_blobs: np.ndarray,
+) -> None:
+    clusters = np.repeat([0, 1, 2], 40)
+    clusters[80:83] = 0  # these look like the group that is set aside, but are not in it
+    base = base_of(clusters, 3)
+    edits = edits_of(Name(group=0, name="cats"), SetAside(group=2))
+    corrections = corrections_from_edits(base, apply_edits(base, edits), edits, three_blobs)
+    found = learn_groups(
+        three_blobs, neighbor_graph(three_blobs, 15), corrections, HeadSettings(clusters=3, components=8), Run()
+    )
+    assert (found.group[83:] == -1).all()
+    assert set(found.group[:83].tolist()) == {0, 1}
+    with torch.no_grad():
+        output = found.head(torch.from_numpy(three_blobs)).argmax(dim=1).numpy()
+    assert (output[83:] == 2).mean() > 0.9
+    assert (output[:80] != 2).all()
 
 
 def test_learning_again_starts_from_the_answer_before_learning(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def project(features: Tensor, head: torch.nn.Module) -> Tensor:
 def test_training_is_the_published_algorithm(tmp_path: Path) -> None:
     state, queue, losses = by_hand(Noise(), SETTINGS)
     reported: list[float] = []
-    run = Run(folder=tmp_path, progress=lambda *call: reported.append((call[3] or {})["loss"]))
+    run = Run(folder=tmp_path, progress=lambda *call: reported.extend(figures["loss"] for figures in call[3:]))
     train_features(Noise(), SETTINGS, run)
     assert reported == pytest.approx(losses, rel=1e-4)
     saved = run.checkpoints(SETTINGS.model_dump(exclude={"whitening"}) | {"images": 24, "processes": 1}).load()

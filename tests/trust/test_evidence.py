@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from spice.trust.evidence import groups_among_neighbors, similar_groups, two_parts
+from spice.trust.grade import Grade, grades
 
 
 def test_the_number_of_groups_is_that_of_equally_frequent_ones() -> None:
@@ -16,6 +17,12 @@ def test_groups_are_similar_if_each_has_neighbors_in_the_other() -> None:
     votes = np.array([[0.6, 0.4, 0.0], [0.2, 0.5, 0.3], [0.0, 0.3, 0.7]])
     assert similar_groups(votes, 0.15) == [(1, 2, 0.3), (0, 1, 0.2)]
     assert similar_groups(votes, 0.25) == [(1, 2, 0.3)]
+
+
+def test_a_group_of_one_image_or_none_is_weak() -> None:
+    neighbors = np.array([[(row + step) % 7 for step in range(1, 6)] for row in range(7)])
+    cluster = np.array([0, 0, 0, 0, 0, 0, 1], dtype=np.int32)
+    assert grades(cluster, neighbors, 3) == [Grade.MIXED, Grade.WEAK, Grade.WEAK]
 
 
 def rings(sizes: list[int]) -> np.ndarray:

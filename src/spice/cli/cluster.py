@@ -48,6 +48,7 @@ def command(
             "an address such as s3://bucket/photos.",
         ),
     ],
+    others: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     *,
     clusters: Annotated[
         str | None,
@@ -144,6 +145,11 @@ def command(
     from spice.presets import with_cut_start
     from spice.settings_file import requested_settings
 
+    if others:  # the shell expanded a glob
+        raise UserError(
+            f"got {len(others) + 1:,} paths, but cluster takes one; pass their folder, or put a glob in quotes: "
+            "'photos/*.jpg'"
+        )
     if address is not None and engine == "local":
         raise UserError("--address needs --engine ray")
     if cut is not None and (clusters or sizes):

@@ -57,7 +57,17 @@ def command(
         _export_model(run, destination, shape, embed=embed)
     else:
         rows = chosen_rows(run, group=group, reliable=reliable, keep=keep if kept else None)
-        print(export_images(run, destination, shape, rows=rows, copy=copy))
+        everything = group is None and not reliable and not kept
+        print(export_images(run, destination, shape, rows=rows, copy=copy) + (_set_aside(run) if everything else ""))
+
+
+def _set_aside(run: Path) -> str:
+    """How many images are not exported because their groups are set aside, in words."""
+    from spice.runs import open_result
+
+    groups = open_result(run).groups
+    count = int(((groups.group >= 0) & (groups.shown < 0)).sum())
+    return f"; left out {count:,} in groups that are set aside" if count else ""
 
 
 def _export_model(run: Path, destination: Path, shape: Literal["model", "onnx"], *, embed: bool) -> None:

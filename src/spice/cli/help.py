@@ -14,8 +14,10 @@ class Command(TyperCommand):
     """A command with plain help, which says that it stopped on Ctrl-C."""
 
     def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
-        """Name arguments as the table below does: remove the braces of recent versions of typer."""
-        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
+        """Name arguments as the table below does: no hidden ones, and no braces, which recent versions of typer add."""
+        hidden = [piece for one in self.params if getattr(one, "hidden", False) for piece in one.get_usage_pieces(ctx)]
+        pieces = [piece for piece in super().collect_usage_pieces(ctx) if piece not in hidden]
+        return [piece.replace("{", "").replace("}", "") for piece in pieces]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Show flags without a type."""

@@ -59,7 +59,7 @@ def _lines(proposal: "Proposal") -> list[str]:
     sources = [f"{counted(placed, 'image')} you placed"] if placed else []
     sources += [counted(pairs, "pair")] if pairs else []
     sources += ["typical images of each group"]
-    lines = [f"learned    {len(corrections.numbers)} groups, from {listed(sources)}"]
+    lines = [f"learned    {len(corrections.numbers) - len(corrections.aside_groups)} groups, from {listed(sources)}"]
     if not len(moved):
         return [*lines, "moves      no images; accepting updates only the model for new images"]
     lines.append(f"moves      {len(moved):,} of {len(before.group):,} images:")

@@ -27,7 +27,7 @@ SHOWN = 10  # images, on a terminal
 def command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, or its model/ folder.", callback=find_run)],
     images: Annotated[
-        str, typer.Argument(metavar="IMAGES", help="A folder, glob, list, archive, array or single image.")
+        list[str], typer.Argument(metavar="IMAGES", help="A folder, glob, list, archive or array; or some image files.")
     ],
     *,
     out: Annotated[
@@ -49,7 +49,7 @@ def command(
         from spice.estimator import load  # imports torch, which takes seconds
 
         model = load(model_folder(run), device=device)
-        found = model.assess(images, progress=progress)
+        found = model.assess(images[0] if len(images) == 1 else images, progress=progress)
     columns = {**found.columns(), **_groups(run, found)}
     with explain_output_errors(out or Path("the table")):
         if out is None and sys.stdout.isatty():

@@ -45,7 +45,10 @@ def _lines(found: "ImageExplanation") -> list[str]:
     lines += [f"copy       {name}" for name in found.copies]
     if found.nearest:
         lines.append("nearest    similarity, group and name of the most similar images:")
-    return lines + [f"           {near.similarity:.3f}  group {near.cluster}  {near.path}" for near in found.nearest]
+    for near in found.nearest:
+        group = "no group" if near.group < 0 else f"group {near.group}"
+        lines.append(f"           {near.similarity:.3f}  {group}  {near.path}")
+    return lines
 
 
 def _groups(found: "ImageExplanation") -> list[str]:
@@ -54,8 +57,11 @@ def _groups(found: "ImageExplanation") -> list[str]:
     lines = [f"group      {group}{', set by hand' if found.by_person else ''}"]
     if found.group >= 0:
         lines.append(f"chance     {chance_in_words(found.chance)} that this is the right group")
-    edited = found.group != found.cluster or found.name or found.by_person
-    return [*lines, f"predicted  {found.cluster}"] if edited else lines
+    return [*lines, f"predicted  {found.cluster}"] if _edited(found) else lines
+
+
+def _edited(found: "ImageExplanation") -> bool:
+    return found.group != found.cluster or bool(found.name) or found.by_person
 
 
 def chance_in_words(chance: float) -> str:
@@ -64,6 +70,7 @@ def chance_in_words(chance: float) -> str:
 
 
 def _verdict(found: "ImageExplanation") -> str:
-    agreeing = f"{found.agreeing} of its {found.neighbors} nearest images are in group {found.cluster}"
+    predicted = "predicted in" if _edited(found) else "in"
+    agreeing = f"{found.agreeing} of its {found.neighbors} nearest images are {predicted} group {found.cluster}"
     least = math.floor(found.threshold * found.neighbors) + 1
     return f"yes: {agreeing}" if found.reliable else f"no: {agreeing}; reliable means at least {least}"

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from spice.data.decode import MAX_BYTES, Content, digest, format_of
 from spice.data.other_files import is_raw, not_an_image, raw_preview
 from spice.data.problems import BadImageError, Problem, Reason, bad_file
-from spice.errors import UserError, one_line
+from spice.errors import NoticeWarning, UserError, one_line, warn_user
 from spice.progress import log
 
 HEAD = 512  # first bytes, which show whether a file is an image at all
 _READ_BYTES = 1 << 20  # bytes read at once: a read allocates what it asks for, however short the file is
+_DARK = 64  # arrays of at most this value, read as 0..255, are probably meant otherwise
 
 # Folders in which file managers, cloud drives and photo libraries keep thumbnails and deleted files.
 _SYSTEM_FOLDERS = ("@eaDir", "__MACOSX", "$RECYCLE.BIN", "System Volume Information", "lost+found")
@@ -280,4 +281,12 @@ def _factor(array: NDArray[np.generic], label: str) -> float | None:
         raise UserError(
             f"{label} contains values from {low:.4g} to {high:.4g}; pass images in 0..1, 0..255 or as uint16"
         )
-    return 255.0 if array.dtype.kind == "f" and high <= 1 else 1.0
+    if array.dtype.kind == "f" and high <= 1:
+        return 255.0
+    if 0 < high <= _DARK:  # such as the digits of scikit-learn, in 0..16
+        warn_user(
+            f"{label} contains values from {low:.4g} to {high:.4g}, read as 0..255, so all images are nearly black; "
+            f"if {high:.4g} means white, divide by it",
+            NoticeWarning,
+        )
+    return 1.0

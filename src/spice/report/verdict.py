@@ -76,7 +76,7 @@ def _verdict(labels: Labels, evidence: Evidence, number: int, groups: float) -> 
     elsewhere = np.where(np.arange(len(votes)) == number, 0.0, votes)
     other = int(elsewhere.argmax())
     verdict = Verdict(
-        grade=grade_of(groups),
+        grade=grade_of(groups, float(evidence.near[number, number])),
         reason="",
         advice="",
         chance=float(labels.chance[members].mean(dtype=np.float64)),

@@ -22,6 +22,7 @@ class Neighbor(BaseModel, frozen=True):
 
     path: str
     cluster: int
+    group: int  # after all edits; -1: none
     similarity: float
 
 
@@ -81,7 +82,12 @@ def explain_image(folder: Path, image: str) -> ImageExplanation:
         duplicate_of=labels.duplicate_of[row] or None,
         copies=_copies(result, row),
         nearest=[
-            Neighbor(path=labels.path[other], cluster=int(labels.cluster[other]), similarity=float(similarity))
+            Neighbor(
+                path=labels.path[other],
+                cluster=int(labels.cluster[other]),
+                group=int(groups.shown[other]),
+                similarity=float(similarity),
+            )
             for other, similarity in zip(neighbors[:SHOWN_NEIGHBORS], similarities, strict=False)
         ],
     )

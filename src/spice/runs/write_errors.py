@@ -23,7 +23,7 @@ def explain_write_errors(folder: Path) -> Iterator[None]:
         yield
     except Exception as error:
         if is_full(error):
-            advice = f"free some space, then: spice resume {folder} (finished steps are kept)"
+            advice = "free some space, then run the same command again (finished steps are kept)"
             raise UserError(f"no space left on the disk of {folder}; {advice}") from error
         if isinstance(error, OSError) and error.errno in _FORBIDDEN and _concerns(error, folder):
             started = (folder / MANIFEST).exists()

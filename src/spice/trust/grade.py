@@ -24,9 +24,11 @@ class Grade(StrEnum):
     WEAK = "weak"
 
 
-def grade_of(groups: float) -> Grade:
-    """The grade of a group, from the effective number of groups among its nearest neighbors."""
-    return Grade.GOOD if groups <= GOOD_UP_TO else Grade.WEAK if groups > WEAK_ABOVE else Grade.MIXED
+def grade_of(groups: float, own: float) -> Grade:
+    """The grade of a group whose nearest neighbors come from this many groups, a share `own` from the group itself."""
+    if groups <= GOOD_UP_TO:
+        return Grade.GOOD if own > 0.5 else Grade.WEAK  # weak: nearly all of them are in one other group
+    return Grade.WEAK if groups > WEAK_ABOVE else Grade.MIXED
 
 
 def nearest_votes(cluster: NDArray[np.int32], neighbors: NDArray[np.int64], clusters: int) -> NDArray[np.float64]:
@@ -36,6 +38,6 @@ def nearest_votes(cluster: NDArray[np.int32], neighbors: NDArray[np.int64], clus
 
 def grades(cluster: NDArray[np.int32], neighbors: NDArray[np.int64], clusters: int) -> list[Grade]:
     """The grade of every group. An empty group is weak."""
-    counts = groups_among_neighbors(nearest_votes(cluster, neighbors, clusters))  # (K,)
-    sizes = np.bincount(cluster, minlength=clusters)
-    return [grade_of(count) if size else Grade.WEAK for count, size in zip(counts.tolist(), sizes, strict=True)]
+    votes = nearest_votes(cluster, neighbors, clusters)
+    counts, own = groups_among_neighbors(votes).tolist(), votes.diagonal().tolist()  # (K,) each; an empty group has 0
+    return [grade_of(*one) for one in zip(counts, own, strict=True)]

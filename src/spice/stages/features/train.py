@@ -69,6 +69,8 @@ def train_features(images: Images, settings: FeatureSettings, run: Run) -> Featu
     start = state.restore_(checkpoints.load())
     started = time.monotonic()
     pretext.train()
+    if processes.first:  # on a CPU, the first step may take a minute
+        run.progress("features", start, schedule.steps)
     for step, first, second in prefetch(view_pairs(images, settings, schedule, run, start=start)):
         with autocast(run.device):
             outcome = pretext(first, second, step=step)

@@ -18,6 +18,7 @@ def assign_groups(probs: NDArray[np.float32], corrections: Corrections) -> NDArr
     together have the same group, the less certain one moves.
     """
     score = np.log(np.maximum(probs.astype(np.float64), 1e-12))  # (N, G)
+    score[:, corrections.aside_groups] = -np.inf
     score[corrections.rejected[:, 0], corrections.rejected[:, 1]] = -np.inf
     score[corrections.fixed] = -np.inf
     score[corrections.fixed, corrections.fixed_group] = 0.0
@@ -29,9 +30,7 @@ def assign_groups(probs: NDArray[np.float32], corrections: Corrections) -> NDArr
     for first, second in corrections.different.tolist():
         if group[first] == group[second]:
             _separate_(score, group, together, first, second)
-    assigned = np.full(len(probs), -1, dtype=np.int64)
-    assigned[corrections.included] = group[corrections.included]
-    return assigned
+    return np.where(corrections.aside < 0, group, -1)
 
 
 def _together(images: int, same: NDArray[np.int64]) -> NDArray[np.int32]:

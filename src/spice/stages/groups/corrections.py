@@ -24,8 +24,8 @@ Rows = NDArray[np.int64]
 class Corrections(NamedTuple):
     """What to learn. Groups are numbered 0 to G - 1, in the order of `numbers`."""
 
-    numbers: list[int]  # (G,) the numbers of the groups in the result
-    included: Rows  # (n,) images that are not in a group that was set aside
+    numbers: list[int]  # (G,) the numbers of the groups in the result; groups set aside come last
+    aside: Rows  # (N,) the group set aside that an image is in; -1: none
     fixed: Rows  # (F,) images that a person placed
     fixed_group: Rows  # (F,)
     typical: Rows  # (T,) images near the center of their group that were not placed by a person
@@ -35,25 +35,29 @@ class Corrections(NamedTuple):
     different: Rows  # (P', 2) images that do not belong together
     part: Rows  # (N,) part of a former group: a number for each cluster and group; -1: placed by a person
 
+    @property
+    def aside_groups(self) -> Rows:
+        """The groups that are set aside. No image joins or leaves them, but new images are recognized as theirs."""
+        return np.unique(self.aside[self.aside >= 0])
+
 
 def corrections_from_edits(base: Base, groups: Groups, edits: Edits, features: NDArray[np.float32]) -> Corrections:
     """The corrections in the edits of a result. `groups` are the groups before anything was learned."""
-    numbers = [
-        number for number in groups.existing if number not in groups.set_aside and (groups.group == number).any()
-    ]
+    active = [number for number in groups.active if number in groups.group]
+    set_aside = [number for number in sorted(groups.set_aside) if number in groups.group]
+    numbers = [*active, *set_aside]
     place = {number: position for position, number in enumerate(numbers)}
-    included = np.flatnonzero(np.isin(groups.group, numbers) | (groups.group < 0))
-    fixed = np.flatnonzero(groups.by_person & np.isin(groups.group, numbers))
+    fixed = np.flatnonzero(groups.by_person & np.isin(groups.group, active))
     pairs = {kind: _pairs(base, edits, kind) for kind in ("same", "different")}
-    rejected = [(row, place[group]) for row, out in groups.rejected.items() for group in sorted(out) if group in place]
+    rejected = [(row, place[group]) for row, out in groups.rejected.items() for group in sorted(out) if group in active]
     if not len(fixed) and not rejected and not groups.touched and not any(len(found) for found in pairs.values()):
         raise UserError("nothing to learn from yet; name some groups or move some images first")
-    if len(numbers) < 2:
+    if len(active) < 2:
         raise UserError("learning needs at least two groups")
     typical = _typical(base, groups, numbers, features)
     return Corrections(
         numbers=numbers,
-        included=included,
+        aside=np.array([place[group] if group in set_aside else -1 for group in groups.group.tolist()]),
         fixed=fixed,
         fixed_group=_places(place, groups.group[fixed]),
         typical=typical,

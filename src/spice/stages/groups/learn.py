@@ -70,8 +70,7 @@ def _train_(  # noqa: PLR0917
 ) -> None:
     """The M-step: `STEPS` steps on inputs (N, R), with pseudo-labels from probs (N, G)."""
     optimizer = Adam(head.parameters(), learning_rate=learning_rate)
-    rows = torch.from_numpy(corrections.included)
-    labels = torch.from_numpy(probs[corrections.included].argmax(axis=1)).to(run.device)  # (n,)
+    labels = torch.from_numpy(probs.argmax(axis=1)).to(run.device)  # (N,)
     for step in range(STEPS):
         random = run.generator("learn", "views", step)
 
@@ -79,8 +78,8 @@ def _train_(  # noqa: PLR0917
             plain = inputs[chosen.to(run.device)]
             return plain + NOISE * torch.randn(plain.shape, generator=random).to(run.device)
 
-        batch = torch.randperm(len(rows), generator=random)[:BATCH]
-        pseudo_label_loss = double_softmax_cross_entropy(head(noisy(rows[batch])), labels[batch.to(run.device)])
+        batch = torch.randperm(len(labels), generator=random)[:BATCH]
+        pseudo_label_loss = double_softmax_cross_entropy(head(noisy(batch)), labels[batch.to(run.device)])
         loss = PSEUDO_LABEL_WEIGHT * pseudo_label_loss + _correction_loss(head, noisy, corrections, run.device)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

@@ -43,6 +43,10 @@ def group_probs(inputs: NDArray[np.float32], graph: NeighborGraph, corrections: 
         return np.full((len(inputs), len(corrections.numbers)), 1 / len(corrections.numbers), dtype=np.float32)
     evidence = np.log(_by_classifier(inputs, labeled, len(corrections.numbers)))
     evidence += np.log(_by_graph(graph, labeled, len(corrections.numbers)))
+    set_aside = np.flatnonzero(corrections.aside >= 0)
+    evidence[:, corrections.aside_groups] = -np.inf
+    evidence[set_aside] = -np.inf
+    evidence[set_aside, corrections.aside[set_aside]] = 0
     evidence[corrections.rejected[:, 0], corrections.rejected[:, 1]] = -np.inf
     evidence[corrections.fixed] = -np.inf
     evidence[corrections.fixed, corrections.fixed_group] = 0
