@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import tomli_w
-from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, JsonValue, PositiveInt, TypeAdapter, ValidationError
 
 from spice.errors import UserError
 from spice.group_sizes import clusters_from, with_sizes
 from spice.presets import Clusters, checked_clusters, joint_on_cpu, preset
-from spice.settings import FeatureSettings, HeadSettings, RunSettings
+from spice.settings import FeatureSettings, RunSettings
 
 Tree = dict[str, JsonValue]
 NONE = "none"  # in TOML, which has no null
@@ -57,7 +57,7 @@ def requested_settings(
     _remove_(changes, [name for name, option in options.items() if option is not None])
     settings = preset(
         name,
-        clusters=clusters or _clusters_in(changes, file) or _number_of_sizes(changes),
+        clusters=clusters or _get(changes, PositiveInt, "heads", "clusters") or _number_of_sizes(changes),
         encoder=encoder or _get(changes, str, "encoder"),
         size=size,
         flip=True if flip is None else flip,
@@ -137,14 +137,6 @@ def _remove_(tree: Tree, names: Iterable[str]) -> None:
         *tables, setting = name.split(".")
         if isinstance(table := _inside(tree, *tables), dict):
             table.pop(setting, None)
-
-
-def _clusters_in(changes: Tree, path: Path | None) -> int | None:
-    """The number of groups in the file at `path`. It is checked here because other settings depend on it."""
-    given = _inside(changes, "heads", "clusters")
-    if given is None or path is None:
-        return None
-    return _validate(HeadSettings, {"clusters": 2}, {"clusters": given}, path, "heads.").clusters
 
 
 def _number_of_sizes(changes: Tree) -> int | None:
