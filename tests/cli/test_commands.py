@@ -110,6 +110,22 @@ def test_resume_prints_the_account_again(spice: Spice, run: Path) -> None:
         (["predict", "notes/notes.txt", "notes"], 2, "notes/notes.txt is neither a run folder nor a model folder"),
         (["why", "notes", "a.png"], 2, "is not a run folder"),
         (["export", "notes", "groups", "--as", "folders"], 2, "is not a run folder"),
+        (
+            ["export", "notes", "x", "--as", "csv", "--keep", "0.9"],
+            2,
+            "--keep sets the accuracy for --kept; add --kept",
+        ),
+        (
+            ["export", "notes", "x", "--as", "onnx", "--embed"],
+            2,
+            "--embed works with --as model only, not with --as onnx",
+        ),
+        (
+            ["export", "notes", "x", "--as", "csv", "--copy"],
+            2,
+            "--copy works with --as folders, imagefolder, fiftyone only",
+        ),
+        (["export", "notes", "x", "--as", "model", "--kept"], 2, "--as model exports no images; leave out --kept"),
         (["evaluate", "notes", "--truth", "folders"], 2, "is not a run folder"),
         (["watch", "nowhere"], 2, "there is no folder nowhere to watch"),
         (["watch", "notes"], 2, "there is no run folder notes.spice; choose another with --run"),

@@ -15,6 +15,8 @@ from damage import cut, flip_a_bit
 from spice.errors import NoticeWarning
 from spice.runs import open_result
 from spice.runs.artifacts import (
+    FEATURES,
+    IMAGES,
     KMEANS,
     LABELS,
     LABELS_CSV,
@@ -97,7 +99,9 @@ def test_damaged_files_are_named_and_never_read(
 
 
 @pytest.mark.parametrize("damage", [flip_a_bit, cut])
-@pytest.mark.parametrize("artifact", [LABELS, LABELS_CSV, NEIGHBORS, KMEANS, PROBABILITIES, MODEL])
+@pytest.mark.parametrize(
+    "artifact", [IMAGES, PROBLEMS, FEATURES, NEIGHBORS, KMEANS, LABELS, LABELS_CSV, PROBABILITIES, MODEL]
+)
 def test_a_run_that_is_resumed_repairs_what_other_commands_read(
     spice: Spice, run: Path, artifact: Artifact, damage: Callable[[Path], None]
 ) -> None:

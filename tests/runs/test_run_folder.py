@@ -95,6 +95,8 @@ def test_a_damaged_manifest_is_one_line(run: RunFolder, content: str) -> None:
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"is not a run folder \(it has no manifest.json\)"):
         RunFolder.open(tmp_path)
+    with pytest.raises(UserError, match=r"there is no folder .*photos\.spice$"):
+        RunFolder.open(tmp_path / "photos.spice")
 
 
 def test_nothing_of_the_users_is_overwritten(tmp_path: Path) -> None:

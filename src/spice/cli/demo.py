@@ -9,6 +9,7 @@ from spice.cli.help import examples
 from spice.cli.options import Device
 from spice.cli.running import interruptible
 from spice.cli.summary import finish
+from spice.wording import quoted
 
 EXAMPLES = examples("spice demo", "spice demo my-demo --seed 1")
 
@@ -42,7 +43,8 @@ def command(
     if not groups.exists():
         export.command(run, groups, shape="folders")
     print(
-        f"\nOne folder per group: {groups}\nReport: {run / REPORT.name}\nName and correct the groups: spice open {run}"
+        f"\nOne folder per group: {groups}\nReport: {run / REPORT.name}\n"
+        f"Name and correct the groups: spice open {quoted(run)}"
     )
 
 

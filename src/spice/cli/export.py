@@ -44,21 +44,39 @@ def command(
     reliable: Annotated[bool, typer.Option("--reliable", help="Export only reliable images.")] = False,
     kept: Annotated[bool, typer.Option("--kept", help="Export only images kept by `spice check`.")] = False,
     keep: Annotated[
-        float,
-        typer.Option(metavar="SHARE", min=0.5, max=0.999, help="With --kept: accuracy that these images should have."),
-    ] = 0.95,
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            min=0.5,
+            max=0.999,
+            help="With --kept: accuracy that these images should have (default 0.95).",
+            show_default=False,
+        ),
+    ] = None,
     group: Annotated[
         str | None, typer.Option(help="Export only this group (number or name).", show_default=False)
     ] = None,
     embed: Annotated[bool, typer.Option("--embed", help="With --as model: include the encoder's weights.")] = False,
 ) -> None:
     """Export the groups as folders, tables or files for other programs. Your images are never moved or changed."""
+    from spice.runs.export import HOLDING
+    from spice.trust.check import KEEP
+
+    filters = {"--reliable": reliable, "--kept": kept, "--group": group is not None}
+    chosen = [option for option, given in filters.items() if given]
+    if keep is not None and not kept:
+        raise UserError("--keep sets the accuracy for --kept; add --kept")
+    if embed and shape != "model":
+        raise UserError(f"--embed works with --as model only, not with --as {shape}")
+    if copy and shape not in HOLDING:
+        raise UserError(f"--copy works with --as {', '.join(HOLDING)} only, not with --as {shape}")
+    if chosen and shape in ("model", "onnx"):
+        raise UserError(f"--as {shape} exports no images; leave out {' and '.join(chosen)}")
     if shape == "onnx" or shape == "model":  # noqa: PLR1714 - mypy does not know `in`
         _export_model(run, destination, shape, embed=embed)
     else:
-        rows = chosen_rows(run, group=group, reliable=reliable, keep=keep if kept else None)
-        everything = group is None and not reliable and not kept
-        print(export_images(run, destination, shape, rows=rows, copy=copy) + (_set_aside(run) if everything else ""))
+        rows = chosen_rows(run, group=group, reliable=reliable, keep=(keep or KEEP) if kept else None)
+        print(export_images(run, destination, shape, rows=rows, copy=copy) + ("" if chosen else _set_aside(run)))
 
 
 def _set_aside(run: Path) -> str:

@@ -30,9 +30,12 @@ from spice.runs.records import HowManyResult, Record, StepResult, StepWarning, r
 from spice.settings import RunSettings, Stage
 from spice.stages.groups.given_labels import labels_by_row
 from spice.stages.joint.refine import estimated_seconds
+from spice.wording import quoted
 
 # Other commands read the files of these steps, so they are checked for damage even if every step is finished.
-READ_BY_OTHERS = ("neighbors", "kmeans", "labels", "model", "map", "words")
+READ_BY_OTHERS = frozenset(
+    ("scan", "encode", "neighbors", "howmany", "tree", "kmeans", "joint", "labels", "model", "map", "words")
+)
 # Most of these steps show no progress, but together they take seconds.
 AFTER_TRAINING = ("labels", "model", "map", "words", "pictures", "report")
 BY_NAME = {step.name: step for step in STEPS_IN_ORDER}
@@ -324,7 +327,7 @@ class Execution:
     def _warn_of_missing_page(self, error: Exception) -> None:
         text = (
             f"could not write the report ({type(error).__name__}: {error}); the groups are complete. "
-            f"Try again with: spice resume {self.folder.path}"
+            f"Try again with: spice resume {quoted(self.folder.path)}"
         )
         self.failed.append(StepWarning(name=NoPageWarning.__name__, text=text))
         warn_user(text, NoPageWarning)

@@ -91,7 +91,7 @@ def export(images: Images, destination: Path, *, shape: Shape, copy: bool = Fals
         if shape in REFERRING:
             REFERRING[shape](images, new)
         else:
-            _HOLDING[shape](images, new, shutil.copy2 if copy else _link)
+            HOLDING[shape](images, new, shutil.copy2 if copy else _link)
     return destination
 
 
@@ -231,7 +231,7 @@ def _xmp(images: Images, destination: Path) -> None:
 
 
 # Formats that hold the images, and formats that refer to the originals where they are.
-_HOLDING: dict[str, Callable[[Images, Path, Put], None]] = {
+HOLDING: dict[str, Callable[[Images, Path, Put], None]] = {
     "folders": _folders,
     "imagefolder": _imagefolder,
     "fiftyone": _fiftyone,

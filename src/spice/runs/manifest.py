@@ -78,6 +78,8 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
+        if not folder.exists():
+            raise UserError(f"there is no folder {folder}") from None
         raise UserError(f"{folder} is not a run folder (it has no {MANIFEST}); start one with: spice cluster") from None
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None

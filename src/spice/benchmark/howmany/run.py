@@ -80,7 +80,7 @@ def run(
             out.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as file:
                 file.write("\n".join(lines) + "\n")
-        progress("how many groups", number + 1, len(jobs))
+        progress("number of groups", number + 1, len(jobs))
     return path
 
 

@@ -92,7 +92,7 @@ def how_many(
         if number >= DRAWS:
             draw = principal_components(null_features(np.asarray(features[rows]), random), random)
         found = [information_by_count(draw, counts), information_by_count(gaussian_cloud(draw, random), counts)]
-        progress("how many groups", number + 1, steps)
+        progress("number of groups", number + 1, steps)
         return np.array(found)
 
     real = np.array([information(number) for number in range(DRAWS)])  # (R, 2, C)
@@ -114,7 +114,7 @@ def how_many(
         drawn=drawn,
         fits_labels=fitting is not None,
     )
-    progress("how many groups", steps, steps)
+    progress("number of groups", steps, steps)
     return found
 
 
