@@ -104,13 +104,13 @@ def most_similar_groups(state: State, rows: list[int]) -> list[int]:
         spaced = np.linspace(start, end - 1, min(count, end - start)).astype(np.int64)
         members = unit_length(features[np.sort(order[spaced])])
         nearest = np.sort(images @ members.T, axis=1)[:, -_NEAREST:]
-        similarity[place] = _mean(images) @ _mean(members) + nearest.mean()
+        similarity[place] = (_mean(images) @ _mean(members).T).item() + nearest.mean()
     return [int(number) for number in numbers[np.argsort(-similarity, kind="stable")]]
 
 
 def _mean(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The mean direction of some unit vectors: (M, D) -> (D,)."""
-    return unit_length(vectors.mean(axis=0, keepdims=True))[0]
+    """The mean direction of some unit vectors: (M, D) -> (1, D)."""
+    return unit_length(vectors.mean(axis=0, keepdims=True))
 
 
 def _pairs(state: State, first: int, second: int) -> list[tuple[int, int, float]]:
