@@ -42,7 +42,7 @@ def test_both_commands_print_paths(run: Result) -> None:
         found = CliRunner().invoke(app, [*arguments[:1], str(run.run), *arguments[1:]], catch_exceptions=False)
         return found.stdout
 
-    assert "3 near-copies of 2 images" in told("duplicates")
+    assert "3 near-duplicates of 2 images" in told("duplicates")
     assert "cats/b.png" not in told("duplicates", "--threshold", "0.995")
     assert json.loads(told("duplicates", "--json"))[1] == {
         "path": run.labels.path[3],

@@ -15,7 +15,7 @@ from serving import NO_TOOLS, Explorer, opened, served
 
 from spice.progress import Progress
 from spice.runs import Result, RunFolder, edited_csv, open_result, read_manifest
-from spice.runs.artifacts import CANDIDATES
+from spice.runs.artifacts import CANDIDATES, FEATURES
 from spice.runs.edits import read_edits
 from spice.runs.records import CandidateCount, HowManyResult
 from spice.web import groups
@@ -54,6 +54,21 @@ def test_merges_are_suggested_from_some_of_very_many_images(
     [sampled] = inside.request("/api/state").json["merges"]
     assert (sampled["first"], sampled["second"], sampled["pairs"]) == (0, 1, merge["pairs"])
     assert 0 < abs(sampled["share"] - merge["share"]) < 0.15
+
+
+def test_a_group_of_several_kinds_is_similar_to_an_image_of_one_of_them(inside: Explorer, run: Result) -> None:
+    def at(degrees: float) -> list[float]:
+        return [np.cos(np.radians(degrees)), np.sin(np.radians(degrees))]
+
+    # Group 1 is nearer to the image by its mean (45 degrees, not 60), but half of group 2 looks the same as the image.
+    image, *others = np.flatnonzero(run.labels.cluster == 0)
+    features = np.array([at(180), at(45), at(0), at(150)], dtype=np.float32)[run.labels.cluster]
+    features[(run.labels.cluster == 2) & (run.labels.prototype_rank % 2 == 1)] = at(120)
+    features[image] = at(0)
+    np.save(run / FEATURES, features)
+    assert inside.request(f"/api/similar?rows={image}").json["groups"] == [2, 1, 3, 0]  # it is not compared with itself
+    everything = ",".join(map(str, [image, *others]))
+    assert sorted(inside.request(f"/api/similar?rows={everything}").json["groups"]) == [1, 2, 3]
 
 
 def test_without_the_token_there_is_nothing(explorer: Explorer) -> None:

@@ -1,4 +1,4 @@
-"""`spice outliers` and `spice duplicates`: images unlike all others, and near-copies."""
+"""`spice outliers` and `spice duplicates`: images unlike all others, and near-duplicates."""
 
 import json
 from typing import Annotated
@@ -11,7 +11,7 @@ from spice.wording import counted
 
 OUTLIERS_EXAMPLES = examples("spice outliers photos.spice  # most unusual first", "spice outliers photos.spice --json")
 DUPLICATES_EXAMPLES = examples(
-    "spice duplicates photos.spice  # each image with its near-copies",
+    "spice duplicates photos.spice  # each image with its near-duplicates",
     "spice duplicates photos.spice --threshold 0.98  # almost identical copies only",
 )
 
@@ -62,7 +62,7 @@ def duplicates(
     if not sets:
         print(f"duplicates none found among {counted(len(path), 'image')}")
         return
-    copies = "1 near-copy" if count == 1 else f"{count:,} near-copies"
+    copies = "1 near-duplicate" if count == 1 else f"{count:,} near-duplicates"
     print(f"duplicates {copies} of {counted(len(sets), 'image')}; the number is the similarity")
     for found in sets:
         print(path[found.row])

@@ -21,7 +21,7 @@ class ImageFlagsSection(NamedTuple):
 
 
 def image_flags_section(result: Result) -> ImageFlagsSection:
-    """The farthest outliers, and the images with the most near-copies; empty for runs of older versions."""
+    """The farthest outliers, and the images with the most near-duplicates; empty for runs of older versions."""
     outliers = outliers_of(result).farthest().tolist() if (result / SIMILARITIES).exists() else []
     sets = duplicates_of(result) if (result / PAIRS).exists() else []
     return ImageFlagsSection(

@@ -13,7 +13,7 @@ from spice.trust.outliers import Outliers, find_outliers
 
 
 class Duplicates(NamedTuple):
-    """An image, its near-copies, and the correlation of their pixels with its own."""
+    """An image, its near-duplicates, and the correlation of their pixels with its own."""
 
     row: int
     copies: list[int]

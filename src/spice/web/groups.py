@@ -19,7 +19,8 @@ from spice.web.session import State
 PICTURES_SHOWN = 8
 MOST_SUGGESTIONS, PAIRS_SHOWN = 4, 4
 MOST_COMPARED = 64  # images that groups are compared with
-_CENTER_IMAGES, _ALL_CENTERS = 64, 8192  # images that a center is the mean of, and of all centers together
+_MEMBERS, _ALL_MEMBERS = 64, 8192  # members that stand for a group, and for all groups together
+_NEAREST = 3  # members of a group that an image is compared with
 _VOTERS = 100_000  # to suggest merges, about this many images are enough
 
 
@@ -86,26 +87,30 @@ def suggested_merges(state: State) -> list[Suggestion]:
 
 
 def most_similar_groups(state: State, rows: list[int]) -> list[int]:
-    """The groups whose centers are most similar to the mean of some images, most similar first.
+    """The groups most similar to some images, most similar first; the images themselves count in no group.
 
-    A center is the mean feature of a group's most typical images.
+    Similarity is the sum of two: of the mean image to the group's mean, and of each image to the nearest members.
+    Members evenly spaced from the most to the least typical stand for a large group.
     """
-    features, labels = state.opened.result.answer_features, state.opened.labels
-    group, numbers = state.groups.shown, np.unique(state.groups.shown)
-    numbers = numbers[numbers >= 0]
-    count = min(_CENTER_IMAGES, max(1, _ALL_CENTERS // max(1, len(numbers))))
+    features, labels, group = state.opened.result.answer_features, state.opened.labels, state.groups.shown.copy()
+    group[rows] = -1
+    numbers = np.unique(group[group >= 0])
+    count = min(_MEMBERS, max(1, _ALL_MEMBERS // max(1, len(numbers))))
     order = np.lexsort((labels.prototype_rank, group))
     starts, ends = (np.searchsorted(group[order], numbers, side=side) for side in ("left", "right"))
-    typical = [order[start : min(end, start + count)] for start, end in zip(starts, ends, strict=True)]
-    wanted = _mean(features, np.array(rows))  # (D,)
-    similarity = np.array([_mean(features, members) @ wanted for members in typical])  # (G,)
+    images = unit_length(features[np.sort(rows)])  # (M, D)
+    similarity = np.empty(len(numbers))
+    for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        spaced = np.linspace(start, end - 1, min(count, end - start)).astype(np.int64)
+        members = unit_length(features[np.sort(order[spaced])])
+        nearest = np.sort(images @ members.T, axis=1)[:, -_NEAREST:]
+        similarity[place] = (_mean(images) @ _mean(members).T).item() + nearest.mean()
     return [int(number) for number in numbers[np.argsort(-similarity, kind="stable")]]
 
 
-def _mean(features: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """The mean direction of some features: (N, D) -> (D,)."""
-    mean = unit_length(features[np.sort(rows)]).mean(axis=0, keepdims=True)  # (1, D)
-    return np.asarray(unit_length(mean)[0], dtype=np.float32)
+def _mean(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The mean direction of some unit vectors: (M, D) -> (1, D)."""
+    return unit_length(vectors.mean(axis=0, keepdims=True))
 
 
 def _pairs(state: State, first: int, second: int) -> list[tuple[int, int, float]]:

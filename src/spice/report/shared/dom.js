@@ -47,7 +47,7 @@ export function say(text, { action, onaction, bad = false } = {}) {
   if (action) line.append(button(action, () => { line.remove(); onaction(); }, { class: "quiet" }));
   byId("messages").replaceChildren(line);
   clearTimeout(say.timer);
-  say.timer = setTimeout(() => line.remove(), bad ? 12000 : 7000);
+  say.timer = setTimeout(() => line.remove(), bad ? 12000 : action ? 7000 : 4000);
 }
 
 /** Open a dialog that is removed when it closes. The focus then returns to where it was. */

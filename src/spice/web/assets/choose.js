@@ -31,7 +31,7 @@ export function chooseGroup(title, rows, { without = new Set(), allowNew = false
         .sort((a, b) => isNumber(b) - isNumber(a));
       const items = found.map((group) => tint(element("li", { role: "option", onclick: () => choose(group.number), data: { number: group.number } },
         dot(), group.typical.length ? tile(group.typical[0], 36) : "",
-        element("span", { class: "choice-name" }, nameOf(group), group.suggested && element("small", {}, ` ${group.suggested}?`)), element("small", {}, counted(group.size, "image"))), group));
+        element("span", { class: "choice" }, element("span", {}, nameOf(group), " ", group.suggested && element("small", {}, `${group.suggested}?`)), element("small", {}, counted(group.size, "image")))), group));
       if (allowNew) items.push(element("li", { role: "option", class: "new", onclick: () => choose(null) }, "New group"));
       list.replaceChildren(...items);
       active = Math.max(0, Math.min(active, items.length - 1));
