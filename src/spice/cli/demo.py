@@ -9,6 +9,7 @@ from spice.cli.help import examples
 from spice.cli.options import Device
 from spice.cli.running import interruptible
 from spice.cli.summary import finish
+from spice.wording import quoted
 
 EXAMPLES = examples("spice demo", "spice demo my-demo --seed 1")
 
@@ -34,15 +35,16 @@ def command(
     print(f"Wrote 1,797 digits to {images}. Training features, then clustering heads, then both together.")
     with interruptible(run) as progress:
         # redo: the demo owns this folder, so another seed or another version may reuse it.
-        account = cluster(str(images), demo(seed=seed), run, redo=True, device=device, progress=progress)
-    finish(account, as_json=False)
+        summary = cluster(str(images), demo(seed=seed), run, redo=True, device=device, progress=progress)
+    finish(summary, as_json=False)
     print("\nCompared with the true digits (not used above):")
     evaluate.command(run, truth="folders")
     print(f"k-means on pixels: ACC {_kmeans_on_pixels(seed):.3f}")
     if not groups.exists():
         export.command(run, groups, shape="folders")
     print(
-        f"\nOne folder per group: {groups}\nReport: {run / REPORT.name}\nName and correct the groups: spice open {run}"
+        f"\nOne folder per group: {groups}\nReport: {run / REPORT.name}\n"
+        f"Name and correct the groups: spice open {quoted(run)}"
     )
 
 

@@ -38,7 +38,7 @@ def refuse_moved(source: str, run: Path) -> None:
     if not is_remote(source) and not has_magic(source) and not Path(source).exists():
         raise UserError(
             f"the images of {run} are no longer at {source}; if you moved them, run: "
-            f"spice cluster NEW_FOLDER --out {quoted(str(run))} (with the options used before, such as -k)"
+            f"spice cluster NEW_FOLDER --out {quoted(run)} (with the options used before, such as -k)"
         )
 
 

@@ -30,6 +30,7 @@ from spice.runs.records import HowManyResult, Record, StepResult, StepWarning, r
 from spice.settings import RunSettings, Stage
 from spice.stages.groups.given_labels import labels_by_row
 from spice.stages.joint.refine import estimated_seconds
+from spice.wording import quoted
 
 # Other commands read the files of these steps, so they are checked for damage even if every step is finished.
 READ_BY_OTHERS = ("neighbors", "kmeans", "labels", "model", "map", "words")
@@ -147,8 +148,8 @@ class Execution:
             return None
         rewritten = {made.name for made in step.makes if made.rewritten}
         lasting = {made.name for made in step.makes if not made.deletable} - rewritten
-        there = all((folder / name).exists() for name in rewritten)
-        return record if there and record.is_intact(folder, lasting) else None
+        complete = record.is_intact(folder, lasting) and all((folder / name).exists() for name in rewritten)
+        return record if complete else None
 
     def _find_clusters(self) -> None:
         """If the number of clusters is not given, find it and plan for it."""
@@ -324,7 +325,7 @@ class Execution:
     def _warn_of_missing_page(self, error: Exception) -> None:
         text = (
             f"could not write the report ({type(error).__name__}: {error}); the groups are complete. "
-            f"Try again with: spice resume {self.folder.path}"
+            f"Try again with: spice resume {quoted(self.folder.path)}"
         )
         self.failed.append(StepWarning(name=NoPageWarning.__name__, text=text))
         warn_user(text, NoPageWarning)

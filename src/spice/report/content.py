@@ -28,6 +28,7 @@ from spice.runs.suggested_names import read_words, suggest_names
 from spice.tables import read_parquet
 from spice.trust.evidence import neighbor_votes, two_parts
 from spice.trust.grade import nearest_votes
+from spice.wording import quoted
 
 # Rows shown of tables that can be as long as the collection. The whole tables are in the run folder.
 LONGEST_TABLE = 200
@@ -68,7 +69,7 @@ class Content(NamedTuple):
     """Everything that the report shows."""
 
     result: Result
-    account: RunSummary
+    summary: RunSummary
     labels: Labels
     notices: list[Notice]
     card_images: list[CardImages]
@@ -106,10 +107,10 @@ def read_content(result: Result) -> Content:
     checked = checks.summary() if checks.answered else None
     pictures, drawn = result / PICTURES, result.records.get("pictures")
     if pictures.exists() and drawn is not None and drawn.is_damaged(pictures.parent, pictures.name):
-        raise UserError(f"{pictures} is damaged; delete this folder, then: spice report {result.run}")
+        raise UserError(f"{pictures} is damaged; delete this folder, then: spice report {quoted(result.run)}")
     return Content(
         result=result,
-        account=summary,
+        summary=summary,
         labels=labels,
         notices=[notice(warning) for warning in summary.warnings],
         card_images=choose_images(labels, answer.clusters),

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from spice.errors import UserError
 from spice.runs.artifacts import LABELS, LABELS_CSV
 from spice.tables import Column, arrow_table, read_parquet, rows_of, write_parquet, write_table
+from spice.wording import quoted
 
 MOST_IN_CSV = 200_000  # images
 
@@ -65,7 +66,7 @@ def read_labels(folder: Path) -> Labels:
     """The labels of a finished run."""
     path = folder / LABELS.name
     if not path.exists():
-        raise UserError(f"{folder} has no groups yet; finish it with: spice resume {folder}")
+        raise UserError(f"{folder} has no groups yet; finish it with: spice resume {quoted(folder)}")
     try:
         table = read_parquet(path, Labels._fields)
         return Labels._make(_column(table.column(name)) for name in Labels._fields)

@@ -43,6 +43,7 @@ from spice.runs.records import (
 )
 from spice.runs.scores import Scores, read_scores
 from spice.tables import read_parquet
+from spice.wording import quoted
 
 EDITED = "edited"  # folder with the groups of removed results that people edited
 
@@ -81,10 +82,10 @@ class Result:
         """The path of an artifact that must exist."""
         path = self / artifact
         if not path.exists():
-            raise UserError(f"{path} is missing; recreate it with: spice resume {self.run}")
+            raise UserError(f"{path} is missing; recreate it with: spice resume {quoted(self.run)}")
         record = self.records.get(self._made_by(artifact))
         if record is not None and record.is_damaged(path.parent, artifact.name):
-            raise UserError(f"{path} is damaged; recreate it with: spice resume {self.run}")
+            raise UserError(f"{path} is damaged; recreate it with: spice resume {quoted(self.run)}")
         return path
 
     def _made_by(self, artifact: Artifact) -> str:
@@ -224,7 +225,9 @@ class Result:
     def _needed(self, step: str, kind: type[Kind]) -> Kind:
         found = self._of(step, kind)
         if found is None:
-            raise UserError(f"the step {step!r} of {self.run} is not finished; resume with: spice resume {self.run}")
+            raise UserError(
+                f"the step {step!r} of {self.run} is not finished; resume with: spice resume {quoted(self.run)}"
+            )
         return found
 
 
@@ -238,7 +241,7 @@ def open_result(run: Path) -> Result:
     """The current result of the run in `run`."""
     manifest = read_manifest(run)
     if manifest.current is None:
-        raise UserError(f"{run} has no groups yet; finish it with: spice resume {run}")
+        raise UserError(f"{run} has no groups yet; finish it with: spice resume {quoted(run)}")
     return Result(run, manifest, manifest.current)
 
 
@@ -251,7 +254,10 @@ def model_folder(run: Path) -> Path:
     if learned is None:
         return result.need(MODEL)
     if not (run / learned).exists():
-        raise UserError(f"{run / learned} is missing; run spice learn {run} again, or undo it with: spice undo {run}")
+        command = quoted(run)
+        raise UserError(
+            f"{run / learned} is missing; run spice learn {command} again, or undo it with: spice undo {command}"
+        )
     return run / learned
 
 

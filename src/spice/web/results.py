@@ -27,7 +27,7 @@ def describe_results(state: State) -> dict[str, JsonValue]:
         "results": [_describe(result, current) for result in results],
         "plausible": _plausible(current, source, {result.answer.clusters for result in results}),
         "numbers": [one.clusters for one in source.howmany.candidates] if source and source.howmany else [],
-        "command": f"spice cluster {images} -k NUMBER --out {quoted(str(current.run))}",
+        "command": f"spice cluster {images} -k NUMBER --out {quoted(current.run)}",
     }
 
 
