@@ -136,7 +136,7 @@ class ViewSettings(Settings):
     strong_noise: float = Field(default=0.3, ge=0.0)
     """Strong views of features: standard deviation of the noise, relative to that of the features."""
     strong_dropout: float = Field(default=0.2, ge=0.0, lt=1.0)
-    """Strong views of features: share of the features that are set to zero."""
+    """Strong views of features: share of the features that are replaced by their mean."""
 
 
 class HeadSettings(Settings):
@@ -252,7 +252,7 @@ class JointSettings(Settings):
     labeled: PositiveInt = 64
     """Images with reliable labels per step."""
     unlabeled: PositiveInt = 448
-    """Other images per step."""
+    """Unlabeled images per step, drawn from all images."""
     threshold: float = Field(default=0.95, ge=0.0, le=1.0)
     """fixmatch: an image learns its predicted label if the probability reaches this value."""
     # Adam's steps do not depend on the scale of weights and features, in which pretrained networks and new heads

@@ -194,6 +194,14 @@ def test_a_run_without_a_result_says_how_to_finish_it(run: RunFolder) -> None:
         open_result(run.path)
 
 
+def test_a_run_folder_with_a_space_in_its_name_is_quoted_in_the_command_that_finishes_it(tmp_path: Path) -> None:
+    folder = tmp_path / "my photos.spice"
+    folder.mkdir()
+    RunFolder.open_or_create(folder, source="photos", pending={})
+    with pytest.raises(UserError, match=r"finish it with: spice resume (['\"]).*my photos\.spice\1$"):
+        open_result(folder)
+
+
 def test_the_scan_alone_is_no_work_to_lose(run: RunFolder) -> None:
     (run.path / "steps" / "scan-1").mkdir(parents=True)
     assert not run.has_results

@@ -97,7 +97,7 @@ def name(
     """
     from spice.runs.edits import Name
 
-    editor, name = _editor(run), (new_name or "").strip()
+    editor = _editor(run)
     if suggest or yes:
         if group is not None:
             raise UserError(f"--suggest covers all groups; leave out {group!r}")
@@ -105,9 +105,9 @@ def name(
         return
     if group is None or new_name is None:
         raise UserError("give a group and a name (spice name RUN 3 mountains), or --suggest")
-    number = group_number(editor.groups, group)
-    _apply(editor, Name(group=number, name=name))
-    print(f"group {number} is now called {name}" if name else f"group {number} no longer has a name")
+    number, new_name = group_number(editor.groups, group), new_name.strip()
+    _apply(editor, Name(group=number, name=new_name))
+    print(f"group {number} is now called {new_name}" if new_name else f"group {number} no longer has a name")
 
 
 def _accept_suggested(editor: "Editor", *, accept: bool) -> None:

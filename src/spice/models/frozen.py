@@ -91,12 +91,8 @@ def frozen_session(network: Backbone, *, size: int, channels: int, int8: Normali
     Args:
         int8: compute in 8-bit integers, for images with this normalization.
     """
-    versions = (
-        FORMAT,
-        __version__,
-        torch.__version__,
-        onnxruntime.__version__,
-    )  # of everything that affects the export
+    # The versions of everything that affects the export.
+    versions = (FORMAT, __version__, torch.__version__, onnxruntime.__version__)
     identity = repr((versions, size, channels, repr(network), weights_hash(network), *([int8] if int8 else [])))
     name = _hash(identity.encode())
     for path in sorted(cache_folder().glob(f"{name}-*.onnx")):

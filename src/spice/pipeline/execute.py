@@ -150,8 +150,8 @@ class Execution:
             return None
         rewritten = {made.name for made in step.makes if made.rewritten}
         lasting = {made.name for made in step.makes if not made.deletable} - rewritten
-        there = all((folder / name).exists() for name in rewritten)
-        return record if there and record.is_intact(folder, lasting) else None
+        complete = record.is_intact(folder, lasting) and all((folder / name).exists() for name in rewritten)
+        return record if complete else None
 
     def _find_clusters(self) -> None:
         """If the number of clusters is not given, find it and plan for it."""

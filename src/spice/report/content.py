@@ -69,7 +69,7 @@ class Content(NamedTuple):
     """Everything that the report shows."""
 
     result: Result
-    account: RunSummary
+    summary: RunSummary
     labels: Labels
     notices: list[Notice]
     card_images: list[CardImages]
@@ -110,7 +110,7 @@ def read_content(result: Result) -> Content:
         raise UserError(f"{pictures} is damaged; delete this folder, then: spice report {quoted(result.run)}")
     return Content(
         result=result,
-        account=summary,
+        summary=summary,
         labels=labels,
         notices=[notice(warning) for warning in summary.warnings],
         card_images=choose_images(labels, answer.clusters),

@@ -93,9 +93,8 @@ def heads(content: Content) -> Figure:
         _draw_accuracy(panels[1], result.heads, scores)
     for axes in panels:
         axes.set(xlabel="epoch", xticks=some_epochs(result.heads.epochs))
-        axes.legend(
-            loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2
-        )  # below the axes, since lines may be anywhere inside
+        # Below the axes, because lines may be anywhere inside.
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
     return figure
 
 

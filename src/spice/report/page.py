@@ -25,7 +25,7 @@ from spice.report.howmany import how_many_section
 from spice.report.tree import tree_section
 from spice.runs import Result, RunFolder, open_result
 from spice.runs.artifacts import REPORT
-from spice.wording import counted, percent, step_in_words
+from spice.wording import counted, percent, quoted, step_in_words
 
 # Images that can be searched and sorted in the report. Of a larger collection, it lists an even sample, and says so.
 MOST_LISTED = 50_000
@@ -64,6 +64,7 @@ def environment() -> Environment:
         "duration": duration,
         "number": "{:,}".format,
         "counted": counted,
+        "quoted": quoted,
         "step": step_in_words,
     }
     return found

@@ -254,9 +254,9 @@ def model_folder(run: Path) -> Path:
     if learned is None:
         return result.need(MODEL)
     if not (run / learned).exists():
+        command = quoted(run)
         raise UserError(
-            f"{run / learned} is missing; run spice learn {quoted(run)} again, "
-            f"or undo it with: spice undo {quoted(run)}"
+            f"{run / learned} is missing; run spice learn {command} again, or undo it with: spice undo {command}"
         )
     return run / learned
 
