@@ -26,7 +26,7 @@ from rich.progress import Progress as Bars
 
 from spice.cli.cluster import default_out, last_stage
 from spice.cli.running import _columns, _ProgressBars, interruptible, show_progress, stoppable
-from spice.cli.summary import finish, show_account
+from spice.cli.summary import finish, show_summary
 from spice.cli.why import _groups, _verdict
 from spice.errors import NothingTrustworthyError, one_line
 from spice.runs import RunFolder, open_result, summarize
@@ -71,7 +71,7 @@ def test_cluster_tells_a_whole_story(
     assert spice("resume", "shapes.spice").out == ended.out
 
 
-def test_resume_prints_the_account_again(spice: Spice, run: Path) -> None:
+def test_resume_prints_the_summary_again(spice: Spice, run: Path) -> None:
     found = json.loads(spice("resume", run, "--json").out)
     assert found["images"] == 96
     assert [cluster["cluster"] for cluster in found["clusters"]] == [0, 1, 2, 3]
@@ -157,7 +157,7 @@ def test_nothing_trustworthy_has_an_exit_code_of_its_own(session_run: Path, caps
     with pytest.raises(NothingTrustworthyError, match=r"no image is reliable, so the groups are guesses") as error:
         finish(nothing, as_json=False)
     assert error.value.exit_code == 4
-    assert "group" in capsys.readouterr().out  # the account is shown all the same
+    assert "group" in capsys.readouterr().out  # the summary is shown all the same
 
 
 @pytest.mark.parametrize(
@@ -193,11 +193,11 @@ def test_a_run_that_was_asked_to_stop_says_how_to_go_on(spice: Spice, shapes: Pa
     assert "chance   " in spice("resume", run).out
 
 
-def test_the_account_tells_what_became_of_joint_training(session_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_tells_what_became_of_joint_training(session_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = summarize(open_result(session_run))
 
     def shown(joint: JointResult) -> str:
-        show_account(found.model_copy(update={"joint": joint}), as_json=False)
+        show_summary(found.model_copy(update={"joint": joint}), as_json=False)
         told = capsys.readouterr().out.partition("refined    ")[2].partition("\ntime")[0]
         return " ".join(told.split())
 

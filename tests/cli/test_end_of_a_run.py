@@ -11,7 +11,7 @@ import pytest
 
 from spice.cli.cluster import default_out
 from spice.cli.options import find_run
-from spice.cli.summary import offer_page, show_account
+from spice.cli.summary import offer_page, show_summary
 from spice.runs.records import Record, StepResult, StepWarning
 from spice.runs.result import open_result
 from spice.runs.summary import RunSummary, summarize
@@ -31,11 +31,11 @@ def finished(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> RunSumma
         (shapes / "film.mp4").unlink()
 
 
-def test_the_account_wraps_at_words_and_keeps_details_for_those_who_ask(
+def test_the_summary_wraps_at_words_and_keeps_details_for_those_who_ask(
     finished: RunSummary, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long = finished.model_copy(update={"warnings": [StepWarning(name="SomeWarning", text="a word " * 30)]})
-    show_account(long, as_json=False)
+    show_summary(long, as_json=False)
     plain = capsys.readouterr().out
     lines = plain.splitlines()
     assert all(len(line) <= 80 or " " not in line[11:].strip() or finished.run in line for line in lines)
@@ -43,25 +43,35 @@ def test_the_account_wraps_at_words_and_keeps_details_for_those_who_ask(
     assert "images     96; 1 skipped: 1 video" in plain
     assert "loss" not in plain
     assert "epoch" not in plain
-    show_account(long, as_json=False, details=True)
+    show_summary(long, as_json=False, details=True)
     detailed = capsys.readouterr().out
     assert "10 trained; head" in detailed
     assert "loss" in detailed
     slow = finished.model_copy(update={"seconds": {"howmany": 2.0, "kmeans": 3.0, "report": 4.0}})
-    show_account(slow, as_json=False, details=True)
+    show_summary(slow, as_json=False, details=True)
     assert "(number of groups 2 s, k-means 3 s, report 4 s)" in capsys.readouterr().out
 
 
-def test_where_the_collection_is_too_large_for_a_csv_file_the_account_says_how_to_get_one(
+def test_the_summary_says_that_it_shows_the_groups_before_edits(
     finished: RunSummary, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show_account(finished, as_json=False)
+    show_summary(finished, as_json=False)
+    assert "edited" not in capsys.readouterr().out
+    show_summary(finished.model_copy(update={"edited": True}), as_json=False)
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"edited these are the groups before your edits; the current ones: spice groups '{finished.run}'" in told
+
+
+def test_where_the_collection_is_too_large_for_a_csv_file_the_summary_says_how_to_get_one(
+    finished: RunSummary, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_summary(finished, as_json=False)
     assert "--as csv" not in capsys.readouterr().out
     table = Path(finished.run) / "labels.csv"
     where = table.readlink()
     table.unlink()
     try:
-        show_account(finished, as_json=False)
+        show_summary(finished, as_json=False)
     finally:
         table.symlink_to(where)
     printed = " ".join(capsys.readouterr().out.split())
@@ -77,12 +87,12 @@ def test_the_table_shows_chance_verdict_and_name_and_the_line_below_it_where_to_
     weak = first.model_copy(
         update={"grade": Grade.WEAK, "chance": 0.4, "name": "a name that is far too long for a table"}
     )
-    show_account(finished.model_copy(update={"clusters": [weak, *others]}), as_json=False)
+    show_summary(finished.model_copy(update={"clusters": [weak, *others]}), as_json=False)
     header, row = (capsys.readouterr().out.partition("\ngroup")[2].splitlines())[:2]
     assert header.split() == ["images", "chance", "verdict", "similar", "to", "name"]
     assert row.split()[2:5] == ["40%", "####", "weak"]
     assert "a name that" in row
-    show_account(finished.model_copy(update={"clusters": [weak, *others]}), as_json=False)
+    show_summary(finished.model_copy(update={"clusters": [weak, *others]}), as_json=False)
     assert "weak       group 0 resembles several other groups: look there first" in capsys.readouterr().out
 
 
@@ -90,7 +100,7 @@ def test_where_most_groups_are_weak_fewer_are_suggested(
     finished: RunSummary, capsys: pytest.CaptureFixture[str]
 ) -> None:
     weak = [cluster.model_copy(update={"grade": Grade.WEAK}) for cluster in finished.clusters]
-    show_account(finished.model_copy(update={"clusters": weak}), as_json=False)
+    show_summary(finished.model_copy(update={"clusters": weak}), as_json=False)
     shown = " ".join(capsys.readouterr().out.split())
     assert f"{len(weak)} of {len(weak)} groups resemble several other groups: fewer groups (a smaller -k)" in shown
     assert "look there first" not in shown
@@ -103,7 +113,7 @@ def test_a_narrow_terminal_breaks_no_command_and_leaves_out_remarks_that_do_not_
     for columns, fit in ((60, False), (100, True)):
         monkeypatch.setenv("COLUMNS", str(columns))
         monkeypatch.setenv("TTY_COMPATIBLE", "1")  # rich: as on a terminal
-        show_account(short, as_json=False)
+        show_summary(short, as_json=False)
         lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
         assert [line for line in lines if len(line) > columns and "spice " not in line] == []
         after = lines[next(row for row, line in enumerate(lines) if line.startswith("next")) :]
@@ -118,7 +128,7 @@ def test_groups_without_a_reliable_image_are_not_listed_twice(
         StepWarning(name="NoReliableImagesWarning", text="ten groups"),
         StepWarning(name="Other", text="read me"),
     ]
-    show_account(finished.model_copy(update={"warnings": warnings}), as_json=False)
+    show_summary(finished.model_copy(update={"warnings": warnings}), as_json=False)
     shown = capsys.readouterr().out
     assert "read me" in shown
     assert "ten groups" not in shown

@@ -397,8 +397,8 @@ def test_a_whole_run(other_device: Run, shapes: Path, tmp_path: Path, monkeypatc
     monkeypatch.setattr("spice.pipeline.commands.choose_device", lambda _: other_device.device)
     joint = JointSettings(steps=2, labeled=8, unlabeled=8, learning_rate=1e-3)
     settings = tiny_stages(feature_epochs=2, heads=4, epochs=4, threshold=0.1, joint=joint)
-    account = cluster(shapes, settings, tmp_path / "run")
-    assert account.joint is not None
+    summary = cluster(shapes, settings, tmp_path / "run")
+    assert summary.joint is not None
 
 
 @pytest.mark.slow

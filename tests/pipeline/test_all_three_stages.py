@@ -45,12 +45,12 @@ def test_a_run_from_scratch_goes_through_all_stages(
     shapes: Path, tmp_path: Path, set_failed_checks: Callable[[list[str]], None]
 ) -> None:
     set_failed_checks([])
-    account = cluster(shapes, settings(joint=JOINT), tmp_path / "run")
-    assert account.features is not None
-    assert account.joint is not None
-    assert account.features.method == "simclr"
-    assert len(account.joint.loss) == 6
-    assert account.joint.used
+    summary = cluster(shapes, settings(joint=JOINT), tmp_path / "run")
+    assert summary.features is not None
+    assert summary.joint is not None
+    assert summary.features.method == "simclr"
+    assert len(summary.joint.loss) == 6
+    assert summary.joint.used
     result = open_result(tmp_path / "run")
     refined = np.load(result / REFINED_FEATURES)
     assert not np.array_equal(refined, np.load(result / FEATURES)), "the encoder has learned"
@@ -85,11 +85,11 @@ def test_a_rejected_refinement_leaves_the_stage_2_result(
     before = read_labels(run)
     monkeypatch.setattr("spice.pipeline.commands.joint_on_cpu", lambda **_: JOINT)
     set_failed_checks(["neighbor agreement fell from 0.90 to 0.50"])
-    account = refine(run)
+    summary = refine(run)
     after = read_labels(run)
     np.testing.assert_array_equal(after.cluster, before.cluster)
     np.testing.assert_array_equal(after.reliability, before.reliability)
-    told = {warned.name: warned.text for warned in account.warnings}
+    told = {warned.name: warned.text for warned in summary.warnings}
     assert "keeping the stage-2 result: neighbor agreement fell" in told["RefinementRejectedWarning"]
 
 
@@ -98,11 +98,11 @@ def test_without_checks_joint_training_is_always_used(
 ) -> None:
     set_failed_checks(["neighbor agreement fell from 0.90 to 0.50"])
     unchecked = settings(joint=JOINT.model_copy(update={"checks": False}))
-    account = cluster(shapes, unchecked, tmp_path / "run")
-    assert account.joint is not None
-    assert account.joint.used
-    assert account.joint.failed_checks
-    assert "RefinementRejectedWarning" not in [warned.name for warned in account.warnings]
+    summary = cluster(shapes, unchecked, tmp_path / "run")
+    assert summary.joint is not None
+    assert summary.joint.used
+    assert summary.joint.failed_checks
+    assert "RefinementRejectedWarning" not in [warned.name for warned in summary.warnings]
 
 
 def test_labels_that_the_user_gives_are_learned_and_name_the_clusters(
@@ -118,12 +118,12 @@ def test_labels_that_the_user_gives_are_learned_and_name_the_clusters(
     assert without is not None
     assert without.given == 0
     apply_labels(Editor(run), {labels.path[row]: "mine" for row in chosen})
-    account = refine(run)
-    assert account.joint is not None
-    assert account.joint.given == 3
+    summary = refine(run)
+    assert summary.joint is not None
+    assert summary.joint.given == 3
     assert list(open_result(run).groups.names.values()) == ["mine"]
     assert open_result(run).groups.by_person[chosen].all()
-    assert refine(run).result == account.result  # what was given before stays given, and what is done stays done
+    assert refine(run).result == summary.result  # what was given before stays given, and what is done stays done
 
 
 def test_labels_that_the_clusters_do_not_tell_apart_are_refused_and_change_nothing(
@@ -153,9 +153,9 @@ def test_labels_that_come_with_the_first_command_name_groups_and_are_learned(
 ) -> None:
     set_failed_checks([])
     given = {"given": {"disc/0.png": "round", "disc/1.png": "round"}}
-    account = cluster(shapes, settings(joint=JOINT).model_copy(update=given), tmp_path / "run")
-    assert account.joint is not None
-    assert account.joint.given == 2
+    summary = cluster(shapes, settings(joint=JOINT).model_copy(update=given), tmp_path / "run")
+    assert summary.joint is not None
+    assert summary.joint.given == 2
     groups = open_result(tmp_path / "run").groups
     assert list(groups.names.values()) == ["round"]
     assert groups.by_person.sum() == 2

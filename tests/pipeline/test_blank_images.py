@@ -30,13 +30,13 @@ def test_blank_images_end_in_labels(tmp_path: Path, colors: tuple[int, ...], sid
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SpiceWarning)
-        account = cluster(tmp_path / "blank", usual.model_copy(update=small), tmp_path / "run")
+        summary = cluster(tmp_path / "blank", usual.model_copy(update=small), tmp_path / "run")
     result = open_result(tmp_path / "run")
-    assert account.images == 16
+    assert summary.images == 16
     assert np.isfinite(result.labels.confidence).all()
     for color in range(len(colors)):  # equal images have equal labels
         rows = [row for row, path in enumerate(result.labels.path) if int(path[:-4]) % len(colors) == color]
         assert len(set(result.labels.cluster[rows].tolist())) == 1
     if len(colors) == 1:
-        assert account.joint is not None
-        assert not account.joint.used
+        assert summary.joint is not None
+        assert not summary.joint.used

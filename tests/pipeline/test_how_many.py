@@ -28,14 +28,14 @@ def found(run: Path, features: NDArray[np.float32] = FEATURES, **options: object
 
 
 def test_the_number_that_is_found_is_used_and_kept_beside_what_was_asked_for(tmp_path: Path) -> None:
-    account = found(tmp_path)
-    assert account.howmany is not None
-    assert account.howmany.clusters == 5
-    assert len(account.clusters) == 5
+    summary = found(tmp_path)
+    assert summary.howmany is not None
+    assert summary.howmany.clusters == 5
+    assert len(summary.clusters) == 5
     result = open_result(tmp_path)
     assert result.entry.requested["how_many"] == {"least": 2, "most": None}
     assert result.entry.settings["heads"]["clusters"] == 5  # type: ignore[index, call-overload]
-    assert np.load(result / CANDIDATES).shape == (len(account.howmany.candidates), 200)
+    assert np.load(result / CANDIDATES).shape == (len(summary.howmany.candidates), 200)
     assert (result / TREE).exists()
 
 
@@ -56,15 +56,15 @@ def test_a_number_given_first_can_be_found_later(tmp_path: Path) -> None:
     cluster(FEATURES, quickly(preset("standard", clusters=5)), tmp_path, page=False)
     first = open_result(tmp_path)
     assert first.howmany is None
-    account = found(tmp_path)
+    summary = found(tmp_path)
     assert open_result(tmp_path).name == first.name
-    assert account.howmany is not None
+    assert summary.howmany is not None
 
 
 def test_a_range_is_searched(tmp_path: Path) -> None:
-    account = found(tmp_path, clusters=(7, 9))
-    assert account.howmany is not None
-    assert account.howmany.counts == [7, 8, 9]
+    summary = found(tmp_path, clusters=(7, 9))
+    assert summary.howmany is not None
+    assert summary.howmany.counts == [7, 8, 9]
 
 
 def test_features_without_groups_end_with_their_own_error_and_can_be_grouped_by_number(tmp_path: Path) -> None:

@@ -72,10 +72,10 @@ def test_the_page_and_the_record_say_what_was_sampled_and_what_was_missed(run: P
 
 def test_a_small_collection_is_learned_whole(tmp_path: Path) -> None:
     few, wanted = made()[0][:LEARNED], settings()
-    account = cluster(few, wanted, tmp_path / "run", page=False)
+    summary = cluster(few, wanted, tmp_path / "run", page=False)
     result = open_result(tmp_path / "run")
-    assert account.heads is not None
-    assert account.heads.learned_from == LEARNED
+    assert summary.heads is not None
+    assert summary.heads.learned_from == LEARNED
     assert cast(dict[str, object], result.entry.settings["views"])["sample"] is None
     assert not (result.run / result.entry.folders["views"] / "views" / "rows.npy").exists()
 

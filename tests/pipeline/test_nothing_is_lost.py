@@ -110,10 +110,10 @@ def test_a_kill_leaves_the_earlier_result_whole(
     assert (result.folder / "labels.csv").exists()
     assert (result.folder / "report.html").exists()
     assert len(load(result.folder / "model").predict(shapes)) == 96
-    account = resume(run)
+    summary = resume(run)
     assert contents(run) != before
-    assert open_result(run).name == account.result != first
-    assert set(open_result(run).manifest.results) == {first, account.result}
+    assert open_result(run).name == summary.result != first
+    assert set(open_result(run).manifest.results) == {first, summary.result}
 
 
 @pytest.mark.parametrize(

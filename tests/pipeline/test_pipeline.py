@@ -97,25 +97,25 @@ def test_the_time_of_reading_is_that_of_the_scan(shapes: Path, tmp_path: Path, m
         return read_inputs(*args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr("spice.pipeline.commands.read_inputs", slowly)
-    account = cluster(str(shapes), settings(), tmp_path / "run", last="features", page=False)
-    assert account.seconds["scan"] > 1.0
+    summary = cluster(str(shapes), settings(), tmp_path / "run", last="features", page=False)
+    assert summary.seconds["scan"] > 1.0
 
 
 def test_the_summary_says_what_was_done(finished: tuple[Path, RunSummary], shapes: Path) -> None:
-    out, account = finished
-    assert account.run == str(out)
-    assert account.source == str(shapes)
-    assert account.images == 96
-    assert sum(found.images for found in account.clusters) == 96
-    assert (account.scan.images, account.scan.problems, account.scan.copies) == (96, 0, 0)
-    assert account.views is not None
-    assert account.views.width == 1280
-    assert set(account.seconds) == {
+    out, summary = finished
+    assert summary.run == str(out)
+    assert summary.source == str(shapes)
+    assert summary.images == 96
+    assert sum(found.images for found in summary.clusters) == 96
+    assert (summary.scan.images, summary.scan.problems, summary.scan.copies) == (96, 0, 0)
+    assert summary.views is not None
+    assert summary.views.width == 1280
+    assert set(summary.seconds) == {
         "scan", "encode", "views", "neighbors", "kmeans", "heads", "labels", "model", "map", "words", "pictures",
         "report",
     }  # fmt: skip
-    assert account.labels is not None
-    assert 0 < account.labels.kmeans_agreement <= 1
+    assert summary.labels is not None
+    assert 0 < summary.labels.kmeans_agreement <= 1
 
 
 def test_every_promised_file_is_there_and_no_work_is_left(finished: tuple[Path, RunSummary]) -> None:
@@ -160,10 +160,10 @@ def test_another_number_of_groups_is_made_with_the_same_settings_and_can_be_canc
     with pytest.raises(CanceledError):
         regroup(run, 3, progress=cancel)
     assert read_manifest(run) == before  # nothing is left to be resumed
-    account = regroup(run, 3)
-    assert account.result.startswith("k3-")
+    summary = regroup(run, 3)
+    assert summary.result.startswith("k3-")
     manifest = read_manifest(run)
-    assert manifest.current == account.result
+    assert manifest.current == summary.result
     assert next(iter(manifest.results)) in before.results
     old, new = (RunSettings.model_validate(manifest.results[name].settings) for name in manifest.results)
     assert (new.heads.clusters, new.size, new.encoder, new.seed) == (3, old.size, old.encoder, old.seed)
@@ -234,10 +234,10 @@ def test_another_seed_is_kept_beside_the_first(run: Path, shapes: Path, finished
 def test_another_number_of_clusters_shares_views_and_neighbors_and_keeps_both(run: Path, shapes: Path) -> None:
     before, labels = written(run), (run / "labels.csv").read_bytes()
     six = open_result(run)
-    account = cluster(shapes, settings(clusters=3), run)
+    summary = cluster(shapes, settings(clusters=3), run)
     after = written(run)
     assert all(after[name] == when for name, when in before.items() if name.startswith(("steps", "results")))
-    assert len(account.clusters) == 3
+    assert len(summary.clusters) == 3
     assert load(run, PROBABILITIES).shape == (96, 3)
     assert (six.folder / "labels.csv").read_bytes() == labels
     assert (run / "labels.csv").read_bytes() != labels
@@ -258,8 +258,8 @@ def test_changed_images_are_seen_and_nothing_is_lost(run: Path, drawings: Path, 
     assert (run / "labels.csv").read_bytes() == labels
     assert place(run, IMAGES).read_bytes() == table
     assert cluster(shapes, settings(), run).images == 96  # the old images are still known
-    account = cluster(drawings, settings(), run, redo=True)
-    assert account.scan.copies == 1
+    summary = cluster(drawings, settings(), run, redo=True)
+    assert summary.scan.copies == 1
     assert "disc/copy.png" in read_labels(run).path
 
 
@@ -334,16 +334,16 @@ def test_an_output_that_cannot_be_written_is_one_line(shapes: Path) -> None:
 
 def test_broken_files_are_listed_and_left_out(drawings: Path, tmp_path: Path) -> None:
     (drawings / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 and no more")
-    account = cluster(drawings, settings(), tmp_path / "run")
-    assert (account.images, account.scan.problems) == (96, 1)
+    summary = cluster(drawings, settings(), tmp_path / "run")
+    assert (summary.images, summary.scan.problems) == (96, 1)
     assert "broken.jpg" in place(tmp_path / "run", PROBLEMS).read_text()
 
 
 def test_blank_pages_do_not_stop_a_run(drawings: Path, tmp_path: Path) -> None:
     for number in range(6):
         Image.new("RGB", (48, 48), (250 + number, 250, 250)).save(drawings / f"blank-{number}.png")
-    account = cluster(drawings, settings(clusters=5), tmp_path / "run")
-    assert account.images == 102
+    summary = cluster(drawings, settings(clusters=5), tmp_path / "run")
+    assert summary.images == 102
     blank = [cluster for path, cluster in zip(*read_labels(tmp_path / "run")[:2], strict=True) if "blank" in path]
     assert np.bincount(blank).max() >= 5  # of six
 
@@ -383,9 +383,9 @@ def test_features_brought_along_are_used_and_their_change_is_seen(shapes: Path, 
     random = np.random.default_rng(0)
     np.save(tmp_path / "mine.npy", np.eye(4, 16)[kinds] + 0.1 * random.standard_normal((96, 16)))
     brought = settings().model_copy(update={"encoder": f"features:{tmp_path / 'mine.npy'}"})
-    account = cluster(shapes, brought, tmp_path / "run")
-    assert account.views is not None
-    assert account.views.space == "features"
+    summary = cluster(shapes, brought, tmp_path / "run")
+    assert summary.views is not None
+    assert summary.views.space == "features"
     labels = read_labels(tmp_path / "run")
     assert adjusted_rand_score([path.split("/")[0] for path in labels.path], labels.cluster) == 1.0
     before = load(tmp_path / "run", FEATURES)

@@ -40,9 +40,9 @@ def trial(monkeypatch: pytest.MonkeyPatch) -> Trial:
 
 def test_what_the_trial_found_is_recorded_and_kept(trial: Trial, shapes: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    account = cluster(shapes, settings(), out, page=False)
-    assert account.views is not None
-    assert account.views.precision == "int8"
+    summary = cluster(shapes, settings(), out, page=False)
+    assert summary.views is not None
+    assert summary.views.precision == "int8"
     result = open_result(out)
     assert read_manifest(out).results[result.name].settings["precision"] == "int8"
     model = TrainedModel.load(result.run / result.entry.folders["model"] / "model")
@@ -51,7 +51,7 @@ def test_what_the_trial_found_is_recorded_and_kept(trial: Trial, shapes: Path, t
     # A machine on which floats are faster: the run stays as it is, for another number of clusters, too.
     trial.answer = "float32"
     before = trial.count
-    assert resume(out).result == account.result
+    assert resume(out).result == summary.result
     other = cluster(shapes, settings(4), out, page=False)
     assert trial.count == before == 1
     assert other.views is not None
@@ -60,10 +60,10 @@ def test_what_the_trial_found_is_recorded_and_kept(trial: Trial, shapes: Path, t
 
 def test_what_the_user_asks_for_needs_no_trial(trial: Trial, shapes: Path, tmp_path: Path) -> None:
     floats = settings().model_copy(update={"precision": "float32"})
-    account = cluster(shapes, floats, tmp_path / "run", page=False)
+    summary = cluster(shapes, floats, tmp_path / "run", page=False)
     assert trial.count == 0
-    assert account.views is not None
-    assert account.views.precision == "float32"
+    assert summary.views is not None
+    assert summary.views.precision == "float32"
 
 
 def test_a_network_trained_here_computes_in_floats(shapes: Path, tmp_path: Path) -> None:
@@ -83,9 +83,9 @@ def test_few_images_are_not_worth_a_trial(
     trial: Trial, shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resolve, "WORTH_A_TRIAL", 10_000)
-    account = cluster(shapes, settings(), tmp_path / "run", last="features", page=False)
+    summary = cluster(shapes, settings(), tmp_path / "run", last="features", page=False)
     assert trial.count == 0
-    assert account.views is not None
-    assert account.views.precision == "float32"
+    assert summary.views is not None
+    assert summary.views.precision == "float32"
     pending = json.loads((tmp_path / "run" / "manifest.json").read_text())["pending"]
     assert pending["precision"] == "float32"

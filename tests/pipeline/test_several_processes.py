@@ -145,8 +145,8 @@ def fail(*_):
 report.write_report = fail
 settings = standard(clusters=4, size=32)
 settings = settings.model_copy(update={"heads": settings.heads.model_copy(update={"heads": 2, "epochs": 2})})
-account = cluster(Path(sys.argv[1]), settings, Path(sys.argv[2]), device="cpu")
-named = [warning.name for warning in account.warnings if warning.name == "NoPageWarning"]
+summary = cluster(Path(sys.argv[1]), settings, Path(sys.argv[2]), device="cpu")
+named = [warning.name for warning in summary.warnings if warning.name == "NoPageWarning"]
 sys.stdout.write(f"{named}\\n")  # at once, where `print` lets the other process come between words and line end
 """
 

@@ -41,21 +41,21 @@ def test_a_run_that_stops_after_a_stage_is_gone_on_with_as_if_it_had_not(
     cluster(shapes, tiny(JOINT), tmp_path / "whole")
     run = tmp_path / "run"
 
-    account = cluster(shapes, tiny(JOINT), run, last="features")
-    assert (account.images, account.reliable, account.clusters) == (96, None, [])
-    assert account.stopped_before == "the labels"
-    assert set(account.seconds) == {"scan", "features", "encode", "views"}
+    summary = cluster(shapes, tiny(JOINT), run, last="features")
+    assert (summary.images, summary.reliable, summary.clusters) == (96, None, [])
+    assert summary.stopped_before == "the labels"
+    assert set(summary.seconds) == {"scan", "features", "encode", "views"}
 
-    account = cluster(shapes, tiny(JOINT), run, last="heads")
-    assert account.reliable is not None
-    assert account.joint is None
-    assert account.stopped_before == "joint training"
+    summary = cluster(shapes, tiny(JOINT), run, last="heads")
+    assert summary.reliable is not None
+    assert summary.joint is None
+    assert summary.stopped_before == "joint training"
     assert not list((run / "steps").glob("joint-*"))
     second = read_labels(run)
 
-    account = resume(run)
-    assert account.joint is not None
-    assert account.stopped_before is None
+    summary = resume(run)
+    assert summary.joint is not None
+    assert summary.stopped_before is None
     third, whole = read_labels(run), read_labels(tmp_path / "whole")
     np.testing.assert_array_equal(third.confidence, whole.confidence)
     assert not np.array_equal(third.confidence, second.confidence)
@@ -91,10 +91,10 @@ def test_nothing_reliable_leaves_the_second_stages_answer(
     nothing = Labeled(torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.long))
     monkeypatch.setattr(joint_step, "labels_to_learn", lambda *_, **__: nothing)
     with pytest.warns(RefinementRejectedWarning, match="no image is reliable, so there is nothing to learn from"):
-        account = cluster(shapes, tiny(JOINT), tmp_path / "run")
+        summary = cluster(shapes, tiny(JOINT), tmp_path / "run")
     assert (tmp_path / "run" / "report.html").exists()
-    assert account.joint is not None
-    assert not account.joint.used
+    assert summary.joint is not None
+    assert not summary.joint.used
     np.testing.assert_array_equal(read_labels(tmp_path / "run").confidence, read_labels(tmp_path / "two").confidence)
 
 
@@ -108,8 +108,8 @@ def test_a_page_that_cannot_be_made_is_a_warning_and_is_made_later(
     with monkeypatch.context() as patch:
         patch.setattr(step, broken, fail)
         with pytest.warns(NoPageWarning, match=r"RuntimeError: no such font.*groups"):
-            account = cluster(shapes, tiny(), tmp_path / "run")
-    assert [warned.name for warned in account.warnings].count("NoPageWarning") == 1
+            summary = cluster(shapes, tiny(), tmp_path / "run")
+    assert [warned.name for warned in summary.warnings].count("NoPageWarning") == 1
     assert (tmp_path / "run" / "labels.csv").exists()
     assert not (tmp_path / "run" / "report.html").exists()
     again = resume(tmp_path / "run")
@@ -263,11 +263,11 @@ def test_presets_of_the_paper_can_be_trained(
         "reliability": usual.reliability.model_copy(update={"threshold": 0.0}),
         "joint": usual.joint and usual.joint.model_copy(update={"steps": 1, "labeled": 4, "unlabeled": 4}),
     }
-    account = cluster(few, usual.model_copy(update=small), tmp_path / "run")
-    assert account.features is not None
-    assert account.views is not None
-    assert account.features.method == "moco"
-    assert account.views.width == 512
+    summary = cluster(few, usual.model_copy(update=small), tmp_path / "run")
+    assert summary.features is not None
+    assert summary.views is not None
+    assert summary.features.method == "moco"
+    assert summary.views.width == 512
     width = {"stl10": 256, "cifar10": 128, "imagenet-10": 512}[name]
     refined = np.load(open_result(tmp_path / "run") / REFINED_FEATURES)
     assert refined.shape == (26, width)

@@ -187,7 +187,7 @@ def command(
     with interruptible(out) as progress:
         from spice.pipeline import cluster  # imports torch, which takes seconds; so the options are checked first
 
-        account = cluster(
+        summary = cluster(
             images,
             settings,
             out,
@@ -200,7 +200,7 @@ def command(
             address=address,
             progress=progress,
         )
-    finish(account, as_json=as_json, details=details, open_page=open_page)
+    finish(summary, as_json=as_json, details=details, open_page=open_page)
 
 
 def parse_clusters(clusters: str | None) -> "Clusters":

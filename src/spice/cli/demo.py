@@ -35,8 +35,8 @@ def command(
     print(f"Wrote 1,797 digits to {images}. Training features, then clustering heads, then both together.")
     with interruptible(run) as progress:
         # redo: the demo owns this folder, so another seed or another version may reuse it.
-        account = cluster(str(images), demo(seed=seed), run, redo=True, device=device, progress=progress)
-    finish(account, as_json=False)
+        summary = cluster(str(images), demo(seed=seed), run, redo=True, device=device, progress=progress)
+    finish(summary, as_json=False)
     print("\nCompared with the true digits (not used above):")
     evaluate.command(run, truth="folders")
     print(f"k-means on pixels: ACC {_kmeans_on_pixels(seed):.3f}")

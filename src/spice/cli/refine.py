@@ -48,5 +48,5 @@ def command(
     if labels is not None and processes_from_environment().first:
         add_labels(run, labels, split=split)
     with interruptible(run) as progress:
-        account = refine(run, minutes=minutes, settings_file=settings_file, device=device, progress=progress)
-    finish(account, as_json=as_json, details=details, open_page=open_page)
+        summary = refine(run, minutes=minutes, settings_file=settings_file, device=device, progress=progress)
+    finish(summary, as_json=as_json, details=details, open_page=open_page)

@@ -21,5 +21,5 @@ def command(
     from spice.pipeline import resume
 
     with interruptible(run) as progress:
-        account = resume(run, rescan=rescan, device=device, progress=progress)
-    finish(account, as_json=as_json, details=details, open_page=open_page)
+        summary = resume(run, rescan=rescan, device=device, progress=progress)
+    finish(summary, as_json=as_json, details=details, open_page=open_page)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from spice.runs.records import JointResult
 
 
-def finish(account: "RunSummary", *, as_json: bool, details: bool = False, open_page: bool | None = False) -> None:
+def finish(summary: "RunSummary", *, as_json: bool, details: bool = False, open_page: bool | None = False) -> None:
     """Print the summary. A run without a single reliable image ends with its own exit code.
 
     Args:
@@ -32,37 +32,37 @@ def finish(account: "RunSummary", *, as_json: bool, details: bool = False, open_
 
     if not processes_from_environment().first:
         return  # only the first process prints
-    show_account(account, as_json=as_json, details=details)
-    if account.reliable == 0:
+    show_summary(summary, as_json=as_json, details=details)
+    if summary.reliable == 0:
         raise NothingTrustworthyError(
-            f"no image is reliable, so the groups are guesses; check a sample with: spice check {quoted(account.run)}"
+            f"no image is reliable, so the groups are guesses; check a sample with: spice check {quoted(summary.run)}"
         )
     if not as_json:
-        offer_page(Path(account.run), open_page)
+        offer_page(Path(summary.run), open_page)
 
 
-def show_account(account: "RunSummary", *, as_json: bool, details: bool = False) -> None:
+def show_summary(summary: "RunSummary", *, as_json: bool, details: bool = False) -> None:
     """Print the summary of a run: images, groups, how far to trust them, files, and next steps."""
     if as_json:
-        print(account.model_dump_json(indent=2))
+        print(summary.model_dump_json(indent=2))
         return
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)
-    _print_lines(console, _input_lines(account))
+    _print_lines(console, _input_lines(summary))
     if details:
-        _print_lines(console, _training_lines(account))
+        _print_lines(console, _training_lines(summary))
     console.print()
-    if account.reliable is not None:
-        _show_clusters(console, account.clusters)
+    if summary.reliable is not None:
+        _show_clusters(console, summary.clusters)
         console.print()
-        _print_lines(console, _trust_lines(account, account.reliable, details=details))
-    _print_lines(console, [_times(account, details=details)])
+        _print_lines(console, _trust_lines(summary, summary.reliable, details=details))
+    _print_lines(console, [_times(summary, details=details)])
     # `finish` reports that no image is reliable.
-    warnings = [warning.text for warning in account.warnings if warning.name != "NoReliableImagesWarning"]
+    warnings = [warning.text for warning in summary.warnings if warning.name != "NoReliableImagesWarning"]
     _print_lines(console, [f"warning    {text}" for text in warnings], style="yellow")
     console.print()
-    _print_lines(console, _next_lines(account))
+    _print_lines(console, _next_lines(summary))
 
 
 def offer_page(run: Path, wanted: bool | None) -> None:
@@ -96,16 +96,16 @@ def _print_lines(console: "Console", lines: list[str], *, style: str | None = No
             console.print(text, style=style, markup=False)
 
 
-def _input_lines(account: "RunSummary") -> list[str]:
+def _input_lines(summary: "RunSummary") -> list[str]:
     from spice.data.problems import skipped_in_words
 
-    scan, views = account.scan, account.views
+    scan, views = summary.scan, summary.views
     problems = f"; {skipped_in_words(scan.skipped)}" if scan.skipped else ""
-    lines = [f"images     {account.images:,}{_copies(scan.copies)}{problems}"]
+    lines = [f"images     {summary.images:,}{_copies(scan.copies)}{problems}"]
     if views:
         precision = ", in 8-bit integers" if views.precision == "int8" else ""
         lines.append(f"encoder    {views.encoder}, images at {views.size} px{precision}")
-    return lines + _group_lines(account)
+    return lines + _group_lines(summary)
 
 
 def _copies(count: int) -> str:
@@ -114,11 +114,11 @@ def _copies(count: int) -> str:
     return f"; {count:,} are exact copies of others" if count else ""
 
 
-def _training_lines(account: "RunSummary") -> list[str]:
-    if account.heads is None:
+def _training_lines(summary: "RunSummary") -> list[str]:
+    if summary.heads is None:
         return []
-    heads, best = account.heads, account.heads.selected
-    is_sample = heads.learned_from is not None and heads.learned_from < account.images
+    heads, best = summary.heads, summary.heads.selected
+    is_sample = heads.learned_from is not None and heads.learned_from < summary.images
     sample = f" on {heads.learned_from:,} images drawn at random" if is_sample else ""
     return [
         f"heads      {heads.heads} trained{sample}; head {best.head} selected at epoch {best.epoch}, "
@@ -126,14 +126,14 @@ def _training_lines(account: "RunSummary") -> list[str]:
     ]
 
 
-def _group_lines(account: "RunSummary") -> list[str]:
+def _group_lines(summary: "RunSummary") -> list[str]:
     """The number of groups found, other plausible numbers, and whether the two methods agree."""
     from spice.runs.other_group_counts import counts_in_words, nearest_count
 
-    found = account.howmany
-    if found is None or found.clusters is None or account.reliable is None:
+    found = summary.howmany
+    if found is None or found.clusters is None or summary.reliable is None:
         return []
-    others = account.other_counts
+    others = summary.other_counts
     reason = " (fits your labels best)" if found.fits_labels else ""
     other, advice = found.clusters + 1, "To try another number:"
     if others:
@@ -141,7 +141,7 @@ def _group_lines(account: "RunSummary") -> list[str]:
     if found.contradictory:
         other = found.finest_peak if found.finest_peak != found.clusters else found.communities
         advice = f"Two methods disagree ({found.finest_peak} and {found.communities} groups). To compare:"
-    command = f"spice cluster {quoted(_as_typed(account.source))} -k {other}{_out_option(account)}".replace(" ", TIED)
+    command = f"spice cluster {quoted(_as_typed(summary.source))} -k {other}{_out_option(summary)}".replace(" ", TIED)
     return [f"groups     {counts_in_words(found.clusters, others, reason=reason)}", f"           {advice} {command}"]
 
 
@@ -151,11 +151,11 @@ def _as_typed(source: str | None) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def _out_option(account: "RunSummary") -> str:
+def _out_option(summary: "RunSummary") -> str:
     """`--out RUN`, if the run folder is not the default one."""
-    run = Path(account.run)
-    default = Path(f"{Path(account.source or '').name.partition('.')[0]}.spice")
-    return "" if run == default else f" --out {quoted(account.run)}"
+    run = Path(summary.run)
+    default = Path(f"{Path(summary.source or '').name.partition('.')[0]}.spice")
+    return "" if run == default else f" --out {quoted(summary.run)}"
 
 
 def _show_clusters(console: "Console", clusters: "list[Cluster]") -> None:
@@ -191,39 +191,41 @@ def _row(cluster: "Cluster") -> list[str]:
     ]
 
 
-def _trust_lines(account: "RunSummary", reliable: int, *, details: bool) -> list[str]:
-    lines = [_chance(account), *_weak(account)]
-    if account.joint is not None:
-        lines.append(f"refined    {_refined(account.joint)}")
+def _trust_lines(summary: "RunSummary", reliable: int, *, details: bool) -> list[str]:
+    now = _command(summary, "groups")
+    lines = [f"edited     these are the groups before your edits; the current ones: {now}"] if summary.edited else []
+    lines += [_chance(summary), *_weak(summary)]
+    if summary.joint is not None:
+        lines.append(f"refined    {_refined(summary.joint)}")
     if details:
-        share = percent(reliable, account.images)
+        share = percent(reliable, summary.images)
         lines.append(
             f"reliable   {reliable:,} images ({share}): nearly all of their most similar images are in the group"
         )
-    if details and account.labels is not None:
+    if details and summary.labels is not None:
         lines.append(
-            f"k-means    {percent(account.labels.kmeans_reliable, account.images)} reliable; agreement with these "
-            f"groups {account.labels.kmeans_agreement:.2f} (adjusted Rand index, same features)"
+            f"k-means    {percent(summary.labels.kmeans_reliable, summary.images)} reliable; agreement with these "
+            f"groups {summary.labels.kmeans_agreement:.2f} (adjusted Rand index, same features)"
         )
     return lines
 
 
-def _chance(account: "RunSummary") -> str:
+def _chance(summary: "RunSummary") -> str:
     """The mean chance, and how to measure the accuracy instead."""
-    total = sum(cluster.images * (cluster.chance or 0.0) for cluster in account.clusters)
+    total = sum(cluster.images * (cluster.chance or 0.0) for cluster in summary.clusters)
     return (
-        f"chance     about {percent(total, account.images)} are in the right group, if images that look alike to the "
-        f"encoder belong together. To measure it: {_command(account, 'check')}"
+        f"chance     about {percent(total, summary.images)} are in the right group, if images that look alike to the "
+        f"encoder belong together. To measure it: {_command(summary, 'check')}"
     )
 
 
-def _weak(account: "RunSummary") -> list[str]:
+def _weak(summary: "RunSummary") -> list[str]:
     """The groups to look at first."""
-    weak = [cluster.cluster for cluster in account.clusters if cluster.grade == "weak" and cluster.images]
+    weak = [cluster.cluster for cluster in summary.clusters if cluster.grade == "weak" and cluster.images]
     if not weak:
         return []
-    if len(weak) > max(1, len(account.clusters) // 2):
-        counted = f"{len(weak)} of {len(account.clusters)} groups resemble several other groups"
+    if len(weak) > max(1, len(summary.clusters) // 2):
+        counted = f"{len(weak)} of {len(summary.clusters)} groups resemble several other groups"
         return [f"weak       {counted}: fewer groups (a smaller -k) may be clearer"]
     subject = f"group {weak[0]} resembles" if len(weak) == 1 else f"groups {listed(weak, most=8)} resemble"
     return [f"weak       {subject} several other groups: look there first"]
@@ -241,21 +243,21 @@ def _refined(joint: "JointResult") -> str:
     )
 
 
-def _times(account: "RunSummary", *, details: bool) -> str:
-    shown = [(step, seconds) for step, seconds in account.seconds.items() if seconds >= 0.5]
+def _times(summary: "RunSummary", *, details: bool) -> str:
+    shown = [(step, seconds) for step, seconds in summary.seconds.items() if seconds >= 0.5]
     times = ", ".join(f"{step_in_words(step)} {duration(seconds)}".replace(" ", TIED) for step, seconds in shown)
-    return f"time       {duration(sum(account.seconds.values()))}{f' ({times})' if times and details else ''}"
+    return f"time       {duration(sum(summary.seconds.values()))}{f' ({times})' if times and details else ''}"
 
 
-def _next_lines(account: "RunSummary") -> list[str]:
-    run, command = Path(account.run), partial(_command, account)
-    stopped = [f"stopped    before {account.stopped_before}, as requested; resume with: {command('resume')}"]
-    if account.reliable is None:
+def _next_lines(summary: "RunSummary") -> list[str]:
+    run, command = Path(summary.run), partial(_command, summary)
+    stopped = [f"stopped    before {summary.stopped_before}, as requested; resume with: {command('resume')}"]
+    if summary.reliable is None:
         return stopped
     large = (run / "labels.parquet").exists() and not (run / "labels.csv").exists()
     tables = ["labels.parquet"] if large else ["labels.csv", "labels.parquet"]
     written = [str(run / tables[0]).replace(" ", TIED), *tables[1:]]
-    suggested = any(cluster.name.endswith("?") for cluster in account.clusters)
+    suggested = any(cluster.name.endswith("?") for cluster in summary.clusters)
     commands = [
         (command("open"), "name and correct the groups"),
         *([(command("name", "--suggest"), "accept the suggested names")] if suggested else []),
@@ -265,7 +267,7 @@ def _next_lines(account: "RunSummary") -> list[str]:
         (command("predict", "MORE_IMAGES"), "sort more images"),
     ]
     return [
-        *(stopped if account.stopped_before else []),
+        *(stopped if summary.stopped_before else []),
         f"wrote      {', '.join(written)}, model/ and more",
         *(
             f"{'' if number else 'next':<{INDENT}}{line}{REMARK}{remark}".replace(" ", TIED)
@@ -274,6 +276,6 @@ def _next_lines(account: "RunSummary") -> list[str]:
     ]
 
 
-def _command(account: "RunSummary", name: str, arguments: str = "") -> str:
+def _command(summary: "RunSummary", name: str, arguments: str = "") -> str:
     """A command to copy, which stays on one line."""
-    return f"spice {name} {quoted(account.run)} {arguments}".strip().replace(" ", TIED)
+    return f"spice {name} {quoted(summary.run)} {arguments}".strip().replace(" ", TIED)

@@ -50,7 +50,7 @@ class Card(NamedTuple):
 
 def cards(content: Content) -> list[Card]:
     """One card per cluster, in the order of their numbers."""
-    clusters = content.account.clusters
+    clusters = content.summary.clusters
     return [_card(content, figures, color) for figures, color in zip(clusters, colors(len(clusters)), strict=True)]
 
 

@@ -60,7 +60,7 @@ class Content(NamedTuple):
     """Everything that the report shows."""
 
     result: Result
-    account: RunSummary
+    summary: RunSummary
     labels: Labels
     card_images: list[CardImages]
     verdicts: list[Verdict]
@@ -73,7 +73,6 @@ class Content(NamedTuple):
     check: Summary | None  # of a check by hand; None if there are no answers
     truth: NDArray[np.int32] | None  # (N,) true class (an index of `result.scores.classes`) or -1; only for figures
     names: list[ClusterName]  # (K,)
-    edited: bool  # whether people have changed groups
 
     @property
     def mean_chance(self) -> float:
@@ -100,7 +99,7 @@ def read_content(result: Result) -> Content:
         raise UserError(f"{pictures} is damaged; delete this folder, then: spice report {quoted(result.run)}")
     return Content(
         result=result,
-        account=summary,
+        summary=summary,
         labels=labels,
         card_images=choose_images(labels, answer.clusters),
         verdicts=verdicts(labels, _evidence(result, checked)),
@@ -113,7 +112,6 @@ def read_content(result: Result) -> Content:
         check=checked,
         truth=_truth(result),
         names=_names(result),
-        edited=bool(result.groups.touched),
     )
 
 
