@@ -15,7 +15,7 @@ def test_the_preset_of_the_paper_is_moco_as_published() -> None:
     assert settings.augment.crop_scale == (0.2, 1.0)
     assert queue_length(50_000, settings) == 12_800
     assert presets.paper_features("stl10").network == "resnet34"
-    with pytest.raises(UserError, match="no data set 'mnist'; choose one of stl10, cifar10"):
+    with pytest.raises(UserError, match="no data set 'mnist'; choose from stl10, cifar10"):
         presets.paper_features("mnist")
 
 
