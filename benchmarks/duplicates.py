@@ -11,6 +11,7 @@
 import argparse
 import tarfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from io import BytesIO
 from itertools import combinations
 from pathlib import Path
@@ -89,7 +90,10 @@ def _score(folder: Path, run: Path) -> None:
         _show(f"similarity from {threshold}", found, copies)
     ours = zip(result.labels.path, result.labels.duplicate_of, strict=True)
     _show("spice duplicates", {frozenset((path, original)) for path, original in ours if original}, copies)
-    _show("CleanVision", _cleanvision(folder), copies)
+    if find_spec("cleanvision"):
+        _show("CleanVision", _cleanvision(folder), copies)
+    else:
+        print("CleanVision             not installed")
 
 
 def _cleanvision(folder: Path) -> Pairs:

@@ -95,6 +95,12 @@ def test_changes_of_stage_1_wait_for_the_images(file: Path) -> None:
         ("[heads]\nsizes = ['a']\n", r"heads\.sizes = \['a'\]: input should be 'even', 'nearest' or 'found'"),
         ("[heads]\nsizes = [2, 1]\n", r"mine\.toml: heads: shares must sum to 1, got 3$"),
         ("[how_many]\nleast = 10\nmost = 5\n", r"how_many: least must not be above most, got 10 and 5"),
+        ("[features]\nmomentum = 1.5\n", r"features\.momentum = 1\.5: input should be less than 1"),
+        ("[features]\nsgd_momentum = -1\n", r"features\.sgd_momentum = -1: input should be greater than or equal to 0"),
+        (
+            "[features.augment]\ncrop_scale = [0.5, 0.2]\n",
+            r"crop_scale.*: need two shares, 0 < smallest <= largest <= 1, got 0\.5 and 0\.2",
+        ),
         ("[heads\n", "is not valid TOML"),
     ],
 )

@@ -15,6 +15,7 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    field_validator,
     model_validator,
 )
 
@@ -69,6 +70,13 @@ class AugmentSettings(Settings):
     cutout: float = Field(default=0.5, ge=0.0, le=1.0)
     """Strong views: largest side of the square that is erased, as a share of the image's side."""
 
+    @field_validator("crop_scale")
+    @classmethod
+    def _is_a_range_of_shares(cls, scale: tuple[float, float]) -> tuple[float, float]:
+        if not 0 < scale[0] <= scale[1] <= 1:
+            raise ValueError(f"need two shares, 0 < smallest <= largest <= 1, got {scale[0]} and {scale[1]}")
+        return scale
+
 
 class FeatureSettings(Settings):
     """Stage 1: the feature model (paper III-A; optimizer, queue and epochs from the authors' configuration)."""
@@ -99,11 +107,11 @@ class FeatureSettings(Settings):
     """Learning rate of SGD, which then decays along a cosine. Lower it if the loss diverges."""
     weight_decay: float = 1e-4
     """Weight decay of SGD."""
-    sgd_momentum: float = 0.9
+    sgd_momentum: float = Field(default=0.9, ge=0.0, lt=1.0)
     """Momentum of SGD."""
     temperature: PositiveFloat = 0.2
     """Temperature of the contrastive loss."""
-    momentum: float | None = 0.999
+    momentum: float | None = Field(default=0.999, ge=0.0, lt=1.0)
     """Momentum of the moving average of the weights (moco, byol). none: 0.999, or less if there are few steps."""
     queue: PositiveInt | None = None
     """Number of keys in MoCo's queue. none: a quarter of the images, at most 65,536."""

@@ -162,7 +162,7 @@ def test_without_color_contrastive_views_keep_their_colors() -> None:
     assert (with_color - flat / 255.0).abs().mean() > 0.02
 
 
-def test_contrastive_views_change_colors_as_often_and_as_much_as_those_of_moco_v2() -> None:
+def test_contrastive_views_change_colors_like_moco_v2() -> None:
     """ColorJitter(0.4, 0.4, 0.4, 0.1) with probability 0.8, then gray with probability 0.2."""
 
     def colors(*channels: int) -> Tensor:
@@ -251,7 +251,7 @@ def test_cutout_leaves_one_square_of_zeros_after_normalization() -> None:
     assert not (built(Strong, settings=settings.model_copy(update={"cutout": 0.0}))(white, seeded()) == 0.0).any()
 
 
-def test_as_many_operations_as_set_each_as_likely_as_the_next(drawn: Tensor) -> None:
+def test_strong_views_draw_the_set_number_of_operations_uniformly(drawn: Tensor) -> None:
     # One operation: a fourteenth of the views is the identity.
     settings = AugmentSettings(operations=1, cutout=0.0, flip=False)
     image = drawn[5:6].expand(2800, -1, -1, -1).contiguous()

@@ -71,7 +71,7 @@ def test_cluster_tells_a_whole_story(
     assert spice("resume", "shapes.spice").out == ended.out
 
 
-def test_resume_prints_the_account_again(spice: Spice, run: Path) -> None:
+def test_resume_prints_the_summary_again(spice: Spice, run: Path) -> None:
     found = json.loads(spice("resume", run, "--json").out)
     assert found["images"] == 96
     assert [cluster["cluster"] for cluster in found["clusters"]] == [0, 1, 2, 3]
@@ -193,7 +193,7 @@ def test_a_run_that_was_asked_to_stop_says_how_to_go_on(spice: Spice, shapes: Pa
     assert "chance   " in spice("resume", run).out
 
 
-def test_the_account_tells_what_became_of_joint_training(session_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_tells_what_became_of_joint_training(session_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = summarize(open_result(session_run))
 
     def shown(joint: JointResult) -> str:

@@ -31,7 +31,7 @@ def finished(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> RunSumma
         (shapes / "film.mp4").unlink()
 
 
-def test_the_account_wraps_at_words_and_keeps_details_for_those_who_ask(
+def test_the_summary_wraps_at_words_and_keeps_details_for_those_who_ask(
     finished: RunSummary, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long = finished.model_copy(update={"warnings": [StepWarning(name="SomeWarning", text="a word " * 30)]})
@@ -52,7 +52,17 @@ def test_the_account_wraps_at_words_and_keeps_details_for_those_who_ask(
     assert "(number of groups 2 s, k-means 3 s, report 4 s)" in capsys.readouterr().out
 
 
-def test_where_the_collection_is_too_large_for_a_csv_file_the_account_says_how_to_get_one(
+def test_the_summary_says_that_it_shows_the_groups_before_edits(
+    finished: RunSummary, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_summary(finished, as_json=False)
+    assert "edited" not in capsys.readouterr().out
+    show_summary(finished.model_copy(update={"edited": True}), as_json=False)
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"edited these are the groups before your edits; the current ones: spice groups '{finished.run}'" in told
+
+
+def test_where_the_collection_is_too_large_for_a_csv_file_the_summary_says_how_to_get_one(
     finished: RunSummary, capsys: pytest.CaptureFixture[str]
 ) -> None:
     show_summary(finished, as_json=False)

@@ -15,13 +15,12 @@ from spice.evaluate import evaluate_run
 from spice.report import write_report
 from spice.report.charts import HEIGHT, LEFT, RIGHT, WIDTH, Series, curve, head_chart, line_chart
 from spice.report.colors import colors
-from spice.report.content import notice
 from spice.report.curves import check_rows, point_at
 from spice.runs import Result
 from spice.runs.artifacts import SCORES, WORDS
 from spice.runs.editor import Editor
 from spice.runs.edits import Merge, Name
-from spice.runs.records import JointResult, StepWarning
+from spice.runs.records import JointResult
 from spice.runs.scores import AccuracyCurve
 
 Floats = NDArray[np.float64]
@@ -126,15 +125,8 @@ def test_labels_that_the_user_gave_are_mentioned(run: Result) -> None:
     assert "Joint training used 3 labels that you gave; no other labels were used, except in the section" in text
 
 
-def test_a_warning_has_its_name_and_its_text() -> None:
-    empty = StepWarning(name="EmptyClusterWarning", text="1 of 4 have no image (3)")
-    assert notice(empty) == ("Empty cluster", "1 of 4 have no image (3).")
-    rejected = StepWarning(name="RefinementRejectedWarning", text="it is not used: loss rose; retry")
-    assert notice(rejected) == ("Refinement rejected", "It is not used: loss rose; retry.")
-
-
-def test_the_page_names_its_warnings(small: Result) -> None:
-    assert "<strong>Unclear</strong> Look at &lt;script&gt;" in page_of(small)
+def test_a_warning_is_one_sentence(small: Result) -> None:
+    assert '<p class="warning">Look at &lt;script&gt;' in page_of(small)
 
 
 def test_the_page_marks_what_uses_labels(run: Result) -> None:

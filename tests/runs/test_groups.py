@@ -12,7 +12,7 @@ from spice.runs import Labels, Result, open_result, update_csv
 from spice.runs.apply_edits import apply_edits
 from spice.runs.artifacts import LABELS_CSV
 from spice.runs.editor import Editor
-from spice.runs.edits import ImageId, Learned, Merge, Move, Name, Operation, Pair, Reject, SetAside, Split, append
+from spice.runs.edits import ImageId, Learned, Merge, Move, Name, Operation, Pair, Reject, SetAside, Split
 from spice.runs.groups import Base
 
 # The run: rows 0, 1, 5 in cluster 0; rows 2, 3, 4 in cluster 2; cluster 1 is empty; row 5 is a copy of row 1.
@@ -184,7 +184,7 @@ def test_a_copy_of_labels_csv_follows_where_there_are_no_links(finished: Result)
     content = copy.read_bytes()
     copy.unlink()
     copy.write_bytes(content)
-    append(finished.run, Name(group=0, name="cats"), result=finished.name)
+    Editor(finished.run).do(Name(group=0, name="cats"))
     update_csv(finished.run)
     assert copy.read_bytes() == (finished / LABELS_CSV).read_bytes() != content
 
@@ -200,7 +200,8 @@ def test_a_base_is_read_as_it_was_kept(finished: Result, tmp_path: Path) -> None
 
 
 def test_groups_of_a_result_are_its_edits_applied(finished: Result) -> None:
-    edits = append(finished.run, Merge(groups=[0, 2]), result=finished.name)
+    editor = Editor(finished.run)
+    editor.do(Merge(groups=[0, 2]))
     found = open_result(finished.run)
-    np.testing.assert_array_equal(found.groups.group, apply_edits(found.base, edits).group)
+    np.testing.assert_array_equal(found.groups.group, apply_edits(found.base, editor.edits).group)
     assert found.groups.group.tolist() == [0] * 6

@@ -4,7 +4,7 @@ from made_run import record_of
 
 from spice.runs import Result, summarize
 from spice.runs.editor import Editor
-from spice.runs.edits import Name
+from spice.runs.edits import Name, SetAside
 from spice.runs.records import write_record
 from spice.trust.grade import Grade, grades
 
@@ -49,3 +49,11 @@ def test_every_group_has_the_grade_of_its_nearest_neighbors_and_its_name(finishe
     assert found[1].grade == Grade.WEAK, "a group without images"
     Editor(finished.run).do(Name(group=2, name="cats"))
     assert [cluster.name for cluster in summarize(finished.reread()).clusters] == ["", "", "cats"]
+
+
+def test_the_summary_knows_whether_edits_changed_groups_and_not_only_names(finished: Result) -> None:
+    editor = Editor(finished.run)
+    editor.do(Name(group=2, name="cats"))
+    assert not summarize(finished.reread()).edited
+    editor.do(SetAside(group=2))
+    assert summarize(finished.reread()).edited

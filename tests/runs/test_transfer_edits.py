@@ -8,7 +8,7 @@ from made_run import make_run
 
 from spice.runs import Labels, open_result, read_manifest, save_edited_groups
 from spice.runs.apply_edits import apply_edits
-from spice.runs.edits import Edit, Edits, Merge, Move, Name, Operation, Reject, SetAside, Split, append
+from spice.runs.edits import Edit, Edits, Merge, Move, Name, Operation, Reject, SetAside, Split, append_locked, editing
 from spice.runs.groups import Base, Groups
 
 
@@ -119,7 +119,8 @@ def test_edits_on_the_new_result_come_after_what_was_carried_over() -> None:
 
 def test_names_live_on_when_the_result_that_they_were_given_to_is_removed(tmp_path: Path, labels: Labels) -> None:
     run = make_run(tmp_path / "run", labels).run
-    append(run, Name(group=2, name="dogs"), result="gone")
+    with editing(run) as edits:
+        append_locked(run, edits, Name(group=2, name="dogs"), result="gone")
     manifest = read_manifest(run)
     assert open_result(run).groups.names == {}  # nothing is left of that result
     renamed = manifest.model_copy(update={"results": {"gone": manifest.results["made"]}})

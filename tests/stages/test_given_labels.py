@@ -118,6 +118,16 @@ def test_if_a_label_is_refused_no_label_is_applied(editor: Editor) -> None:
     assert read_edits(editor.run).revision == 1
 
 
+def test_a_split_that_would_leave_no_image_is_refused_before_anything_is_written(editor: Editor) -> None:
+    editor.do(Name(group=0, name="dog"))
+    editor.do(SetAside(group=2))
+    # "ant" would create a group. "dog" keeps group 0 for its name, but all images there resemble "pug" more.
+    given = labels(editor, ant=of(editor, 2)[:1], dog=of(editor, 3)[:2], pug=of(editor, 0)[:2])
+    with pytest.raises(UserError, match="cannot split dog: all its images resemble those labeled 'pug' more"):
+        apply_labels(editor, given, split=True)
+    assert read_edits(editor.run).revision == 2
+
+
 def test_the_name_of_a_group_that_was_set_aside_is_refused(editor: Editor) -> None:
     editor.do(Name(group=2, name="cat"))
     editor.do(SetAside(group=2))

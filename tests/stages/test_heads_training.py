@@ -15,6 +15,7 @@ from torch import Tensor
 from spice.core import double_softmax_cross_entropy, prototype_labels
 from spice.data.batches import batches
 from spice.engine.checkpoints import Checkpoints
+from spice.engine.processes import Processes
 from spice.engine.run import Run
 from spice.errors import SpiceWarning, UserError
 from spice.models.heads import Heads
@@ -203,6 +204,8 @@ def test_impossible_sizes_are_refused() -> None:
         batch_size(5000, quick(200))
     with pytest.raises(UserError, match="need at least 2 groups, got 1"):
         batch_size(5000, quick(1))
+    with pytest.raises(UserError, match=r"heads\.sub_batch is 2; 3 processes need at least that many"):
+        batch_size(60, quick(3, sub_batch=2), Processes(count=3))
     assert batch_size(50, quick(3, batch=1000)) == 50
     assert batch_size(5000, quick(3, batch=None)) == 5000
 

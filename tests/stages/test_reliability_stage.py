@@ -40,7 +40,7 @@ def groups(sizes: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
     return labels, distance.argsort(dim=1, stable=True)[:, 1:]
 
 
-def test_small_clusters_that_are_clean_are_reliable() -> None:
+def test_all_images_of_small_clean_clusters_are_reliable() -> None:
     # With 100 neighbors, as in the authors' code, none of these could be reliable.
     labels, neighbors = groups([20] * 20)
     with warnings.catch_warnings():

@@ -95,7 +95,7 @@ def test_the_loss_is_that_of_the_whole_set_as_one_batch(
         assert snapshot.distinct[number] == pytest.approx(len(set(chosen.image.tolist())) / len(chosen.image))
 
 
-def test_the_best_of_all_heads_after_all_epochs_is_kept_as_it_was_then() -> None:
+def test_the_best_head_of_all_epochs_is_kept_with_its_weights() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SpiceWarning)
         trained = train_heads(VIEWS, quick(epochs=12, learning_rate=1.0, loss="cross_entropy"), Run())

@@ -43,7 +43,7 @@ def command(
         proposal = propose(run, device=device, progress=progress)
     for line in _lines(proposal):
         print(line)
-    if not yes and not confirmed("Accept?"):
+    if not yes and not confirmed("Accept?" if len(proposal.moved) else "Update the model for new images?"):
         print(f"nothing changed; accept with: spice learn {quoted(run)} --yes")
         return
     with editing(run):
@@ -61,7 +61,7 @@ def _lines(proposal: "Proposal") -> list[str]:
     sources += ["typical images of each group"]
     lines = [f"learned    {len(corrections.numbers) - len(corrections.aside_groups)} groups, from {listed(sources)}"]
     if not len(moved):
-        return [*lines, "moves      no images; accepting updates only the model for new images"]
+        return [*lines, "moves      no images; only the model for new images would change"]
     lines.append(f"moves      {len(moved):,} of {len(before.group):,} images:")
     paths = open_result(proposal.run).labels.path
     examples_by_move: dict[tuple[int, int], list[str]] = {}

@@ -192,7 +192,9 @@ def _row(cluster: "Cluster") -> list[str]:
 
 
 def _trust_lines(summary: "RunSummary", reliable: int, *, details: bool) -> list[str]:
-    lines = [_chance(summary), *_weak(summary)]
+    now = _command(summary, "groups")
+    lines = [f"edited     these are the groups before your edits; the current ones: {now}"] if summary.edited else []
+    lines += [_chance(summary), *_weak(summary)]
     if summary.joint is not None:
         lines.append(f"refined    {_refined(summary.joint)}")
     if details:

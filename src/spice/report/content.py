@@ -4,7 +4,6 @@ Shapes: N images, K clusters, S neighbors.
 """
 
 import csv
-import re
 from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +22,6 @@ from spice.runs import Labels, Result, RunSummary, summarize
 from spice.runs.artifacts import IMAGES, MAP, PICTURES, PROBLEMS, TRUTH
 from spice.runs.checks import Checks, Summary
 from spice.runs.groups import unedited
-from spice.runs.records import StepWarning
 from spice.runs.suggested_names import read_words, suggest_names
 from spice.tables import read_parquet
 from spice.trust.evidence import neighbor_votes, two_parts
@@ -39,13 +37,6 @@ class Table(NamedTuple):
 
     rows: list[tuple[str, ...]]
     length: int  # of the whole table
-
-
-class Notice(NamedTuple):
-    """One warning."""
-
-    name: str  # `EmptyClusterWarning` as "Empty cluster"
-    text: str
 
 
 class ClusterName(NamedTuple):
@@ -71,7 +62,6 @@ class Content(NamedTuple):
     result: Result
     summary: RunSummary
     labels: Labels
-    notices: list[Notice]
     card_images: list[CardImages]
     verdicts: list[Verdict]
     points: NDArray[np.float32] | None  # (N, 2)
@@ -83,7 +73,6 @@ class Content(NamedTuple):
     check: Summary | None  # of a check by hand; None if there are no answers
     truth: NDArray[np.int32] | None  # (N,) true class (an index of `result.scores.classes`) or -1; only for figures
     names: list[ClusterName]  # (K,)
-    edited: bool  # whether people have changed groups
 
     @property
     def mean_chance(self) -> float:
@@ -112,7 +101,6 @@ def read_content(result: Result) -> Content:
         result=result,
         summary=summary,
         labels=labels,
-        notices=[notice(warning) for warning in summary.warnings],
         card_images=choose_images(labels, answer.clusters),
         verdicts=verdicts(labels, _evidence(result, checked)),
         points=open_array(result.need(MAP)) if (result / MAP).exists() else None,
@@ -124,7 +112,6 @@ def read_content(result: Result) -> Content:
         check=checked,
         truth=_truth(result),
         names=_names(result),
-        edited=bool(result.groups.touched),
     )
 
 
@@ -158,12 +145,6 @@ def _evidence(result: Result, checked: Summary | None) -> Evidence:
         parts=[two_parts(rows, neighbors) for rows in members],
         checked=checked.groups if checked and not result.groups.touched else {},
     )
-
-
-def notice(warning: StepWarning) -> Notice:
-    """A warning as the report shows it."""
-    name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", warning.name.removesuffix("Warning"))
-    return Notice(name.capitalize(), f"{warning.text[:1].upper()}{warning.text[1:]}.")
 
 
 def _problems(result: Result) -> Table:

@@ -1,8 +1,8 @@
 """What people decided about the groups of a run: `edits.json`, an append-only list of operations with undo and redo.
 
-Nothing is ever removed from the list: an undo is an entry too. `append`, `undo` and `redo` return only when the entry
-is on the disk, so a process or a machine that dies loses no edit that was reported as done. A file lock makes writers
-take turns. A writer that passes the revision it has seen gets an error if the list has changed since.
+Nothing is ever removed from the list: an undo is an entry too. `append_locked`, `undo` and `redo` return only when the
+entry is on the disk, so a process or a machine that dies loses no edit that was reported as done. A file lock makes
+writers take turns. A writer that passes the revision it has seen gets an error if the list has changed since.
 
 What the operations mean is in `spice.runs.apply_edits`; `spice.runs.editor` checks them before they are added.
 """
@@ -289,15 +289,6 @@ def editing(run: Path, *, expected: int | None = None) -> Iterator[Edits]:
         yield found
     finally:
         lock.release()
-
-
-def append(run: Path, operation: Operation, *, result: str, expected: int | None = None) -> Edits:
-    """Add one entry and return the list with it, as soon as it is safely on the disk.
-
-    >>> append(run, Name(group=3, name="mountains"), result=open_result(run).name)
-    """
-    with editing(run, expected=expected) as found:
-        return append_locked(run, found, operation, result=result)
 
 
 def undo(run: Path, *, expected: int | None = None) -> Edit | None:

@@ -55,7 +55,8 @@ class RunSummary(BaseModel, frozen=True):
     source: str | None
     images: int
     reliable: int | None  # None: there are no labels yet
-    clusters: list[Cluster]
+    clusters: list[Cluster]  # as predicted, before edits; only the names are those of the edits
+    edited: bool  # whether edits moved images or set groups aside
     # What the steps reported; None if a step is not part of the run, or not finished.
     scan: ScanResult
     features: FeaturesResult | None
@@ -82,6 +83,7 @@ def summarize(result: "Result", *, stopped_before: str | None = None) -> RunSumm
         images=result.scan.images,
         reliable=None if labels is None else int(labels.reliable.sum()),
         clusters=[] if labels is None else _clusters(result, labels),
+        edited=labels is not None and bool((result.groups.shown != labels.cluster).any()),
         scan=result.scan,
         features=result.features,
         views=result.views if "views" in records else None,

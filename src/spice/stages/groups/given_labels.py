@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spice.errors import UserError
 from spice.label_table import plain_path
 from spice.runs.editor import Editor, refuse_impossible
-from spice.runs.edits import Move, Name, Operation, Split
+from spice.runs.edits import Edit, Edits, Move, Name, Operation, Split
 from spice.runs.groups import Groups
 from spice.trust.vectors import unit_length
 
@@ -62,20 +62,20 @@ def apply_labels(editor: Editor, labels: Mapping[str, str], *, split: bool = Fal
     target = _match(table, groups)
     added: list[Operation] = []
     _refuse_bad_names(editor, table, target)
-    without_group = [name for name, group in target.items() if group is None]
-    for name in without_group:
-        owner = _owner(groups, table.rows_of(name), target)
-        if owner is not None and not split:
-            raise SharedGroupError(table.names[name], table.names[owner.name], groups.name(owner.group))
-    # Nothing has been refused: now the edits.
-    for name in without_group:
+    for name in [name for name, group in target.items() if group is None]:
         rows = table.rows_of(name)
-        owner = _owner(editor.groups, rows, target)
+        owner = _owner(groups, rows, target)
         if owner is None:  # its images are in no group, or in groups that were set aside
             added.append(Move(images=editor.base.images(rows.tolist()), group=None))
+        elif split:
+            added.append(_split(editor, groups, table, owner, name))
         else:
-            added.append(_split(editor, owner.group, table.rows_of(owner.name), rows))
-        target[name] = max(editor.do(added[-1]).existing)
+            raise SharedGroupError(table.names[name], table.names[owner.name], groups.name(owner.group))
+        groups = _groups_after(editor, added)
+        target[name] = max(groups.existing)
+    # Nothing has been refused: now the edits.
+    for operation in added:
+        editor.do(operation)
     for name, group in target.items():
         assert group is not None
         added += _name_and_fill(editor, table.rows_of(name), table.names[name], group)
@@ -161,15 +161,31 @@ def _owner(groups: Groups, rows: NDArray[np.int64], target: Mapping[int, int | N
     return None if best is None or not counts[best] else _Owner(taken[best], best)
 
 
-def _split(editor: Editor, group: int, first: NDArray[np.int64], second: NDArray[np.int64]) -> Split:
-    """Split off the images of a group that resemble the labeled images of the second name more than the first."""
-    members = np.flatnonzero(editor.groups.group == group)
+def _groups_after(editor: Editor, operations: Sequence[Operation]) -> Groups:
+    """The groups as these operations would leave them; nothing is written."""
+    done, name = editor.edits, editor.base.name
+    further = [
+        Edit(id=done.revision + number, time="", result=name, operation=operation)
+        for number, operation in enumerate(operations, start=1)
+    ]
+    return editor.result.groups_after(Edits(edits=[*done.edits, *further]))
+
+
+def _split(editor: Editor, groups: Groups, table: LabelsByRow, owner: _Owner, name: int) -> Split:
+    """Split off the images of the owner's group that resemble the labeled images of `name` more than the owner's."""
+    first, second = table.rows_of(owner.name), table.rows_of(name)
+    members = np.flatnonzero(groups.group == owner.group)
     features = editor.result.answer_features
     centers = [unit_length(features[rows]).mean(axis=0) for rows in (first, second)]
     similarity = unit_length(features[members]) @ np.stack(centers, axis=1)  # (n, 2)
     leaving = members[(similarity[:, 1] > similarity[:, 0]) & ~np.isin(members, first)]
     leaving = np.union1d(leaving, members[np.isin(members, second)])
-    return Split(group=group, parts=[editor.base.images(leaving.tolist())])
+    if len(leaving) == len(members):
+        raise UserError(
+            f"cannot split {groups.name(owner.group)}: all its images resemble those labeled {table.names[name]!r} "
+            f"more than those labeled {table.names[owner.name]!r}; rename the group (spice name) or change the labels"
+        )
+    return Split(group=owner.group, parts=[editor.base.images(leaving.tolist())])
 
 
 def _name_and_fill(editor: Editor, rows: NDArray[np.int64], name: str, group: int) -> list[Operation]:

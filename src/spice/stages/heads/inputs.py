@@ -53,6 +53,8 @@ def batch_size(images: int, settings: HeadSettings, processes: Processes = ALONE
             f"a batch of {batch} images is too small for {clusters} groups; use at least {clusters}, "
             f"preferably {min(images, 10 * clusters)}"
         )
+    if settings.sub_batch is not None and settings.sub_batch < processes.count:
+        raise UserError(f"heads.sub_batch is {settings.sub_batch}; {processes.count} processes need at least that many")
     return batch
 
 
