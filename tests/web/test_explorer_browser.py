@@ -146,6 +146,13 @@ def test_merge_offers_the_most_similar_group_first_and_finds_groups_by_number(br
     assert browser.errors == []
 
 
+def test_a_message_lets_clicks_through_to_what_it_covers(page: Page) -> None:
+    page.run("import('/assets/dom.js').then(m => m.say('Done.', { action: 'Redo' }))")
+    at = "(b => document.elementFromPoint(b.x + 3, b.y + b.height / 2))({}.getBoundingClientRect())"
+    assert page.run(at.format("document.querySelector('.message')") + ".closest('.messages') === null")
+    assert page.run(at.format("document.querySelector('.message button')") + ".textContent") == "Redo"
+
+
 def test_a_suggested_name_is_a_guess_and_one_click_away(browser: Page, explorer: Explorer, run: Result) -> None:
     classes = {0: 951, 1: 571, 2: 0, 3: 999}  # lemon, gas pump, tench; nothing clear for the last
     index = np.repeat([[classes[number]] for number in run.labels.cluster.tolist()], 8, axis=1).astype(np.uint16)
@@ -209,6 +216,10 @@ def test_the_tree_is_cut_where_the_user_drags_and_its_groups_are_made(browser: P
         browser.wait(f"{ends} === {json.dumps(json.dumps([*whole, *first], separators=(',', ':')))}")  # four groups now
         colored = browser.run("[...document.querySelectorAll('.dendrogram path.colored')].length")
         assert colored == 5  # four ends, and what joins the halves of group 0
+        browser.resize(width=400, height=844)  # a phone shows the whole text, within the row
+        assert browser.run("[...document.querySelectorAll('.ends small')].every(e => e.scrollWidth <= e.clientWidth && "
+                           "e.closest('.end-label').offsetHeight <= e.closest('li').offsetHeight)")  # fmt: skip
+        browser.resize(width=1280, height=900)
         browser.run("document.querySelector('#tree input').focus()")
         press(browser, "ArrowLeft")
         browser.wait(f"{ends} === {json.dumps(json.dumps([*whole, '12 images'], separators=(',', ':')))}")
