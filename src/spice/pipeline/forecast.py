@@ -31,8 +31,8 @@ from spice.stages.groups.curve import information_by_count, nearest_points, neig
 from spice.stages.groups.howmany import (
     COMPONENTS,
     DRAWS,
-    FEWEST_IMAGES,
     MAX_IMAGES,
+    MIN_IMAGES,
     NULL_DRAWS,
     SHARE,
     highest_count,
@@ -134,7 +134,7 @@ def _seconds_per_image(
 def _search(count: int, width: int, settings: RunSettings) -> list[StepForecast]:
     """The search for the number of groups, and the tree of groups within groups, if the run has them."""
     memory, asked = BASE_BYTES + count * 4.0 * width, settings.how_many
-    if count < FEWEST_IMAGES:
+    if count < MIN_IMAGES:
         return []
     search = [] if asked is None else [StepForecast("number of groups", _search_seconds(count, width, asked), memory)]
     if asked is None and settings.heads.start != "cut":
@@ -148,8 +148,8 @@ def _search_seconds(count: int, width: int, asked: HowManySettings) -> float:
     drawn = min(MAX_IMAGES, round(SHARE * count))
     counts = numbers_to_try(asked.least, highest_count(count, asked.least, asked.most))
     points = random.standard_normal((drawn, width), dtype=np.float32)
-    information_by_count(points[:FEWEST_IMAGES, :COMPONENTS], [2])  # warm up
-    principal_components(points[:FEWEST_IMAGES], random)
+    information_by_count(points[:MIN_IMAGES, :COMPONENTS], [2])  # warm up
+    principal_components(points[:MIN_IMAGES], random)
     started = time.monotonic()
     cloud = principal_components(points, random)
     components = time.monotonic() - started
@@ -162,7 +162,7 @@ def _tree_seconds(count: int) -> float:
     timed = min(count, TREE_TIMED)
     points = np.random.default_rng(0).standard_normal((timed, COMPONENTS), dtype=np.float32)
     neighbors = nearest_points(points, neighbor_count(timed))
-    small_groups(points[:FEWEST_IMAGES], seed=0)  # warm up
+    small_groups(points[:MIN_IMAGES], seed=0)  # warm up
     started = time.monotonic()
     merge_tree(points, neighbors, seed=0)
     return (time.monotonic() - started) * min(count, MAX_IMAGES_FOR_LEAVES) / timed

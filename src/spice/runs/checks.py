@@ -121,7 +121,7 @@ class Checks:
         """(N,) the prior chances recalibrated by the answers; unchanged if there are too few."""
         inside = self._inside
         found = self.prior_chance.copy()
-        if len(self.rows) >= check.FEWEST_ANSWERS:
+        if len(self.rows) >= check.MIN_ANSWERS:
             found[inside] = check.recalibrate(self.prior_chance[inside], self._places, self.right)
         return found
 
