@@ -43,7 +43,7 @@ from spice.stages.groups.merge_tree import MAX_IMAGES_FOR_LEAVES, merge_tree, sm
 TRIED = 32  # images that are read, decoded and embedded, to time it
 COMPARED = 16_384, 512  # images and queries whose comparison is timed
 NEIGHBORS = 100
-# The approximate search takes as long as comparing every image with so many lists of sqrt(N) images. Measured on
+# The approximate search takes as long as comparing every image with this many lists of sqrt(N) images. Measured on
 # 200,000 photos with lite0 (benchmarks/scale.py); well-separated groups take a third of it.
 LISTS = 80
 # Seconds of one core, measured by benchmarks/scale.py with 50 groups: per image that heads learn from, and per image,

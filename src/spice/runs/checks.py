@@ -205,7 +205,9 @@ def kept_rows(result: Result, *, target: float = check.KEEP) -> NDArray[np.int64
     found = checks.summary(target=target)
     if found.keep.threshold is None:
         enough = found.answers >= found.keep.needed
-        advice = "" if enough else f"; continue with: spice check {quoted(result.run)}"
+        images = found.keep.needed + found.unsure
+        more = f" --images {images}" if images > IMAGES else ""
+        advice = "" if enough else f"; continue with: spice check {quoted(result.run)}{more}"
         if found.lower is not None and enough:
             advice = f": --keep {found.lower:g}"
         raise UserError(f"{found.promise}{advice}")
