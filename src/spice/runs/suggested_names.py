@@ -36,7 +36,7 @@ class Vocabulary(NamedTuple):
     """All words, and which classes each stands for."""
 
     words: list[str]  # (W,)
-    holds: NDArray[np.float32]  # (C, W) 1 where the class is the word, or a kind of it
+    holds: NDArray[np.float32]  # (C, W) 1 if the class is the word, or a kind of it
 
 
 @cache
