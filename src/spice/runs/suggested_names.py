@@ -45,7 +45,7 @@ def vocabulary() -> Vocabulary:
     text = (files("spice.runs") / "imagenet_words.txt").read_text(encoding="utf-8")
     classes = [line.split("; ") for line in text.splitlines() if not line.startswith("#")]
     words = sorted({word for one in classes for word in one})
-    place = {word: at for at, word in enumerate(words)}
+    place = {word: position for position, word in enumerate(words)}
     holds = np.zeros((CLASSES, len(words)), dtype=np.float32)
     for number, one in enumerate(classes):
         holds[number, [place[word] for word in one]] = 1
