@@ -88,9 +88,8 @@ def spice(*arguments: str | Path, largest: int | None = None) -> Ended:
     Args:
         largest: largest size of a file in bytes, as on a full disk.
     """
-    if random.randrange(OWN_PROCESS) or any(
-        "\0" in str(argument) for argument in arguments
-    ):  # no argument of a process can have it
+    has_null = any("\0" in str(argument) for argument in arguments)  # which no argument of a process can have
+    if random.randrange(OWN_PROCESS) or has_null:
         return inside(*arguments, largest=largest)
     return program(*arguments, limits={} if largest is None else {"RLIMIT_FSIZE": largest})
 

@@ -44,6 +44,7 @@ def check(run: Path, keys: str, *options: str) -> str:
 def test_keys_are_answers_and_the_check_resumes(run: Path) -> None:
     told = check(run, "ynyq", "--images", "10")
     assert "photos.spice --images 50  # continue" in told, "3 answers keep nothing"
+    assert "photos.spice --images 114 --keep 0.98  # continue" in check(run, "", "--summary", "--keep", "0.98")
     assert "3: 2 right, 1 wrong" in told
     assert " 4 of 10" in told
     told = check(run, "yyyyyyy", "--images", "10")
@@ -108,7 +109,8 @@ def test_a_summary_asks_nothing_and_can_be_json(run: Path) -> None:
 
 def test_nothing_is_exported_as_kept_before_a_check(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", StringIO())
-    with pytest.raises(UserError, match=r"there are 0; continue with: spice check"):
-        CliRunner().invoke(
-            app, ["export", str(run), str(tmp_path / "out"), "--as", "folders", "--kept"], catch_exceptions=False
-        )
+    command = ["export", str(run), str(tmp_path / "out"), "--as", "folders", "--kept"]
+    with pytest.raises(UserError, match=r"there are 0; continue with: spice check \S+$"):
+        CliRunner().invoke(app, command, catch_exceptions=False)
+    with pytest.raises(UserError, match=r"there are 0; continue with: spice check \S+ --images 114$"):
+        CliRunner().invoke(app, [*command, "--keep", "0.98"], catch_exceptions=False)

@@ -21,7 +21,7 @@ from spice.errors import SpiceWarning
 from spice.models.encoders import SCRATCH, Encoder, load_encoder
 from spice.models.heads import Head
 from spice.pipeline.execute import Execution
-from spice.pipeline.steps.joint import stage_2, training_labels
+from spice.pipeline.steps.joint import stage_2_result, training_labels
 from spice.pipeline.work import Answer, Inputs
 from spice.runs import RunFolder, key_of
 from spice.runs.folder import create
@@ -96,7 +96,7 @@ class Workbench:
         for step in ("neighbors", "heads"):
             self._ensure(self._stage_2, step)
         work = self._stage_2.work
-        return training_labels(work, stage_2(work), self.run)
+        return training_labels(work, stage_2_result(work), self.run)
 
     def refined(self, *, all_labels: bool = False) -> Answer | None:
         """Encoder and head after joint training (III-C); None if the result of stage 2 was kept.

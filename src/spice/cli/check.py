@@ -152,10 +152,10 @@ def _lines(found: "Summary", result: "Result") -> list[str]:
 def _next(found: "Summary", run: Path) -> list[str]:
     from spice.trust.check import KEEP
 
+    keep = "" if found.keep.target == KEEP else f" --keep {found.keep.target:g}"
     if found.keep.threshold is not None:
-        keep = "" if found.keep.target == KEEP else f" --keep {found.keep.target:g}"
         return [f"next       spice export {quoted(run)} kept --as folders --kept{keep}  # export these images"]
     if found.answers < found.keep.needed:
         images = max(IMAGES, found.keep.needed + found.unsure)
-        return [f"next       spice check {quoted(run)} --images {images}  # continue"]
+        return [f"next       spice check {quoted(run)} --images {images}{keep}  # continue"]
     return [] if found.lower is None else [f"next       spice check {quoted(run)} --keep {found.lower:g}"]

@@ -167,7 +167,7 @@ def _show_clusters(console: "Console", clusters: "list[Cluster]") -> None:
     table.add_column("", min_width=BAR)
     table.add_column("verdict", min_width=7)
     table.add_column("similar to", justify="right", min_width=10)
-    # Only a long name is cut where the terminal is narrow.
+    # Only a long name is cut if the terminal is narrow.
     table.add_column("name" if any(cluster.name for cluster in clusters) else "", no_wrap=True, overflow="ellipsis")
     for cluster in clusters:
         table.add_row(*_row(cluster))

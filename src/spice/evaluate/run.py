@@ -48,7 +48,7 @@ def _is_edited(run: Result) -> bool:
 
 
 def true_classes(truth: Truth, images: int) -> NDArray[np.int32]:
-    """(N,) the true class of every image, by its place in `Scores.classes`; -1 where it has no true label."""
+    """(N,) the true class of every image, by its place in `Scores.classes`; -1 if it has no true label."""
     found = np.full(images, -1, dtype=np.int32)
     found[truth.positions] = np.unique(truth.labels, return_inverse=True)[1]
     return found

@@ -61,7 +61,7 @@ def confusion(clusters: ArrayLike, truth: ArrayLike) -> Confusion:
 
 
 def matched_labels(clusters: ArrayLike, truth: ArrayLike) -> Labels:
-    """The true label that each image's cluster is matched to, (N,); UNMATCHED where it is matched to none."""
+    """The true label that each image's cluster is matched to, (N,); UNMATCHED if it is matched to none."""
     predicted, true = _labels(clusters, truth)
     classes = np.append(np.unique(true), UNMATCHED)
     names: Labels = classes[match(contingency_matrix(predicted, true))]  # (K,); -1 takes the last entry

@@ -107,10 +107,10 @@ def cluster(
             if not (settings.given and name_groups and last != "features"):
                 return command.carry_out(settings, last, rescan=rescan)
             # The user's labels become edits of the stage-2 result; joint training learns them.
-            stage_2 = command.carry_out(settings, "heads", rescan=rescan)
+            summary = command.carry_out(settings, "heads", rescan=rescan)
             placed = _labels_to_edits(out, settings, run)
             if last == "heads" or settings.joint is None:
-                return stage_2
+                return summary
             return command.carry_out(settings.model_copy(update={"placed": placed}), last)
 
 

@@ -31,8 +31,8 @@ from spice.stages.groups.curve import information_by_count, nearest_points, neig
 from spice.stages.groups.howmany import (
     COMPONENTS,
     DRAWS,
-    FEWEST_IMAGES,
     MAX_IMAGES,
+    MIN_IMAGES,
     NULL_DRAWS,
     SHARE,
     highest_count,
@@ -43,7 +43,7 @@ from spice.stages.groups.merge_tree import MAX_IMAGES_FOR_LEAVES, merge_tree, sm
 TRIED = 32  # images that are read, decoded and embedded, to time it
 COMPARED = 16_384, 512  # images and queries whose comparison is timed
 NEIGHBORS = 100
-# The approximate search takes as long as comparing every image with so many lists of sqrt(N) images. Measured on
+# The approximate search takes as long as comparing every image with this many lists of sqrt(N) images. Measured on
 # 200,000 photos with lite0 (benchmarks/scale.py); well-separated groups take a third of it.
 LISTS = 80
 # Seconds of one core, measured by benchmarks/scale.py with 50 groups: per image that heads learn from, and per image,
@@ -134,7 +134,7 @@ def _seconds_per_image(
 def _search(count: int, width: int, settings: RunSettings) -> list[StepForecast]:
     """The search for the number of groups, and the tree of groups within groups, if the run has them."""
     memory, asked = BASE_BYTES + count * 4.0 * width, settings.how_many
-    if count < FEWEST_IMAGES:
+    if count < MIN_IMAGES:
         return []
     search = [] if asked is None else [StepForecast("number of groups", _search_seconds(count, width, asked), memory)]
     if asked is None and settings.heads.start != "cut":
@@ -148,8 +148,8 @@ def _search_seconds(count: int, width: int, asked: HowManySettings) -> float:
     drawn = min(MAX_IMAGES, round(SHARE * count))
     counts = numbers_to_try(asked.least, highest_count(count, asked.least, asked.most))
     points = random.standard_normal((drawn, width), dtype=np.float32)
-    information_by_count(points[:FEWEST_IMAGES, :COMPONENTS], [2])  # warm up
-    principal_components(points[:FEWEST_IMAGES], random)
+    information_by_count(points[:MIN_IMAGES, :COMPONENTS], [2])  # warm up
+    principal_components(points[:MIN_IMAGES], random)
     started = time.monotonic()
     cloud = principal_components(points, random)
     components = time.monotonic() - started
@@ -162,7 +162,7 @@ def _tree_seconds(count: int) -> float:
     timed = min(count, TREE_TIMED)
     points = np.random.default_rng(0).standard_normal((timed, COMPONENTS), dtype=np.float32)
     neighbors = nearest_points(points, neighbor_count(timed))
-    small_groups(points[:FEWEST_IMAGES], seed=0)  # warm up
+    small_groups(points[:MIN_IMAGES], seed=0)  # warm up
     started = time.monotonic()
     merge_tree(points, neighbors, seed=0)
     return (time.monotonic() - started) * min(count, MAX_IMAGES_FOR_LEAVES) / timed

@@ -45,18 +45,18 @@ def propose(run: Path, *, device: str = "auto", progress: Progress = silent) -> 
     """Learn from the edits of the current result. Takes seconds, because it uses the features of the run."""
     result = open_result(run)
     editor = Editor(run, result)
-    place = choose_device(device)  # an unknown one is refused at once
+    chosen = choose_device(device)  # an unknown one is refused at once
     edits, before = editor.edits, editor.groups
     own = edits_before_learning(edits)
     features = np.array(result.answer_features, dtype=np.float32)  # a copy: torch wants to own it
     corrections = corrections_from_edits(result.base, result.groups_after(own), own, features)
     settings = stored_settings(result.entry.settings, run, advice="run spice cluster again first")
     graph = NeighborGraph(np.asarray(result.neighbors), np.asarray(result.similarities))
-    here = Run(seed=settings.seed, device=place, progress=progress)
+    here = Run(seed=settings.seed, device=chosen, progress=progress)
     learned = learn_groups(features, graph, corrections, settings.heads, here)
-    asked = learned.group >= 0
+    active = learned.group >= 0  # images in groups that are set aside stay there
     group = before.group.copy()
-    group[asked] = np.array(corrections.numbers, dtype=np.int32)[learned.group[asked]]
+    group[active] = np.array(corrections.numbers, dtype=np.int32)[learned.group[active]]
     group[before.by_person] = before.group[before.by_person]
     return Proposal(run, edits.revision, before, group, corrections, learned)
 
@@ -82,7 +82,7 @@ def _save_model(proposal: Proposal, result: Result, folder: Path) -> None:
     """The result's model with the new head, and a bank of its answers, for `spice predict`."""
     source = result / MODEL
     model = TrainedModel.load(source, device="cpu")
-    place = {number: at for at, number in enumerate(proposal.corrections.numbers)}
+    place = {number: position for position, number in enumerate(proposal.corrections.numbers)}
     rows = np.array([row for row, group in enumerate(proposal.group.tolist()) if group in place])
     cluster = torch.tensor([place[group] for group in proposal.group[rows].tolist()])
     features = torch.from_numpy(np.asarray(result.answer_features[rows], dtype=np.float32))

@@ -18,7 +18,7 @@ from spice.pipeline.work import Inputs
 from spice.presets import features_on_cpu, with_clusters
 from spice.runs.manifest import Manifest
 from spice.settings import AugmentSettings, FeatureSettings, FixedPrecision, RunSettings
-from spice.stages.groups.howmany import FEWEST_IMAGES
+from spice.stages.groups.howmany import MIN_IMAGES
 from spice.stages.heads.inputs import batch_size, epochs_for
 from spice.stages.reliability import reliability_neighbors
 
@@ -38,7 +38,7 @@ def resolve(settings: RunSettings, inputs: Inputs, encoder: Encoder | None, foun
     images = len(inputs.collection)
     if images < 4:
         raise UserError(f"need at least 4 images (2 per group), got {images}")
-    if settings.how_many is not None and images < FEWEST_IMAGES:
+    if settings.how_many is not None and images < MIN_IMAGES:
         raise UserError(f"{images} images are too few to find the number of groups; set it with -k")
     if found is not None:
         settings = settings.model_copy(update={"heads": with_clusters(settings.heads, found)})

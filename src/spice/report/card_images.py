@@ -38,7 +38,7 @@ def choose_images(labels: Labels, clusters: int) -> list[CardImages]:
 
 
 def with_attention(chosen: list[CardImages]) -> list[NDArray[np.int64]]:
-    """The prototypes that get an attention overlay, per cluster; none where there are very many clusters."""
+    """The prototypes that get an attention overlay, per cluster; none if there are very many clusters."""
     per_cluster = min(MOST_ATTENTION, ATTENTION_PICTURES // max(1, len(chosen)))
     return [rows.prototypes[:per_cluster] for rows in chosen]
 

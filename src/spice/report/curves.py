@@ -16,7 +16,7 @@ class Curve(NamedTuple):
     title: str
     caption: str
     chart: LineChart
-    legend: tuple[tuple[str, str], ...] = ()  # style and name of the lines, where they differ
+    legend: tuple[tuple[str, str], ...] = ()  # style and name of the lines, if they differ
 
 
 class CheckRow(NamedTuple):

@@ -80,7 +80,7 @@ def _beside(components: Floats, known: Floats, placed: Floats) -> Floats:
 
 
 def _two_wide(components: Floats) -> Floats:
-    """The first two components; zeros where there are fewer."""
+    """The first two components; zeros if there are fewer."""
     return np.pad(components[:, :2], ((0, 0), (0, max(0, 2 - components.shape[1]))))
 
 

@@ -144,7 +144,7 @@ def kept(content: Content) -> Figure | None:
 
 
 def samples(content: Content) -> Figure | None:
-    """All images on the map beside the reliable ones alone, colored by true class where the run was evaluated."""
+    """All images on the map, and the reliable ones alone, colored by true class if the run was evaluated."""
     if content.points is None:
         return None
     labels, scores, figure = content.labels, content.result.scores, Figure(figsize=(7.2, 3.7), layout="constrained")

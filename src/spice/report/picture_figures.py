@@ -125,7 +125,7 @@ def _pictures(content: Content, row: int) -> list[Path]:
 
 
 def _from_sheet(content: Content, row: int) -> NDArray[np.uint8]:
-    """The small picture of an image; white where it has none."""
+    """The small picture of an image; white if it has none."""
     picture = content.small_picture(row)
     return _fitted(picture) if picture else np.full((_PICTURE, _PICTURE, 3), 255, dtype=np.uint8)
 

@@ -52,7 +52,7 @@ class Sheets(BaseModel, frozen=True):
     rows: list[int]  # rows of the label table that have a small picture, in order
 
     def picture(self, folder: Path, row: int) -> Image.Image | None:
-        """The small picture of an image, cut out of its sheet; None where it has none."""
+        """The small picture of an image, cut out of its sheet; None if it has none."""
         place = bisect_left(self.rows, row)
         if self.rows[place : place + 1] != [row]:
             return None
@@ -116,7 +116,7 @@ def data_url(jpeg: bytes) -> str:
 
 
 def read_sheets(folder: Path) -> Sheets | None:
-    """Where the small pictures are; None where there are no pictures."""
+    """Where the small pictures are; None if there are no pictures."""
     return read_json(folder / INDEX, Sheets, "delete its folder, then run: spice report RUN")
 
 

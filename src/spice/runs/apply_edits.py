@@ -23,7 +23,7 @@ def apply_edits(base: Base, edits: Edits, *, earlier: Find = lambda _name: None)
     Args:
         earlier: finds another result by its name; None if it no longer exists, so that nothing is carried over.
     """
-    first = next((at for at, edit in enumerate(edits.edits) if edit.result == base.name), edits.revision)
+    first = next((place for place, edit in enumerate(edits.edits) if edit.result == base.name), edits.revision)
     before = edits.until(first)
     inherited = [edit for edit in before.active() if changes_groups(edit.operation)]
     source = earlier(inherited[-1].result) if inherited else None
@@ -116,7 +116,8 @@ class _State:
         self.touched.add(operation.group)
 
     def _set_aside_(self, operation: SetAside) -> None:
-        (self.aside.add if operation.aside else self.aside.discard)(operation.group)
+        change = self.aside.add if operation.aside else self.aside.discard
+        change(operation.group)
         self.touched.add(operation.group)
 
     def _move_(self, operation: Move) -> None:
@@ -149,12 +150,12 @@ class _State:
         if len(firsts) == 0 or len(seconds) == 0:
             return
         certain = self.by_person.astype(np.float32) * 2 + self.base.reliability
-        stays, gives = (firsts, seconds) if certain[firsts[0]] >= certain[seconds[0]] else (seconds, firsts)
+        stays, moves = (firsts, seconds) if certain[firsts[0]] >= certain[seconds[0]] else (seconds, firsts)
         group = int(self.group[stays[0]])
         if operation.kind == "same":
-            self.group[gives[~self.by_person[gives]]] = group
-        elif not self.by_person[gives[0]]:
-            for row in gives[self.group[gives] == group].tolist():
+            self.group[moves[~self.by_person[moves]]] = group
+        elif not self.by_person[moves[0]]:
+            for row in moves[self.group[moves] == group].tolist():
                 self._reject_(row, group)
 
     def _learned_(self, operation: Learned) -> None:

@@ -121,7 +121,7 @@ class Checks:
         """(N,) the prior chances recalibrated by the answers; unchanged if there are too few."""
         inside = self._inside
         found = self.prior_chance.copy()
-        if len(self.rows) >= check.FEWEST_ANSWERS:
+        if len(self.rows) >= check.MIN_ANSWERS:
             found[inside] = check.recalibrate(self.prior_chance[inside], self._places, self.right)
         return found
 
@@ -205,7 +205,9 @@ def kept_rows(result: Result, *, target: float = check.KEEP) -> NDArray[np.int64
     found = checks.summary(target=target)
     if found.keep.threshold is None:
         enough = found.answers >= found.keep.needed
-        advice = "" if enough else f"; continue with: spice check {quoted(result.run)}"
+        images = found.keep.needed + found.unsure
+        more = f" --images {images}" if images > IMAGES else ""
+        advice = "" if enough else f"; continue with: spice check {quoted(result.run)}{more}"
         if found.lower is not None and enough:
             advice = f": --keep {found.lower:g}"
         raise UserError(f"{found.promise}{advice}")

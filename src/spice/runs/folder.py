@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -96,22 +97,23 @@ class RunFolder:
         for artifact in LINKED:
             self._keep_changed(artifact.name)
         if not self._linked(target):
-            self._place(lambda name: lambda new: _copy(self.path / target / name, new))
+            self._place(lambda name, new: _copy(self.path / target / name, new))
 
     def _linked(self, target: Path) -> bool:
         """Make the links; False if links are impossible here."""
         try:
             if LINKS:
                 _swap(self.path / CURRENT, lambda new: new.symlink_to(target))
-                self._place(lambda name: lambda new: new.symlink_to(Path(CURRENT) / name))
+                self._place(lambda name, new: new.symlink_to(Path(CURRENT) / name))
         except (OSError, NotImplementedError):  # such as on a memory stick
             return False
         return LINKS
 
-    def _place(self, maker: Callable[[str], Callable[[Path], None]]) -> None:
+    def _place(self, make: Callable[[str, Path], None]) -> None:
+        """Put what `make(name, path)` creates at the top of the folder, for each of `LINKED` that the result has."""
         for artifact in LINKED:
             if (self.path / RESULTS / str(self.manifest.current) / artifact.name).exists():
-                _swap(self.path / artifact.name, maker(artifact.name))
+                _swap(self.path / artifact.name, partial(make, artifact.name))
             else:
                 remove(self.path / artifact.name)
 
@@ -183,8 +185,8 @@ def clear_failed_start(path: Path) -> Path | None:
 def remove_partial_files(path: Path) -> None:
     """Remove half-written files of a killed process. Only the process that holds the lock may call this."""
     for folder, pattern in ((path, ".*.partial"), (path / STEPS, "**/.*.partial"), (path / RESULTS, "**/.*.partial")):
-        for partial in list(folder.glob(pattern)):
-            remove(partial)
+        for leftover in list(folder.glob(pattern)):
+            remove(leftover)
 
 
 def _swap(path: Path, make: Callable[[Path], None]) -> None:

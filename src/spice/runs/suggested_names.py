@@ -36,7 +36,7 @@ class Vocabulary(NamedTuple):
     """All words, and which classes each stands for."""
 
     words: list[str]  # (W,)
-    holds: NDArray[np.float32]  # (C, W) 1 where the class is the word, or a kind of it
+    holds: NDArray[np.float32]  # (C, W) 1 if the class is the word, or a kind of it
 
 
 @cache
@@ -45,7 +45,7 @@ def vocabulary() -> Vocabulary:
     text = (files("spice.runs") / "imagenet_words.txt").read_text(encoding="utf-8")
     classes = [line.split("; ") for line in text.splitlines() if not line.startswith("#")]
     words = sorted({word for one in classes for word in one})
-    place = {word: at for at, word in enumerate(words)}
+    place = {word: position for position, word in enumerate(words)}
     holds = np.zeros((CLASSES, len(words)), dtype=np.float32)
     for number, one in enumerate(classes):
         holds[number, [place[word] for word in one]] = 1

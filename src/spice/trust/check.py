@@ -17,7 +17,7 @@ Bools = NDArray[np.bool_]
 
 CONFIDENCE = 0.95  # of intervals
 KEEP, KEEP_CONFIDENCE = 0.95, 0.90  # default accuracy of the images to keep, and its confidence
-FEWEST_ANSWERS = 5  # in a group, for its purity
+MIN_ANSWERS = 5  # in a group, for its purity
 # Chances from neighbors are too extreme, so the prior slope is one half, with the weight of 25 answers.
 PRIOR_SLOPE, PRIOR_ANSWERS = 0.5, 25
 LOWEST, HIGHEST = 0.001, 0.999  # chances after a check: answers never make an image certain
@@ -105,8 +105,7 @@ def purities(cluster: NDArray[np.int32], rows: Rows, right: Bools, clusters: int
     asked = np.bincount(cluster[rows], minlength=clusters)
     good = np.bincount(cluster[rows][right], minlength=clusters)
     return [
-        _exact(int(wins), int(tries)) if tries >= FEWEST_ANSWERS else None
-        for wins, tries in zip(good, asked, strict=True)
+        _exact(int(wins), int(tries)) if tries >= MIN_ANSWERS else None for wins, tries in zip(good, asked, strict=True)
     ]
 
 

@@ -61,7 +61,7 @@ class Pictures:
         return self._store.side if self._store is not None else 0
 
     def strip(self, rows: list[int], side: int) -> bytes:
-        """Small square pictures side by side, as one JPEG; gray where there is no picture."""
+        """Small square pictures side by side, as one JPEG; gray if there is no picture."""
         strip = Image.new("RGB", (side * len(rows), side), (128, 128, 128))
         for place, row in enumerate(rows):
             try:

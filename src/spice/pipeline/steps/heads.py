@@ -40,7 +40,7 @@ def heads(work: Work, run: Run) -> HeadsResult:
 
 
 def _cut(work: Work, rows: NDArray[np.int64]) -> Tensor | None:
-    """The groups that heads start from, (n,), where they start from a cut of the merge tree."""
+    """The groups that heads start from, (n,); None unless they start from a cut of the merge tree."""
     settings = work.settings.heads
     if settings.start != "cut":
         return None

@@ -26,7 +26,7 @@ def joint(work: Work, run: Run) -> JointResult:
     """Learn the reliable labels and those of images that a person placed; check the result against stage 2's."""
     settings = work.settings
     assert settings.joint is not None
-    stage2 = stage_2(work)
+    stage2 = stage_2_result(work)
     labeled = training_labels(work, stage2, run)
     if len(labeled.image) == 0:
         return _nothing_learned("no image is reliable, so there is nothing to learn from")
@@ -51,8 +51,8 @@ def joint(work: Work, run: Run) -> JointResult:
     )
 
 
-def stage_2(work: Work) -> Stage2:
-    """What stage 3 starts from."""
+def stage_2_result(work: Work) -> Stage2:
+    """The result of stage 2, which stage 3 starts from."""
     features = torch.clone(work.features)
     probs = probabilities(work.head, features)
     images, distinct = work.learned_images, work.inputs.collection.distinct

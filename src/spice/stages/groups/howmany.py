@@ -29,7 +29,7 @@ from spice.stages.groups.curve import (
     partitions,
     scores,
 )
-from spice.stages.groups.peaks import MOST_PEAKS, Curve, Peak, all_peaks, plausible
+from spice.stages.groups.peaks import MAX_PEAKS, Curve, Peak, all_peaks, plausible
 from spice.trust.vectors import unit_length
 
 # Principal components to use: later ones are mostly noise.
@@ -41,8 +41,8 @@ DRAWS, SHARE, MAX_IMAGES = 5, 0.8, 2_400
 NULL_DRAWS, NULL_DEVIATIONS = 5, 3.0
 # Principal components are computed from at most this many images.
 MAX_IMAGES_FOR_COMPONENTS = 10_000
-FEWEST_IMAGES = 25
-MOST = 150
+MIN_IMAGES = 25
+MAX_GROUPS = 150
 # Two numbers of groups with a ratio below this are the same answer.
 SAME_RATIO = 1.1
 # A coarser partition is preferred if it keeps this share of the information of a finer one.
@@ -121,7 +121,7 @@ def how_many(
 def highest_count(images: int, least: int, most: int | None) -> int:
     """The highest number of groups to try: `most`, or by default as many as leave each group enough neighbors."""
     drawn = min(MAX_IMAGES, round(SHARE * images))
-    limit = max(least, min(MOST, drawn // neighbor_count(drawn)))
+    limit = max(least, min(MAX_GROUPS, drawn // neighbor_count(drawn)))
     return limit if most is None else max(least, min(most, drawn // 2))
 
 
@@ -181,7 +181,7 @@ def shortlist(curve: Curve, required: list[int], communities: Communities) -> li
     graph = [min(curve.counts, key=lambda count: ratio(count, found)) for found in communities]
     chosen: list[int] = []
     for number in (*required, finest.clusters, *graph, *(peak.clusters for peak in clearest)):
-        if len(chosen) < MOST_PEAKS and all(ratio(number, other) >= SAME_RATIO for other in chosen):
+        if len(chosen) < MAX_PEAKS and all(ratio(number, other) >= SAME_RATIO for other in chosen):
             chosen.append(number)
     known = {peak.clusters: peak for peak in all_peaks(curve)}
     return [known.get(number, _no_peak(curve, number)) for number in sorted(chosen)]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 # A peak is clear if its prominence is more than this many times the noise of the prominence between draws.
 CLEAR = 2.0
-MOST_PEAKS = 3
+MAX_PEAKS = 3
 
 
 class Curve(NamedTuple):
@@ -43,7 +43,7 @@ def plausible(curve: Curve) -> list[Peak]:
     """The highest peak and the clearest others: at most three, coarsest first."""
     highest, *others = sorted(all_peaks(curve), key=lambda peak: -peak.score)
     clear = sorted((peak for peak in others if peak.clearness > CLEAR), key=lambda peak: -peak.clearness)
-    return sorted([highest, *clear[: MOST_PEAKS - 1]])
+    return sorted([highest, *clear[: MAX_PEAKS - 1]])
 
 
 def all_peaks(curve: Curve) -> list[Peak]:

@@ -33,7 +33,7 @@ class HeadSnapshot(NamedTuple):
     loss: Tensor  # (H,) over all images, M = N
     compactness: Tensor  # (H,) share of the variance of the features that lies between clusters
     distinct: Tensor  # (H,) share of distinct images among the pseudo-labels, 1 / K less for each shared prototype
-    labels: Tensor  # (H, n) predicted clusters of the sample's plain images, uint8 where that is wide enough
+    labels: Tensor  # (H, n) predicted clusters of the sample's plain images, uint8 if that is wide enough
 
     def score(self, settings: HeadSettings) -> Tensor:
         """What the best head minimizes: (H,)."""

@@ -25,5 +25,5 @@ class FixMatch(Algorithm):
         return joint_loss(labeled, batch.labels, strong, labels)
 
     def label(self, probs: Tensor) -> Tensor:
-        """The predicted cluster where the prediction is confident enough, else IGNORE: (U, K) -> (U,)."""
+        """The predicted cluster if the prediction is confident enough, else IGNORE: (U, K) -> (U,)."""
         return consistency_labels(probs, threshold=self.settings.threshold)
