@@ -1,5 +1,6 @@
 """What the page says, without a browser: which images, which verdict, where on the map."""
 
+import html
 import json
 import re
 import shutil
@@ -30,6 +31,7 @@ from spice.stages.attention import attention
 from spice.trust.check import Estimate
 from spice.trust.evidence import Parts, neighbor_votes
 from spice.trust.grade import Grade
+from spice.wording import quoted
 
 
 def labels_of(reliability: list[float], margin: list[float], cluster: list[int]) -> Labels:
@@ -354,6 +356,13 @@ def test_a_page_of_many_images_lists_an_even_share(tmp_path: Path, monkeypatch: 
     shown = {int(row) for row in re.findall(r'data-row="(\d+)"', text)}
     assert len(shown) > 50
     assert shown <= set(data["rows"])  # the details of what is on a card can be shown
+
+
+def test_commands_quote_the_name_of_a_run_folder_with_a_space(tmp_path: Path) -> None:
+    run = make_pictured_run(tmp_path / "my photos.spice", images=60, clusters=3)
+    text = html.unescape(write_report(run).read_text(encoding="utf-8"))
+    assert f"<code>spice check {quoted('my photos.spice')}</code>" in text
+    assert "<code>spice check my photos" not in text
 
 
 def test_a_run_without_labels_is_refused_in_words(tmp_path: Path) -> None:

@@ -51,9 +51,9 @@ def _share(old: Base, edited: Groups, new: Base) -> _Shared:
     np.add.at(counts, (np.searchsorted(edited.existing, old_group[grouped]), new.cluster[grouped]), 1)
     olds, clusters = linear_sum_assignment(counts, maximize=True)
     targets = {
-        edited.existing[at]: int(cluster)
-        for at, cluster in zip(olds.tolist(), clusters, strict=True)
-        if 2 * counts[at, cluster] > counts[:, cluster].sum()
+        edited.existing[place]: int(cluster)
+        for place, cluster in zip(olds.tolist(), clusters, strict=True)
+        if 2 * counts[place, cluster] > counts[:, cluster].sum()
     }
     return _Shared(old_row, old_group, by_person & grouped, counts, targets)
 

@@ -20,7 +20,7 @@ from spice.benchmark.semi import ALGORITHMS
 from spice.benchmark.tables.catalog import TABLES
 from spice.benchmark.tables.result import Data, Result, settings_key
 from spice.errors import UserError
-from spice.wording import counted
+from spice.wording import counted, quoted
 
 ABSENT = "-"
 OUTDATED = "†"  # marks cells that were measured with other settings than those of this version
@@ -65,7 +65,7 @@ def page(folder: Path) -> str:
     remarks = _remarks(folder / "remarks.toml")
     saved = {name: folder / f"{name}.json" for name in TABLES if (folder / f"{name}.json").is_file()}
     if not saved:
-        raise UserError(f"{folder} contains no saved table; run one with: spice bench whole --out {folder}")
+        raise UserError(f"{folder} contains no saved table; run one with: spice bench whole --out {quoted(folder)}")
     results = {name: Result.load(path) for name, path in saved.items()}
     marked = {name: outdated(result) for name, result in results.items()}
     parts = [
