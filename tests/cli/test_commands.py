@@ -1,5 +1,6 @@
 """What each command does, says, and ends with."""
 
+import contextlib
 import csv
 import io
 import itertools
@@ -493,6 +494,26 @@ def test_ctrl_c_says_how_to_go_on(shapes: Path, tmp_path: Path, spice: Spice) ->
     assert "Traceback" not in said
     assert spice("resume", out).code == 0
     assert (out / "labels.csv").exists()
+
+
+def test_ctrl_c_that_a_library_swallows_stops_the_command_at_its_next_progress(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def command() -> None:
+        with stoppable("nothing was written") as progress:
+            with contextlib.suppress(KeyboardInterrupt):  # as pyarrow does while it imports pandas
+                signal.raise_signal(signal.SIGINT)
+            progress("encoding", 1, 2)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(typer.Exit) as ended:
+            command()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended.value.exit_code == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "spice: stopped; nothing was written"
 
 
 def test_settings_of_a_run_are_found_by_the_name_of_its_images(

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -28,28 +29,56 @@ def interruptible(run: Path) -> Iterator[Progress]:
 
     Warnings about the result are hidden, because the summary shows them.
     """
-    previous = signal.signal(signal.SIGTERM, _interrupt)
     kept = f"finished work is kept. Resume with: spice resume {quoted(run)}"
-    try:
-        with stoppable(kept, run=run) as progress, warnings.catch_warnings():
-            warnings.simplefilter("ignore", SpiceWarning)
-            warnings.simplefilter("always", NoticeWarning)
-            yield progress
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+    signals = (signal.SIGINT, signal.SIGTERM)
+    with stoppable(kept, run=run, signals=signals) as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore", SpiceWarning)
+        warnings.simplefilter("always", NoticeWarning)
+        yield progress
 
 
 @contextmanager
-def stoppable(kept: str, *, run: Path | None = None) -> Iterator[Progress]:
+def stoppable(
+    kept: str, *, run: Path | None = None, signals: tuple[signal.Signals, ...] = (signal.SIGINT,)
+) -> Iterator[Progress]:
     """Show progress; on Ctrl-C, end with one line: what is `kept`, or that nothing was written if `run` is missing."""
     try:
-        with show_progress() as progress:
-            yield progress
+        with _noted(signals) as interrupted, show_progress() as progress:
+
+            def show(task: str, done: int, total: int, figures: Mapping[str, float] | None = None) -> None:
+                if interrupted.is_set():
+                    raise KeyboardInterrupt
+                progress(task, done, total, figures)
+
+            yield show
     except KeyboardInterrupt:
         if os.environ.get("RANK", "0") == "0":  # under torchrun only the first process prints
             missing = run is not None and not run.exists()
             print(f"\nspice: stopped; {'nothing was written' if missing else kept}", file=sys.stderr)
         raise typer.Exit(130) from None  # what shells expect of a command ended by Ctrl-C
+
+
+@contextmanager
+def _noted(signals: tuple[signal.Signals, ...]) -> Iterator[Event]:
+    """Turn signals into KeyboardInterrupt, and set an event: some libraries swallow the exception while they load."""
+    interrupted = Event()
+    handlers = {number: signal.getsignal(number) for number in signals}
+    previous = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interrupted.set()
+        handler = previous[signal.Signals(number)]
+        if callable(handler):
+            handler(number, frame)
+        raise KeyboardInterrupt
+
+    try:
+        for number in previous:
+            signal.signal(number, interrupt)
+        yield interrupted
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -152,7 +181,3 @@ def _columns() -> "tuple[ProgressColumn, ...]":
     return (
         TextColumn("{task.description:<20}"), BarColumn(), Count(), Time(), TextColumn("[dim]{task.fields[figures]}")
     )  # fmt: skip
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the system's signature
-    raise KeyboardInterrupt
